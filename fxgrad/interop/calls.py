@@ -13,7 +13,7 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Aval, varying_of_jax
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.higher_order.groups import Marks, are_linear, are_moving, chosen, others, present
+from fxgrad.engine.higher_order.groups import Marks, are_linear, nonzero_mask, nonzero_tangents, others, select_marked
 from fxgrad.engine.ops.space import instantiate
 from fxgrad.engine.tracing.tape import aval_of, axes_in_scope
 from fxgrad.engine.tracing.trace import mesh_in_scope
@@ -80,23 +80,23 @@ class JaxCall:
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Outputs and their tangents, computed together."""
-        marks = are_moving(tangents)
+        marks = nonzero_mask(tangents)
 
         def both(*values: Any) -> list[Any]:
             given, along = values[:len(marks)], values[len(marks):]
-            outputs, out_tangents = jax.jvp(self._of(given, marks), tuple(chosen(given, marks)), along)
+            outputs, out_tangents = jax.jvp(self._of(given, marks), tuple(select_marked(given, marks)), along)
             return [*outputs, *self._inexact(out_tangents)]
 
-        results = self._import(("jvp", marks), both, [*self.in_avals, *chosen(self.in_avals, marks)])(
-            [*primals, *present(tangents)])
+        results = self._import(("jvp", marks), both, [*self.in_avals, *select_marked(self.in_avals, marks)])(
+            [*primals, *nonzero_tangents(tangents)])
         return self._with_tangents(results[:len(self.out_avals)], results[len(self.out_avals):])
 
     def linearize(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """As `jvp`, with what depends on the tangents apart from what does not."""
-        marks = are_moving(tangents)
+        marks = nonzero_mask(tangents)
 
         def known(*values: Any) -> list[Any]:
-            outputs, linear = jax.linearize(self._of(values, marks), *chosen(values, marks))
+            outputs, linear = jax.linearize(self._of(values, marks), *select_marked(values, marks))
             residuals = self._flattened(("linear", marks), linear)
             return [*outputs, *residuals]
 
@@ -108,13 +108,13 @@ class JaxCall:
             linear = tree.unflatten(structure, values[:len(avals)])
             return self._inexact(linear(*values[len(avals):]))
 
-        moved = self._import(("linear", marks), along, [*avals, *chosen(self.in_avals, marks)])
-        return self._with_tangents(outputs, moved([*residuals, *present(tangents)]))
+        moved = self._import(("linear", marks), along, [*avals, *select_marked(self.in_avals, marks)])
+        return self._with_tangents(outputs, moved([*residuals, *nonzero_tangents(tangents)]))
 
     def pull(self, primals: Sequence[Any], marks: Marks) -> tuple[list[Any], list[Any]]:
         """Outputs, and the residuals that `pull_back` needs for the cotangents of the inputs that are marked."""
         def forwards(*values: Any) -> list[Any]:
-            outputs, back = jax.vjp(self._of(values, marks), *chosen(values, marks))
+            outputs, back = jax.vjp(self._of(values, marks), *select_marked(values, marks))
             residuals = self._flattened(("back", marks), back)
             return [*outputs, *residuals]
 
@@ -142,7 +142,7 @@ class JaxCall:
             known = iter(values[:count])
             function = self._of([None if marked else next(known) for marked in linear], linear)
             transposed = jax.linear_transpose(lambda *given: self._inexact(function(*given)),
-                                              *map(example, chosen(self.in_avals, linear)))
+                                              *map(example, select_marked(self.in_avals, linear)))
             return transposed([*values[count:]])
 
         moved = self._import(("transpose", linear), back, [*others(self.in_avals, linear), *self._cotangent_avals()])

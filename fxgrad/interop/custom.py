@@ -8,7 +8,7 @@ from typing import Any
 from jax.extend.core import JaxprEqn
 
 from fxgrad.engine.higher_order.custom import ByValue, Flat, custom_jvp_p, custom_vjp_p
-from fxgrad.engine.higher_order.wiring import apart
+from fxgrad.engine.higher_order.wiring import needs_tangent_tape
 from fxgrad.engine.ops.space import instantiate
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.interop.calls import JaxCall
@@ -32,7 +32,7 @@ class JaxJvp(ByValue):
         """Outputs and tangents as jax has them, which calls the user's rule."""
         call: JaxCall = self._key[0]
         front = len(primals) - len(call.in_avals)
-        rule = call.linearize if apart(primals, tangents) else call.jvp
+        rule = call.linearize if needs_tangent_tape(primals, tangents) else call.jvp
         return rule(primals[front:], tangents[front:])
 
 

@@ -16,8 +16,9 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.derivation.derive import Derived
 from fxgrad.engine.higher_order.branch import bind_cond
 from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
-from fxgrad.engine.higher_order.checkpoint import Policy, checkpoint_p, recompute_p
+from fxgrad.engine.higher_order.checkpoint import checkpoint_p, recompute_p
 from fxgrad.engine.higher_order.custom import ByValue
+from fxgrad.engine.higher_order.saving import Policy
 from fxgrad.engine.higher_order.scan import scan
 from fxgrad.engine.higher_order.solve import linear_solve_p
 from fxgrad.engine.higher_order.storing import HOST

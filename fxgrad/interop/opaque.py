@@ -11,7 +11,7 @@ from jax.extend.core import JaxprEqn
 from fxgrad.engine.core.avals import Aval, keys_to_jax, to_numpy
 from fxgrad.engine.core.primitive import Cost, Primitive, register, total_bytes
 from fxgrad.engine.higher_order.call import check_arguments
-from fxgrad.engine.higher_order.wiring import apart
+from fxgrad.engine.higher_order.wiring import needs_tangent_tape
 from fxgrad.engine.tracing.tape import axes_in_scope, bind
 from fxgrad.engine.transforms.batch import batched_axis
 from fxgrad.engine.user_lines import at_user_line
@@ -35,7 +35,7 @@ def _emit(_: Any, *values: Any, call: JaxCall) -> list[Any]:
 
 
 def _jvp(primals: list[Any], tangents: list[Any], *, call: JaxCall) -> tuple[list[Any], list[Any]]:
-    return call.linearize(primals, tangents) if apart(primals, tangents) else call.jvp(primals, tangents)
+    return call.linearize(primals, tangents) if needs_tangent_tape(primals, tangents) else call.jvp(primals, tangents)
 
 
 def _transpose(cotangents: list[Any], inputs: list[Any], *, call: JaxCall) -> list[Any]:

@@ -12,7 +12,7 @@ from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.flat import Traced, check_leaf, just, parameter_names, trace_flat
-from fxgrad.engine.higher_order.wiring import of_type, rewired, with_output_types
+from fxgrad.engine.higher_order.wiring import cast_to, rewired, with_output_types
 from fxgrad.engine.ops.varying import pvary
 from fxgrad.engine.tracing.provenance import note_around
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
@@ -132,7 +132,7 @@ def trace_step(what: str, function: Callable[..., Any], init: Flat, entries: Seq
         if before.shape != after.shape or not fits:
             _refuse_type(what, function, name, before, after)
     program = with_output_types(traced.program, [*avals, *traced.program.out_avals[count:]])
-    begin = [leaf if given == aval else of_type(leaf, aval)
+    begin = [leaf if given == aval else cast_to(leaf, aval)
              for leaf, given, aval in zip(init.leaves, init.avals, avals, strict=True)]
     return Step(program, traced.captured, begin, traced.out_tree)
 

@@ -15,7 +15,7 @@ from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.core.sizes import holds
 from fxgrad.engine.frontend.operands import as_array, operand, shape_of
 from fxgrad.engine.higher_order.call import named_of_arrays
-from fxgrad.engine.higher_order.checkpoint import computed_again
+from fxgrad.engine.higher_order.checkpoint import rematerialize
 from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.joining import concatenate
@@ -143,7 +143,7 @@ def _in_chunks(attend: _Attention, query: Any, key: Any, value: Any, bias: Any, 
     def chunk(at: Any, query: Any, *cuts: Any) -> tuple[Any, Any]:
         given = [each if kept is None else kept for kept, each in zip(cuts, shared, strict=True)]
         leaves, structure = tree.flatten((at, query, key, value, *given, lengths))
-        result, sums = computed_again(lambda *inner: attend(*tree.unflatten(structure, inner)), leaves, "chunk")
+        result, sums = rematerialize(lambda *inner: attend(*tree.unflatten(structure, inner)), leaves, "chunk")
         return result, sums
 
     def of(first: int, last: int) -> list[Any]:

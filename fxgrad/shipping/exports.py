@@ -1,18 +1,16 @@
-"""`export`: programs that XLA compiles elsewhere and later, with sizes that vary, without their Python function.
+"""`export`: programs that XLA compiles elsewhere and later, with symbolic sizes, without their Python function.
 
 What jax exports (`jax.export`) is the program emitted as operations of jax's, with jax's own symbolic sizes in the
-places of those that have names. A serialised export is a zip archive, not compressed: `export.json`, which has the
-types, the trees of arguments and results and the names, and `exported.bin`, which jax wrote.
+places of those that have names. A serialised export is an archive (`fxgrad/archives.py`): the header `export.json` has
+the types, the trees of arguments and results and the names; jax wrote `exported.bin`.
 """
 
 from __future__ import annotations
 
 import io
-import json
-import zipfile
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import Any, NoReturn
+from typing import Any
 
 import jax
 import numpy as np
@@ -31,16 +29,16 @@ from fxgrad.engine.frontend.flat import described_aval, just
 from fxgrad.engine.frontend.mismatches import Expected
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, user_location
-from fxgrad.errors import ArgumentError, FxgradError, ProgramSyntaxError, UnsupportedError
+from fxgrad.errors import ArgumentError, FxgradError, UnsupportedError
 from fxgrad.interop.manual import struct_for_jax
-from fxgrad.shipping.files import STAMP, trees_of, written_signature
-from fxgrad.text.json_reader import parsed_json
+from fxgrad.shipping.archives import Archive, Format, signature_from_json, signature_to_json
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.text.text_parser import refusing_excess
 from fxgrad.text.text_reader import read_type
 
-FORMAT, VERSION = "fxgrad export", 1
-CONTENTS, EXECUTABLE = "export.json", "exported.bin"
+FORMAT = Format("fxgrad export", 1, "export.json", "the export", "Exported.serialize",
+                "these are no bytes of an exported program")
+EXECUTABLE = "exported.bin"
 
 
 class Exported(Shown):
@@ -85,7 +83,7 @@ class Exported(Shown):
         return self._exported
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the program on containers like those it was exported with, on arrays of NumPy or jax.
+        """Run the program on containers like those it was exported with, on arrays of NumPy or jax.
 
         Results are as those of `fxgrad.jit`: dtypes are kept, and those of 64 bits come back as NumPy's arrays where no
         argument is one of jax's. Raises `ArgumentError` for other types, for sizes that do not agree, and for traced
@@ -117,33 +115,29 @@ class Exported(Shown):
         return like_arguments(result, args, kwargs) if self._wide else result
 
     def out_types(self, **sizes: int) -> list[Aval]:
-        """The types of the results for sizes by name: `exported.out_types(n=5)`."""
+        """Return the types of the results for sizes by name: `exported.out_types(n=5)`."""
         return types_at(self.out_avals, sizes)
 
     def serialize(self) -> bytes:
-        """The program as bytes, which another process reads, of the same or a later version of jax.
+        """Return the program as bytes, which another process reads, of the same or a later version of jax.
 
         How long jax can read them again is said at https://docs.jax.dev/en/latest/export/export.html. Raises
         `UnsupportedError` for containers that are neither dicts, lists, tuples nor named tuples, and where flatbuffers,
         which jax writes with, is not installed (`pip install 'fxgrad[export]'`).
         """
         _need_flatbuffers("Exported.serialize")
-        contents = {"format": FORMAT, "version": VERSION, "wide": self._wide,
-                    "signature": written_signature(self._signature, "export"),
-                    "takes": [*map(repr, self.in_avals)], "gives": [*map(repr, self.out_avals)]}
+        header = {"wide": self._wide, "signature": signature_to_json(self._signature, "export"),
+                  "takes": [*map(repr, self.in_avals)], "gives": [*map(repr, self.out_avals)]}
         unwritten = {aval.dtype.name for aval in (*self.in_avals, *self.out_avals)} & {"int2", "uint2"}
         if unwritten:
             raise UnsupportedError(at_user_line(
                 f"Exported.serialize: jax has no form for arguments and results of {', '.join(sorted(unwritten))}. "
                 "Convert them, for example x.astype('int8')"))
-        written = io.BytesIO()
-        with x64(self._wide), zipfile.ZipFile(written, "w", zipfile.ZIP_STORED) as archive:
-            archive.writestr(zipfile.ZipInfo(CONTENTS, STAMP), json.dumps(contents))
-            archive.writestr(zipfile.ZipInfo(EXECUTABLE, STAMP), bytes(self._exported.serialize()))
-        return written.getvalue()
+        with x64(self._wide):
+            return FORMAT.write(header, [(EXECUTABLE, bytes(self._exported.serialize()))])
 
     def table(self) -> Table:
-        """The arguments and results with their types."""
+        """Return the table of arguments and results with their types."""
         made = new_table(f"{self._signature.title or self.name}, exported for {', '.join(self.platforms)}",
                          {"": "left", "name": "left", "type": "left"})
         for name, aval in zip(self.input_names, self.in_avals, strict=True):
@@ -159,7 +153,7 @@ class Exported(Shown):
 
 
 def export(fun: Callable[..., Any] | Program, *, platforms: Sequence[str] | None = None) -> Callable[..., Exported]:
-    """The function that exports `fun(*specs)`, a compiled program that needs neither `fun` nor fxgrad's tracing.
+    """Return the function that exports `fun(*specs)`, a compiled program that needs neither `fun` nor tracing.
 
     `specs` are arrays, or types (`spec`, `ShapeDtypeStruct`), in containers; sizes may have names, and the program
     then runs for all of them. `fun` may be a program, a gradient or a whole step of training. `platforms` are those to
@@ -227,7 +221,7 @@ def _exported(program: Program, platforms: tuple[str, ...] | None) -> Exported:
 
 
 def _refusal(name: str, error: Exception) -> UnsupportedError:
-    """What jax has to say, with the line of the user's whose operation it was about."""
+    """Return jax's error as ours, with the user's line of the operation."""
     # jax chains the error to that of where it was traced.
     place = user_location(error) or (error.__cause__ and user_location(error.__cause__))
     where = "" if place is None else f"\n  at {place}"
@@ -245,7 +239,7 @@ def _need_flatbuffers(what: str) -> None:
 
 
 def deserialize(data: bytes, classes: Sequence[type] = ()) -> Exported:
-    """The exported program that `Exported.serialize` wrote as `data`; `classes` are named tuples of your own in it.
+    """Return the exported program that `Exported.serialize` wrote as `data`; `classes` are your named tuples in it.
 
     The types, trees and names are checked; the part that jax wrote is read by jax, and runs when it is called, so take
     it from whom you trust. Raises `ProgramSyntaxError`, which says where, for bytes that were not written so, and
@@ -254,38 +248,26 @@ def deserialize(data: bytes, classes: Sequence[type] = ()) -> Exported:
     _need_flatbuffers("export.deserialize")
     with refusing_excess():
         try:
-            with zipfile.ZipFile(io.BytesIO(data)) as archive:
-                found = {entry.filename: entry for entry in archive.infolist()}
-                if {*found} != {CONTENTS, EXECUTABLE} or any(
-                        entry.compress_type != zipfile.ZIP_STORED for entry in found.values()):
-                    _fail(f"{CONTENTS} and {EXECUTABLE} are expected in it, not compressed")
-                contents = parsed_json(archive.read(CONTENTS).decode("utf-8", "replace"))
-                written = archive.read(EXECUTABLE)
-        except (zipfile.BadZipFile, TypeError, EOFError) as error:
-            _fail(str(error))
-        if not isinstance(contents, dict) or contents.get("format") != FORMAT:
-            _fail(f'{CONTENTS} is to have "format": "{FORMAT}"')
-        if type(contents.get("version")) is not int or not 1 <= contents["version"] <= VERSION:
-            raise ProgramSyntaxError(f"the export is of version {contents.get('version')!r}; this fxgrad reads "
-                                     f"versions up to {VERSION}: a newer one may read it")
-        types: list[Any] = [contents.get(name) for name in ("takes", "gives")]
+            archive = Archive(FORMAT, io.BytesIO(data))
+        except TypeError as error:
+            FORMAT.fail(error)
+        if archive.names != {FORMAT.header, EXECUTABLE}:
+            FORMAT.fail(f"{FORMAT.header} and {EXECUTABLE} are expected in it, not compressed")
+        header, written = archive.header(), archive.read(EXECUTABLE)
+        types: list[Any] = [header.get(name) for name in ("takes", "gives")]
         if any(not isinstance(each, list) or not all(isinstance(text, str) for text in each) for each in types) or \
-                type(contents.get("wide")) is not bool:
-            _fail("takes and gives are lists of types, and wide is true or false")
+                type(header.get("wide")) is not bool:
+            FORMAT.fail("takes and gives are lists of types, and wide is true or false")
         takes, gives = ([*map(read_type, each)] for each in types)
-        signature = trees_of(contents.get("signature"), [*classes], (len(takes), len(gives)))
+        signature = signature_from_json(header.get("signature"), [*classes], (len(takes), len(gives)))
         if signature is None or signature.in_tree is None or signature.out_tree is None:
-            _fail("a signature is expected")
-    with x64(contents["wide"]):
+            FORMAT.fail("a signature is expected")
+    with x64(header["wide"]):
         try:
             exported = jax_export.deserialize(bytearray(written))
-        except Exception as error:  # noqa: BLE001  (whatever jax makes of bytes that it did not write)
-            _fail(f"jax cannot read {EXECUTABLE}: {type(error).__name__}: {error}")
-    return Exported(signature, takes, gives, exported, contents["wide"])
-
-
-def _fail(problem: str) -> NoReturn:
-    raise ProgramSyntaxError(f"these are no bytes of an exported program: {problem}")
+        except Exception as error:  # noqa: BLE001  (whatever jax raises for bytes that it did not write)
+            FORMAT.fail(f"jax cannot read {EXECUTABLE}: {type(error).__name__}: {error}")
+    return Exported(signature, takes, gives, exported, header["wide"])
 
 
 export.deserialize = deserialize  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.walk import walk
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.text.equality import equal
 from fxgrad.text.html import page
@@ -175,17 +176,15 @@ class _Aligned:
     def _deep(self, number: int, known: dict[Any, int]) -> list[int]:
         """For each equation the number of what it computes, which it has in both programs."""
         program = self._programs[number]
-        made: dict[Atom, Any] = {}
-        for place, pair in enumerate([*self._inputs, *self._renamed]):
-            if pair[number] is not None:
-                made[pair[number]] = ("input", place)
-        result = []
-        for equation in program.equations:
-            operands = [atom if isinstance(atom, Literal) else made[atom] for atom in equation.inputs]
-            key = self._shallow(equation), tuple(operands)
-            computed = known.setdefault(key, len(known))
-            made.update({var: (computed, place) for place, var in enumerate(equation.outputs)})
+        places = {pair[number]: place for place, pair in enumerate([*self._inputs, *self._renamed])}
+        result: list[int] = []
+
+        def step(equation: Equation, operands: list[Any]) -> list[Any]:
+            computed = known.setdefault((self._shallow(equation), tuple(operands)), len(known))
             result.append(computed)
+            return [(computed, place) for place in range(len(equation.outputs))]
+
+        walk(program, [("input", places[var]) for var in program.inputs], step)
         return result
 
     @staticmethod

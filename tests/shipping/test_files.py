@@ -306,6 +306,6 @@ def test_which_rules_of_the_library_files_do_not_hold() -> None:
             if any(isinstance(each, ast.Name) and each.id in makers for each in (called, *decorated)):
                 found.add(path.relative_to(Path(fxgrad.__file__).parent).as_posix())
     # The first two for rules of users.
-    assert found == {"engine/api/closures.py", "engine/api/custom_batching.py", "training/ode.py"}
+    assert found == {"engine/api/closures.py", "interop/jax_modules/custom_batching.py", "training/ode.py"}
     with pytest.raises(UnsupportedError, match="the parameter rule of custom_vjp is a Python object"):
         again(lambda x: solved(x, "continuous"), X[0, :1])

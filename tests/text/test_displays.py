@@ -53,7 +53,7 @@ OBJECTS = {
         lambda: fxgrad.make_program(np.sin)(x).diff(fxgrad.make_program(np.cos)(x))],
     "tools.pictures.draw.Drawing": [lambda: fxgrad.draw(loss)(w, x)],
     "tools.retracing.watching.Explained": [_explained],
-    "tools.retracing.report.Explanation": [lambda: _explained().report],
+    "tools.retracing.report.RetraceReport": [lambda: _explained().report],
     "tools.graphs.explanation.Explanation": [lambda: fxgrad.explain_backward(loss)(w, x)],
     "shipping.exports.Exported": [lambda: fxgrad.export(loss)(w, x)],
     "tools.numerics.findings.Findings": [lambda: fxgrad.lint(loss)(w, x), lambda: fxgrad.lint(np.sin)(x)],
@@ -63,7 +63,7 @@ OBJECTS = {
     "tools.numerics.nan_origins.NanOrigin": [lambda: fxgrad.explain_nan(np.log)(-1.0),
                                              lambda: fxgrad.explain_nan(np.sin)(1.0)],
     "tools.explorer.page.Page": [lambda: fxgrad.explore(loss)(w, x)],
-    "training.autocast.policies.Policy": [lambda: fxgrad.autocast_policies.bfloat16],
+    "training.autocast_policies.AutocastPolicy": [lambda: fxgrad.autocast_policies.bfloat16],
     "engine.api.policies.PolicyReport": [
         lambda: fxgrad.policy_report(loss, fxgrad.checkpoint_policies.nothing_saveable)(w, x)],
     "tools.numerics.precision_report.PrecisionReport": [

@@ -48,7 +48,7 @@ TESTS: dict[str, str] = {
     **dict.fromkeys(("fxgrad/engine/frontend/callback.py", "fxgrad/engine/executors/callbacks.py"), "tests/engine/frontend/test_callbacks.py"),
     **dict.fromkeys(("fxgrad/engine/core/sizes.py", "fxgrad/engine/derivation/sizes.py"), "tests/engine/api/test_specs.py"),
     "fxgrad/engine/executors/explicit.py": "tests/engine/parallel/test_explicit_meshes.py tests/engine/parallel/test_reshard.py",
-    "fxgrad/engine/higher_order/lanes.py": "tests/engine/parallel/test_equal_entries.py",
+    "fxgrad/engine/higher_order/masking.py": "tests/engine/parallel/test_equal_entries.py",
     "fxgrad/engine/frontend/inplace.py": "tests/engine/frontend/test_inplace.py",
     "fxgrad/engine/parallel/*.py": "tests/engine/ops/test_laws.py tests/engine/parallel tests/engine/frontend/test_callbacks.py",
     "fxgrad/engine/higher_order/*.py": "tests/engine/ops/test_laws.py tests/lax tests/engine/core tests/engine/tracing tests/engine/api/test_custom.py tests/engine/api/test_checkpoint.py "

@@ -26,7 +26,7 @@ class Row(NamedTuple):
     equations: int
     model: tuple[int, int]
     planned: tuple[int, int]
-    written: int
+    unfused: int
     traced: int
 
     @property
@@ -45,7 +45,7 @@ def measured(name: str) -> Row:
     case = ALL[name]
     program = fxgrad.make_program(case.function)(*case.args)
     found = fxgrad.memory(case.function)(*case.args)
-    return Row(name, len(program.equations), (found.compiled.temporary, found.compiled.results), planned(case),
+    return Row(name, len(program.equations), (found.fused.temporary, found.fused.results), planned(case),
                found.peak.point.nbytes, _traced(program, case.args))
 
 
@@ -137,5 +137,5 @@ def _grown(title: str, sizes: tuple[int, ...], cases: list[Any]) -> Growth:
     found = [fxgrad.memory(gradient)(*args) for args in cases]
     plans = [fxgrad.jit(gradient).lower(*args).compile().memory_analysis() for args in cases]
     return Growth(title, sizes, tuple([each.saved_bytes for each in found]),
-                  tuple([each.compiled.temporary for each in found]),
+                  tuple([each.fused.temporary for each in found]),
                   tuple([plan.temp_size_in_bytes for plan in plans]))

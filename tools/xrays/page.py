@@ -14,7 +14,7 @@ from xrays.programs import HELD_OUT, PROGRAMS
 from xrays.unseen import UNSEEN
 
 PAGE = DOCS / "memory.md"
-COLUMNS = ["program", "equations", "model: temporary + results", "XLA's plan", "ratio", "NumPy: as written", "traced",
+COLUMNS = ["program", "equations", "model: temporary + results", "XLA's plan", "ratio", "NumPy: unfused", "traced",
            "ratio of these"]
 
 
@@ -25,8 +25,8 @@ def cells(row: Row) -> list[str]:
     mark = " (held out)" if row.name in HELD_OUT else " (later)" if row.name in LATER else \
         " (unseen)" if row.name in UNSEEN else ""
     ratio = f"{row.ratio:.2f}" if row.is_close else f"**{row.ratio:.2f}**"
-    return [row.name + mark, f"{row.equations:,}", both(row.model), both(row.planned), ratio, f"{row.written:,}",
-            f"{row.traced:,}", f"{row.written / row.traced:.2f}"]
+    return [row.name + mark, f"{row.equations:,}", both(row.model), both(row.planned), ratio, f"{row.unfused:,}",
+            f"{row.traced:,}", f"{row.unfused / row.traced:.2f}"]
 
 
 def table(rows: Sequence[Row]) -> Table:

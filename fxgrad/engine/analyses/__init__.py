@@ -1,1 +1,1 @@
-"""What can be told of programs without running them: whether they are right, what they cost, how keys are used."""
+"""Analyses of programs without running them: well-formedness, cost, traffic, liveness, uses of random keys."""

@@ -1,4 +1,4 @@
-"""Verifying programs: every variable bound before use, every type as the abstract rule says."""
+"""The verifier of programs: every variable is bound before use, and every type is the abstract rule's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHECKED: Slot[bool] = Slot("is checked")
 
 
 def check(program: Program) -> None:
-    """Raises `ProgramError` unless `program` and the programs nested in it obey the rules of the IR.
+    """Raise `ProgramError` unless `program` and the programs nested in it obey the rules of the IR.
 
     Inputs are distinct; each equation's inputs are bound by an input or an earlier equation; its outputs are new
     and have the types that the primitive's abstract rule gives; the program's outputs are bound; constants, if any,
@@ -71,7 +71,7 @@ def _holds_program(value: Any) -> bool:
 
 
 def _holds_float(value: object) -> bool:
-    """Whether a parameter is a float, or a tuple that holds one: only numbers to fill with are such."""
+    """Return whether a parameter is a float, or a tuple that holds one: only fill values are."""
     return isinstance(value, float) or (isinstance(value, tuple) and any(map(_holds_float, value)))
 
 

@@ -1,4 +1,4 @@
-"""Counting: the floating-point operations and bytes of a program, from its types alone."""
+"""The total cost of a program: floating-point operations, bytes moved and bytes sent, from its types alone."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from fxgrad.engine.core.program import Program
 
 
 @fact
-def cost(program: Program) -> Cost:
-    """The sum of the costs of all equations, as if nothing were fused; `wire` has the bytes sent over mesh axes.
+def total_cost(program: Program) -> Cost:
+    """Return the sum of the costs of all equations, unfused; `wire` has the bytes sent over mesh axes.
 
     >>> import fxgrad, numpy as np
     >>> program = fxgrad.make_program(lambda x: x @ x)(np.ones((10, 10), np.float32))
-    >>> cost(program)
+    >>> total_cost(program)
     Cost(flops=2000, bytes=1200)
     """
     parts = [equation.cost for equation in program.equations]

@@ -1,4 +1,4 @@
-"""What a program does to values, step by step: which are made, read and views of others, with its calls opened."""
+"""The flow of a program: its steps with calls opened, and the values that each reads, makes or is a view of."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from fxgrad.engine.analyses.fusing import ALIAS, BARRIER, VIEW, kind_of
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.facts import fact
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Atom, Equation, Program, Source, Var
+from fxgrad.engine.core.program import Equation, Program, Source, Var
 from fxgrad.engine.core.regions import Region
+from fxgrad.engine.core.walk import walk
 from fxgrad.engine.ops.arithmetic import div_p
 from fxgrad.engine.ops.moving import move_p
 from fxgrad.engine.ops.pointwise import acts_on_each
@@ -23,7 +24,7 @@ _VIEWS = frozenset({ALIAS, VIEW})
 
 @fact
 def opened_size(program: Program) -> int:
-    """How many equations a program has with its calls opened."""
+    """Return how many equations a program has with its calls opened."""
     return sum(sum(opened_size(region.program) for region in equation.regions) if _is_opened(equation) else 1
                for equation in program.equations)
 
@@ -42,14 +43,17 @@ _CALLS = frozenset({"call", "recomputed"})
 class Flow:
     """A program as steps on numbered values.
 
-    Of each step there are its equation, its place in the user's code, its part ("forward", "backward" or ""), its
-    kind, whether it acts on each element (`on_each`), the values that it is `given` (-1 for numbers), and those that it
-    `reads` and `makes`; of each value its
-    type, its size in bytes, the step that makes it (-1 for inputs), the variable that it first was, the program which
-    that is in, and the value that it is a view of, or itself. Numbers, being part of the code, are no values. What a
-    call in the backward pass computes is of that pass. Values in a `shard_map`, and those that it takes and makes,
-    have the size of what one device has of them. With `calls`, calls stay steps: what they hand on is known, and
-    equal calls are looked into once.
+    Lists by step: `equations`, `sources`, `parts` ("forward", "backward" or ""), `kinds`, `on_each` (whether it is
+    elementwise), `given` (its operands, -1 for numbers), `reads` (those that are values) and `makes`. A call in the
+    backward pass has all its steps in that part.
+
+    Lists by value: `avals`, `sizes` in bytes, `made_by` (the step, -1 for inputs), `variables` and `homes` (the
+    variable that it first was, and the program of that), and `base` (the value that it is a view of, or itself).
+    Numbers are no values. Values in a `shard_map`, and its operands and results, have the size of the piece on one
+    device.
+
+    With `calls`, calls stay steps: which results share memory with operands is known, and equal calls are analysed
+    once.
     """
 
     def __init__(self, program: Program, calls: bool = False) -> None:
@@ -71,22 +75,20 @@ class Flow:
         self.made_by: list[int] = []
         self.base: list[int] = []
         self.kept: list[tuple[int, list[int]]] = []
-        """Steps before which callers still hold the operands of a call."""
+        """Steps through which the operands of a call stay alive in its caller."""
         self.waits: dict[int, int] = {}
-        """Steps of what is computed again, and a value before which they do not begin, though they do not read it."""
+        """Recomputed steps, and the value that each waits for though it does not read it."""
         self.in_pieces = False
-        """Whether devices have pieces of some values, which are not of the shapes of their variables there."""
+        """Whether devices hold pieces of some values, in other shapes than those of their variables."""
         self._bytes: dict[Aval, int] = {}
         self._elements: dict[Aval, int] = {}
         self._open = opened_size(program) <= LIMIT
-        environment: dict[Atom, int] = {var: self.value(var, program, -1) for var in program.inputs}
-        self.inputs = [environment[var] for var in program.inputs]
-        self._walk(program, environment, None)
-        self.results = [found for atom in program.outputs if (found := environment.get(atom, -1)) >= 0]
-        self.outputs = [environment.get(atom, -1) for atom in program.outputs]
+        self.inputs = [self.value(var, program, -1) for var in program.inputs]
+        self.outputs = self._walk(program, self.inputs, None)
+        self.results = [value for value in self.outputs if value >= 0]
 
     def value(self, var: Var, home: Program, step: int, size: int = -1) -> int:
-        """A new value."""
+        """Add a value, and return its number."""
         number = len(self.avals)
         aval = var.aval
         if size < 0:
@@ -100,45 +102,53 @@ class Flow:
         self.base.append(number)
         return number
 
-    def _walk(self, program: Program, environment: dict[Atom, int], around: Source | None, is_back: bool = False,
-              ) -> None:
-        """Adds the steps of a program; `around` is the place of the call that it is of, which may be going back."""
-        for equation in program.equations:
-            primitive = equation.primitive
-            if primitive.regions is not None and self._open and _is_opened(equation) and not self.closes(equation):
-                self._call(equation, equation.regions[0], environment, equation.source or around, is_back)
-                continue
-            given = [environment.get(atom, -1) for atom in equation.inputs]
-            reads = [value for value in given if value >= 0]
-            known = self._kinds.get(primitive)
-            if known is None:
-                known = self._kinds[primitive] = kind_of(equation), acts_on_each.of(primitive)
-            kind = kind_of(equation) if primitive is div_p else known[0]
-            self.on_each.append(known[1])
-            number = len(self.equations)
-            size = 0 if primitive is move_p and equation.params["to"] == "host" else -1  # it lies in another memory
-            made = [self.value(var, program, number, size) for var in equation.outputs]
+    def _walk(self, program: Program, inputs: Sequence[int], around: Source | None, is_back: bool = False,
+              ) -> list[int]:
+        """Add the steps of a program, and return the values of its outputs, -1 for numbers.
+
+        `around` is the line of the call that it stands in, `is_back` whether that is in the backward pass.
+        """
+        def step(equation: Equation, given: list[int]) -> list[int]:
             source = equation.source or around
+            if self._open and _is_opened(equation) and not self.closes(equation):
+                return self._call(equation, given, source, is_back)
+            made = self._step(program, equation, given)
             self.sources.append(source)
             self.parts.append("backward" if is_back else "" if source is None else source.part or "")
-            self.equations.append(equation)
-            self.kinds.append(kind)
-            self.given.append(given)
-            self.reads.append(reads)
-            self.makes.append(made)
-            if kind in _VIEWS:
-                if reads:
-                    for each in made:
-                        self.base[each] = self.base[reads[0]]
-            elif kind == BARRIER and len(reads) == len(made):
-                for each, of in zip(made, reads, strict=True):
-                    self.base[each] = self.base[of]
-            elif self._calls and self.closes(equation):
-                self._hand_on(equation.regions[0], [environment.get(atom, -1) for atom in equation.inputs], made)
-            environment.update(zip(equation.outputs, made, strict=True))
+            return made
+
+        return walk(program, inputs, step, lambda _: -1)
+
+    def _step(self, program: Program, equation: Equation, given: list[int]) -> list[int]:
+        """Add one step, and return the values that it makes."""
+        primitive = equation.primitive
+        reads = [value for value in given if value >= 0]
+        known = self._kinds.get(primitive)
+        if known is None:
+            known = self._kinds[primitive] = kind_of(equation), acts_on_each.of(primitive)
+        kind = kind_of(equation) if primitive is div_p else known[0]
+        self.on_each.append(known[1])
+        number = len(self.equations)
+        size = 0 if primitive is move_p and equation.params["to"] == "host" else -1  # it lies in another memory
+        made = [self.value(var, program, number, size) for var in equation.outputs]
+        self.equations.append(equation)
+        self.kinds.append(kind)
+        self.given.append(given)
+        self.reads.append(reads)
+        self.makes.append(made)
+        if kind in _VIEWS:
+            if reads:
+                for each in made:
+                    self.base[each] = self.base[reads[0]]
+        elif kind == BARRIER and len(reads) == len(made):
+            for each, of in zip(made, reads, strict=True):
+                self.base[each] = self.base[of]
+        elif self._calls and self.closes(equation):
+            self._hand_on(equation.regions[0], given, made)
+        return made
 
     def _hand_on(self, region: Region, operands: Sequence[int], made: Sequence[int]) -> None:
-        """Notes which results of a call that stays a step lie where an operand does, or another result."""
+        """Note which results of a call that stays a step share memory with an operand, or with another result."""
         inside = flow_with_calls(region.program)
         lies_in = {value: self.base[operands[link.place]] for value, link in zip(
             inside.inputs, region.inputs, strict=True) if link.place >= 0 and operands[link.place] >= 0}
@@ -150,34 +160,32 @@ class Flow:
                     self.sizes[first] = inside.sizes[inside.base[value]]
 
     def closes(self, equation: Equation) -> bool:
-        """Whether an equation is a call that stays a step though it might be opened."""
+        """Return whether an equation is a call that stays a step though it might be opened."""
         return self._calls and _is_opened(equation) and equation.regions[0].role in _CALLS
 
-    def _call(self, equation: Equation, region: Region, environment: dict[Atom, int], around: Source | None,
-              is_back: bool) -> None:
-        """The steps of a call in its place."""
-        program = region.program
-        operands = [environment.get(equation.inputs[link.place], -1) if link.place >= 0 else -1
-                    for link in region.inputs]
-        inside: dict[Atom, int] = {}
-        for var, given in zip(program.inputs, operands, strict=True):
-            if given >= 0:
-                inside[var] = given
-                if region.role == "mapped":
+    def _call(self, equation: Equation, given: Sequence[int], around: Source | None, is_back: bool) -> list[int]:
+        """Add the steps of a call in its place, and return the values of its results."""
+        region, = equation.regions
+        operands = [given[link.place] if link.place >= 0 else -1 for link in region.inputs]
+        if region.role == "mapped":
+            for var, value in zip(region.program.inputs, operands, strict=True):
+                if value >= 0:
                     self.in_pieces = True
-                    self.sizes[self.base[given]] = min(self.sizes[self.base[given]], var.aval.nbytes)
+                    self.sizes[self.base[value]] = min(self.sizes[self.base[value]], var.aval.nbytes)
         first = len(self.equations)
-        self._walk(program, inside, around, is_back or (around is not None and around.part == "backward"))
+        outputs = self._walk(region.program, operands, around,
+                             is_back or (around is not None and around.part == "backward"))
         if region.role == "recomputed" and operands and operands[-1] >= 0:
             self.waits.update(dict.fromkeys(range(first, len(self.equations)), operands[-1]))
         self.kept.append((len(self.equations) - 1, [each for each in operands if each >= 0]))
-        for link, atom in zip(region.outputs, program.outputs, strict=True):
-            found = inside.get(atom, -1)
-            if found >= 0 and link.place >= 0:
-                environment[equation.outputs[link.place]] = found
+        made = [-1] * len(equation.outputs)
+        for link, value in zip(region.outputs, outputs, strict=True):
+            if value >= 0 and link.place >= 0:
+                made[link.place] = value
+        return made
 
     def elements(self, value: int) -> int:
-        """How many elements a value has."""
+        """Return how many elements a value has."""
         aval = self.avals[value]
         found = self._elements.get(aval)
         if found is None:
@@ -185,7 +193,7 @@ class Flow:
         return found
 
     def users(self) -> list[list[int]]:
-        """The steps that read each value."""
+        """Return the steps that read each value."""
         found: list[list[int]] = [[] for _ in self.avals]
         for step, reads in enumerate(self.reads):
             for value in reads:
@@ -193,17 +201,17 @@ class Flow:
         return found
 
     def bases(self, values: Sequence[int]) -> set[int]:
-        """The values that `values` are, or are views of."""
+        """Return the values that `values` are, or are views of."""
         return {self.base[value] for value in values}
 
 
 @fact
 def flow_of(program: Program) -> Flow:
-    """The steps of a program."""
+    """Return the flow of a program."""
     return Flow(program)
 
 
 @fact
 def flow_with_calls(program: Program) -> Flow:
-    """The steps of a program, in which calls are steps."""
+    """Return the flow of a program in which calls are steps."""
     return Flow(program, calls=True)

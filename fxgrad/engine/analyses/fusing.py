@@ -1,4 +1,4 @@
-"""What becomes of an operation where a program is compiled: which are fused with others, and which stand alone."""
+"""Kinds of operations by how a compiler treats them: which are fused with others, and which stand alone."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ offloaded.enter(True, pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p, arith
 
 
 def kind_of(equation: Equation) -> int:
-    """The kind of an equation."""
+    """Return the kind of an equation."""
     primitive = equation.primitive
     if primitive.regions is not None:
         return LOOP

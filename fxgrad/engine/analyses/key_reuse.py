@@ -1,4 +1,4 @@
-"""The check of key reuse: it walks a program and finds random keys that are drawn from twice.
+"""The check of key reuse: a walk through a program that finds random keys drawn from twice.
 
 Keys are followed as numbers: an array of keys becomes an array of as many numbers, and operations that only move
 elements are run on those by their own NumPy kernels. Where a place is not known before the program runs (an index that
@@ -31,8 +31,8 @@ Ids = Any
 
 
 def check_program(program: Program) -> None:
-    """Raises `KeyReuseError` if `program` draws from a key twice."""
-    search = _Search()
+    """Raise `KeyReuseError` if `program` draws from a key twice."""
+    search = _KeyUses()
     constants = [search.of_constant(value) for value in program.constants] or [None] * program.captured
     inputs = [search.fresh(var.aval) for var in program.inputs[program.captured:]]
     captured = [search.fresh(var.aval) if ids is None else ids
@@ -44,8 +44,8 @@ def _is_followed(aval: Aval) -> bool:
     return dtypes.is_key(aval.dtype) or (aval.dtype == _WORDS and aval.shape[-1:] == (2,))
 
 
-class _Search:
-    """The numbers of keys given out so far, and what used them up."""
+class _KeyUses:
+    """The numbers given to keys so far, and the operation that used each."""
 
     def __init__(self) -> None:
         self._new = itertools.count()
@@ -58,13 +58,13 @@ class _Search:
         return np.fromiter(itertools.islice(self._new, count), np.int64, count)
 
     def fresh(self, aval: Aval) -> Ids | None:
-        """New keys, or words of new keys; None for anything else."""
+        """Return numbers for new keys, or for words of new keys; None for anything else."""
         if dtypes.is_key(aval.dtype):
             return self._numbers(aval.size).reshape(aval.shape)
         return _words(self._numbers(aval.size // 2).reshape(aval.shape[:-1])) if _is_followed(aval) else None
 
     def of_constant(self, value: Any) -> Ids | None:
-        """Keys that are known: equal ones have equal numbers."""
+        """Return the numbers of known keys: equal keys have equal numbers."""
         if not hasattr(value, "dtype") or not dtypes.is_key(dtypes.from_jax(value.dtype)) or hasattr(value, "tape"):
             return None
         array = np.asarray(value if isinstance(value, np.ndarray | np.generic) else to_numpy(value))
@@ -72,13 +72,13 @@ class _Search:
         return np.array(known, np.int64).reshape(array.shape)
 
     def same(self, name: Hashable) -> int:
-        """One number for each name."""
+        """Return one number for each name."""
         if name not in self._made:
             self._made[name] = next(self._new)
         return self._made[name]
 
     def use(self, ids: Ids, what: str, source: Source | None) -> None:
-        """Marks keys as used; raises `KeyReuseError` if one of them is already."""
+        """Mark keys as used; raise `KeyReuseError` if one of them is already."""
         if self._called_at:  # inside of a library function, whose own lines are those of whoever called it first
             source = self._called_at[0]
         for number in np.asarray(ids).reshape(-1).tolist():
@@ -93,7 +93,7 @@ class _Search:
     # --- programs -----------------------------------------------------------------------------------------------
 
     def walk(self, program: Program, inputs: Sequence[Ids | None]) -> list[Ids | None]:
-        """Goes through the equations; the numbers of the outputs."""
+        """Walk the equations, and return the numbers of the outputs."""
         return walk(program, inputs, self._equation, literal=lambda _: None)
 
     def _equation(self, equation: Equation, ids: list[Ids | None]) -> list[Ids | None]:
@@ -102,7 +102,7 @@ class _Search:
         return self._into_regions(equation, ids) if outputs is None else outputs
 
     def _into_regions(self, equation: Equation, ids: list[Ids | None]) -> list[Ids | None]:
-        """The programs that the operation holds are walked too; what it makes counts as new."""
+        """Walk the regions of an operation; its results count as new keys."""
         for region in equation.regions:
             if region.role == "mapped":
                 return self._on_devices(equation, region.program, ids)
@@ -120,7 +120,7 @@ class _Search:
         return [self.fresh(var.aval) for var in equation.outputs]
 
     def _on_devices(self, equation: Equation, program: Program, ids: Sequence[Ids | None]) -> list[Ids | None]:
-        """What one device does; a key of which it has the whole is the one outside."""
+        """Walk the program of one device; a key that it has whole is the key outside."""
         whole = [var.aval.shape == atom.aval.shape and not var.aval.vma
                  for var, atom in zip(program.inputs, equation.inputs, strict=True)]
         self.walk(program, [one if kept else self.fresh(var.aval)
@@ -128,7 +128,7 @@ class _Search:
         return [self.fresh(var.aval) for var in equation.outputs]
 
     def _branches(self, branches: Sequence[Program], ids: Sequence[Ids | None]) -> None:
-        """One branch runs: each starts from what was used before, and afterwards what any of them used is used."""
+        """Walk each branch from the keys used before; afterwards every key that any branch used is used."""
         before, after = dict(self._used), dict(self._used)
         for branch in branches:
             self._used = dict(before)
@@ -137,7 +137,7 @@ class _Search:
         self._used = after
 
     def _loop(self, body: Region, ids: Sequence[Ids | None]) -> None:
-        """The body is run again and again: what it closes over must not be used there, what it carries once a step."""
+        """Walk the body of a loop: it must not use keys that it closes over, and those it carries once a step."""
         own = {place for place, link in enumerate(body.inputs) if link.how != "same"}
         inside = [self.fresh(var.aval) if place in own else ids[link.place]
                   for place, (var, link) in enumerate(zip(body.program.inputs, body.inputs, strict=True))]
@@ -157,7 +157,7 @@ class _Search:
 
 # --- what operations do with keys -------------------------------------------------------------------------------
 
-KeyRule = Callable[[_Search, Equation, "list[Ids | None]"], "list[Ids | None] | None"]
+KeyRule = Callable[[_KeyUses, Equation, "list[Ids | None]"], "list[Ids | None] | None"]
 """(search, equation, numbers of the operands) -> numbers of the outputs, with what is used up marked on the search.
 
 None where nothing is to be followed.
@@ -170,7 +170,7 @@ key_rules: Analysis[KeyRule | None] = Analysis("key_rules", missing="conservativ
 @key_rules.register(
     space.reshape_p, space.transpose_p, space.broadcast_to_p, joining.concatenate_p, joining.stack_p, joining.split_p,
     joining.unstack_p, shaping.slice_p, shaping.rev_p, stop_gradient_p)
-def _move(_: _Search, equation: Equation, ids: list[Ids | None]) -> list[Ids | None] | None:
+def _move(_: _KeyUses, equation: Equation, ids: list[Ids | None]) -> list[Ids | None] | None:
     if any(each is None for each in ids):
         return None
     outputs = equation.primitive.numpy(*ids, **equation.params)
@@ -180,13 +180,13 @@ def _move(_: _Search, equation: Equation, ids: list[Ids | None]) -> list[Ids | N
 
 @key_rules.register(keys_room.random_bits_p, keys_room.random_split_p, random_gamma_p, random_poisson_p,
                     random_binomial_p)
-def _draw(search: _Search, equation: Equation, ids: list[Ids | None]) -> None:
+def _draw(search: _KeyUses, equation: Equation, ids: list[Ids | None]) -> None:
     search.use(ids[0], equation.primitive.name.removeprefix("random_"), equation.source)
 
 
 @key_rules.register(keys_room.random_fold_in_p)
-def _fold(search: _Search, equation: Equation, ids: list[Ids | None]) -> list[Ids | None]:
-    """Equal keys for equal data: folding the same integer in twice gives the same key."""
+def _fold(search: _KeyUses, equation: Equation, ids: list[Ids | None]) -> list[Ids | None]:
+    """Return equal keys for equal data: folding in the same integer twice gives the same key."""
     search.use(ids[0], "fold_in", equation.source)
     data = equation.inputs[1]
     if data.aval.shape:
@@ -197,17 +197,17 @@ def _fold(search: _Search, equation: Equation, ids: list[Ids | None]) -> list[Id
 
 
 @key_rules.register(keys_room.random_unwrap_p)
-def _unwrap(_: _Search, __: Equation, ids: list[Ids | None]) -> list[Ids | None]:
+def _unwrap(_: _KeyUses, __: Equation, ids: list[Ids | None]) -> list[Ids | None]:
     return [_words(ids[0])]
 
 
 @key_rules.register(keys_room.random_wrap_p)
-def _wrap(_: _Search, __: Equation, ids: list[Ids | None]) -> list[Ids | None] | None:
+def _wrap(_: _KeyUses, __: Equation, ids: list[Ids | None]) -> list[Ids | None] | None:
     return None if ids[0] is None else [ids[0][..., 0] // 2]
 
 
 @key_rules.register(keys_room.random_seed_p)
-def _seed(search: _Search, equation: Equation, _: list[Ids | None]) -> list[Ids | None] | None:
+def _seed(search: _KeyUses, equation: Equation, _: list[Ids | None]) -> list[Ids | None] | None:
     if equation.outputs[0].aval.shape:
         return None
     return [np.int64(search.same(("seed", equation.inputs[0])))]

@@ -1,15 +1,19 @@
-"""Which inputs of a program that is computed a second time are tied to what it is computed for."""
+"""Which inputs of a recomputed program are tied to its cotangent, so that it does not run early."""
 
 from __future__ import annotations
 
 from fxgrad.engine.core.facts import fact
-from fxgrad.engine.core.program import Atom, Program, Var
+from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.walk import walk
 from fxgrad.engine.ops.space import transpose_p
+
+LATE, NUMBER = "late", "number"
+"""Values that depend on the last input or on a tied one, and those that depend on none."""
 
 
 @fact
 def places_to_tie(program: Program) -> frozenset[int]:
-    """The places of the inputs to tie to the last one, so that each operation of any cost depends on that.
+    """Return the places of the inputs to tie to the last one, so that each operation of any cost depends on that.
 
     Where an operation depends neither on it nor on one that is tied, that is the smallest of those it depends on.
 
@@ -18,18 +22,19 @@ def places_to_tie(program: Program) -> frozenset[int]:
     >>> places_to_tie(program)
     frozenset({1})
     """
-    *early, last = program.inputs
-    origin: dict[Atom, Var] = {var: var for var in early}  # through operations that cost nothing
-    late: set[Atom] = {last}
     tied: set[Var] = set()
-    for equation in program.equations:
-        roots = {origin[atom] for atom in equation.inputs if atom in origin}
-        if late.isdisjoint(equation.inputs) and tied.isdisjoint(roots):
+
+    def step(equation: Equation, values: list[Var | str]) -> list[Var | str]:
+        """Give what costs nothing the input that it is made of."""
+        count = len(equation.outputs)
+        roots = [*dict.fromkeys(value for value in values if isinstance(value, Var))]
+        if LATE not in values and tied.isdisjoint(roots):
+            if not roots:
+                return [NUMBER] * count
             if len(roots) == 1 and (equation.cost == (0, 0) or equation.primitive is transpose_p):
-                origin.update(dict.fromkeys(equation.outputs, *roots))
-                continue
-            if not roots:  # it is made of numbers
-                continue
+                return [roots[0]] * count
             tied.add(min(roots, key=lambda var: var.aval.nbytes))
-        late.update(equation.outputs)
+        return [LATE] * count
+
+    walk(program, [*program.inputs[:-1], LATE], step, lambda _: NUMBER)
     return frozenset(place for place, var in enumerate(program.inputs) if var in tied)

@@ -1,4 +1,4 @@
-"""What a program puts on the wire: its collectives, over which axes, how often, and the bytes that a device sends."""
+"""The traffic of a program: its collectives, their axes, how often they run, and the bytes that a device sends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ speaks: Analysis[Kind] = Analysis(
 
 
 class Transfer(NamedTuple):
-    """Collectives of one kind, over the same axes, of as many bytes each.
+    """Collectives of one kind, over the same axes, of equal size.
 
     `size` devices speak with each other, `times` times, and each gives `bytes` bytes every time. `groups` are the
     positions along the axes of those that speak with each other, of a permutation its pairs; all do where it is empty.
@@ -47,7 +47,7 @@ class Transfer(NamedTuple):
 
 
 def bytes_sent(kind: Kind, size: int, operand: int) -> int:
-    """The bytes that each of `size` devices sends in a collective to which each gives `operand` bytes.
+    """Return the bytes that each of `size` devices sends in a collective with operands of `operand` bytes.
 
     These are the counts of algorithms that send no more than any must, which rings and recursive halving share
     (Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005; Patarasuk and
@@ -74,7 +74,7 @@ def bytes_sent(kind: Kind, size: int, operand: int) -> int:
 
 @fact
 def traffic(program: Program) -> tuple[Transfer, ...]:
-    """The collectives of a program, those that send most first; of a loop as often as its body runs.
+    """Return the collectives of a program, largest senders first; those of a loop count at every step.
 
     A loop whose steps nobody knows counts as one step, and of branches the one that sends most, as for `fxgrad.cost`.
     Collectives over an axis that `vmap` maps are none: they have become reductions and moves of arrays.
@@ -92,7 +92,7 @@ def traffic(program: Program) -> tuple[Transfer, ...]:
 
 
 def traffic_of(equation: Equation) -> list[Transfer]:
-    """The collectives of one operation, those of the programs that it holds included."""
+    """Return the collectives of one operation, with those of the programs that it holds."""
     own = _own(equation)
     found = [own] if own is not None else []
     branches: list[tuple[Transfer, ...]] = []
@@ -129,12 +129,12 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 
 
 def total_sent(found: Iterable[Transfer]) -> int:
-    """The bytes that one device sends."""
+    """Return the bytes that one device sends."""
     return sum(each.sent for each in found)
 
 
 def by_axis(found: Iterable[Transfer]) -> dict[str, int]:
-    """The bytes that one device sends over each axis, the most first; over several at once under all their names.
+    """Return the bytes that one device sends over each axis, most first; several axes at once are joined in one name.
 
     >>> by_axis([Transfer("all-reduce", ("data",), 2, 1, 100), Transfer("all-gather", ("data",), 2, 3, 100)])
     {'data': 400}

@@ -1,4 +1,4 @@
-"""Over which axes of a mesh the values of a program really vary, and whether all devices come to its collectives.
+"""Device variance: over which mesh axes each value varies, and whether all devices reach every collective.
 
 A device that waits in a collective for others, which took another branch or left the loop before, waits forever. So a
 collective must not depend on a predicate that varies over the axes that it speaks over.
@@ -20,8 +20,8 @@ Axes = frozenset[str]
 NONE: Axes = frozenset()
 
 
-class Exchange(NamedTuple):
-    """What a collective does: what entries get along its axes, and for whom each of them waits.
+class Communication(NamedTuple):
+    """How a collective communicates: what devices get along its axes, and for which devices each of them waits.
 
     They get "equal" or "different" results, or what the "operand" is. They wait for the entries along its own "axes",
     for all devices of the "mesh", or for "nobody".
@@ -31,12 +31,13 @@ class Exchange(NamedTuple):
     waits: Literal["axes", "mesh", "nobody"]
 
 
-exchanges: Analysis[Exchange] = Analysis("exchanges", missing="conservative", default=Exchange("different", "axes"))
-"""What collectives do, by primitive; other operations are not asked."""
+communications: Analysis[Communication] = Analysis(
+    "communications", missing="conservative", default=Communication("different", "axes"))
+"""The communication of each collective; other operations are not looked up."""
 
 
 def check_collectives(program: Program, varying: Sequence[Axes], axes: Sequence[str]) -> list[Axes]:
-    """The axes of a mesh over which each output of `program` really varies, where its inputs do over `varying`.
+    """Return the mesh axes over which each output of `program` varies, where its inputs vary over `varying`.
 
     Captured inputs come first, as in the program. `axes` are those of the mesh. What a type says is an upper bound: a
     value that `pvary` takes for varying does not vary for that. Raises `UnsupportedError`, with the line of the
@@ -51,7 +52,7 @@ def check_collectives(program: Program, varying: Sequence[Axes], axes: Sequence[
 
 
 class _Walk:
-    """One check: `deciding` are the operations around, with the axes over which what they do is decided unequally."""
+    """One check: `deciding` are the enclosing operations, with the axes over which their predicates vary."""
 
     def __init__(self, axes: Axes) -> None:
         self._axes = axes
@@ -69,8 +70,8 @@ class _Walk:
         return [union] * len(equation.outputs)
 
     def _exchanged(self, equation: Equation, union: Axes) -> Axes:
-        """Over what the result of a collective varies; refuses it where it would wait forever."""
-        own, exchange = axes_of(equation.primitive, equation.params) & self._axes, exchanges.of(equation.primitive)
+        """Return the axes over which the result of a collective varies; raise if it would wait forever."""
+        own, exchange = axes_of(equation.primitive, equation.params) & self._axes, communications.of(equation.primitive)
         waits_over = {"axes": own, "mesh": self._axes if own else NONE, "nobody": NONE}[exchange.waits]
         for outer, decided in self._deciding:
             if decided & waits_over:
@@ -80,7 +81,7 @@ class _Walk:
         return union if exchange.gives == "operand" else union | own
 
     def _into_regions(self, equation: Equation, varying: list[Axes]) -> list[Axes]:
-        """Until what is carried and what decides vary over no more axes, all programs of the operation are walked."""
+        """Walk all regions of the operation until carries and predicates vary over no more axes."""
         regions, operands = equation.regions, [*varying]
         taken = {link.place for region in regions for link in region.inputs}
         decided = rest = NONE.union(*(axes for place, axes in enumerate(varying) if place not in taken))
@@ -104,7 +105,7 @@ class _Walk:
 
 
 def _handed_on(region: Region, made: Sequence[Axes], operands: list[Axes], outputs: list[Axes]) -> Axes:
-    """Adds what a program made to the operands that are carried and to the outputs; that which stays inside."""
+    """Add what a region returned to the operands that are carried and to the outputs; return what stays inside."""
     carried = iter([link.place for link in region.inputs if link.how == "carry"])
     inside = NONE
     for link, axes in zip(region.outputs, made, strict=True):

@@ -1,4 +1,4 @@
-"""The memory that NumPy's kernels need beside operands and results."""
+"""The work space that NumPy's kernels allocate beside operands and results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ work_space: Analysis[Callable[[Equation], int] | None] = Analysis("work space", 
 
 @work_space.register(conv_general_dilated_p)
 def _of_convolution(equation: Equation) -> int:
-    """The padded image, the kernel in the order of rows, and the patches, or one place of each at a time."""
+    """Return the bytes of the padded image, the row-major kernel, and the patches or one place of each."""
     geometry = geometry_of(equation.params)
     image, kernel = (atom.aval for atom in equation.inputs)
     made = equation.outputs[0].aval
@@ -37,7 +37,7 @@ def _of_convolution(equation: Equation) -> int:
 
 @work_space.register(products.dot_general_p)
 def _of_product(equation: Equation) -> int:
-    """Copies of operands in which the axes of a matrix do not stand side by side."""
+    """Return the bytes of copies of operands in which the axes of a matrix are not adjacent."""
     ((first, second), batches) = equation.params["dimension_numbers"]
     if [*first] != sorted(first):
         first, second = zip(*sorted(zip(first, second, strict=True)), strict=True)
@@ -51,7 +51,7 @@ def _of_product(equation: Equation) -> int:
 
 
 def _stand_together(axes: Sequence[int], shape: Sequence[int]) -> bool:
-    """Whether the elements along these axes, in this order, lie at equal distances in an array in the order of rows."""
+    """Return whether the elements along these axes, in this order, are evenly spaced in a row-major array."""
     moving = [axis for axis in axes if shape[axis] != 1]
     between = [axis for axis in range(len(shape)) if shape[axis] != 1]
     return not moving or between[(at := between.index(moving[0])):at + len(moving)] == moving

@@ -1,4 +1,4 @@
-"""`budget_curve`: how much memory a gradient can take, and what it costs to take less."""
+"""`budget_curve`: how much memory a gradient needs, and the work of needing less."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fxgrad.engine.user_lines import function_name
 from fxgrad.text.tables import Shown, add_row, new_table
 
 
-class Point(NamedTuple):
-    """One plan: `peak` in bytes beside arguments, results and their cotangents, and what part of all work it repeats.
+class BudgetPoint(NamedTuple):
+    """One plan: `peak` in bytes beside arguments, results and their cotangents, and the share of work it repeats.
 
     `work` is estimated: a byte read or written counts as 16 floating-point operations, and the backward pass as twice
-    the forward pass. `blocks` is how many parts of the program are computed again.
+    the forward pass. `blocks` is how many parts of the program are recomputed.
     """
 
     peak: int
@@ -32,19 +32,19 @@ class Point(NamedTuple):
 
 
 class Curve(Shown):
-    """The plans for a gradient, each with less memory and more work than the one before. It prints as a table."""
+    """The plans for a gradient, each with less memory and more work than the one before; prints as a table."""
 
-    def __init__(self, title: str, points: list[Point]) -> None:
+    def __init__(self, title: str, points: list[BudgetPoint]) -> None:
         self.title, self.points = title, points
 
     def __len__(self) -> int:
         return len(self.points)
 
-    def __iter__(self) -> Iterator[Point]:
+    def __iter__(self) -> Iterator[BudgetPoint]:
         return iter(self.points)
 
     def table(self) -> Table:
-        """The table for rich."""
+        """Return the table for rich."""
         made = new_table(self.title, {"memory_budget": "right", "of all": "right", "more work": "right",
                                       "blocks": "right", "": "left"})
         most = max(point.peak for point in self.points)
@@ -58,7 +58,7 @@ class Curve(Shown):
 
 
 def budget_curve(fun: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Curve]:
-    """The function that traces `fun` and finds what memory its gradient can take, for what work; nothing is computed.
+    """Return the function that finds the memory that the gradient of `fun` can take, without computing it.
 
     It takes the arguments of `fun`, arrays or `ShapeDtypeStruct`s; those that `argnums` says are differentiated in, as
     by `grad`. Each point is a plan that `grad(fun, argnums, memory_budget=...)` and `checkpoint(fun, budget=...)`
@@ -80,18 +80,18 @@ def budget_curve(fun: Callable[..., Any], argnums: Argnums = 0) -> Callable[...,
     def curve(*args: Any, **kwargs: Any) -> Curve:
         program, wrt = _differentiated(fun, argnums, args, kwargs)
         plans = plans_for(program, wrt)
-        points: list[Point] = []
+        points: list[BudgetPoint] = []
         for number in range(len(plans)):
             plan = plans.at(number)
             if not points or plan.peak < points[-1].peak:
-                points.append(Point(plan.peak, plan.work, plan.blocks))
+                points.append(BudgetPoint(plan.peak, plan.work, plan.blocks))
         return Curve(f"memory of the gradient of {function_name(fun)}", points)
     return curve
 
 
 def _differentiated(fun: Callable[..., Any], argnums: Argnums, args: tuple[Any, ...], kwargs: dict[str, Any],
                     ) -> tuple[Program, tuple[bool, ...]]:
-    """The program that `grad` differentiates within a budget, and which of its inputs it is differentiated in."""
+    """Return the program that `grad` differentiates within a budget, and a mask of the inputs it is taken in."""
     selected = select("budget_curve", fun, argnums, args)
     if not any(isinstance(leaf, tree.ShapeDtypeStruct) for leaf in tree.leaves((args, kwargs))):
         avals = leaf_avals("budget_curve", selected)

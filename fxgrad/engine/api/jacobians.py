@@ -26,7 +26,7 @@ from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.frontend.flat import Traced
 from fxgrad.engine.frontend.operands import ones_on_diagonal
-from fxgrad.engine.higher_order.groups import chosen
+from fxgrad.engine.higher_order.groups import select_marked
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.space import full, instantiate, move_axis, reshape, zeros
@@ -176,7 +176,7 @@ def _jacobian_program(traced: Traced, main: int, mode: Mode, chunk_size: int | N
                       ) -> Derived:
     """The program inputs -> (outputs, Jacobian blocks in row order: for each output, one for each `moving` input)."""
     program = traced.program
-    inputs, outputs = chosen(program.in_avals[program.captured:], moving), program.out_avals[:main]
+    inputs, outputs = select_marked(program.in_avals[program.captured:], moving), program.out_avals[:main]
     if mode == "auto":
         mode = "forward" if _total(inputs) <= _total(outputs) else "reverse"
     wrt = traced.wrt(moving)

@@ -1,4 +1,4 @@
-"""`policy_report`: what a checkpoint's policy keeps, and what storing it in fewer bits does to the gradient."""
+"""`policy_report`: what a checkpoint's policy keeps, and the error of gradients when it stores fewer bits."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fxgrad.text.tables import Shown, add_row, new_table
 
 
 class GradientError(NamedTuple):
-    """Of the gradient in one leaf of the arguments: the largest error of an entry, as part of the largest entry."""
+    """The error of the gradient in one leaf: the largest error of an entry, relative to the largest entry."""
 
     name: str
     error: float
 
 
 class PolicyReport(Shown):
-    """Bytes kept for the backward pass, beside the arguments, with a policy and without; errors of gradients.
+    """Bytes kept beside the arguments with and without a policy, and errors of gradients.
 
     It prints as a table.
     """
@@ -39,7 +39,7 @@ class PolicyReport(Shown):
         return max((each.error for each in self.errors), default=0.0)
 
     def table(self) -> Table:
-        """The table for rich."""
+        """Return the table for rich."""
         part = f"{self.saved / self.saved_without:.0%}" if self.saved_without else "-"
         made = new_table(f"{self.title}: {bytes_text(self.saved)} kept, of {bytes_text(self.saved_without)} ({part})",
                          {"gradient in": "left", "largest error": "right"})
@@ -52,7 +52,7 @@ class PolicyReport(Shown):
 
 def policy_report(fun: Callable[..., Any], policy: Callable[..., Any], argnums: Argnums = 0,
                   ) -> Callable[..., PolicyReport]:
-    """The function that differentiates `fun` with and without `checkpoint(fun, policy=policy)`, and compares.
+    """Return the function that differentiates `fun` with and without `checkpoint(fun, policy=policy)`.
 
     It takes positional arguments as `grad(fun, argnums)` does, and computes both gradients. What is kept beside the
     arguments is counted from the programs. Raises as `grad` and `checkpoint` do.

@@ -1,4 +1,4 @@
-"""What reverse mode keeps and where it stops: `checkpoint`, `saved_residuals` and `stop_gradient`."""
+"""`checkpoint`, `saved_residuals` and `stop_gradient`: what reverse mode keeps, and where it stops."""
 
 from __future__ import annotations
 
@@ -27,15 +27,14 @@ from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
 from fxgrad.engine.tracing.trace import WRITTEN
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.engine.transforms.forward import has_tangent
-from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.residuals import Kept, residuals
 from fxgrad.engine.units import bytes_of
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError
 
 
 def stop_gradient(x: Any) -> Any:
-    """`x`, through which no derivative flows; `x` is an array, a number, or a container of them.
+    """Return `x`, through which no derivative flows; `x` is an array, a number, or a container of them.
 
     >>> import fxgrad
     >>> float(fxgrad.grad(lambda x: x * fxgrad.stop_gradient(x))(3.0))
@@ -47,7 +46,7 @@ def stop_gradient(x: Any) -> Any:
 def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Callable[..., Any] | None = None,
                static_argnums: int | Sequence[int] = (), static_argnames: str | Iterable[str] = (),
                budget: int | float | str | None = None) -> Callable[..., Any]:
-    """`fun`, of which reverse mode keeps little: inner values are computed again in the backward pass.
+    """Rematerialize `fun`: reverse mode saves few values, and recomputes the rest in the backward pass.
 
     Saves memory for time. Values and derivatives are unchanged. Without a `policy` the inputs alone are kept; one of
     `fxgrad.checkpoint_policies`, or a function of a primitive, the types of its inputs and its parameters that returns
@@ -56,7 +55,7 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
     they are. Also under the name `remat`.
 
     With a `budget` (bytes, or text such as "512 MiB") in the place of a policy, what is kept is planned: the least is
-    computed again with which the values that `fun` and its backward pass need at once, beside arguments, results and
+    recomputed with which the values that `fun` and its backward pass need at once, beside arguments, results and
     their cotangents, take no more bytes (docs/memory-budgets.md).
 
     Raises `ArgumentError` for a policy that is no function, for a budget that is no number of bytes or comes with a
@@ -110,7 +109,7 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
 
 
 def checkpoint_name(x: Any, name: str) -> Any:
-    """`x` under a name, by which the policies of `checkpoint` know it; `x` is an array or a container of them.
+    """Return `x` under a name that policies of `checkpoint` refer to; `x` is an array or a container of them.
 
     >>> import fxgrad
     >>> print(fxgrad.make_program(lambda x: fxgrad.checkpoint_name(x + 1.0, "y"))(1.0).equations[1].params)
@@ -120,7 +119,7 @@ def checkpoint_name(x: Any, name: str) -> Any:
 
 
 class Residual(NamedTuple):
-    """A value that reverse mode keeps: its type, its name, and the user's lines that make and that use it."""
+    """A value that reverse mode keeps: its type, its name, and the lines that compute and use it."""
 
     aval: Aval
     name: str
@@ -134,7 +133,7 @@ class Residual(NamedTuple):
 
 
 def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Residual]:
-    """What the backward pass of `f` keeps from the forward pass, largest first; arguments and numbers included.
+    """Return what the backward pass of `f` keeps, largest first; arguments and numbers included.
 
     `args` and `kwargs` are arrays or containers of them. Raises `ArgumentError` for leaves that are neither.
 
@@ -151,32 +150,29 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Re
         return f(*given, **keywords)
 
     traced = trace_flat(call, avals, "saved_residuals", f, mode=WRITTEN, names=names)
-    program = traced.program
-    wrt = traced.wrt([has_tangent(aval) for aval in avals])
-    primal = linearized(program, wrt)
-    captured = len(primal.captured) + program.captured
+    found = residuals(traced.program)
+    if found is None:
+        return []
+    captured = found.captured + traced.program.captured
     labels = [*(f"captured[{index}]" for index in range(captured)), *names()]
-    residuals = primal.program.outputs[len(program.outputs):]
-    linear = primal.extra.linear
-    found = [_described(primal.program, atom, linear, var, labels)
-             for atom, var in zip(residuals, linear.inputs, strict=False) if type(atom) is Var]
-    return sorted(found, key=lambda residual: -residual.nbytes)
+    return sorted([_described(found.forward, each, labels) for each in found.kept],
+                  key=lambda residual: -residual.nbytes)
 
 
-def _described(primal: Program, var: Var, linear: Program, inside: Var, labels: Sequence[str]) -> Residual:
-    if var in primal.inputs:
-        name, made = labels[primal.inputs.index(var)], "an argument"
+def _described(forward: Program, kept: Kept, labels: Sequence[str]) -> Residual:
+    var = kept.var
+    if var in forward.inputs:
+        name, made = labels[forward.inputs.index(var)], "an argument"
     else:
-        maker = _maker(primal, var)
+        maker = _maker(forward, var)
         made = f"{maker.primitive} at {_line(maker.source)}"
         name = maker.params["name"] if maker.primitive is arithmetic.name_p else ""
-    users = [f"{equation.primitive} at {_line(equation.source)}" for equation in linear.equations
-             if inside in equation.inputs]
+    users = [f"{equation.primitive} at {_line(equation.source)}" for equation in kept.users]
     return Residual(var.aval, name, made, ", ".join(dict.fromkeys(users)))
 
 
 def _maker(program: Program, var: Var) -> Equation:
-    """The equation that computes `var`, inside of calls, wherever it was moved to."""
+    """Return the equation that computes `var`, inside of calls, and before moves to other memory."""
     for equation in program.equations:
         if var in equation.outputs:
             if equation.primitive is move_p and type(equation.inputs[0]) is Var:
@@ -195,7 +191,7 @@ def _line(source: Source | None) -> str:
 
 
 def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """Prints `saved_residuals(f, *args, **kwargs)` as a table, with the sum of the bytes at its foot.
+    """Print `saved_residuals(f, *args, **kwargs)` as a table, with the sum of the bytes at its foot.
 
     Raises as that does. Colours are left out where the output is no terminal.
 
@@ -208,13 +204,13 @@ def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> N
     from rich.console import Console
     from rich.table import Table
 
-    residuals = saved_residuals(f, *args, **kwargs)
+    kept = saved_residuals(f, *args, **kwargs)
     table = Table(title=f"kept for the backward pass of {function_name(f)}", show_footer=True)
-    table.add_column("value", footer=f"{len(residuals)} values")
-    table.add_column("bytes", footer=f"{sum(residual.nbytes for residual in residuals):,}", justify="right")
+    table.add_column("value", footer=f"{len(kept)} values")
+    table.add_column("bytes", footer=f"{sum(residual.nbytes for residual in kept):,}", justify="right")
     table.add_column("made by")
     table.add_column("used by")
-    for residual in residuals:
+    for residual in kept:
         value = f"{residual.name}: {residual.aval}" if residual.name else str(residual.aval)
         table.add_row(value.replace("[", "\\["), f"{residual.nbytes:,}", residual.made_at, residual.used_by)
     Console().print(table)

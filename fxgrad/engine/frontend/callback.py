@@ -20,8 +20,8 @@ from fxgrad.engine.core.told import told
 from fxgrad.engine.executors import callbacks
 from fxgrad.engine.frontend.flat import check_leaf, just, leaf_aval
 from fxgrad.engine.higher_order.custom import ByValue
-from fxgrad.engine.higher_order.lanes import acts
-from fxgrad.engine.higher_order.partition import kept_always
+from fxgrad.engine.higher_order.masking import acts
+from fxgrad.engine.higher_order.saving import kept_always
 from fxgrad.engine.ops.space import move_axis, reshape
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import Batched, put_axis

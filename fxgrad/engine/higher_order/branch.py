@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import INVARIANT, Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Program, Var
@@ -17,12 +17,21 @@ from fxgrad.engine.derivation.rewrites import Definitions, rewrites
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments
-from fxgrad.engine.higher_order.groups import are_linear, are_moving, cotangents_of, divided, joined, others, present
-from fxgrad.engine.higher_order.lanes import from_live_lanes, passed_through, refuse_actions, spread_over
-from fxgrad.engine.higher_order.narrowing import kept, narrowed, used_places
-from fxgrad.engine.higher_order.partition import keep_by_cost, partition
-from fxgrad.engine.higher_order.unequal import unequal
-from fxgrad.engine.higher_order.wiring import apart, dual_outputs, dual_program, rewired
+from fxgrad.engine.higher_order.divergent import make_divergent
+from fxgrad.engine.higher_order.groups import (
+    are_linear,
+    cotangents_of,
+    divided,
+    joined,
+    nonzero_mask,
+    nonzero_tangents,
+    others,
+)
+from fxgrad.engine.higher_order.masking import from_live_lanes, passed_through, refuse_actions, spread_over
+from fxgrad.engine.higher_order.narrowing import narrowed, remaining_operands, used_places
+from fxgrad.engine.higher_order.partition import partition
+from fxgrad.engine.higher_order.saving import keep_by_cost
+from fxgrad.engine.higher_order.wiring import dual_outputs, dual_program, needs_tangent_tape, rewired
 from fxgrad.engine.ops.choose import clamp, select_n
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.pointwise import scalar_like
@@ -87,25 +96,25 @@ def bind_cond(index: Any, parts: Sequence[Derived], operands: Sequence[Any]) -> 
 
 def bind_branches(index: Any, branches: Sequence[Program], operands: Sequence[Any]) -> list[Any]:
     """Applies `cond_p` to branches of the same inputs."""
-    programs, given = unequal(aval_of(index).vma, branches, operands)
+    programs, given = make_divergent(aval_of(index).vma, branches, operands)
     return bind(cond_p, index, *given, branches=programs)
 
 
 def _jvp(primals: list[Any], tangents: list[Any], *, branches: Branches) -> tuple[list[Any], list[Any]]:
     index, *operands = primals
-    wrt = are_moving(tangents[1:])
-    if apart(primals, tangents):
+    wrt = nonzero_mask(tangents[1:])
+    if needs_tangent_tape(primals, tangents):
         return _split_jvp(index, operands, tangents[1:], branches)
     reached = tuple(any(marks) for marks in zip(*(dual_program(branch, wrt).extra for branch in branches), strict=True))
     parts = [dual_program(branch, wrt, reached) for branch in branches]
-    results = bind_cond(index, parts, [*operands, *present(tangents[1:])])
+    results = bind_cond(index, parts, [*operands, *nonzero_tangents(tangents[1:])])
     return dual_outputs(branches[0].out_avals, reached, results)
 
 
 def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: Branches,
                ) -> tuple[list[Any], list[Any]]:
     """Known work in one `cond`, tangent work in another, and between them slots that the branches share."""
-    wrt, count = are_moving(tangents), len(branches[0].outputs)
+    wrt, count = nonzero_mask(tangents), len(branches[0].outputs)
     linear = [linearized(branch, wrt) for branch in branches]
     reached = tuple(any(marks) for marks in zip(*(part.extra.reached for part in linear), strict=True))
     parts = [partition(part.program, count, part.extra, (True,) * len(part.program.inputs), keep_by_cost, reached)
@@ -118,7 +127,7 @@ def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: B
     outputs, saved = results[:count], results[count:]
     if not any(reached):
         return outputs, spread(branches[0].out_avals, reached, [])
-    rest = (*map(aval_of, operands), *slots, *(aval_of(tangent) for tangent in present(tangents)))
+    rest = (*map(aval_of, operands), *slots, *(aval_of(tangent) for tangent in nonzero_tangents(tangents)))
     halves = []
     for part, place, one in zip(parts, places, linear, strict=True):
         avals = (*map(aval_of, one.captured), *rest)
@@ -126,7 +135,7 @@ def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: B
             range(len(avals)), (len(one.captured) + len(operands), len(slots), sum(wrt)))
         positions = (*inputs, *(at_slots[slot] for slot in place), *at_tangents)
         halves.append(Derived(rewired(part.tangent, avals, positions), one.captured, None))
-    out_tangents = bind_cond(index, halves, [*operands, *saved, *present(tangents)])
+    out_tangents = bind_cond(index, halves, [*operands, *saved, *nonzero_tangents(tangents)])
     return outputs, spread(branches[0].out_avals, reached, out_tangents)
 
 
@@ -217,7 +226,7 @@ def _if_any(mask: Any, derived: Derived, given: Sequence[Any]) -> list[Any]:
 
 
 def _cost(index: Aval, *avals: Aval, branches: Branches) -> Cost:
-    costs = [cost(branch) for branch in branches]
+    costs = [total_cost(branch) for branch in branches]
     return Cost(max(one.flops for one in costs), max(one.bytes for one in costs))
 
 
@@ -241,5 +250,5 @@ def _cond_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any])
                           branch.inputs[place].aval == operand.aval for branch in branches)))
     if not constants:
         return None
-    return bind(cond_p, index, *kept(operands, constants), branches=tuple(narrowed(branch, constants)
-                                                                          for branch in branches))
+    return bind(cond_p, index, *remaining_operands(operands, constants), branches=tuple(narrowed(branch, constants)
+                                                                                        for branch in branches))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad.engine import config
-from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.caches import Cache
 from fxgrad.engine.core.avals import Aval, keys_to_jax, to_numpy
 from fxgrad.engine.core.facts import needs_x64
@@ -25,8 +25,8 @@ from fxgrad.engine.core.told import told
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
-from fxgrad.engine.higher_order.groups import are_linear, are_moving, cotangents_of, others, present
-from fxgrad.engine.higher_order.wiring import apart, dual_outputs, dual_program, with_outputs
+from fxgrad.engine.higher_order.groups import are_linear, cotangents_of, nonzero_mask, nonzero_tangents, others
+from fxgrad.engine.higher_order.wiring import dual_outputs, dual_program, needs_tangent_tape, with_outputs
 from fxgrad.engine.tracing.provenance import note_library
 from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
 from fxgrad.engine.tracing.trace import WRITTEN, trace
@@ -62,8 +62,8 @@ def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Ca
 
     def transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **params: Any) -> list[Any]:
         linear = are_linear(inputs)
-        asked = with_outputs(program, are_moving(cotangents))  # what is not asked for need not be linear
-        arriving = present(cotangents)
+        asked = with_outputs(program, nonzero_mask(cotangents))  # what is not asked for need not be linear
+        arriving = nonzero_tangents(cotangents)
         back = transposed(asked, linear)
         marks = [False] * (len(back.program.inputs) - len(arriving)) + [True] * len(arriving)
         back = back._replace(program=of_linear(back.program, marks))
@@ -78,7 +78,7 @@ def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Ca
         return bind(primitive, *derived.captured, *inputs, program=derived.program, **params)
 
     def count(*avals: Aval, program: Program, **_: Any) -> Cost:
-        return cost(program)
+        return total_cost(program)
 
     primitive = register(Primitive(name=name, abstract=abstract, numpy=numpy, xla=xla, jvp=jvp,
                                    transpose=transpose, batch=batch, cost=count,
@@ -121,16 +121,17 @@ def _split_jvp(primals: list[Any], tangents: list[Any], *, program: Program, nam
 
     One call where nobody wants them apart: residuals of nested calls add up to twice as many at each level.
     """
-    wrt = are_moving(tangents)
-    if not apart(primals, tangents):
+    wrt = nonzero_mask(tangents)
+    if not needs_tangent_tape(primals, tangents):
         both = dual_program(program, wrt)
-        results = bind(jit_call_p, *both.captured, *primals, *present(tangents), program=both.program, name=name)
+        results = bind(jit_call_p, *both.captured, *primals, *nonzero_tangents(tangents), program=both.program,
+                       name=name)
         return dual_outputs(program.out_avals, both.extra, results)
     first = linearized(program, wrt)
     known = bind(jit_call_p, *first.captured, *primals, program=first.program, name=name)
     outputs, residuals = known[:len(program.outputs)], known[len(program.outputs):]
     reached = first.extra.reached
-    out_tangents = bind(jit_call_p, *residuals, *present(tangents), program=first.extra.linear,
+    out_tangents = bind(jit_call_p, *residuals, *nonzero_tangents(tangents), program=first.extra.linear,
                         name=name) if any(reached) else []
     return outputs, spread(program.out_avals, reached, out_tangents)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Cost, Primitive, register
@@ -21,8 +21,8 @@ from fxgrad.engine.core.told import Told
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments
-from fxgrad.engine.higher_order.groups import are_moving, chosen, present
-from fxgrad.engine.higher_order.lanes import once_where_equal
+from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents, select_marked
+from fxgrad.engine.higher_order.masking import once_where_equal
 from fxgrad.engine.higher_order.wiring import added, dual_outputs
 from fxgrad.engine.ops.space import convert, instantiate, reduce_sum
 from fxgrad.engine.ops.varying import summed_to
@@ -78,7 +78,7 @@ def _emit(lax: Any, *values: Any, program: Program, rule: Any) -> list[Any]:
 
 
 def _cost(*avals: Aval, program: Program, rule: Any) -> Cost:
-    return cost(program)
+    return total_cost(program)
 
 
 def _regions(operands: Sequence[Any], *, program: Program, rule: Any) -> tuple[Region, ...]:
@@ -188,17 +188,17 @@ class BatchedJvpRule(ByValue):
         """Outputs and tangents with the batch axis first."""
         rule, size, axes, axis_name = self._key
         count = len(primals)
-        marks = are_moving(tangents)
+        marks = nonzero_mask(tangents)
         reached: list[bool] = []
 
         def both(*values: Any) -> list[Any]:
             avals = [aval_of(value) for value in values[:count]]
             outputs, out_tangents = rule.jvp(values[:count], spread(avals, marks, values[count:]))
-            reached[:] = are_moving(out_tangents)
-            return [*outputs, *present(out_tangents)]
+            reached[:] = nonzero_mask(out_tangents)
+            return [*outputs, *nonzero_tangents(out_tangents)]
 
         results = [put_axis(result, size, 0) for result in _apply_batched(
-            both, size, [*primals, *present(tangents)], [*axes, *chosen(axes, marks)], axis_name)]
+            both, size, [*primals, *nonzero_tangents(tangents)], [*axes, *select_marked(axes, marks)], axis_name)]
         return dual_outputs([aval_of(output) for output in results[:len(reached)]], tuple(reached), results)
 
 
@@ -238,10 +238,10 @@ def _first_of_two(value: Aval, like: Aval) -> Program:
 def _custom_vjp_jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: VjpRule,
                     ) -> tuple[list[Any], list[Any]]:
     tangents, through = _captured_apart(primals, tangents, program, rule)
-    marks = are_moving(tangents)
+    marks = nonzero_mask(tangents)
     outputs, residuals, structure = rule.forward(primals, marks)
     out_avals = tuple(aval.strong() for aval in program.out_avals)
-    out_tangents = bind(custom_vjp_tangent_p, *residuals, *present(tangents), rule=rule, structure=structure,
+    out_tangents = bind(custom_vjp_tangent_p, *residuals, *nonzero_tangents(tangents), rule=rule, structure=structure,
                         moving=marks, in_avals=tuple(aval_of(primal).strong() for primal in primals),
                         out_avals=out_avals)
     return outputs, added([tangent if has_tangent(aval) else Zero(aval)
@@ -286,7 +286,7 @@ class BatchedVjpRule(ByValue):
     def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
         """As the rule's; cotangents of inputs that are not batched are summed over the batch."""
         rule, size, axes, avals, axis_name = self._key
-        count, marks = len(residuals), are_moving(cotangents)
+        count, marks = len(residuals), nonzero_mask(cotangents)
         types = [_one(value.aval if type(value) is Zero else aval_of(value), 0) for value in cotangents]
 
         def one(*values: Any) -> list[Any]:
@@ -295,7 +295,7 @@ class BatchedVjpRule(ByValue):
                             if type(cotangent) is Zero else summed_to(cotangent, aval))
                     for cotangent, aval in zip(given, avals, strict=True)]
 
-        arriving = [*residuals, *present(cotangents)]
+        arriving = [*residuals, *nonzero_tangents(cotangents)]
         results = _apply_batched(one, size, arriving, [0] * len(arriving), axis_name)
         return [reduce_sum(put_axis(result, size, 0), (0,)) if axis is None else put_axis(result, size, axis)
                 for result, axis in zip(results, axes, strict=True)]
@@ -377,4 +377,4 @@ def _tangent_batch(size: int, values: list[Any], axes: list[int | None], **param
 custom_vjp_tangent_p = register(Primitive(
     name="custom_vjp_tangent", abstract=_tangent_abstract, numpy=_tangent_numpy, xla=_tangent_xla, jvp=_tangent_jvp,
     transpose=_tangent_transpose, batch=_tangent_batch, consults=True, says_what_varies=True,
-    cost=lambda *avals, **params: cost(_tangent_program(avals, **params)[0])))
+    cost=lambda *avals, **params: total_cost(_tangent_program(avals, **params)[0])))

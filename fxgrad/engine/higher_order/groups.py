@@ -1,4 +1,4 @@
-"""Groups: the named parts of the flat lists of operands that operations with programs take."""
+"""Marked values, and groups: the named parts of the flat lists of operands of operations that hold programs."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Marks = tuple[bool, ...]
 # --- marked values ------------------------------------------------------------------------------------------
 
 
-def chosen(values: Sequence[Any], marks: Sequence[bool]) -> list[Any]:
-    """The values that are marked."""
+def select_marked(values: Sequence[Any], marks: Sequence[bool]) -> list[Any]:
+    """Return the marked values."""
     return [value for value, marked in zip(values, marks, strict=True) if marked]
 
 
 def others(values: Sequence[Any], marks: Sequence[bool]) -> list[Any]:
-    """The values that are not marked."""
+    """Return the values that are not marked."""
     return [value for value, marked in zip(values, marks, strict=True) if not marked]
 
 
 def merged(marks: Sequence[bool], marked: Iterable[Any], rest: Iterable[Any]) -> list[Any]:
-    """The list of which `chosen` gives `marked` and `others` gives `rest`.
+    """Undo `select_marked` and `others`: the list of which these return `marked` and `rest`.
 
     >>> merged([True, False, True], "ac", "b")
     ['a', 'b', 'c']
@@ -42,33 +42,33 @@ def merged(marks: Sequence[bool], marked: Iterable[Any], rest: Iterable[Any]) ->
     return [next(one if mark else other) for mark in marks]
 
 
-def are_moving(tangents: Sequence[Any]) -> Marks:
-    """Which tangents are there."""
+def nonzero_mask(tangents: Sequence[Any]) -> Marks:
+    """Return a mask of the tangents that are not symbolic zeros."""
     return tuple(type(tangent) is not Zero for tangent in tangents)
 
 
-def present(tangents: Sequence[Any]) -> list[Any]:
-    """The tangents that are there."""
+def nonzero_tangents(tangents: Sequence[Any]) -> list[Any]:
+    """Return the tangents that are not symbolic zeros."""
     return [tangent for tangent in tangents if type(tangent) is not Zero]
 
 
 def are_linear(values: Sequence[Any]) -> Marks:
-    """Which inputs of a transpose rule are markers of linearity."""
+    """Return a mask of the inputs of a transpose rule that are markers of linearity."""
     return tuple(type(value) is Linear for value in values)
 
 
 def with_markers(avals: Sequence[Aval], linear: Sequence[bool], rest: Iterable[Any]) -> list[Any]:
-    """The inputs of a program to be transposed: markers in the linear places and `rest` in the others."""
-    return merged(linear, map(Linear, chosen(avals, linear)), rest)
+    """Return the inputs of a program to transpose: markers in the linear places and `rest` in the others."""
+    return merged(linear, map(Linear, select_marked(avals, linear)), rest)
 
 
 def with_zeros(avals: Sequence[Aval], linear: Sequence[bool], rest: Iterable[Any]) -> list[Any]:
-    """The inputs of a program that does not use its linear ones: zeros in their places and `rest` in the others."""
-    return merged(linear, map(zeros, chosen(avals, linear)), rest)
+    """Return the inputs of a program that ignores its linear ones: zeros in their places and `rest` in the others."""
+    return merged(linear, map(zeros, select_marked(avals, linear)), rest)
 
 
 def cotangents_of(inputs: Sequence[Any], linear: Sequence[bool], found: Iterable[Any]) -> list[Any]:
-    """What a transpose rule returns, where `found` are cotangents of the inputs that `linear` marks.
+    """Return the result of a transpose rule, where `found` are cotangents of the inputs that `linear` marks.
 
     A loop marks more than the inputs that are `Linear`: those that meet linear values at a later step.
     """
@@ -94,7 +94,7 @@ class Groups(Generic[Parts]):
     >>> groups = groups_of(Inputs, 1, 2)
     >>> groups.split([10, 20, 21])
     Inputs(consts=[10], carry=[20, 21])
-    >>> groups.each(chosen, [10, 20, 21], [True, False, True])
+    >>> groups.each(select_marked, [10, 20, 21], [True, False, True])
     Inputs(consts=[10], carry=[21])
     """
 
@@ -116,11 +116,11 @@ class Groups(Generic[Parts]):
         return self.parts._make(map(function, *map(self.split, lists)))
 
     def with_tangents(self, values: Sequence[Any], tangents: Sequence[Any]) -> Parts:
-        """Each group of `values` with those of its tangents that are there behind it."""
-        return self.each(lambda own, along: [*own, *present(along)], values, tangents)
+        """Each group of `values` with its nonzero tangents behind it."""
+        return self.each(lambda own, along: [*own, *nonzero_tangents(along)], values, tangents)
 
     def without_tangents(self, values: Sequence[Any], marks: Sequence[bool]) -> tuple[list[Any], list[Any]]:
-        """Undoes `with_tangents`, given which tangents are there: the values, and those tangents."""
+        """Undoes `with_tangents`, given which tangents are nonzero: the values, and those tangents."""
         counts = zip(self.sizes, map(sum, self.split(marks)), strict=True)
         pieces = divided(values, itertools.chain(*counts))
         return joined(pieces[::2]), joined(pieces[1::2])

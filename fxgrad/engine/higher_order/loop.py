@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Equation, Program
@@ -25,22 +25,23 @@ from fxgrad.engine.derivation.simplify import partial_use
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments
+from fxgrad.engine.higher_order.divergent import make_divergent
 from fxgrad.engine.higher_order.groups import (
     Groups,
     Marks,
     are_linear,
-    are_moving,
-    chosen,
     cotangents_of,
     derive_grouped,
     groups_of,
+    nonzero_mask,
+    nonzero_tangents,
     others,
-    present,
+    select_marked,
     step_groups,
     with_markers,
     with_zeros,
 )
-from fxgrad.engine.higher_order.lanes import (
+from fxgrad.engine.higher_order.masking import (
     batched_marks,
     but_kept,
     from_live_lanes,
@@ -50,23 +51,22 @@ from fxgrad.engine.higher_order.lanes import (
     where_live,
 )
 from fxgrad.engine.higher_order.narrowing import (
-    kept,
     left_out,
     narrowed,
+    remaining_operands,
     wanted_outputs,
     with_fewer_outputs,
     with_wanted,
 )
 from fxgrad.engine.higher_order.sweep import sweep
-from fxgrad.engine.higher_order.unequal import unequal
 from fxgrad.engine.higher_order.wiring import (
     added,
-    apart,
     dual_grouped,
     dual_outputs,
+    join_carry_vma,
+    needs_tangent_tape,
     primal_step,
     reached_by,
-    varying_too,
     with_outputs,
 )
 from fxgrad.engine.ops.comparison import lt
@@ -88,8 +88,8 @@ TWICE = "the derivative of a loop, whose backward pass goes through the steps ag
 def tangents_of_carry(program: Program, consts: Sequence[Any], carry: Sequence[Any],
                        ) -> tuple[list[Any], Marks]:
     """Tangents of the carry, with zeros for values that get one at a later step; and which have one."""
-    const_marks = are_moving(consts)
-    carried = closed_marks(lambda marks: reached_by(program, (*const_marks, *marks)), are_moving(carry))
+    const_marks = nonzero_mask(consts)
+    carried = closed_marks(lambda marks: reached_by(program, (*const_marks, *marks)), nonzero_mask(carry))
     filled = [instantiate(tangent) if marked else tangent for tangent, marked in zip(carry, carried, strict=True)]
     return filled, carried
 
@@ -111,12 +111,12 @@ def _for_abstract(count: Aval, *avals: Aval, program: Program, num_consts: int) 
         raise DTypeError(f"for: the number of steps must be an integer scalar, got {count}")
     check_arguments("for", program.in_avals, avals)
     check_arguments("for", program.in_avals[num_consts:], program.out_avals)
-    return varying_too(program.out_avals, avals[num_consts:], count)
+    return join_carry_vma(program.out_avals, avals[num_consts:], count)
 
 
 def for_loop(count: Any, program: Program, consts: Sequence[Any], carry: Sequence[Any]) -> list[Any]:
     """Applies `for_p` to lists of constants and carried values."""
-    (program,), operands = unequal(aval_of(count).vma, [program], [*consts, *carry])
+    (program,), operands = make_divergent(aval_of(count).vma, [program], [*consts, *carry])
     return bind(for_p, count, *operands, program=program, num_consts=len(consts))
 
 
@@ -140,10 +140,11 @@ def _for_jvp(primals: list[Any], tangents: list[Any], *, program: Program, num_c
     (count,), consts, carry = _groups(program, num_consts).split(primals)
     _, const_tangents, carry_tangents = _groups(program, num_consts).split(tangents)
     carry_tangents, carried = tangents_of_carry(program, const_tangents, carry_tangents)
-    separate = apart(primals, tangents)
-    wrt = (*are_moving(const_tangents), *carried)
+    separate = needs_tangent_tape(primals, tangents)
+    wrt = (*nonzero_mask(const_tangents), *carried)
     step = dual_grouped(program, *step_groups(program), wrt, carried, separate)
-    fixed, begin = [*step.captured, *consts, *present(const_tangents)], [*carry, *present(carry_tangents)]
+    fixed = [*step.captured, *consts, *nonzero_tangents(const_tangents)]
+    begin = [*carry, *nonzero_tangents(carry_tangents)]
     outputs: list[Any] = []
     moved: list[Any] = [*map(Zero, program.out_avals)]
     if any(carried):
@@ -169,8 +170,8 @@ def transpose_steps(count: Any, cotangents: Sequence[Any], consts: Sequence[Any]
     carried = closed_marks(lambda marks: dependent(program, (*const_marks, *marks)), are_linear(carry))
     known_consts, state = others(consts, const_marks), others(carry, carried)
     step, back = _steps_for_sweep(program, const_marks, carried)
-    sums = [zeros(value.aval.strong()) for value in chosen(consts, const_marks)]
-    arriving = [instantiate(cotangent) for cotangent in chosen(cotangents, carried)]
+    sums = [zeros(value.aval.strong()) for value in select_marked(consts, const_marks)]
+    arriving = [instantiate(cotangent) for cotangent in select_marked(cotangents, carried)]
     fixed = [*back.captured, *known_consts]
     if state:
         found = sweep(count, step, known_consts, back.program, fixed, state, [*sums, *arriving])
@@ -187,7 +188,7 @@ def _steps_for_sweep(program: Program, const_marks: Marks, carried: Marks) -> tu
     """
     avals, linear = program.in_avals, (*const_marks, *carried)
     takes, _ = step_groups(program)
-    known, moved = others(avals, linear), takes.each(chosen, avals, linear)
+    known, moved = others(avals, linear), takes.each(select_marked, avals, linear)
     kept = with_outputs(program, [not marked for marked in carried])
 
     def forwards(known: list[Any]) -> list[Any]:
@@ -195,7 +196,7 @@ def _steps_for_sweep(program: Program, const_marks: Marks, carried: Marks) -> tu
 
     def backwards(known: list[Any], sums: list[Any], arriving: list[Any]) -> list[Any]:
         cotangents = spread(program.out_avals, carried, arriving)
-        found = takes.each(chosen, backward(program, with_markers(avals, linear, known), cotangents), linear)
+        found = takes.each(select_marked, backward(program, with_markers(avals, linear, known), cotangents), linear)
         return [*added(sums, found.consts), *map(instantiate, found.carry)]
 
     key = (len(const_marks), const_marks, carried)
@@ -249,7 +250,7 @@ def live_step(program: Program, size: int, mask: Any, values: Sequence[Any], axe
 
 
 def _for_cost(count: Aval, *avals: Aval, program: Program, num_consts: int) -> Cost:
-    return cost(program)  # of one step: how many there will be is not known
+    return total_cost(program)  # of one step: how many there will be is not known
 
 
 def _for_regions(operands: Sequence[Any], *, program: Program, num_consts: int) -> tuple[Region, ...]:
@@ -270,7 +271,7 @@ def _for_rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) -> l
     program = params["program"]
     (count,), consts, carry = _groups(program, params["num_consts"]).split(inputs)
     fixed = left_out(program, consts)
-    return for_loop(count, narrowed(program, fixed), kept(consts, fixed), carry) if fixed else None
+    return for_loop(count, narrowed(program, fixed), remaining_operands(consts, fixed), carry) if fixed else None
 
 
 @partial_use.register(for_p)
@@ -278,5 +279,5 @@ def _for_in_part(equation: Equation, used: Sequence[bool]) -> Equation:
     program, num_consts = equation.params["program"], equation.params["num_consts"]
     wanted = wanted_outputs(program, used, num_consts, len(used))
     count, consts, carry = _groups(program, num_consts).split(equation.inputs)
-    return with_fewer_outputs(equation, wanted, [*count, *consts, *chosen(carry, wanted)], {
+    return with_fewer_outputs(equation, wanted, [*count, *consts, *select_marked(carry, wanted)], {
         **equation.params, "program": with_wanted(program, wanted, num_consts, len(used))})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Program
@@ -19,14 +19,14 @@ from fxgrad.engine.higher_order.call import check_arguments
 from fxgrad.engine.higher_order.groups import (
     Marks,
     are_linear,
-    are_moving,
-    chosen,
     cotangents_of,
     merged,
+    nonzero_mask,
+    nonzero_tangents,
     others,
-    present,
+    select_marked,
 )
-from fxgrad.engine.higher_order.wiring import apart, dual_outputs, dual_program, with_outputs
+from fxgrad.engine.higher_order.wiring import dual_outputs, dual_program, needs_tangent_tape, with_outputs
 from fxgrad.engine.ops.space import move_axis
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import WRITTEN, trace
@@ -69,21 +69,21 @@ def _emit(lax: Any, *values: Any, program: Program, rule: BatchRule) -> list[Any
 
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: BatchRule) -> tuple[list[Any], list[Any]]:
     """One equation for outputs and tangents, or two where a tape of their own records the tangents."""
-    wrt, wanted = are_moving(tangents), tuple(map(has_tangent, program.out_avals))
-    separate = apart(primals, tangents)
+    wrt, wanted = nonzero_mask(tangents), tuple(map(has_tangent, program.out_avals))
+    separate = needs_tangent_tape(primals, tangents)
     both = dual_program(program, wrt, wanted, separate)
     known = bind(custom_vmap_p, *primals, program=program, rule=rule) if separate else []
     dual = _DualRule(rule, wrt, wanted, len(both.captured), separate)
     body = with_outputs(both.program, [False] * len(wanted) + [True] * sum(wanted)) if separate else both.program
-    results = bind(custom_vmap_p, *both.captured, *primals, *present(tangents), program=body, rule=dual)
+    results = bind(custom_vmap_p, *both.captured, *primals, *nonzero_tangents(tangents), program=body, rule=dual)
     return dual_outputs(program.out_avals, wanted, [*known, *results])
 
 
 def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, rule: BatchRule) -> list[Any]:
-    linear, reached = are_linear(inputs), are_moving(cotangents)
+    linear, reached = are_linear(inputs), nonzero_mask(cotangents)
     back = transposed(with_outputs(program, reached), linear)
-    found = bind(custom_vmap_p, *back.captured, *others(inputs, linear), *present(cotangents), program=back.program,
-                 rule=_TransposedRule(rule, linear, reached, program, len(back.captured)))
+    found = bind(custom_vmap_p, *back.captured, *others(inputs, linear), *nonzero_tangents(cotangents),
+                 program=back.program, rule=_TransposedRule(rule, linear, reached, program, len(back.captured)))
     return cotangents_of(inputs, linear, found)
 
 
@@ -152,8 +152,8 @@ class _TransposedRule(_DerivedRule):
         values, batched = self._own(values, batched)
         linear, count = self._linear, len(self._linear) - sum(self._linear)
         marks = merged(linear, [True] * sum(linear), batched[:count])
-        avals = merged(linear, [aval.update(shape=(size, *aval.shape)) for aval in chosen(self._in_avals, linear)],
-                       map(aval_of, values[:count]))
+        avals = merged(linear, [aval.update(shape=(size, *aval.shape))
+                                for aval in select_marked(self._in_avals, linear)], map(aval_of, values[:count]))
         program, captured = self._recorded(size, avals, marks)
         arriving = [_in_front(value, mark, True, size)
                     for value, mark in zip(values[count:], batched[count:], strict=True)]
@@ -167,7 +167,7 @@ def _in_front(value: Any, is_batch: bool, wanted: bool, size: int) -> Any:
 
 
 def _cost(*avals: Aval, program: Program, rule: BatchRule) -> Cost:
-    return cost(program)
+    return total_cost(program)
 
 
 def _regions(operands: Sequence[Any], *, program: Program, rule: BatchRule) -> tuple[Region, ...]:

@@ -11,7 +11,7 @@ from fxgrad.engine.core.facts import Slot, fact
 from fxgrad.engine.core.program import Atom, Equation, Program
 from fxgrad.engine.core.regions import closed_marks
 from fxgrad.engine.derivation.simplify import live_equations
-from fxgrad.engine.higher_order.groups import Marks, chosen
+from fxgrad.engine.higher_order.groups import Marks, select_marked
 from fxgrad.engine.higher_order.wiring import with_outputs
 from fxgrad.engine.tracing.tracer import Tracer
 
@@ -71,8 +71,8 @@ def narrowed(program: Program, instead: Instead) -> Program:
     return result
 
 
-def kept(operands: Sequence[Any], instead: Instead, first: int = 0) -> list[Any]:
-    """The operands, which begin at the place `first`, that are not left out."""
+def remaining_operands(operands: Sequence[Any], instead: Instead, first: int = 0) -> list[Any]:
+    """Return the operands, which begin at the place `first`, that are not left out."""
     places = {place for place, _ in instead}
     return [operand for place, operand in enumerate(operands, first) if place not in places]
 
@@ -108,7 +108,7 @@ def with_fewer_outputs(equation: Equation, marks: Sequence[bool], inputs: list[A
     """The equation with `inputs` and `params`, which makes those of its outputs that are marked."""
     source = equation.source
     if source is not None and source.results:
-        source = source._replace(results=tuple(chosen(source.results, marks)))
+        source = source._replace(results=tuple(select_marked(source.results, marks)))
     if source is not None and source.origins:
-        source = source._replace(origins=tuple(chosen(source.origins, marks)))
-    return Equation(equation.primitive, inputs, params, chosen(equation.outputs, marks), source)
+        source = source._replace(origins=tuple(select_marked(source.origins, marks)))
+    return Equation(equation.primitive, inputs, params, select_marked(equation.outputs, marks), source)

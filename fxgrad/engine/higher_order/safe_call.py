@@ -14,7 +14,7 @@ from fxgrad.engine.derivation.derive import Derived
 from fxgrad.engine.executors.numpy import run_first
 from fxgrad.engine.executors.ordinary_first import hands_nans_on, to_look_at, weakened
 from fxgrad.engine.higher_order.call import call_primitive, emit_inline, named_call_p, opened, run_with_numpy
-from fxgrad.engine.higher_order.groups import are_moving, present
+from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents
 from fxgrad.engine.ops.strong import has_free_axes, is_plain_factor, strong_form
 from fxgrad.engine.ops.strong_solves import strong_solve
 from fxgrad.engine.tracing.tape import bind
@@ -124,8 +124,8 @@ def _with_slopes(equation: Equation, wanted: Sequence[bool]) -> Equation:
 
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str) -> tuple[list[Any], list[Any]]:
     """Two such calls, one for what is known and one for the tangents, with residuals between them."""
-    first = linearized(program, are_moving(tangents))
-    count, half, moving = len(program.outputs), first.extra, present(tangents)
+    first = linearized(program, nonzero_mask(tangents))
+    count, half, moving = len(program.outputs), first.extra, nonzero_tangents(tangents)
     residuals = len(first.program.outputs) - count
     ready = with_strong_slopes(first.program, [True] * count + [False] * residuals)
     known = bind(safe_call_p, *first.captured, *primals, program=ready, name=name)

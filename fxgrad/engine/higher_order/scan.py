@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.facts import is_effectful
 from fxgrad.engine.core.primitive import Cost, Primitive, register
@@ -24,36 +24,37 @@ from fxgrad.engine.higher_order.groups import (
     Groups,
     Marks,
     are_linear,
-    are_moving,
-    chosen,
     cotangents_of,
     derive_grouped,
     groups_of,
     joined,
+    nonzero_mask,
+    nonzero_tangents,
     others,
-    present,
+    select_marked,
     with_markers,
     with_zeros,
 )
-from fxgrad.engine.higher_order.lanes import fronted, lane_axes
+from fxgrad.engine.higher_order.masking import fronted, lane_axes
 from fxgrad.engine.higher_order.narrowing import (
-    kept,
     left_out,
     narrowed,
+    remaining_operands,
     repeated,
     wanted_outputs,
     with_fewer_outputs,
     with_wanted,
 )
-from fxgrad.engine.higher_order.partition import Partition, keep_by_cost, partition
+from fxgrad.engine.higher_order.partition import Partition, partition
+from fxgrad.engine.higher_order.saving import keep_by_cost
 from fxgrad.engine.higher_order.wiring import (
     added,
-    apart,
     dual_grouped,
+    join_carry_vma,
+    needs_tangent_tape,
     reached_by,
     selected_inputs,
     used_inputs,
-    varying_too,
     with_outputs,
 )
 from fxgrad.engine.ops.space import instantiate, move_axis, zeros
@@ -117,7 +118,7 @@ def _abstract(*avals: Aval, program: Program, **params: Any) -> list[Aval]:
     check_arguments("scan", program.in_avals, [*consts, *carry, *map(_entry, xs)])
     check_arguments("scan", takes.split(program.in_avals).carry, makes.split(program.out_avals).carry)
     outputs = _out_avals(program, loop)
-    return [*varying_too(outputs[:loop.num_carry], carry), *outputs[loop.num_carry:]]
+    return [*join_carry_vma(outputs[:loop.num_carry], carry), *outputs[loop.num_carry:]]
 
 
 def _entry(aval: Aval) -> Aval:
@@ -170,11 +171,11 @@ def _reached_carry(program: Program, loop: Loop, wrt: Marks) -> Marks:
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, **params: Any) -> tuple[list[Any], list[Any]]:
     loop = Loop(**params)
     takes, makes = loop.takes(program), loop.makes(program)
-    carried = _reached_carry(program, loop, are_moving(tangents))
+    carried = _reached_carry(program, loop, nonzero_mask(tangents))
     tangents = _with_tangents(takes, tangents, carried)
-    if apart(primals, tangents):
+    if needs_tangent_tape(primals, tangents):
         return _split_jvp(primals, tangents, program, loop)
-    wrt = are_moving(tangents)
+    wrt = nonzero_mask(tangents)
     wanted = (*carried, *makes.split(reached_by(program, wrt)).ys)
     both = dual_grouped(program, takes, makes, wrt, wanted)
     consts, carry, xs = takes.with_tangents(primals, tangents)
@@ -215,7 +216,7 @@ class _Half(NamedTuple):
 
 
 def _split_jvp(primals: list[Any], tangents: list[Any], program: Program, loop: Loop) -> tuple[list[Any], list[Any]]:
-    halves = _halves(program, are_moving(tangents), loop)
+    halves = _halves(program, nonzero_mask(tangents), loop)
     consts, carry, xs = loop.takes(program).split(primals)
     fixed = [*halves.captured, *consts]
     fixed += apply_equations(halves.hoisted, fixed)
@@ -223,13 +224,13 @@ def _split_jvp(primals: list[Any], tangents: list[Any], program: Program, loop: 
     outputs, stacks = results[:len(program.outputs)], results[len(program.outputs):]
     if not any(halves.wanted):
         return outputs, spread(_out_avals(program, loop), halves.wanted, [])
-    moved = loop.takes(program).each(present, tangents)
+    moved = loop.takes(program).each(nonzero_tangents, tangents)
     body, given = halves.parts.tangent, _Half(fixed, [*xs, *stacks], *moved)
     takes = groups_of(_Half, *map(len, given))
     at, needed = takes.split(range(len(body.inputs))), takes.split(used_inputs(body))
     # What is known and not used is left out.
-    places = Inputs([*chosen(at.fixed, needed.fixed), *at.consts], at.carry,
-                    [*chosen(at.entries, needed.entries), *at.xs])
+    places = Inputs([*select_marked(at.fixed, needed.fixed), *at.consts], at.carry,
+                    [*select_marked(at.entries, needed.entries), *at.xs])
     values = joined(given)
     found = loop.again(selected_inputs(body, tuple(joined(places))), *([values[place] for place in group]
                                                                        for group in places))
@@ -284,13 +285,13 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **
     carried = closed_marks(lambda marks: makes.split(dependent(program, (*consts, *marks, *xs))).carry, carry)
     linear = (*consts, *carried, *xs)
     states = _known_carry(program, loop, linear, inputs)
-    known, moved = takes.each(others, inputs, linear), takes.each(chosen, program.in_avals, linear)
+    known, moved = takes.each(others, inputs, linear), takes.each(select_marked, program.in_avals, linear)
     ct_carry, ct_ys = makes.split(cotangents)
-    arriving = [instantiate(cotangent) for cotangent in chosen(ct_carry, carried)]
-    body = _transposed_body(program, loop, linear, are_moving(ct_ys))
+    arriving = [instantiate(cotangent) for cotangent in select_marked(ct_carry, carried)]
+    body = _transposed_body(program, loop, linear, nonzero_mask(ct_ys))
     sums = [zeros(aval.strong()) for aval in moved.consts]
     found = scan(body.program, [*body.captured, *known.consts], [*sums, *arriving],
-                 [*states, *known.xs, *present(ct_ys)], loop.length, not loop.reverse, loop.unroll)
+                 [*states, *known.xs, *nonzero_tangents(ct_ys)], loop.length, not loop.reverse, loop.unroll)
     return cotangents_of(inputs, linear, found)
 
 
@@ -319,19 +320,19 @@ def _transposed_body(program: Program, loop: Loop, linear: Marks, arriving: Mark
     """
     takes, makes = loop.takes(program), loop.makes(program)
     avals, marks = program.in_avals, takes.split(linear)
-    known, moved = takes.each(others, avals, linear), takes.each(chosen, avals, linear)
+    known, moved = takes.each(others, avals, linear), takes.each(select_marked, avals, linear)
 
     def build(consts: list[Any], sums: list[Any], ct_carry: list[Any], carry: list[Any], xs: list[Any],
               ct_ys: list[Any]) -> list[Any]:
         inputs = with_markers(avals, linear, [*consts, *carry, *xs])
         cotangents = spread(program.out_avals, (*marks.carry, *arriving), [*ct_carry, *ct_ys])
-        found = takes.each(chosen, backward(program, inputs, cotangents), linear)
+        found = takes.each(select_marked, backward(program, inputs, cotangents), linear)
         return [*added(sums, found.consts), *map(instantiate, found.carry), *map(instantiate, found.xs)]
 
     key = ("transposed step", linear, arriving, loop.num_consts, loop.num_carry)
     return derive_grouped(
         program, key, build, consts=known.consts, sums=[aval.strong() for aval in moved.consts], ct_carry=moved.carry,
-        carry=known.carry, xs=known.xs, ct_ys=chosen(makes.split(program.out_avals).ys, arriving))
+        carry=known.carry, xs=known.xs, ct_ys=select_marked(makes.split(program.out_avals).ys, arriving))
 
 
 # --- batching -------------------------------------------------------------------------------------------------
@@ -361,7 +362,7 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, program: Pro
 
 
 def _cost(*avals: Aval, program: Program, length: int, **_: Any) -> Cost:
-    one = cost(program)
+    one = total_cost(program)
     return Cost(length * one.flops, length * one.bytes)
 
 
@@ -389,7 +390,7 @@ def _scan_rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) -> 
     if not (fixed or entries) and all(firsts):
         return None
     body = with_outputs(narrowed(program, fixed + entries), [*[True] * loop.num_carry, *firsts])
-    results = loop.again(body, kept(consts, fixed), carry, kept(xs, entries, behind))
+    results = loop.again(body, remaining_operands(consts, fixed), carry, remaining_operands(xs, entries, behind))
     return [*results[:loop.num_carry], *(results[loop.num_carry + number] for number in stacks)]
 
 
@@ -399,7 +400,7 @@ def _scan_in_part(equation: Equation, used: Sequence[bool]) -> Equation:
     loop = Loop(**{name: value for name, value in equation.params.items() if name != "program"})
     wanted = wanted_outputs(program, used, loop.num_consts, loop.num_carry)
     consts, carry, xs = loop.takes(program).split(equation.inputs)
-    kept_carry = chosen(carry, wanted[:loop.num_carry])
+    kept_carry = select_marked(carry, wanted[:loop.num_carry])
     body = with_wanted(program, wanted, loop.num_consts, loop.num_carry)
     return with_fewer_outputs(equation, wanted, [*consts, *kept_carry, *xs],
                               {**equation.params, "program": body, "num_carry": len(kept_carry)})

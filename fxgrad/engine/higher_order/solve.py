@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import NOT_LINEAR, Cost, Primitive, register
 from fxgrad.engine.core.program import Program
@@ -17,9 +17,9 @@ from fxgrad.engine.derivation.rewrites import Definitions, rewrites
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments
-from fxgrad.engine.higher_order.groups import Groups, are_linear, are_moving, cotangents_of, groups_of, joined
-from fxgrad.engine.higher_order.lanes import once_where_equal
-from fxgrad.engine.higher_order.narrowing import kept, left_out, narrowed
+from fxgrad.engine.higher_order.groups import Groups, are_linear, cotangents_of, groups_of, joined, nonzero_mask
+from fxgrad.engine.higher_order.masking import once_where_equal
+from fxgrad.engine.higher_order.narrowing import left_out, narrowed, remaining_operands
 from fxgrad.engine.higher_order.wiring import dual_program, with_outputs
 from fxgrad.engine.ops.arithmetic import neg, sub
 from fxgrad.engine.ops.space import instantiate
@@ -93,10 +93,10 @@ def _jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, counts:
     given, moved = takes.split(primals), takes.split(tangents)
     solution, extra = makes.split(outputs)
     along = [Zero(aval_of(x)) for x in solution]
-    if any(are_moving(moved.matvec)):
+    if any(nonzero_mask(moved.matvec)):
         with in_place():
             _, along = forward(programs[0], [*given.matvec, *solution], [*moved.matvec, *along])
-    if not any(are_moving([*along, *moved.rhs])):
+    if not any(nonzero_mask([*along, *moved.rhs])):
         return outputs, [Zero(aval_of(output)) for output in outputs]
     right = [sub(instantiate(one), instantiate(other)) for one, other in zip(moved.rhs, along, strict=True)]
     found, _ = makes.split(_bind(programs, given._replace(rhs=right)))
@@ -142,7 +142,7 @@ def _given_batches(size: int, parts: Sequence[Derived | None], constants: Sequen
 
 
 def _cost(*avals: Aval, programs: Programs, counts: Counts) -> Cost:
-    return cost(programs[1])
+    return total_cost(programs[1])
 
 
 def _regions(operands: Sequence[Any], *, programs: Programs, counts: Counts) -> tuple[Region, ...]:
@@ -253,7 +253,7 @@ def _root_jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, co
     given, theta_tangents = takes.split(primals), takes.split(tangents).function
     root, extra = makes.split(outputs)
     _, function, solver, transposed_solver = programs
-    if not any(are_moving(theta_tangents)):
+    if not any(nonzero_mask(theta_tangents)):
         return outputs, [Zero(aval_of(output)) for output in outputs]
     at = [*given.function, *root]
     with in_place():
@@ -293,7 +293,7 @@ def _root_batch(size: int, values: list[Any], axes: list[int | None], *, program
 
 
 def _root_cost(*avals: Aval, programs: Programs, counts: Counts) -> Cost:
-    return cost(programs[0])
+    return total_cost(programs[0])
 
 
 def _root_regions(operands: Sequence[Any], *, programs: Programs, counts: Counts) -> tuple[Region, ...]:
@@ -329,7 +329,7 @@ def _narrowed_parts(primitive: Primitive, takes: Groups[Any], inputs: list[Any],
                for number, (program, given) in enumerate(zip(programs, constants, strict=True))]
     if not any(instead):
         return None
-    fewer = [kept(given, each) for given, each in zip(constants, instead, strict=True)]
+    fewer = [remaining_operands(given, each) for given, each in zip(constants, instead, strict=True)]
     return bind(primitive, *joined(fewer), *last, counts=tuple(map(len, fewer)), programs=tuple(
         program if program is None else narrowed(program, each)
         for program, each in zip(programs, instead, strict=True)))

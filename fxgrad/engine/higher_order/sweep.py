@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register, registry
 from fxgrad.engine.core.program import Program
@@ -32,19 +32,19 @@ from fxgrad.engine.higher_order.groups import (
     Groups,
     Step,
     are_linear,
-    are_moving,
-    chosen,
     cotangents_of,
     derive_grouped,
     divided,
     groups_of,
     joined,
-    present,
+    nonzero_mask,
+    nonzero_tangents,
+    select_marked,
     step_groups,
 )
-from fxgrad.engine.higher_order.lanes import batched_marks, fronted, lane_axes
-from fxgrad.engine.higher_order.narrowing import kept, left_out, narrowed
-from fxgrad.engine.higher_order.wiring import apart, dual_grouped, dual_outputs, reached_by, varying_too
+from fxgrad.engine.higher_order.masking import batched_marks, fronted, lane_axes
+from fxgrad.engine.higher_order.narrowing import left_out, narrowed, remaining_operands
+from fxgrad.engine.higher_order.wiring import dual_grouped, dual_outputs, join_carry_vma, needs_tangent_tape, reached_by
 from fxgrad.engine.ops.arithmetic import div, sub
 from fxgrad.engine.ops.arithmetic import max as maximum
 from fxgrad.engine.ops.arithmetic import min as minimum
@@ -108,7 +108,7 @@ def _abstract(*avals: Aval, step: Program, back: Program, **counts: int) -> list
     check_arguments("sweep", step.out_avals, state)
     check_arguments("sweep", back.in_avals, [*back_consts, *state, *carry])
     check_arguments("sweep", back.out_avals, carry)
-    return varying_too(back.out_avals, carry, count)
+    return join_carry_vma(back.out_avals, carry, count)
 
 
 def _run_numpy(*values: Any, step: Program, back: Program, **counts: int) -> list[Any]:
@@ -274,14 +274,14 @@ def _emit(lax: Any, *values: Any, step: Program, back: Program, **counts: int) -
 
 def _jvp(primals: list[Any], tangents: list[Any], *, step: Program, back: Program, **counts: int,
          ) -> tuple[list[Any], list[Any]]:
-    if apart(primals, tangents):
+    if needs_tangent_tape(primals, tangents):
         # Known and linear work are told apart in the loops that a sweep is made of.
         program, inputs = _by_table(primals, step, back)
         unmoved = len(inputs) - len(primals) + 1
         return forward(program, inputs, [*map(Zero, map(aval_of, inputs[:unmoved])), *tangents[1:]])
     takes = _groups(step, back, **counts)
     (count,), step_consts, back_consts, state, carry = takes.split(primals)
-    _, step_marks, back_marks, state_marks, carry_marks = takes.split(are_moving(tangents))
+    _, step_marks, back_marks, state_marks, carry_marks = takes.split(nonzero_mask(tangents))
     states = closed_marks(lambda marks: reached_by(step, (*step_marks, *marks)), state_marks)
     carried = closed_marks(lambda marks: reached_by(back, (*back_marks, *states, *marks)), carry_marks)
     if not any(carried):
@@ -289,10 +289,10 @@ def _jvp(primals: list[Any], tangents: list[Any], *, step: Program, back: Progra
     ahead = dual_grouped(step, *step_groups(step), (*step_marks, *states), states)
     behind = dual_grouped(back, *_back_groups(step, back), (*back_marks, *states, *carried), carried)
     moved = takes.split(tangents)
-    along = [instantiate(tangent) for tangent in chosen([*moved.state, *moved.carry], (*states, *carried))]
+    along = [instantiate(tangent) for tangent in select_marked([*moved.state, *moved.carry], (*states, *carried))]
     state_along, carry_along = divided(along, (sum(states), sum(carried)))
-    results = sweep(count, ahead.program, [*ahead.captured, *step_consts, *present(moved.step_consts)],
-                    behind.program, [*behind.captured, *back_consts, *present(moved.back_consts)],
+    results = sweep(count, ahead.program, [*ahead.captured, *step_consts, *nonzero_tangents(moved.step_consts)],
+                    behind.program, [*behind.captured, *back_consts, *nonzero_tangents(moved.back_consts)],
                     [*state, *state_along], [*carry, *carry_along])
     return dual_outputs(back.out_avals, carried, results)
 
@@ -356,7 +356,7 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, step: Progra
 
 
 def _cost(*avals: Aval, step: Program, back: Program, **_: int) -> Cost:
-    one, other = cost(step), cost(back)  # of one step: how many there will be is not known
+    one, other = total_cost(step), total_cost(back)  # of one step: how many there will be is not known
     return Cost(one.flops + other.flops, one.bytes + other.bytes)
 
 
@@ -381,5 +381,5 @@ def _sweep_rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) ->
     before, inside = left_out(step, ahead), left_out(back, behind)
     if not before and not inside:
         return None
-    return sweep(count, narrowed(step, before), kept(ahead, before), narrowed(back, inside), kept(behind, inside),
-                 state, carry)
+    return sweep(count, narrowed(step, before), remaining_operands(ahead, before), narrowed(back, inside),
+                 remaining_operands(behind, inside), state, carry)

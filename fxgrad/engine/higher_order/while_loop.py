@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Equation, Program
@@ -21,31 +21,38 @@ from fxgrad.engine.derivation.simplify import partial_use
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments
+from fxgrad.engine.higher_order.divergent import make_divergent
 from fxgrad.engine.higher_order.groups import (
     Groups,
     Marks,
     are_linear,
-    are_moving,
-    chosen,
     derive_grouped,
     groups_of,
     merged,
-    present,
+    nonzero_mask,
+    nonzero_tangents,
+    select_marked,
     step_groups,
 )
-from fxgrad.engine.higher_order.lanes import batched_marks, but_kept, fronted, lane_axes, refuse_actions, where_live
 from fxgrad.engine.higher_order.loop import COUNTER, TWICE, for_loop, live_step, tangents_of_carry, transpose_steps
+from fxgrad.engine.higher_order.masking import batched_marks, but_kept, fronted, lane_axes, refuse_actions, where_live
 from fxgrad.engine.higher_order.narrowing import (
-    kept,
     left_out,
     narrowed,
+    remaining_operands,
     used_places,
     wanted_outputs,
     with_fewer_outputs,
     with_wanted,
 )
-from fxgrad.engine.higher_order.unequal import unequal
-from fxgrad.engine.higher_order.wiring import apart, dual_grouped, dual_outputs, primal_step, varying_too, with_outputs
+from fxgrad.engine.higher_order.wiring import (
+    dual_grouped,
+    dual_outputs,
+    join_carry_vma,
+    needs_tangent_tape,
+    primal_step,
+    with_outputs,
+)
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.reductions import reduce_or
 from fxgrad.engine.ops.space import zeros
@@ -75,7 +82,7 @@ def _while_abstract(*avals: Aval, condition: Program, body: Program, **counts: i
     check_arguments("while", body.in_avals[len(given):], body.out_avals)
     if [aval.invariant() for aval in condition.out_avals] != [Aval((), dtypes.bool_)]:
         raise ProgramError(f"while: the condition returns {condition.out_avals}, where one bool scalar is needed")
-    return varying_too(body.out_avals, carry, condition.out_avals[0])
+    return join_carry_vma(body.out_avals, carry, condition.out_avals[0])
 
 
 def _while_numpy(*values: Any, condition: Program, body: Program, **counts: int) -> list[Any]:
@@ -97,7 +104,7 @@ def _while_emit(lax: Any, *values: Any, condition: Program, body: Program, **cou
 def bind_while(condition: Program, asked: Sequence[Any], body: Program, given: Sequence[Any], carry: Sequence[Any],
                ) -> list[Any]:
     """Applies `while_p` to lists: constants of the condition and of the body, and the carry."""
-    (body,), operands = unequal(condition.out_avals[0].vma, [body], [*given, *carry])
+    (body,), operands = make_divergent(condition.out_avals[0].vma, [body], [*given, *carry])
     return bind(while_p, *asked, *operands, condition=condition, body=body, num_condition_consts=len(asked),
                 num_body_consts=len(given))
 
@@ -109,11 +116,11 @@ def _while_jvp(primals: list[Any], tangents: list[Any], *, condition: Program, b
     carry_tangents, carried = tangents_of_carry(body, given_tangents, carry_tangents)
     if not any(carried):
         return bind_while(condition, asked, body, given, carry), list(map(Zero, body.out_avals))
-    separate = apart(primals, tangents)
-    wrt = (*are_moving(given_tangents), *carried)
+    separate = needs_tangent_tape(primals, tangents)
+    wrt = (*nonzero_mask(given_tangents), *carried)
     step = dual_grouped(body, *step_groups(body), wrt, carried, separate)
-    along = present(carry_tangents)
-    fixed, begin = [*step.captured, *given, *present(given_tangents)], [*carry, *along]
+    along = nonzero_tangents(carry_tangents)
+    fixed, begin = [*step.captured, *given, *nonzero_tangents(given_tangents)], [*carry, *along]
     if separate:
         primal, captured = primal_step(step, body, wrt)
         count, outputs = _counted(condition, asked, primal, [*captured, *given], carry)
@@ -170,7 +177,7 @@ def _with_frozen(body: Program, frozen: Marks) -> Program:
 
     def build(*values: Any) -> tuple[list[Any], None]:
         outputs = apply_equations(with_outputs(body, [not marked for marked in frozen]), values)
-        return merged(frozen, chosen(takes.split(values).carry, frozen), outputs), None
+        return merged(frozen, select_marked(takes.split(values).carry, frozen), outputs), None
     return derive(body, ("frozen", frozen), build, body.in_avals).program
 
 
@@ -216,7 +223,7 @@ def _while_batch_by_lane(size: int, condition: Program, asked: Sequence[Any], as
 
 
 def _while_cost(*avals: Aval, condition: Program, body: Program, **_: int) -> Cost:
-    test, step = cost(condition), cost(body)  # of one step: how many there will be is not known
+    test, step = total_cost(condition), total_cost(body)  # of one step: how many there will be is not known
     return Cost(test.flops + step.flops, test.bytes + step.bytes)
 
 
@@ -242,8 +249,8 @@ def _while_rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) ->
     before, inside = left_out(condition, asked), left_out(body, given)
     if not before and not inside:
         return None
-    return bind_while(narrowed(condition, before), kept(asked, before), narrowed(body, inside), kept(given, inside),
-                      carry)
+    return bind_while(narrowed(condition, before), remaining_operands(asked, before), narrowed(body, inside),
+                      remaining_operands(given, inside), carry)
 
 
 @partial_use.register(while_p)
@@ -254,6 +261,6 @@ def _while_in_part(equation: Equation, used: Sequence[bool]) -> Equation:
     wanted = wanted_outputs(body, used, inside, len(used), asked)
     fixed, given, carry = _groups(body, before, inside).split(equation.inputs)
     dropped = tuple((before + number, None) for number, mark in enumerate(wanted) if not mark)
-    return with_fewer_outputs(equation, wanted, [*fixed, *given, *chosen(carry, wanted)], {
+    return with_fewer_outputs(equation, wanted, [*fixed, *given, *select_marked(carry, wanted)], {
         **equation.params, "condition": narrowed(condition, dropped),
         "body": with_wanted(body, wanted, inside, len(used))})

@@ -11,7 +11,7 @@ from fxgrad.engine.core.program import Program, Var
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.simplify import without_dead_code
-from fxgrad.engine.higher_order.groups import Groups, Marks, are_moving, divided, joined, present
+from fxgrad.engine.higher_order.groups import Groups, Marks, divided, joined, nonzero_mask, nonzero_tangents
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.space import convert, instantiate
 from fxgrad.engine.ops.varying import pvary
@@ -60,18 +60,18 @@ def with_output_types(program: Program, avals: Sequence[Aval]) -> Program:
 
     def build(*values: Any) -> tuple[list[Any], None]:
         outputs = apply_equations(program, values)
-        return [of_type(output, aval) for output, aval in zip(outputs, avals, strict=True)], None
+        return [cast_to(output, aval) for output, aval in zip(outputs, avals, strict=True)], None
 
     return derive(program, ("output types", tuple(avals)), build, program.in_avals).program
 
 
-def of_type(value: Any, aval: Aval) -> Any:
-    """`value` converted to the dtype and weakness of `aval`, and varying over the mesh axes that it varies over."""
+def cast_to(value: Any, aval: Aval) -> Any:
+    """Convert `value` to the dtype and weakness of `aval`, varying over the same mesh axes."""
     return pvary(convert(value, aval.dtype, aval.weak), sorted(aval.vma))
 
 
-def varying_too(outputs: Sequence[Aval], begin: Sequence[Aval], decides: Aval | None = None) -> list[Aval]:
-    """What a loop carries at last: it varies over the mesh axes that what it begins with does, and what decides."""
+def join_carry_vma(outputs: Sequence[Aval], begin: Sequence[Aval], decides: Aval | None = None) -> list[Aval]:
+    """Return the types of final carries, which vary over the axes of their initial values and of `decides` too."""
     more = INVARIANT if decides is None else decides.vma
     return [aval.varying(own.vma | more) if own.vma or more else aval
             for aval, own in zip(outputs, begin, strict=True)]
@@ -84,9 +84,12 @@ def used_inputs(program: Program) -> Marks:
     return tuple(var in atoms for var in program.inputs)
 
 
-def apart(primals: Sequence[Any], tangents: Sequence[Any]) -> bool:
-    """Whether a tape of their own records the tangents, as in linearization: known work must not mix with theirs."""
-    tape = innermost_for(present(tangents))
+def needs_tangent_tape(primals: Sequence[Any], tangents: Sequence[Any]) -> bool:
+    """Return whether a tape of their own records the tangents, as in linearization.
+
+    Work on known values must not mix with theirs then.
+    """
+    tape = innermost_for(nonzero_tangents(tangents))
     return tape is not None and not tape.staging and not any(
         type(primal) is Tracer and primal.tape is tape for primal in primals)
 
@@ -106,7 +109,7 @@ def dual_program(program: Program, wrt: Marks, wanted: Marks | None = None, sepa
             tangents = spread(program.out_avals, split.reached, apply_equations(split.linear, [*residuals, *given]))
         else:
             outputs, tangents = forward(program, primals, spread(avals, wrt, given))
-        reached = are_moving(tangents)
+        reached = nonzero_mask(tangents)
         shown = [instantiate(tangent) for tangent, asked in zip(tangents, wanted or reached, strict=True) if asked]
         return [*outputs, *shown], reached
 

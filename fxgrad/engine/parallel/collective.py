@@ -17,7 +17,7 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.analyses.traffic import speaks
-from fxgrad.engine.analyses.variation import Exchange, exchanges
+from fxgrad.engine.analyses.variation import Communication, communications
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, Rule, register, total_bytes
 from fxgrad.engine.core.sizes import holds
@@ -160,7 +160,7 @@ def _beside(axis: int, params: dict[str, Any]) -> dict[str, Any]:
 _POSITIONS = ("axis", "split_axis", "concat_axis")
 
 
-EQUAL = Exchange("equal", "axes")
+EQUAL = Communication("equal", "axes")
 
 
 def linear(name: str, *, shape: Callable[..., Sequence[int]], transpose: Callable[..., Any], meet: Meeting,
@@ -203,7 +203,7 @@ psum_p = linear("psum", accepts="numeric", shape=lambda aval, count: aval.shape,
 """The sum over all entries, which each of them gets. Its transpose is itself: a cotangent came from every entry."""
 
 
-exchanges.enter(EQUAL, psum_p)
+communications.enter(EQUAL, psum_p)
 speaks.enter("all-reduce", psum_p)
 
 
@@ -247,7 +247,7 @@ def _extremum(name: str, reduce: Callable[..., Any]) -> Primitive:
 
 pmax_p = _extremum("pmax", reduce_max)
 pmin_p = _extremum("pmin", reduce_min)
-exchanges.enter(EQUAL, pmax_p, pmin_p)
+communications.enter(EQUAL, pmax_p, pmin_p)
 speaks.enter("all-reduce", pmax_p, pmin_p)
 
 
@@ -269,5 +269,5 @@ axis_index_p = register(Primitive(
     jvp=NO_TANGENT,
     transpose=NOT_LINEAR, batch=_index_batch, cost=lambda **over: Cost(0, 4), collective=True))
 """The position of each entry along the mapped axis."""
-exchanges.enter(Exchange("different", "nobody"), axis_index_p)
+communications.enter(Communication("different", "nobody"), axis_index_p)
 speaks.enter("nothing", axis_index_p)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad.engine.analyses.traffic import speaks
-from fxgrad.engine.analyses.variation import Exchange, exchanges
+from fxgrad.engine.analyses.variation import Communication, communications
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.ops.arithmetic import mul
@@ -88,7 +88,7 @@ all_gather_p = linear("all_gather", shape=_gathered_shape, meet=_gather, meet_so
                                                                              **groups),
                       transpose=lambda cotangent, aval, **params: bind(psum_scatter_p, cotangent, **params)[0])
 """What all entries have, one after the other along `axis`."""
-exchanges.enter(EQUAL, all_gather_p)
+communications.enter(EQUAL, all_gather_p)
 speaks.enter("all-gather", all_gather_p)
 psum_scatter_p: Primitive = linear(
     "psum_scatter", accepts="numeric", shape=_scattered_shape, meet=_scatter, meet_some=_scatter_some, several=True,
@@ -189,5 +189,5 @@ ppermute_p = linear("ppermute", shape=_permuted_shape, meet=_permute, meet_some=
                     transpose=_permute_back, alone=_permute_alone,
                     speak=lambda lax, x, names, *, perm: lax.ppermute(x, names, perm))
 """Each entry gets what the entry that `perm` pairs it with has, or zeros."""
-exchanges.enter(Exchange("different", "mesh"), ppermute_p)
+communications.enter(Communication("different", "mesh"), ppermute_p)
 speaks.enter("permute", ppermute_p)

@@ -11,9 +11,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.analyses.traffic import speaks
-from fxgrad.engine.analyses.variation import Exchange, exchanges
+from fxgrad.engine.analyses.variation import Communication, communications
 from fxgrad.engine.core.avals import INVARIANT, Aval, Literal
 from fxgrad.engine.core.facts import axes_of, made_once
 from fxgrad.engine.core.primitive import Cost, Primitive, register
@@ -26,11 +26,26 @@ from fxgrad.engine.derivation.simplify import partial_use, simplify
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments, named_call_p
-from fxgrad.engine.higher_order.groups import Marks, are_linear, are_moving, chosen, cotangents_of, others, present
-from fxgrad.engine.higher_order.narrowing import kept, narrowed, used_places, with_fewer_outputs
-from fxgrad.engine.higher_order.partition import keep_by_cost, partition
-from fxgrad.engine.higher_order.unequal import varying
-from fxgrad.engine.higher_order.wiring import apart, dual_outputs, dual_program, with_output_types, with_outputs
+from fxgrad.engine.higher_order.divergent import varying
+from fxgrad.engine.higher_order.groups import (
+    Marks,
+    are_linear,
+    cotangents_of,
+    nonzero_mask,
+    nonzero_tangents,
+    others,
+    select_marked,
+)
+from fxgrad.engine.higher_order.narrowing import narrowed, remaining_operands, used_places, with_fewer_outputs
+from fxgrad.engine.higher_order.partition import partition
+from fxgrad.engine.higher_order.saving import keep_by_cost
+from fxgrad.engine.higher_order.wiring import (
+    dual_outputs,
+    dual_program,
+    needs_tangent_tape,
+    with_output_types,
+    with_outputs,
+)
 from fxgrad.engine.ops.space import reshape
 from fxgrad.engine.ops.varying import psum_invariant_p, pvary, pvary_p, take_equal, take_equal_p
 from fxgrad.engine.parallel.layouts import Layout, at_once, whole_spec
@@ -46,9 +61,9 @@ from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 
 speaks.enter("all-reduce", psum_invariant_p)
 speaks.enter("nothing", pvary_p, take_equal_p)
-exchanges.enter(Exchange("equal", "axes"), psum_invariant_p)
-exchanges.enter(Exchange("operand", "nobody"), pvary_p)
-exchanges.enter(Exchange("equal", "nobody"), take_equal_p)
+communications.enter(Communication("equal", "axes"), psum_invariant_p)
+communications.enter(Communication("operand", "nobody"), pvary_p)
+communications.enter(Communication("equal", "nobody"), take_equal_p)
 
 
 def _layout(params: dict[str, Any]) -> Layout:
@@ -95,14 +110,14 @@ def _emit(lax: Any, *values: Any, program: Program, **params: Any) -> list[Any]:
 
 
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, **params: Any) -> tuple[list[Any], list[Any]]:
-    layout, wrt = _layout(params), are_moving(tangents)
-    if apart(primals, tangents):
+    layout, wrt = _layout(params), nonzero_mask(tangents)
+    if needs_tangent_tape(primals, tangents):
         return _split_jvp(primals, tangents, wrt, program, layout)
     with layout.entered():
         both = dual_program(program, wrt)
-    results = bind_shard_map(both.program, both.captured, [*primals, *present(tangents)], layout._replace(
-        in_specs=(*layout.in_specs, *chosen(layout.in_specs, wrt)),
-        out_specs=(*layout.out_specs, *chosen(layout.out_specs, both.extra))))
+    results = bind_shard_map(both.program, both.captured, [*primals, *nonzero_tangents(tangents)], layout._replace(
+        in_specs=(*layout.in_specs, *select_marked(layout.in_specs, wrt)),
+        out_specs=(*layout.out_specs, *select_marked(layout.out_specs, both.extra))))
     avals = [*map(aval_of, results[:len(program.outputs)])]
     return dual_outputs(avals, both.extra, results)
 
@@ -123,10 +138,10 @@ def _split_jvp(primals: list[Any], tangents: list[Any], wrt: Marks, program: Pro
     outputs = results[:count]
     moved: list[Any] = []
     if any(reached):
-        inputs = [*primals, *results[count:], *present(tangents)]
+        inputs = [*primals, *results[count:], *nonzero_tangents(tangents)]
         moved = bind_shard_map(tangent, known.captured, inputs, layout._replace(
-            in_specs=(*layout.in_specs, *stacks, *chosen(layout.in_specs, wrt)),
-            out_specs=tuple(chosen(layout.out_specs, reached))))
+            in_specs=(*layout.in_specs, *stacks, *select_marked(layout.in_specs, wrt)),
+            out_specs=tuple(select_marked(layout.out_specs, reached))))
     return outputs, spread([*map(aval_of, outputs)], reached, moved)
 
 
@@ -164,16 +179,16 @@ def _unstacking(program: Program, saved: Sequence[Aval], first: int, layout: Lay
 
 
 def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **params: Any) -> list[Any]:
-    layout, linear, arriving = _layout(params), are_linear(inputs), are_moving(cotangents)
-    out_specs = chosen(layout.out_specs, arriving)
+    layout, linear, arriving = _layout(params), are_linear(inputs), nonzero_mask(cotangents)
+    out_specs = select_marked(layout.out_specs, arriving)
     with layout.entered():
         asked = with_outputs(program, arriving)
         asked = with_output_types(asked, [aval.varying(names_in(spec))  # as cotangents, which are cut so, do
                                           for aval, spec in zip(asked.out_avals, out_specs, strict=True)])
         back = transposed(asked, linear)
-    found = bind_shard_map(back.program, back.captured, [*others(inputs, linear), *present(cotangents)],
+    found = bind_shard_map(back.program, back.captured, [*others(inputs, linear), *nonzero_tangents(cotangents)],
                            layout._replace(in_specs=(*others(layout.in_specs, linear), *out_specs),
-                                           out_specs=tuple(chosen(layout.in_specs, linear))))
+                                           out_specs=tuple(select_marked(layout.in_specs, linear))))
     return cotangents_of(inputs, linear, found)
 
 
@@ -241,7 +256,7 @@ def _with_axis(spec: Spec, axis: int | None, cut: tuple[str, ...]) -> Spec:
 
 def _cost(*avals: Aval, program: Program, **params: Any) -> Cost:
     """That of all devices together."""
-    one, count = cost(program), math.prod(_layout(params).axes.values())
+    one, count = total_cost(program), math.prod(_layout(params).axes.values())
     return Cost(count * one.flops, count * one.bytes)
 
 
@@ -267,15 +282,15 @@ def _rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[
         return None
     with layout.entered():
         fewer = simplify(narrowed(program, instead))
-    return bind_shard_map(fewer, [], kept(inputs, instead),
-                          layout._replace(in_specs=tuple(kept([*layout.in_specs], instead))))
+    return bind_shard_map(fewer, [], remaining_operands(inputs, instead),
+                          layout._replace(in_specs=tuple(remaining_operands([*layout.in_specs], instead))))
 
 
 @partial_use.register(shard_map_p)
 def _in_part(equation: Equation, used: Sequence[bool]) -> Equation:
     params = equation.params
     changed: dict[str, Any] = {**params, "program": with_outputs(params["program"], used),
-                               "out_specs": tuple(chosen(params["out_specs"], used))}
+                               "out_specs": tuple(select_marked(params["out_specs"], used))}
     return with_fewer_outputs(equation, used, equation.inputs, changed)
 
 

@@ -1,4 +1,4 @@
-"""Writing a program in blocks of `checkpoint`."""
+"""Programs in blocks of `checkpoint`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from typing import Any
 
 from fxgrad.engine.core.program import Atom, Equation, Program, Source, Var
 from fxgrad.engine.core.told import param_key
-from fxgrad.engine.higher_order.checkpoint import Policy, checkpoint_p
+from fxgrad.engine.core.walk import walk
+from fxgrad.engine.higher_order.checkpoint import checkpoint_p
+from fxgrad.engine.higher_order.saving import Policy
 from fxgrad.engine.ops.arithmetic import name_p
 
 KEPT = "kept"
 """The name of values that a block keeps."""
 
 Known = dict[Any, Program]
-"""The programs of blocks, by what they do and where that stands: equal blocks hold one program, derived once."""
+"""Programs of blocks by what they compute and their source lines: equal blocks share one program, derived once."""
 
 
 def in_blocks(program: Program, blocks: Sequence[tuple[int, int]], kept: Collection[Any], known: Known) -> Program:
-    """The program with equations `first` to `beyond` of each block in one checkpoint, which keeps the values `kept`.
+    """Put equations `first` to `beyond` of each block into one checkpoint, which keeps the values `kept`.
 
-    Programs of blocks that are `known` are taken from there, others entered.
+    Programs of blocks are taken from `known`, or entered there.
     """
     if not blocks:
         return program
@@ -37,7 +39,7 @@ def in_blocks(program: Program, blocks: Sequence[tuple[int, int]], kept: Collect
 
 
 def _used_later(program: Program) -> dict[Atom, int]:
-    """The number of the last equation that uses a value; one beyond all for results."""
+    """Return the number of the last equation that uses each value; one beyond all for results."""
     last: dict[Atom, int] = {}
     for number, equation in enumerate(program.equations):
         last.update(dict.fromkeys(equation.inputs, number))
@@ -46,7 +48,7 @@ def _used_later(program: Program) -> dict[Atom, int]:
 
 
 def _block(part: Sequence[Equation], outputs: list[Var], kept: Collection[Any], known: Known) -> Equation:
-    """One checkpoint of equations, which makes `outputs`; its program has variables of its own."""
+    """Return a checkpoint of equations that returns `outputs`; its program has variables of its own."""
     made = {var for equation in part for var in equation.outputs}
     inputs = [*dict.fromkeys(atom for equation in part for atom in equation.inputs
                              if type(atom) is Var and atom not in made)]
@@ -59,7 +61,7 @@ def _block(part: Sequence[Equation], outputs: list[Var], kept: Collection[Any], 
 
 
 def _key(part: Sequence[Equation], inputs: Sequence[Var], outputs: Sequence[Var], kept: Collection[Any]) -> Any:
-    """What is equal for blocks that do the same at the same places of the user's code."""
+    """Return a key that is equal for blocks that compute the same at the same lines of the user's code."""
     number: dict[Atom, int] = {var: place for place, var in enumerate(inputs)}
     steps = []
     for equation in part:
@@ -72,22 +74,26 @@ def _key(part: Sequence[Equation], inputs: Sequence[Var], outputs: Sequence[Var]
 
 
 def _place(source: Source | None) -> Source | None:
-    """The place without what is known of the single values."""
+    """Return the line without what is known of the single values."""
     return None if source is None else source._replace(origins=(), results=())
 
 
 def _program(part: Sequence[Equation], inputs: Sequence[Var], outputs: Sequence[Var], kept: Collection[Any],
              ) -> Program:
-    own: dict[Atom, Var] = {var: Var(var.aval) for var in inputs}
+    """Return the program of a block, with variables of its own; the values `kept` are named."""
+    own_inputs = [Var(var.aval) for var in inputs]
     equations: list[Equation] = []
-    for equation in part:
+
+    def copy(equation: Equation, operands: list[Atom]) -> list[Var]:
         results = [Var(var.aval) for var in equation.outputs]
-        equations.append(Equation(equation.primitive, [own.get(atom, atom) for atom in equation.inputs],
-                                  equation.params, results, equation.source))
-        own.update(zip(equation.outputs, results, strict=True))
-        for var in equation.outputs:
-            if var in kept:
-                named = Var(var.aval)
-                equations.append(Equation(name_p, [own[var]], {"name": KEPT}, [named], equation.source))
-                own[var] = named
-    return Program([own[var] for var in inputs], equations, [own[var] for var in outputs])
+        equations.append(Equation(equation.primitive, operands, equation.params, results, equation.source))
+        return [name(result, equation.source) if var in kept else result
+                for var, result in zip(equation.outputs, results, strict=True)]
+
+    def name(var: Var, source: Source | None) -> Var:
+        named = Var(var.aval)
+        equations.append(Equation(name_p, [var], {"name": KEPT}, [named], source))
+        return named
+
+    own_outputs = walk(Program(inputs, part, outputs), own_inputs, copy)
+    return Program(own_inputs, equations, own_outputs)

@@ -1,7 +1,7 @@
-"""What is worth keeping at what price: minimum cuts between bytes kept and work done again.
+"""Levels: which values are worth keeping at what price, by minimum cuts between bytes kept and work repeated.
 
 Choosing what is kept by a minimum cut is the idea of the partitioner of PyTorch's functorch (2022); here what is
-computed again has a price as well, and bytes are worth more from level to level, so that the cuts form a curve. For
+recomputed has a price as well, and bytes are worth more from level to level, so that the cuts form a curve. For
 one exchange rate the cut is exact (it is the closure problem of Picard, "Maximal closure of a graph", 1976).
 """
 
@@ -13,27 +13,27 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine.core.program import Program, Var
-from fxgrad.engine.higher_order.partition import MinimumCut
-from fxgrad.engine.rematerialization.needs import Need
+from fxgrad.engine.higher_order.saving import MinimumCut
+from fxgrad.engine.rematerialization.residual_costs import ResidualCost
 
 LEVELS = 16
 
 
 class Level(NamedTuple):
-    """What is kept of the values that equations make, and which equations are computed again.
+    """The values to keep, and the equations to recompute.
 
-    `kept` has variables, and for what an equation makes for the backward pass alone its number.
+    `kept` has variables, and the numbers of equations whose own residuals are kept.
     """
 
     kept: frozenset[Any]
     again: frozenset[int]
 
 
-def levels(program: Program, found: Sequence[Need]) -> list[Level]:
-    """Levels from nothing computed again to nothing kept that can be computed from the inputs."""
+def levels(program: Program, found: Sequence[ResidualCost]) -> list[Level]:
+    """Return levels, from recomputing nothing to keeping nothing that follows from the inputs."""
     made = {var: number for number, equation in enumerate(program.equations) for var in equation.outputs}
     needed = _needed(found, made)
-    made_again = [need.work for need in found if need.work]
+    made_again = [cost.work for cost in found if cost.work]
     if not made_again or not needed:
         return [Level(frozenset(needed), frozenset())]
     sizes = [size for size in needed.values() if size]
@@ -47,26 +47,26 @@ def levels(program: Program, found: Sequence[Need]) -> list[Level]:
     return result
 
 
-def _needed(found: Sequence[Need], made: dict[Var, int]) -> dict[Any, int]:
-    """What the backward pass needs and is not there anyhow, with its bytes."""
-    needed: dict[Any, int] = {var: var.aval.nbytes for need in found for var in need.values if var in made}
-    for number, need in enumerate(found):
-        if need.own:
-            needed[number] = need.own
+def _needed(found: Sequence[ResidualCost], made: dict[Var, int]) -> dict[Any, int]:
+    """Return what the backward pass needs beside the inputs, with its bytes."""
+    needed: dict[Any, int] = {var: var.aval.nbytes for cost in found for var in cost.values if var in made}
+    for number, cost in enumerate(found):
+        if cost.own:
+            needed[number] = cost.own
     return needed
 
 
-def _level(program: Program, found: Sequence[Need], made: dict[Var, int], needed: dict[Any, int], rate: float,
+def _level(program: Program, found: Sequence[ResidualCost], made: dict[Var, int], needed: dict[Any, int], rate: float,
            ) -> Level:
-    """The cut at which a byte kept is worth `rate` operations."""
+    """Return the cut at which a byte kept is worth `rate` operations."""
     if not rate:
         return Level(frozenset(needed), frozenset())
     cut = MinimumCut()
-    for number, (equation, need) in enumerate(zip(program.equations, found, strict=True)):
+    for number, (equation, cost) in enumerate(zip(program.equations, found, strict=True)):
         inputs = [atom for atom in equation.inputs if atom in made]
-        price = None if need.work is None else need.work + 1
-        values = [*equation.outputs, *([number] if need.own else [])]
-        bytes_of = [*(var.aval.nbytes for var in equation.outputs), *([need.own] if need.own else [])]
+        price = None if cost.work is None else cost.work + 1
+        values = [*equation.outputs, *([number] if cost.own else [])]
+        bytes_of = [*(var.aval.nbytes for var in equation.outputs), *([cost.own] if cost.own else [])]
         cut.add(values, [rate * (each + 1) for each in bytes_of], inputs, price)
     kept, again = cut.solve([*needed])
     numbers = {value if isinstance(value, int) else made[value] for value in again}

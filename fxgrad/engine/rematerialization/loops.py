@@ -1,6 +1,6 @@
-"""Loops in chunks: a scan of checkpointed scans keeps what is carried between chunks, and the steps of one chunk.
+"""Loops in chunks: a scan of checkpointed scans keeps the carries between chunks, and the steps of one chunk.
 
-With T steps, chunks of about the root of T need the least (Griewank, "Achieving logarithmic growth of temporal and
+With T steps, chunks of about the root of T cost the least (Griewank, "Achieving logarithmic growth of temporal and
 spatial complexity in reverse automatic differentiation", 1992, with one level).
 """
 
@@ -13,24 +13,24 @@ from typing import Any
 from fxgrad.engine.core.interpreter import interpret
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.derivation.derive import derive
-from fxgrad.engine.higher_order.checkpoint import computed_again
+from fxgrad.engine.higher_order.checkpoint import rematerialize
 from fxgrad.engine.higher_order.groups import Marks
 from fxgrad.engine.higher_order.scan import Loop, scan, scan_p
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.space import reshape
-from fxgrad.engine.rematerialization.needs import Need
+from fxgrad.engine.rematerialization.residual_costs import ResidualCost
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.trace import WRITTEN, trace
 
 
-def in_chunks(program: Program, found: Sequence[Need], wrt: Marks) -> tuple[Program, float]:
-    """The program with the scans that keep something at every step in chunks, and the work that is done again for that.
+def in_chunks(program: Program, found: Sequence[ResidualCost], wrt: Marks) -> tuple[Program, float]:
+    """Return the program with scans that keep something at every step in chunks, and the work that this repeats.
 
-    It is `program` itself where there are none. `found` are the needs of its equations.
+    Return `program` itself where there are none. `found` are the residual costs of its equations.
     """
-    chunks = {number: size for number, (equation, need) in enumerate(zip(program.equations, found, strict=True))
-              if equation.primitive is scan_p and need.own and (size := _chunk(equation, need.own))}
+    chunks = {number: size for number, (equation, cost) in enumerate(zip(program.equations, found, strict=True))
+              if equation.primitive is scan_p and cost.own and (size := _chunk(equation, cost.own))}
     if not chunks:
         return program, 0.0
 
@@ -54,10 +54,10 @@ def _loop(equation: Equation) -> tuple[Program, Loop]:
 
 
 def _chunk(equation: Equation, own: int) -> int:
-    """How many steps a chunk has, so that what is carried between chunks and what one keeps are least together.
+    """Return the steps of a chunk for which carries between chunks and residuals of one chunk are least together.
 
-    A divisor of the number of steps if one is nearly as good: else inputs are cut in two, and their parts copied. 0 for
-    loops that are too short to gain by it.
+    Prefer a divisor of the number of steps if it is nearly as good: otherwise inputs are cut in two, and their parts
+    copied. Return 0 for loops that are too short to gain by it.
     """
     program, loop = _loop(equation)
     carried = sum(aval.nbytes for aval in loop.makes(program).split(program.out_avals).carry)
@@ -95,7 +95,7 @@ def _chunked(equation: Equation, inputs: Sequence[Any], size: int) -> list[Any]:
 
 
 def _outer(program: Program, loop: Loop, values: Sequence[Any]) -> Program:
-    """The program of the outer loop: one checkpointed chunk."""
+    """Return the program of the outer loop: one checkpointed chunk."""
     avals = [value.aval for value in values]
     fixed = loop.num_consts + loop.num_carry
     avals = [*avals[:fixed], *(aval.update(shape=aval.shape[1:]) for aval in avals[fixed:])]
@@ -103,4 +103,4 @@ def _outer(program: Program, loop: Loop, values: Sequence[Any]) -> Program:
     def chunk(*given: Any) -> list[Any]:
         return loop.again(program, *loop.takes(program).split(given))
 
-    return trace(lambda *given: computed_again(chunk, given, "chunk"), avals, mode=WRITTEN, name="a loop in chunks")[0]
+    return trace(lambda *given: rematerialize(chunk, given, "chunk"), avals, mode=WRITTEN, name="a loop in chunks")[0]

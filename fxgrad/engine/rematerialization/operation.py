@@ -1,4 +1,4 @@
-"""The call of which reverse mode plans what it keeps so that its memory stays within a budget."""
+"""`within_budget`: a call whose derivative keeps and recomputes values so that its memory stays within a budget."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from fxgrad.engine.core.program import Equation, Program, Var
 from fxgrad.engine.core.sources import in_place
 from fxgrad.engine.higher_order.call import call_primitive, emit_inline, run_with_numpy
-from fxgrad.engine.higher_order.groups import Marks, are_moving
-from fxgrad.engine.higher_order.wiring import apart
+from fxgrad.engine.higher_order.groups import Marks, nonzero_mask
+from fxgrad.engine.higher_order.wiring import needs_tangent_tape
 from fxgrad.engine.rematerialization.plans import Planned, plans_for
 from fxgrad.engine.transforms.forward import forward
 from fxgrad.engine.units import bytes_text
@@ -18,17 +18,18 @@ from fxgrad.errors import ArgumentError
 
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str, budget: int,
          ) -> tuple[list[Any], list[Any]]:
-    chosen = planned(program, are_moving(tangents), name, budget).program if apart(primals, tangents) else program
+    if needs_tangent_tape(primals, tangents):
+        program = planned(program, nonzero_mask(tangents), name, budget).program
     with in_place():
-        return forward(chosen, primals, tangents)
+        return forward(program, primals, tangents)
 
 
 within_budget_p = call_primitive("within_budget", _jvp, run_with_numpy, emit_inline)
-"""A call whose derivative keeps and computes again what a budget of bytes asks for."""
+"""A call whose derivative stays within a budget of bytes."""
 
 
 def planned(program: Program, wrt: Marks, name: str, budget: int) -> Planned:
-    """The plan with the least work within `budget` bytes; raises `ArgumentError` if no plan is within it."""
+    """Return the plan with the least work within `budget` bytes; raise `ArgumentError` if there is none."""
     found = plans_for(program, wrt)
     chosen = found.within(budget)
     if chosen.peak > budget:
@@ -41,7 +42,7 @@ def planned(program: Program, wrt: Marks, name: str, budget: int) -> Planned:
 
 
 def call_within(program: Program, name: str, budget: int) -> Program:
-    """The program that makes one call of `program` within `budget`."""
+    """Return the program that makes one call of `program` within `budget`."""
     key = "call within", name, budget
     made: Program | None = program.memo.get(key)
     if made is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, NamedTuple
 
-from fxgrad.engine.analyses.written import peak_beside_results
+from fxgrad.engine.analyses.liveness import peak_beside_results
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Zero
@@ -18,18 +18,18 @@ from fxgrad.engine.higher_order.groups import Marks
 from fxgrad.engine.rematerialization.blocks import Known, in_blocks
 from fxgrad.engine.rematerialization.levels import levels
 from fxgrad.engine.rematerialization.loops import in_chunks
-from fxgrad.engine.rematerialization.needs import Need, needs
-from fxgrad.engine.rematerialization.segments import Plan, Segments, both
+from fxgrad.engine.rematerialization.residual_costs import ResidualCost, residual_costs
+from fxgrad.engine.rematerialization.segments import BlockPlan, Segments, both
 from fxgrad.engine.transforms.joint import joint
 
 PARTS = 6
-"""In how many places of the program one level may follow another."""
+"""The number of places in the program at which one level may follow another."""
 WORTH = 0.98
-"""A plan that takes more work than another is worth it if it takes less than this part of the other's memory."""
+"""A plan with more work than another is kept if it takes less than this share of its memory."""
 
 
 class Planned(NamedTuple):
-    """A program in blocks, with the peak of its joint program in bytes, and what part of all work is done again."""
+    """A program in blocks, with the peak of its joint program in bytes, and the share of all work that is repeated."""
 
     program: Program
     peak: int
@@ -37,20 +37,21 @@ class Planned(NamedTuple):
     work: float
 
 
-class Plans:
-    """All plans for one program and what is differentiated, from the most memory to the least."""
+class BlockPlans:
+    """All plans for one program, differentiated in marked inputs, from the most memory to the least."""
 
     def __init__(self, program: Program, wrt: Marks) -> None:
         self._wrt = wrt
         as_used = opened(readable(program), (named_call_p, jit_call_p))
-        found = needs(as_used, wrt)
-        forward = sum(need.work or 0.0 for need in found)
+        found = residual_costs(as_used, wrt)
+        forward = sum(cost.work or 0.0 for cost in found)
         self._whole = 3.0 * forward  # the backward pass takes about twice the work of the forward pass
         every = [(plan, as_used) for plan in _plans(as_used, found)]
         chunked, again = in_chunks(as_used, found, wrt)
         if chunked is not as_used:
-            every += [(plan._replace(work=plan.work + again), chunked) for plan in _plans(chunked, needs(chunked, wrt))]
-        self._plans: list[tuple[Plan, Program]] = []
+            every += [(plan._replace(work=plan.work + again), chunked)
+                      for plan in _plans(chunked, residual_costs(chunked, wrt))]
+        self._plans: list[tuple[BlockPlan, Program]] = []
         for each in sorted(every, key=lambda each: (each[0].work, each[0].bytes)):
             if not self._plans or each[0].bytes < WORTH * self._plans[-1][0].bytes:
                 self._plans.append(each)
@@ -61,7 +62,7 @@ class Plans:
         return len(self._plans)
 
     def at(self, number: int) -> Planned:
-        """Plan `number`, written, with the peak of its joint program."""
+        """Return the program of plan `number`, with the peak of its joint program."""
         if number not in self._planned:
             plan, program = self._plans[number]
             written = in_blocks(program, plan.blocks, plan.kept, self._blocks)
@@ -70,9 +71,9 @@ class Plans:
         return self._planned[number]
 
     def within(self, budget: int) -> Planned:
-        """The plan with the least work whose peak is within `budget`, or that with the least peak if none is.
+        """Return the plan with the least work whose peak is within `budget`, or with the least peak if none is.
 
-        Peaks fall from plan to plan nearly always; so plans are halved, and then neighbours looked at.
+        Peaks fall from plan to plan nearly always, so this bisects.
         """
         first, last = 0, len(self._plans) - 1
         while first < last:
@@ -86,8 +87,8 @@ class Plans:
         return min((self.at(number) for number in range(len(self._plans))), key=lambda planned: planned.peak)
 
 
-def _plans(program: Program, found: list[Need]) -> list[Plan]:
-    """Plans for levels and for two levels next to each other, one for each part of the program."""
+def _plans(program: Program, found: list[ResidualCost]) -> list[BlockPlan]:
+    """Return plans for each level, and for two neighbouring levels, one before and one after a place of the program."""
     made = {var: number for number, equation in enumerate(program.equations) for var in equation.outputs}
     segments, cuts = Segments(program, found), levels(program, found)
     places = [segments.borders[len(segments.borders) * part // PARTS] for part in range(1, PARTS)]
@@ -95,22 +96,22 @@ def _plans(program: Program, found: list[Need]) -> list[Plan]:
     return [*map(segments.plan, dict.fromkeys([*cuts, *mixed]))]
 
 
-def plans_for(program: Program, wrt: Marks) -> Plans:
-    """The plans for a program, made once."""
+def plans_for(program: Program, wrt: Marks) -> BlockPlans:
+    """Return the plans for a program, memoized."""
     key = "plans", wrt
-    plans: Plans | None = program.memo.get(key)
+    plans: BlockPlans | None = program.memo.get(key)
     if plans is None:
-        plans = program.memo[key] = Plans(with_numbers("a memory budget", program), wrt)
+        plans = program.memo[key] = BlockPlans(with_numbers("a memory budget", program), wrt)
     return plans
 
 
 def peak(program: Program, wrt: Marks) -> int:
-    """The most bytes alive at once in forward and backward pass, beside arguments, cotangents and results."""
+    """Return the peak bytes of forward and backward pass, beside arguments, cotangents and results."""
     return peak_beside_results(_both_ways(program, wrt))
 
 
 def _both_ways(program: Program, wrt: Marks) -> Program:
-    """The joint program (inputs, cotangents of inexact outputs) -> (outputs, cotangents of inputs)."""
+    """Return the joint program (inputs, cotangents of inexact outputs) -> (outputs, cotangents of inputs)."""
     avals = program.in_avals
     arriving: list[Aval] = [aval for aval in program.out_avals if is_inexact(aval.dtype)]
 

@@ -1,4 +1,4 @@
-"""Where the blocks of a program begin and end, so that little crosses their borders and little is there in each."""
+"""Borders of the blocks of a program, chosen so that few bytes cross them and few are alive within a block."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 
 from fxgrad.engine.core.program import Program, Var
 from fxgrad.engine.rematerialization.levels import Level
-from fxgrad.engine.rematerialization.needs import Need, origins
+from fxgrad.engine.rematerialization.residual_costs import ResidualCost, origins
 
 BORDERS = 96
-"""How many places for borders are looked at."""
+"""How many candidates for borders are considered."""
 BOUNDS = 16
-"""How many bounds for what is there within a block are tried."""
+"""How many bounds for the bytes within a block are tried."""
 
 
-class Plan(NamedTuple):
-    """Blocks as (first, beyond the last) numbers of equations, in order, what is kept in them, and what that costs.
+class BlockPlan(NamedTuple):
+    """Blocks as (first, beyond the last) numbers of equations, in order, the values kept in them, and their cost.
 
-    `bytes` is an estimate of what is alive when the backward pass begins, `work` of what is computed again.
+    `bytes` estimates what is alive when the backward pass begins, `work` what is recomputed.
     """
 
     blocks: tuple[tuple[int, int], ...]
@@ -31,9 +31,9 @@ class Plan(NamedTuple):
 
 
 class Segments:
-    """The borders to choose from in one program."""
+    """The candidates for borders in one program, and the bytes that cross them and lie between them."""
 
-    def __init__(self, program: Program, found: Sequence[Need]) -> None:
+    def __init__(self, program: Program, found: Sequence[ResidualCost]) -> None:
         self._program, self._found = program, found
         origin = origins(program)
         self._made = {var: number for number, equation in enumerate(program.equations) for var in equation.outputs
@@ -47,13 +47,13 @@ class Segments:
         self._sizes = np.array([var.aval.nbytes for var in self._vars], float)
         self._made_in, self._last_in = (np.searchsorted(self.borders, each, side="right") - 1 for each in (made, last))
         self._is_used = last > made
-        values = {value for need in found for value in need.values}
+        values = {value for cost in found for value in cost.values}
         self._needed = [(var, number + 1) for number, equation in enumerate(program.equations)
                         for var in equation.outputs if var in values]
-        self._own = [(number, need.own) for number, need in enumerate(found) if need.own]
+        self._own = [(number, cost.own) for number, cost in enumerate(found) if cost.own]
 
     def _borders(self) -> list[int]:
-        """Numbers of equations before which a block may begin; the first is 0, and the last is beyond all."""
+        """Return the numbers of equations before which a block may begin, from 0 to one beyond all."""
         count = len(self._program.equations)
         change = np.zeros(count + 2, np.int64)
         for var, number in self._made.items():
@@ -65,8 +65,8 @@ class Segments:
         parts = np.array_split(places, min(BORDERS, len(places))) if len(places) else []
         return [0, *(int(part[np.argmin(crossing[part])]) for part in parts), count]
 
-    def plan(self, level: Level) -> Plan:
-        """The blocks for a level: of several bounds for what is there within a block the one that needs the least."""
+    def plan(self, level: Level) -> BlockPlan:
+        """Return the blocks for a level, for the bound on the bytes within a block that needs the least memory."""
         crossing, inside, kept = self._crossing(level), self._inside(level), self._kept(level)
         largest = max(inside[-1], 1)
         bounds = np.geomspace(max(largest / 2**12, 1), largest, BOUNDS)
@@ -77,19 +77,19 @@ class Segments:
         size, chosen = min(sizes, key=lambda each: each[0])
         return self._of(level, [self.borders[place] for place in chosen], size + kept)
 
-    def _of(self, level: Level, borders: list[int], size: float) -> Plan:
+    def _of(self, level: Level, borders: list[int], size: float) -> BlockPlan:
         *blocks, last = itertools.pairwise(borders)
         again = sorted(level.again)
         computed = [block for block in blocks if any(block[0] <= number < block[1] for number in again)]
-        # What the last one computed again would be there at once: it is kept.
+        # What the last block recomputes would be alive at once: it is kept.
         work = sum(self._found[number].work or 0.0 for number in again if number < last[0])
-        return Plan(tuple(computed), level.kept, int(size), work)
+        return BlockPlan(tuple(computed), level.kept, int(size), work)
 
     def _kept(self, level: Level) -> int:
         return sum(self._found[value].own if isinstance(value, int) else value.aval.nbytes for value in level.kept)
 
     def _crossing(self, level: Level) -> Any:
-        """For each two borders the bytes of what is made before them, is not kept, and is last used between them."""
+        """Return for each two borders the bytes computed before them, not kept, and last used between them."""
         count = len(self.borders)
         table = np.zeros((count, count + 1))
         chosen = self._is_used & np.array([var not in level.kept for var in self._vars], bool)
@@ -101,7 +101,7 @@ class Segments:
         return crossing
 
     def _inside(self, level: Level) -> Any:
-        """At each border the bytes that are not kept of what was made before for the backward pass."""
+        """Return at each border the bytes computed before it for the backward pass that are not kept."""
         sizes = np.zeros(len(self._program.equations) + 1)
         for number, own in self._own:
             if number not in level.kept:
@@ -113,7 +113,7 @@ class Segments:
 
 
 def _chosen(crossing: Any, inside: Any, bounds: Any) -> list[tuple[float, list[int]]]:
-    """For each bound the borders that the least crosses, with at most so many bytes in each block if possible."""
+    """Return for each bound the borders with the fewest crossing bytes, with so many bytes in a block if possible."""
     count = len(inside)
     costs, before = np.zeros((len(bounds), count)), np.zeros((len(bounds), count), int)
     for place in range(1, count):
@@ -132,7 +132,7 @@ def _chosen(crossing: Any, inside: Any, bounds: Any) -> list[tuple[float, list[i
 
 
 def both(early: Level, late: Level, border: int, made: dict[Var, int]) -> Level:
-    """`early` for the equations before `border`, `late` for those from there on."""
+    """Return the level that is `early` for the equations before `border`, and `late` for those from there on."""
     def of(value: Any) -> int:
         return value if isinstance(value, int) else made[value]
 

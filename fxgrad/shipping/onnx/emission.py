@@ -12,6 +12,7 @@ from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive, infer
 from fxgrad.engine.core.program import Equation, Program, Var, join_scopes
 from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.walk import walk
 from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.engine.dtypes import DType
 from fxgrad.errors import ConcretizationError, UnsupportedError
@@ -48,12 +49,10 @@ class Emission:
         self._scope = join_scopes(around, one_line(scope))
         names = {var: one_line(name) for var, name in
                  {**variable_names(program, self.sources), **(called or {})}.items()}
-        known: dict[Any, Value] = dict(zip(program.inputs, inputs, strict=True))
-        for equation in live_equations(program):
-            values = [self._literal(atom) if type(atom) is Literal else known[atom] for atom in equation.inputs]
-            known.update(zip(equation.outputs, self._equation(equation, values, names), strict=True))
+        outputs = walk(program, inputs, lambda equation, values: self._equation(equation, values, names), self._literal,
+                       live_equations(program))
         self._scope, self.graph.base = around, base
-        return [self._literal(atom) if type(atom) is Literal else known[atom] for atom in program.outputs]
+        return outputs
 
     def _literal(self, literal: Literal) -> Value:
         if dtypes.is_complex(literal.dtype):

@@ -21,6 +21,7 @@ from fxgrad.engine.core.program import (
     inner_first,
     join_scopes,
 )
+from fxgrad.engine.core.walk import walk
 from fxgrad.engine.frontend.calling import checked_program
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.user_lines import at_user_line
@@ -190,31 +191,33 @@ class _Part:
         """The program with the equations of these calls in their place, and the atoms of all values in them."""
         equations: list[Equation] = []
         before = self._program
-        outputs = self._copied(before, (), {var: var for var in before.inputs}, None, calls, equations)
+        outputs = self._copied(before, (), before.inputs, None, calls, equations)
         self._program = before.replace(equations=equations, outputs=outputs)
 
-    def _copied(self, program: Program, inside: tuple[int, ...], known: dict[Atom, Atom],
+    def _copied(self, program: Program, inside: tuple[int, ...], inputs: Sequence[Atom],
                 around: Source | None, calls: set[tuple[int, ...]], equations: list[Equation]) -> list[Atom]:
         """Adds the equations of a program, called at `around`, to `equations`; returns the atoms of its outputs."""
-        for equation in program.equations:
+        def note(variables: Sequence[Var], atoms: Sequence[Atom]) -> None:
+            self._atoms.update((_Inside(inside, var), atom) for var, atom in zip(variables, atoms, strict=True))
+
+        def step(equation: Equation, operands: list[Atom]) -> Sequence[Atom]:
             here = (*inside, id(equation))
-            operands = [known.get(atom, atom) for atom in equation.inputs]
             made: Sequence[Atom]
             if here in calls:
                 region, = equation.regions
-                given = {var: operands[link.place] for var, link in zip(region.program.inputs, region.inputs,
-                                                                        strict=True)}
                 scope = join_scopes(around.scope if around else "", join_scopes(equation.scope, call_name(equation)))
                 source = equation.source or around
-                results = self._copied(region.program, here, {**given}, source and source._replace(scope=scope),
-                                       calls, equations)
+                results = self._copied(region.program, here, [operands[link.place] for link in region.inputs],
+                                       source and source._replace(scope=scope), calls, equations)
                 places = dict(zip((link.place for link in region.outputs), results, strict=True))
                 made = [places[place] for place in range(len(equation.outputs))]
             else:
                 made = self._added(equation, operands, equations, (program, around) if inside else None)
-            known.update(zip(equation.outputs, made, strict=True))
-        self._atoms |= {_Inside(inside, var): atom for var, atom in known.items() if isinstance(var, Var)}
-        return [known.get(atom, atom) for atom in program.outputs]
+            note(equation.outputs, made)
+            return made
+
+        note(program.inputs, inputs)
+        return walk(program, inputs, step)
 
     def _added(self, equation: Equation, operands: list[Atom], equations: list[Equation],
                held: tuple[Program, Source | None] | None) -> list[Var]:

@@ -6,8 +6,9 @@ import math
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.program import Atom, Equation, Program
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.walk import walk
 from fxgrad.engine.ops import arithmetic, choose, comparison, exponential, parts, pointwise, trigonometric
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
@@ -45,20 +46,18 @@ def javascript(program: Program, name: str = "program") -> str:
       return [x3];
     }
     """
-    names: dict[Atom, str] = {}
-    lines = []
     for var in program.inputs:
         _check(var.aval, "an input")
-        names[var] = f"x{len(names)}"
-    inputs = ", ".join(names.values())
-    for equation in program.equations:
-        operands = [names[atom] if not isinstance(atom, Literal) else _number(atom.value) for atom in equation.inputs]
-        text = _expression(equation, operands)
-        output, = equation.outputs
-        names[output] = f"x{len(names)}"
-        lines.append(f"  const {names[output]} = {text};")
-    results = [names[atom] if not isinstance(atom, Literal) else _number(atom.value) for atom in program.outputs]
-    return "\n".join([f"function {name}({inputs}) {{", *lines, f"  return [{', '.join(results)}];", "}"])
+    inputs = [f"x{number}" for number in range(len(program.inputs))]
+    lines: list[str] = []
+
+    def assign(equation: Equation, operands: list[str]) -> list[str]:
+        made = f"x{len(inputs) + len(lines)}"
+        lines.append(f"  const {made} = {_expression(equation, operands)};")
+        return [made]
+
+    results = walk(program, inputs, assign, lambda literal: _number(literal.value))
+    return "\n".join([f"function {name}({', '.join(inputs)}) {{", *lines, f"  return [{', '.join(results)}];", "}"])
 
 
 def _expression(equation: Equation, operands: list[str]) -> str:

@@ -16,8 +16,7 @@ from fxgrad.engine.derivation.sizes import with_numbers
 from fxgrad.engine.frontend.calling import program_of_call
 from fxgrad.engine.frontend.flat import parameter_names, transformation
 from fxgrad.engine.tracebacks import boundary
-from fxgrad.engine.transforms.forward import has_tangent
-from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.residuals import residuals
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, UnsupportedError
 from fxgrad.text.tables import Shown, add_row, new_table
@@ -26,7 +25,7 @@ from fxgrad.tools.graphs.roles import tagged
 
 
 class Layer(NamedTuple):
-    """A layer: its name, its operations, the types of what leaves it, and what it takes.
+    """A layer: its name, its operations, the types of its results, and its cost.
 
     `parameters` are the elements of the parameters that it is the first to use, `parameter_bytes` their size; `flops`
     and `bytes` are what its operations cost, `saved_bytes` what the backward pass keeps of its values and of the
@@ -62,11 +61,11 @@ class Summary(Shown):
         return iter(self.rows)
 
     def __getitem__(self, name: str) -> Layer:
-        """The layer of a name."""
+        """Return the layer of a name."""
         return {row.name: row for row in self.rows}[name]
 
     def table(self) -> Table:
-        """The table for rich."""
+        """Return the table for rich."""
         right: Any = "right"
         made = new_table(f"summary of {self.title}", {
             "layer": "left", "operations": "left", "output": "left", "parameters": right, "flops": right,
@@ -94,7 +93,7 @@ def _count(number: int | None) -> str:
 
 def summary(fun: Callable[..., Any], *, argnums: int | Sequence[int] | None = None, depth: int | None = None,
             ) -> Callable[..., Summary]:
-    """The function that sums up the layers of `fun` at its arguments: shapes, parameters, operations, memory.
+    """Return the function that sums up the layers of `fun`: shapes, parameters, operations, memory.
 
     A layer is a named scope (`fxgrad.named_scope`), a block (`named_call`, `checkpoint`, functions with rules of their
     own), or else what one of the user's functions did in a row; `depth` says how deep scopes in scopes are told apart.
@@ -137,7 +136,7 @@ def summary(fun: Callable[..., Any], *, argnums: int | Sequence[int] | None = No
 
 
 def _parameters(fun: Callable[..., Any], args: Sequence[Any], argnums: int | Sequence[int] | None) -> list[bool]:
-    """For each leaf of the arguments whether it is of a parameter."""
+    """Return for each leaf of the arguments whether it belongs to a parameter."""
     names = parameter_names(fun, len(args))
     if argnums is None:
         found = tagged(fun, len(args), None)
@@ -153,7 +152,7 @@ def _parameters(fun: Callable[..., Any], args: Sequence[Any], argnums: int | Seq
 
 
 def _first_users(parts: Sequence[Part]) -> dict[Var, int]:
-    """Which layer is the first to use a variable."""
+    """Map each variable to the first layer that uses it."""
     users: dict[Var, int] = {}
     for number, part in enumerate(parts):
         for equation in part.equations:
@@ -164,7 +163,7 @@ def _first_users(parts: Sequence[Part]) -> dict[Var, int]:
 
 
 def _leaving(program: Program, parts: Sequence[Part]) -> list[list[Aval]]:
-    """For each layer the types of those of its values that others use, or that are results."""
+    """Return for each layer the types of its values that others use, or that are results."""
     users: dict[Any, set[int]] = {atom: {-1} for atom in program.outputs}
     for number, part in enumerate(parts):
         for equation in part.equations:
@@ -182,31 +181,28 @@ def _row(part: Part, leaving: Sequence[Aval], parameters: Sequence[Aval], saved:
 
 
 def _saved(program: Program, parts: Sequence[Part], user: dict[Var, int]) -> list[int] | None:
-    """The bytes that the backward pass keeps, by layer; None if there is no derivative.
+    """Return the bytes that the backward pass keeps, by layer; None if there is no derivative.
 
     Derivatives stay in the scopes of what they are of: each layer is given one of its own to tell whose they are.
     """
-    wrt = tuple(number >= program.captured and has_tangent(var.aval) for number, var in enumerate(program.inputs))
-    if not any(wrt) or not any(has_tangent(atom.aval) for atom in program.outputs):
-        return None
     number_of = {id(equation): number for number, part in enumerate(parts) for equation in part.equations}
-    numbered = program.replace(constants=(), equations=[_numbered(equation, number_of[id(equation)])
-                                                        for equation in program.equations])
+    numbered = program.replace(equations=[_numbered(equation, number_of[id(equation)])
+                                         for equation in program.equations])
     try:
-        primal = linearized(numbered, wrt).program
-    except UnsupportedError:  # of a callback
+        found = residuals(numbered)
+    except UnsupportedError:  # a callback has no derivative
         return None
-    makers = makers_of(primal)
-    own = primal.inputs[len(primal.inputs) - len(program.inputs):]  # after what the derivative captured
-    places = dict(zip(own, program.inputs, strict=True))
+    if found is None:
+        return None
+    makers = makers_of(found.forward)
+    arguments = dict(zip(found.forward.inputs[found.captured:], program.inputs, strict=True))
     bytes_of = [0] * len(parts)
-    for atom in primal.outputs[len(program.outputs):]:
-        if isinstance(atom, Var):
-            maker = makers.get(atom)
-            scope = "" if maker is None else maker.scope.partition("/")[0]
-            # What the derivative captured, or made in no scope, is counted with the first layer.
-            number = user.get(places[atom], 0) if atom in places else int(scope) if scope.isdigit() else 0
-            bytes_of[number] += atom.aval.nbytes
+    for var, _ in found.kept:
+        maker = makers.get(var)
+        scope = "" if maker is None else maker.scope.partition("/")[0]
+        # What the derivative captured, or made in no scope, is counted with the first layer.
+        number = user.get(arguments[var], 0) if var in arguments else int(scope) if scope.isdigit() else 0
+        bytes_of[number] += var.aval.nbytes
     return bytes_of
 
 

@@ -17,8 +17,8 @@ from fxgrad.engine.api.batching import vmap
 from fxgrad.engine.api.reverse import vjp
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import NO_TANGENT
-from fxgrad.engine.core.program import Atom
-from fxgrad.engine.core.walk import value_of
+from fxgrad.engine.core.program import Atom, Equation
+from fxgrad.engine.core.walk import value_of, walk
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.user_lines import at_user_line
@@ -57,14 +57,16 @@ class Run:
         if isinstance(atom, Literal):
             return value_of(atom)
         if not self._is_run and atom not in self._values:
-            for equation in self._graph.program.equations:
-                results = bind(equation.primitive, *map(self._known, equation.inputs), **equation.params)
-                self._values.update(zip(equation.outputs, results, strict=True))
+            program = self._graph.program
+            walk(program, [self._values[var] for var in program.inputs], self._compute, value_of)
             self._is_run = True
         return self._values[atom]
 
-    def _known(self, atom: Atom) -> Any:
-        return value_of(atom) if isinstance(atom, Literal) else self._values[atom]
+    def _compute(self, equation: Equation, inputs: list[Any]) -> Sequence[Any]:
+        """Compute an equation, and keep its values."""
+        results = bind(equation.primitive, *inputs, **equation.params)
+        self._values.update(zip(equation.outputs, results, strict=True))
+        return results
 
     def pullback(self, operation: Operation) -> Callable[..., tuple[Any, ...]]:
         """The local pullback of an operation: cotangents of its outputs -> those of its operands, None for integers."""

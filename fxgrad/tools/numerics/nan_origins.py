@@ -15,7 +15,7 @@ from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.devices import device_get
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.program import Atom, Equation, Origin, Program, Source, Var
-from fxgrad.engine.core.walk import value_of
+from fxgrad.engine.core.walk import value_of, walk
 from fxgrad.engine.frontend.calling import program_with_values
 from fxgrad.engine.ops.arithmetic import max_p, min_p
 from fxgrad.engine.ops.choose import clamp_p, select_n_p
@@ -134,10 +134,7 @@ class _Search:
         self._values = {var: np.asarray(value, None if hasattr(value, "dtype") else var.aval.dtype)
                         for var, value in zip(program.inputs, device_get(given), strict=True)}
         with np.errstate(all="ignore"):
-            for equation in program.equations:
-                outputs = executors.evaluate(equation.primitive, [*map(self._value, equation.inputs)], equation.params)
-                self._values.update(zip(equation.outputs, outputs, strict=True))
-                self._maker.update(dict.fromkeys(equation.outputs, equation))
+            walk(program, [self._values[var] for var in program.inputs], self._compute, value_of)
         names = self._result_names()
         results = [name for name, atom in zip(names, program.outputs, strict=True) if self._has(np.isnan, atom)]
         if not results:
@@ -162,6 +159,13 @@ class _Search:
                 infinity = self._cause(self._maker[source], source, np.isinf)
         return NanOrigin(title, results, cause, infinity, lines=lines,
                          write=self._advice(self._maker[source] if infinity else equation, cause, infinity))
+
+    def _compute(self, equation: Equation, inputs: list[Any]) -> Sequence[Any]:
+        """Compute an equation, and keep its values and that it made them."""
+        outputs = executors.evaluate(equation.primitive, inputs, equation.params)
+        self._values.update(zip(equation.outputs, outputs, strict=True))
+        self._maker.update(dict.fromkeys(equation.outputs, equation))
+        return outputs
 
     def _value(self, atom: Atom) -> Any:
         return value_of(atom) if isinstance(atom, Literal) else self._values[atom]

@@ -1,4 +1,4 @@
-"""X-rays of programs before they run: where memory goes, what is computed where, and what a compiler fuses."""
+"""Reports on programs before they run: memory over time, cost by line, and what a compiler fuses."""
 
 from __future__ import annotations
 

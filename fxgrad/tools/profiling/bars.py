@@ -1,4 +1,4 @@
-"""Rows of bars."""
+"""Rows of bars, for tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def bars(values: Sequence[float], width: int = 60) -> str:
-    """A row of bars for values: the most of those that fall together, where there are more than `width`.
+    """Return a row of bars for values; with more than `width` values each bar is the maximum of several.
 
     >>> bars([0, 1, 2, 4])
     '▁▃▅█'
@@ -24,7 +24,7 @@ def bars(values: Sequence[float], width: int = 60) -> str:
 
 
 def bar(share: float, width: int = 12) -> str:
-    """A bar for a share of the whole.
+    """Return a bar for a share of the whole.
 
     >>> bar(0.5, 4)
     '██'

@@ -1,4 +1,4 @@
-"""`cost`: what a program computes and moves, by line of the user's, and the time that a machine takes at best."""
+"""`cost`: flops and bytes of a program by source line, and its time at best on a machine (roofline)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from fxgrad.engine.analyses.compiled import Compiled, compiled
-from fxgrad.engine.analyses.cost import cost as cost_of_program
+from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.analyses.traffic import total_sent, traffic_of
 from fxgrad.engine.api.arguments import static_positions, transformation
 from fxgrad.engine.core.primitive import Cost
@@ -22,12 +21,13 @@ from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.tools.profiling.bars import bar
+from fxgrad.tools.profiling.compiler_model import CompilerModel, compiler_model
 
 MOST_ROWS = 20
 
 
 class LineCost(NamedTuple):
-    """What a line of the user's, or a kind of operation, costs: operations, flops, and bytes moved unfused.
+    """The cost of a source line, or of a kind of operation: operations, flops, and bytes moved unfused.
 
     `sent` are the bytes that one device of a mesh sends to others. `seconds` is the time that a machine takes at best,
     the greater of flops at its peak and bytes at its bandwidth, and `bound` which of the two that is, "compute" or
@@ -49,7 +49,7 @@ class LineCost(NamedTuple):
 
 
 class CostReport(Shown):
-    """What a program costs: prints as a table, the line with the most flops first.
+    """The cost of a program; prints as a table, the line with the most flops first.
 
     `flops` and `bytes` are those of `fxgrad.cost(program)`: each operation reads its operands and writes its results.
     `fused_bytes` are those that are moved where operations are fused as XLA fuses them, which is less; the truth is
@@ -82,7 +82,7 @@ class CostReport(Shown):
         return None if self.machine is None else self.machine[0] / self.machine[1]
 
     def table(self) -> Table:
-        """The table for rich."""
+        """Return the table for rich."""
         right: Any = "right"
         timed = self.machine is not None
         columns = {self.by: "left", "operations": right, "flops": right, "bytes": right, "flops/byte": right,
@@ -123,7 +123,7 @@ class CostReport(Shown):
         return f"<cost of {self.title}: {count_text(self.flops)} flops, {bytes_text(self.bytes)} moved unfused>"
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """All of it as JSON."""
+        """Return all of it as JSON."""
         rows = [{**row._asdict(), "intensity": row.intensity} for row in self.lines]
         lines = [{self.by: row.pop("line"), **row} for row in rows]
         return json.dumps({"title": self.title, "flops": self.flops, "bytes": self.bytes,
@@ -156,7 +156,7 @@ def cost(fun: Callable[..., Any], *, flops: float | None = None, bandwidth: floa
     """
     machine = machine_of(flops, bandwidth)
     if isinstance(fun, Program) and machine is None:
-        return cost_of_program(fun)
+        return total_cost(fun)
 
     @transformation("cost", fun)
     @boundary
@@ -168,7 +168,7 @@ def cost(fun: Callable[..., Any], *, flops: float | None = None, bandwidth: floa
 
 
 def machine_of(flops: Any, bandwidth: Any) -> tuple[float, float] | None:
-    """A machine as the flops and the bytes a second that it has at most; None if neither is given."""
+    """Return a machine as its peak flops and bytes a second; None if neither is given."""
     if flops is None and bandwidth is None:
         return None
     for name, value in (("flops", flops), ("bandwidth", bandwidth)):
@@ -187,7 +187,7 @@ def _roofline(flops: int, moved: int, machine: tuple[float, float] | None) -> di
 
 
 def of_program(program: Program, machine: tuple[float, float] | None = None, by: str = "line") -> CostReport:
-    """The report of a program."""
+    """Return the report of a program."""
     if by not in _KINDS:
         raise ArgumentError(at_user_line(f"cost: by={by!r}; it is one of {', '.join(map(repr, _KINDS))}"))
     signature = program.signature
@@ -203,7 +203,7 @@ def of_program(program: Program, machine: tuple[float, float] | None = None, by:
     lines = [LineCost(key, count, flops, moved, **_roofline(flops, moved, machine), sent=sent)
              for key, (count, flops, moved, sent) in sums.items()]
     lines.sort(key=lambda row: (-row.flops, -row.bytes))
-    return CostReport(title, cost_of_program(program), fused_bytes(program), lines, machine, by)
+    return CostReport(title, total_cost(program), fused_bytes(program), lines, machine, by)
 
 
 _KINDS = ("line", "operation")
@@ -211,7 +211,7 @@ _KINDS = ("line", "operation")
 
 
 def _each(program: Program, steps: int, devices: int, around: str = "?") -> Iterator[tuple[Equation, int, int, str]]:
-    """The equations that are counted, with how often each of how many devices runs them, and their lines.
+    """Yield the equations that count, with how often each of how many devices runs them, and their lines.
 
     Those of calls, and of loops whose steps are known, in their place; what has no line of its own, as in functions of
     the library, is of the line `around`.
@@ -224,7 +224,7 @@ def _each(program: Program, steps: int, devices: int, around: str = "?") -> Iter
             shared = equation.params["mesh"].size(equation.params["axis_names"])
         inside = [(region, region.times) for region in regions]
         known = bool(inside) and all(count is not None for _, count in inside)
-        if known and sum(count * shared * cost_of_program(region.program).flops for region, count in inside
+        if known and sum(count * shared * total_cost(region.program).flops for region, count in inside
                          if count is not None) == equation.cost.flops:
             for region, count in inside:
                 if count:
@@ -234,12 +234,12 @@ def _each(program: Program, steps: int, devices: int, around: str = "?") -> Iter
 
 
 def fused_bytes(program: Program) -> int:
-    """The bytes moved where operations are fused as in the model of XLA: what groups read and write, once each."""
-    model = compiled(program)
+    """Return the bytes moved by the groups of the compiler model, each value once for a group."""
+    model = compiler_model(program)
     return sum(_moved(model, head) for head in model.order)
 
 
-def _moved(model: Compiled, head: int) -> int:
+def _moved(model: CompilerModel, head: int) -> int:
     regions = model.regions_of(head)
     if not regions:
         return model.moved(head)

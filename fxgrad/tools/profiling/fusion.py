@@ -1,4 +1,4 @@
-"""`fusions`: which operations XLA computes together, read from its optimised program, by line of the user's."""
+"""`fusions`: which operations XLA fuses, read from its optimised program, by source line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from fxgrad.engine.analyses.cost import cost as cost_of_program
+from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.api.arguments import static_positions, transformation
 from fxgrad.engine.api.compiled import jit
 from fxgrad.engine.core.avals import struct_of
@@ -27,7 +27,7 @@ MOST_ROWS = 30
 
 
 class FusionGroup(NamedTuple):
-    """What XLA computes at once: its name and opcode there, and what it is of here.
+    """An instruction of XLA: its name and opcode there, and the equations that it computes.
 
     `equations` are the numbers of the equations of `Fusions.program` that it computes, some in part; an equation may be
     in several groups, for what is cheap is computed wherever it is needed. `operations` are their names and `lines` the
@@ -61,7 +61,7 @@ class Fusions(Shown):
         return iter(self.groups)
 
     def of(self, number: int) -> tuple[FusionGroup, ...]:
-        """The groups that compute an equation of `program`, given by its number; none where XLA has no use for it."""
+        """Return the groups that compute an equation of `program`, by its number; none if XLA dropped it."""
         return tuple([group for group in self.groups if number in group.equations])
 
     @property
@@ -84,7 +84,7 @@ class Fusions(Shown):
         return {line: tuple(names) for line, names in found.items()}
 
     def table(self) -> Table:
-        """The table for rich."""
+        """Return the table for rich."""
         counted = "" if self.xla_bytes is None else f", {bytes_text(self.xla_bytes)} by XLA's count"
         made = new_table(f"fusion of {self.title}: {len(self.program.equations)} operations in {len(self.groups)} "
                          f"groups; bytes moved {bytes_text(self.unfused_bytes)} unfused, "
@@ -97,7 +97,7 @@ class Fusions(Shown):
         return made
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """All of it as JSON."""
+        """Return all of it as JSON."""
         return json.dumps({"title": self.title, "unfused_bytes": self.unfused_bytes, "fused_bytes": self.fused_bytes,
                            "xla_bytes": self.xla_bytes, "groups": [group._asdict() for group in self.groups]},
                           indent=indent)
@@ -107,7 +107,7 @@ class Fusions(Shown):
 
 
 def fusions(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ()) -> Callable[..., Fusions]:
-    """The function that compiles `fun` for its arguments and tells which operations XLA computes together.
+    """Return the function that compiles `fun` for its arguments and reports which operations XLA fuses.
 
     The groups are read from XLA's optimised program, which carries the number of the equation that each of its
     instructions was made of; a loop or a branch is one group. Nothing runs. XLA counts the bytes of one step of a loop.
@@ -132,7 +132,7 @@ def fusions(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ()
 
 
 def of_program(program: Program) -> Fusions:
-    """The fusions of a program."""
+    """Return the fusions of a program."""
     signature = program.signature
     title = "a program" if signature is None else signature.title or signature.name
     opened = unfold(program, calls="*").replace(signature=None)
@@ -143,12 +143,12 @@ def of_program(program: Program) -> Fusions:
     analysis = stage.cost_analysis()
     moved = analysis.get("bytes accessed") if isinstance(analysis, dict) else None
     groups = [_group(name, opcode, numbers, opened) for name, opcode, numbers in _groups(stage.as_text())]
-    return Fusions(title, opened, groups, cost_of_program(opened).bytes, fused_bytes(opened),
+    return Fusions(title, opened, groups, total_cost(opened).bytes, fused_bytes(opened),
                    None if moved is None else int(moved))
 
 
 def _in_scope(equation: Equation, scope: str) -> Equation:
-    """The equation in a scope, which XLA is told."""
+    """Return the equation in a scope, which XLA's metadata names."""
     source = equation.source or Source(_in_scope.__code__, 0)
     return Equation(equation.primitive, equation.inputs, equation.params, equation.outputs,
                     source._replace(scope=scope))
@@ -163,7 +163,7 @@ _NO_WORK = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bi
 
 
 def _groups(text: str) -> Iterator[tuple[str, str, list[int]]]:
-    """The instructions of XLA's text that do something, but those within others: name, opcode, numbers of equations."""
+    """Yield the outermost instructions of XLA's text that compute: name, opcode, numbers of equations."""
     computations: dict[str, list[str]] = {}
     entry = ""
     lines: list[str] = []
@@ -178,7 +178,7 @@ def _groups(text: str) -> Iterator[tuple[str, str, list[int]]]:
 
 
 def _within(name: str, computations: dict[str, list[str]]) -> Iterator[tuple[str, str, list[int]]]:
-    """The groups of one computation, and of those that it calls in the place of the call."""
+    """Yield the groups of one computation, with those of called ones in place of the call."""
     for line in computations.get(name, ()):
         instruction = _INSTRUCTION.match(line)
         if instruction is None or instruction[2] in _NO_WORK:

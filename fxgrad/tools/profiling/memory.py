@@ -1,4 +1,4 @@
-"""`memory`: the live bytes of a function before it runs, over its steps, as it is written and as it is compiled."""
+"""`memory`: the live bytes of a function over its steps before it runs, unfused and fused."""
 
 from __future__ import annotations
 
@@ -7,34 +7,33 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad.engine.analyses.flow import Flow, flow_of
-from fxgrad.engine.analyses.lifetimes import Lifetimes
-from fxgrad.engine.analyses.memory import compiled, written
+from fxgrad.engine.analyses.liveness import LiveRanges, liveness
 from fxgrad.engine.api.arguments import static_positions, transformation
-from fxgrad.engine.core.program import Program, Source, Var
+from fxgrad.engine.core.program import Program, Source
 from fxgrad.engine.derivation.derive import nothing_collected
 from fxgrad.engine.derivation.sizes import with_numbers
 from fxgrad.engine.frontend.calling import program_of_call
 from fxgrad.engine.tracebacks import boundary
-from fxgrad.engine.transforms.forward import has_tangent
-from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.residuals import residuals
 from fxgrad.errors import FxgradError
 from fxgrad.text.scope import Scope
 from fxgrad.text.short import operation_name
 from fxgrad.text.sources import Sources
 from fxgrad.text.text_writer import shown_scopes
+from fxgrad.tools.profiling.compiler_model import compiler_model
 from fxgrad.tools.profiling.report import Holder, Memory, Peak, Point, Saved, View
 
 
 def memory(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ()) -> Callable[..., Memory]:
-    """The function that tells the memory that `fun` needs at its arguments: how much, when, and who holds it.
+    """Return the function that reports the memory `fun` needs at its arguments: how much, when, and for what.
 
     Nothing runs; only shapes and dtypes of the arguments matter: arrays, numbers, `ShapeDtypeStruct`s, containers of
     them. `fun` may be what transformations return, such as `grad(loss)` or `jit(step)`, or a `Program`. The result
     prints as tables; `peak`, `holders`, `timeline`, `temporary` and `saved` are its parts.
 
-    There are two numbers of everything. As `written`, each operation makes its result, elementwise ones over an operand
-    that is used no more, and values are dropped after their last use: what NumPy takes, but for the work space of its
-    kernels. As `compiled`, operations are fused and ordered, and buffers shared, by a model of XLA (docs/memory.md).
+    There are two numbers of everything. `unfused`, each operation makes its result, elementwise ones over an operand
+    that is dead, and values are dropped after their last use: what NumPy takes, but for the work space of some of its
+    kernels. `fused`, operations are fused and ordered, and buffers shared, by a model of XLA (docs/memory.md).
     Within `shard_map` bytes are those of one device. A loop needs what it carries and the most that a step does, a
     branch the most of its programs.
 
@@ -48,7 +47,7 @@ def memory(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ())
     ...     h = np.tanh(x @ w)
     ...     return np.sum(h * h)
     >>> found = fxgrad.memory(fxgrad.grad(loss))(np.ones((20, 30)), np.ones((50, 20)))
-    >>> found.arguments, found.written.results, found.temporary, found.compiled.temporary
+    >>> found.arguments, found.unfused.results, found.temporary, found.fused.temporary
     (12800, 4800, 24000, 12000)
     >>> [(each.name, each.nbytes) for each in found.saved if not each.is_argument]
     [('h', 12000), ('a', 12000)]
@@ -65,13 +64,13 @@ def memory(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ())
 
 
 def of_program(program: Program) -> Memory:
-    """The memory of a program; see `memory`."""
+    """Return the memory of a program; see `memory`."""
     with nothing_collected():
         return _Xray(program).memory()
 
 
 class _Names:
-    """What values and lines are called, found when it is asked for."""
+    """Names of values and lines, found on demand."""
 
     def __init__(self, program: Program, flow: Flow) -> None:
         self.program, self.flow = program, flow
@@ -79,7 +78,7 @@ class _Names:
         self._places: dict[tuple[int, int], str] = {}
 
     def of(self, value: int) -> str:
-        """The name of a value, as the printed program has it."""
+        """Return the name of a value, as the printed program has it."""
         if self._scopes is None:
             self._scopes = shown_scopes(self.program)
         var, home = self.flow.variables[value], self.flow.homes[value]
@@ -90,7 +89,7 @@ class _Names:
         return scope.names[var]
 
     def place(self, source: Source | None) -> str:
-        """The user's file and line."""
+        """Return the user's file and line."""
         if source is None:
             return "?"
         key = id(source.code), source.instruction
@@ -100,17 +99,17 @@ class _Names:
         return found
 
     def operation_at(self, step: int) -> str:
-        """An operation and its line."""
+        """Return an operation and its line."""
         return f"{operation_name(self.flow.equations[step])} {self.place(self.flow.sources[step])}"
 
     def made_at(self, value: int) -> str:
-        """The line that makes a value; "" of an input."""
+        """Return the line that computes a value; "" for an input."""
         maker = self.flow.made_by[value]
         return "" if maker < 0 else self.place(self.flow.sources[maker])
 
 
 class _Xray:
-    """One look at a program: names and lines are found for what is shown."""
+    """One report on a program; names and lines are found for what is shown."""
 
     def __init__(self, program: Program) -> None:
         self.program, self.flow = program, flow_of(program)
@@ -126,38 +125,38 @@ class _Xray:
         results = self._results
         size = sum(atom.aval.nbytes if value < 0 else flow.sizes[value]
                    for value, atom in zip(flow.outputs, program.outputs, strict=True))
-        model = compiled(program)
-        lifetimes = written(program)
-        at_peak = sum(lifetimes.held.get(value, 0) for value in results
-                      if lifetimes.begin.get(value, len(lifetimes.live)) <= lifetimes.peak_at)
+        model = compiler_model(program)
+        ranges = liveness(program)
+        at_peak = sum(ranges.held.get(value, 0) for value in results
+                      if ranges.begin.get(value, len(ranges.live)) <= ranges.peak_at)
         given = arguments + constants
-        as_written = self._view("written", lifetimes, given, max(lifetimes.peak - at_peak, 0), size, None)
-        as_compiled = self._view("compiled", model.lifetimes, given, model.temporary, size, model.values)
+        unfused = self._view("unfused", ranges, given, max(ranges.peak - at_peak, 0), size, None)
+        fused = self._view("fused", model.live_ranges, given, model.temporary, size, model.values)
         saved = self._saved_list if "backward" in self.flow.parts else functools.partial(_residuals, program)
-        return Memory(title, arguments, constants, as_written, as_compiled, saved)
+        return Memory(title, arguments, constants, unfused, fused, saved)
 
     # --- the two ways -------------------------------------------------------------------------------------
 
-    def _view(self, way: str, lifetimes: Lifetimes, given: int, temporary: int, results: int,
+    def _view(self, way: str, ranges: LiveRanges, given: int, temporary: int, results: int,
               values: Callable[[], dict[int, int]] | None) -> View:
-        """One way; where lifetimes are not of values of the flow, `values` has those of the flow that they are."""
+        """Return one view; `values` maps what `ranges` are about to values of the flow, where they differ."""
         def timeline() -> tuple[Point, ...]:
             return tuple([self._point(number, moment.step, live) for number, (moment, live) in enumerate(
-                zip(lifetimes.moments, lifetimes.live, strict=True))])
-        at = lifetimes.peak_at
+                zip(ranges.moments, ranges.live, strict=True))])
+        at = ranges.peak_at
         point = Point(0, "nothing", "", "", 0) if at < 0 else self._point(
-            at, lifetimes.moments[at].step, lifetimes.peak)
-        peak = Peak(point, given + lifetimes.peak, functools.partial(self._holders, lifetimes, point, values))
+            at, ranges.moments[at].step, ranges.peak)
+        peak = Peak(point, given + ranges.peak, functools.partial(self._holders, ranges, point, values))
         return View(way, peak, temporary, results, timeline)
 
-    def _holders(self, lifetimes: Lifetimes, point: Point, values: Callable[[], dict[int, int]] | None,
+    def _holders(self, ranges: LiveRanges, point: Point, values: Callable[[], dict[int, int]] | None,
                  ) -> tuple[Holder, ...]:
-        """Who holds memory at the peak; what is no value of the program is work space."""
-        at = lifetimes.peak_at
+        """Return what holds memory at the peak; memory of no value of the program is work space."""
+        at = ranges.peak_at
         if at < 0:
             return tuple(self._given())
-        held = [(value, lifetimes.held[value]) for value in lifetimes.alive_at(at)]
-        inside = lifetimes.moments[at].inside
+        held = [(value, ranges.held[value]) for value in ranges.alive_at(at)]
+        inside = ranges.moments[at].inside
         if values is not None:
             known = values()
             inside += sum(size for node, size in held if node not in known)
@@ -212,26 +211,22 @@ class _Xray:
 
 
 def _residuals(program: Program) -> list[Saved]:
-    """What reverse mode would keep of a program, with respect to all its arguments; nothing without a derivative."""
-    wrt = tuple(number >= program.captured and has_tangent(var.aval) for number, var in enumerate(program.inputs))
-    if not any(wrt) or not any(has_tangent(atom.aval) for atom in program.outputs):
-        return []
+    """Return what reverse mode would keep of a program in all its arguments; nothing without a derivative."""
     try:
-        primal = linearized(program.replace(constants=()), wrt)
-    except FxgradError:  # of a callback, or a loop whose steps nobody knows
+        found = residuals(program)
+    except FxgradError:  # a callback, or a loop of unknown length, has no derivative
         return []
-    linear: Program = primal.extra.linear
-    made: Program = primal.program
-    flow = Flow(made)
-    names = _Names(made, flow)
-    found = []
-    for value, atom, inside in zip(flow.outputs[len(program.outputs):], made.outputs[len(program.outputs):],
-                                   linear.inputs, strict=False):
-        if isinstance(atom, Var):
-            maker = flow.made_by[value]
-            users = [f"{operation_name(equation)} {names.place(equation.source)}" for equation in linear.equations
-                     if inside in equation.inputs]
-            found.append(Saved(names.of(value), atom.aval, atom.aval.nbytes,
-                               "an argument" if maker < 0 else names.operation_at(maker),
-                               tuple(dict.fromkeys(users)), maker < 0))
-    return sorted(found, key=lambda each: -each.nbytes)
+    if found is None:
+        return []
+    flow = Flow(found.forward)
+    names = _Names(found.forward, flow)
+    value_of = dict(zip(found.forward.outputs, flow.outputs, strict=True))
+    saved = []
+    for var, equations in found.kept:
+        value = value_of[var]
+        maker = flow.made_by[value]
+        users = [f"{operation_name(equation)} {names.place(equation.source)}" for equation in equations]
+        saved.append(Saved(names.of(value), var.aval, var.aval.nbytes,
+                           "an argument" if maker < 0 else names.operation_at(maker),
+                           tuple(dict.fromkeys(users)), maker < 0))
+    return sorted(saved, key=lambda each: -each.nbytes)

@@ -1,4 +1,4 @@
-"""What the memory X-ray finds, as objects: which values are alive at the peak, what is saved; tables, bars, JSON."""
+"""The objects of the memory report: live values at the peak, timeline, saved values; tables, bars, JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_ROWS = 12
 
 
 class Holder(NamedTuple):
-    """A value that is in memory: its name, type and bytes, the user's line that makes it, and what it is there for.
+    """A value in memory at the peak: its name, type and bytes, the line that computes it, and its role.
 
     `role` is "argument", "constant", "result", "saved" (kept for the backward pass), "temporary", or "work space" of an
     operation, such as the body of a loop.
@@ -76,7 +76,7 @@ class Saved(NamedTuple):
 
 
 class View:
-    """Memory in one way of running a program: "written", operation by operation, or "compiled", by the model of XLA.
+    """Memory in one way of running a program: "unfused", operation by operation, or "fused", by the model of XLA.
 
     `peak.nbytes` counts arguments, constants and computed values. `temporary` is the most bytes that are alive beside
     arguments, constants and results; `total` the sum of that and the results. `timeline` has a point for each step, in
@@ -103,7 +103,7 @@ class View:
         return self.peak.holders
 
     def __repr__(self) -> str:
-        return (f"<memory as {self.way}: peak {bytes_text(self.peak.nbytes)}, temporary {bytes_text(self.temporary)}, "
+        return (f"<{self.way} memory: peak {bytes_text(self.peak.nbytes)}, temporary {bytes_text(self.temporary)}, "
                 f"results {bytes_text(self.results)}>")
 
     @cached_property
@@ -119,14 +119,14 @@ class View:
 class Memory(Shown):
     """The memory of a program before it runs: prints as a table.
 
-    `written` and `compiled` are the two ways to run it; `peak`, `temporary`, `timeline` and `holders` are those of
-    `written`. `arguments` and `constants` are bytes that are there throughout.
+    `unfused` and `fused` are the two ways to run it; `peak`, `temporary`, `timeline` and `holders` are those of
+    `unfused`. `arguments` and `constants` are bytes that are there throughout.
     """
 
-    def __init__(self, title: str, arguments: int, constants: int, written: View, compiled: View,
+    def __init__(self, title: str, arguments: int, constants: int, unfused: View, fused: View,
                  saved: Callable[[], Sequence[Saved]]) -> None:
         self.title, self.arguments, self.constants = title, arguments, constants
-        self.written, self.compiled, self._find_saved = written, compiled, saved
+        self.unfused, self.fused, self._find_saved = unfused, fused, saved
 
     @cached_property
     def saved(self) -> tuple[Saved, ...]:
@@ -135,23 +135,23 @@ class Memory(Shown):
 
     @property
     def peak(self) -> Peak:
-        """The moment with the most live bytes, as the program is written."""
-        return self.written.peak
+        """The moment with the most live bytes, unfused."""
+        return self.unfused.peak
 
     @property
     def temporary(self) -> int:
-        """The most bytes alive beside arguments, constants and results, as the program is written."""
-        return self.written.temporary
+        """The most bytes alive beside arguments, constants and results, unfused."""
+        return self.unfused.temporary
 
     @property
     def timeline(self) -> tuple[Point, ...]:
-        """The live bytes at each step, as the program is written."""
-        return self.written.timeline
+        """The live bytes at each step, unfused."""
+        return self.unfused.timeline
 
     @property
     def holders(self) -> tuple[Holder, ...]:
-        """Who holds memory at the peak, as the program is written."""
-        return self.written.holders
+        """Who holds memory at the peak, unfused."""
+        return self.unfused.holders
 
     @property
     def saved_bytes(self) -> int:
@@ -159,20 +159,20 @@ class Memory(Shown):
         return sum(each.nbytes for each in self.saved if not each.is_argument)
 
     def bars(self, width: int = 60) -> str:
-        """The live bytes of computed values over the steps, as it is written, as a row of bars."""
+        """Return the live bytes of computed values over the steps, unfused, as a row of bars."""
         return bars([point.nbytes for point in self.timeline], width)
 
     # --- as text ------------------------------------------------------------------------------------------
 
     def table(self) -> Table:
-        """The tables for rich, one below the other."""
+        """Return the tables for rich, one below the other."""
         made = Table.grid(padding=(0, 0))
         made.add_column()
         made.add_row(self._totals())
-        made.add_row("[dim]live bytes, step by step, as written and as compiled[/dim]" if self.timeline else "")
-        for view in (self.written, self.compiled):
+        made.add_row("[dim]live bytes, step by step, unfused and fused[/dim]" if self.timeline else "")
+        for view in (self.unfused, self.fused):
             made.add_row(bars([point.nbytes for point in view.timeline]))
-        shown = [(view, view.holders) for view in (self.written, self.compiled)]
+        shown = [(view, view.holders) for view in (self.unfused, self.fused)]
         for view, holders in shown:
             if holders:
                 made.add_row(_holders_table(view))
@@ -182,16 +182,16 @@ class Memory(Shown):
 
     def _totals(self) -> Table:
         right: Any = "right"
-        made = new_table(f"memory of {self.title}", {"": "left", "as written": right, "as compiled": right})
+        made = new_table(f"memory of {self.title}", {"": "left", "unfused": right, "fused": right})
         add_row(made, ["arguments", *[bytes_text(self.arguments)] * 2])
         if self.constants:
             add_row(made, ["constants", *[bytes_text(self.constants)] * 2])
-        views = (self.written, self.compiled)
+        views = (self.unfused, self.fused)
         add_row(made, ["results", *(bytes_text(view.results) for view in views)])
         add_row(made, ["temporary", *(bytes_text(view.temporary) for view in views)])
         if self.saved:
             add_row(made, ["saved for the backward pass", bytes_text(self.saved_bytes), ""])
-        for part in dict.fromkeys([*self.written.parts, *self.compiled.parts]):
+        for part in dict.fromkeys([*self.unfused.parts, *self.fused.parts]):
             if part:
                 points = [view.parts.get(part) for view in views]
                 add_row(made, [f"most alive in the {part} pass",
@@ -213,13 +213,13 @@ class Memory(Shown):
         return made
 
     def __repr__(self) -> str:
-        return (f"<memory of {self.title}: peak {bytes_text(self.peak.nbytes)} as written, "
-                f"{bytes_text(self.compiled.peak.nbytes)} as compiled>")
+        return (f"<memory of {self.title}: peak {bytes_text(self.peak.nbytes)} unfused, "
+                f"{bytes_text(self.fused.peak.nbytes)} fused>")
 
     # --- for programs -------------------------------------------------------------------------------------
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """All of it as JSON: bytes are numbers, types their text."""
+        """Return all of it as JSON: bytes are numbers, types their text."""
         def plain(value: Any) -> Any:
             if isinstance(value, Aval):
                 return str(value)
@@ -229,11 +229,11 @@ class Memory(Shown):
                 return {name: plain(each) for name, each in value._asdict().items()}
             return [plain(each) for each in value] if isinstance(value, tuple) else value
         return json.dumps({"title": self.title, "arguments": self.arguments, "constants": self.constants,
-                           "written": plain(self.written), "compiled": plain(self.compiled),
+                           "unfused": plain(self.unfused), "fused": plain(self.fused),
                            "saved": plain(self.saved)}, indent=indent)
 
     def draw(self, path: str | Path) -> Path:
-        """Writes a picture of the live bytes over the steps, in the format of the ending: .png, .svg, .pdf.
+        """Write a picture of the live bytes over the steps, in the format of the suffix: .png, .svg, .pdf.
 
         Needs matplotlib; raises `UnsupportedError` where that is not installed.
         """
@@ -244,7 +244,7 @@ class Memory(Shown):
                 "memory.draw needs matplotlib, which is not installed. Write pip install matplotlib, or print the "
                 "object, which shows the same as bars")) from None
         figure = Figure(figsize=(9, 6), layout="constrained")
-        for axes, view in zip(figure.subplots(2, 1), (self.written, self.compiled), strict=True):
+        for axes, view in zip(figure.subplots(2, 1), (self.unfused, self.fused), strict=True):
             _plot(axes, view)
         figure.suptitle(f"memory of {self.title}")
         figure.savefig(path)
@@ -258,7 +258,7 @@ _IN_JSON: dict[type, tuple[str, ...]] = {
 def _holders_table(view: View) -> Table:
     point = view.peak.point
     part = f", {point.part} pass" if point.part else ""
-    made = new_table(f"held at the peak as {view.way}: {point.operation} {point.line}{part}",
+    made = new_table(f"held at the peak, {view.way}: {point.operation} {point.line}{part}",
                      {"value": "left", "bytes": "right", "share": "left", "made at": "left", "role": "left"})
     whole = view.peak.nbytes or 1
     for each in view.holders[:MOST_ROWS]:
@@ -285,4 +285,4 @@ def _plot(axes: Any, view: View) -> None:
         axes.annotate(f"{bytes_text(point.nbytes)}\n{point.operation} {point.line}", (point.number, max(sizes)),
                       ha="center", va="top", fontsize=8)
     axes.set_ylabel("MiB alive")
-    axes.set_xlabel(f"steps as {view.way}")
+    axes.set_xlabel(f"steps, {view.way}")

@@ -1,4 +1,4 @@
-"""`simulate`: how long a step takes on a mesh of devices, and what each of them must hold, from stated speeds."""
+"""`simulate`: the time of a step on a mesh of devices, and the memory of each, from stated speeds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
-from fxgrad.engine.analyses.cost import cost
-from fxgrad.engine.analyses.memory import temporaries
+from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.analyses.traffic import Kind, Transfer, traffic
 from fxgrad.engine.core.program import Program, Var
 from fxgrad.engine.derivation.sizes import with_numbers
@@ -24,10 +23,11 @@ from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.text.unfolding import unfold
+from fxgrad.tools.profiling.compiler_model import temporary_bytes
 
 
 class Link(NamedTuple):
-    """A connection of devices: seconds until a message begins to arrive, and bytes a second that each sends."""
+    """A connection of devices: its latency in seconds, and the bytes a second that each device sends."""
 
     latency: float
     bandwidth: float
@@ -52,7 +52,7 @@ NVLink with 450e9 bytes a second each way, and a network card of 400 Gbit/s for 
 
 
 class Exchange(NamedTuple):
-    """Collectives of one kind, on the link that they wait for, and the seconds that they take."""
+    """Collectives of one kind, the link that bounds them, and the seconds that they take."""
 
     transfer: Transfer
     link: str
@@ -60,7 +60,7 @@ class Exchange(NamedTuple):
 
 
 class Simulation(Shown):
-    """What a step costs one device: prints as a table.
+    """The time and the memory of a step on one device; prints as a table.
 
     `compute` and `communication` are seconds; `time` is their sum, as if nothing overlapped, and `overlapped` the
     greater of them, as if everything did. `memory` are bytes: `arguments`, `results`, and `temporaries` while it runs.
@@ -86,7 +86,7 @@ class Simulation(Shown):
         return found
 
     def table(self) -> Table:
-        """The table for rich."""
+        """Return the table for rich."""
         made = new_table(f"{self.title} on {self.mesh}", {"": "left", "how often": "right", "bytes sent": "right",
                                                           "link": "left", "time": "right"})
         add_row(made, ["compute", "", "", f"{self.flops:.3g} flops", time_text(self.compute)])
@@ -104,7 +104,7 @@ class Simulation(Shown):
 
 
 def simulate(fun: Callable[..., Any], *, machine: Machine = H100) -> Callable[..., Simulation]:
-    """The function that tells what a step of `fun`, which calls `shard_map`, takes on the devices of its mesh.
+    """Return the function that estimates a step of `fun`, which calls `shard_map`, on the devices of its mesh.
 
     Nothing runs, and only shapes and dtypes of the arguments matter: `jax.sharding.AbstractMesh` stands for devices
     that are not there, `fxgrad.ShapeDtypeStruct` for arrays. The model is that of Hockney (1994): a message of b
@@ -137,7 +137,7 @@ def simulate(fun: Callable[..., Any], *, machine: Machine = H100) -> Callable[..
 
 
 def of_program(program: Program, machine: Machine, title: str) -> Simulation:
-    """The simulation of a program; see `simulate`."""
+    """Return the simulation of a program; see `simulate`."""
     opened = unfold(program, calls="*")
     sharded = [equation for equation in opened.equations if equation.primitive is shard_map_p]
     if not sharded:
@@ -149,7 +149,7 @@ def of_program(program: Program, machine: Machine, title: str) -> Simulation:
     flops = 0.0
     for equation in opened.equations:
         if equation.primitive is shard_map_p:
-            flops += cost(equation.regions[0].program).flops
+            flops += total_cost(equation.regions[0].program).flops
         else:
             flops += equation.cost.flops * max((pieces[var] for var in equation.outputs), default=1.0)
     exchanges = [_exchange(each, mesh, machine) for each in traffic(opened)]
@@ -159,11 +159,11 @@ def of_program(program: Program, machine: Machine, title: str) -> Simulation:
     arguments = sum(bytes_of(var) for var in opened.inputs)
     results = sum(bytes_of(var) for var in {var for var in opened.outputs if isinstance(var, Var)} - {*opened.inputs})
     return Simulation(title, mesh, machine, round(flops), exchanges, arguments, results,
-                      temporaries(opened, bytes_of))
+                      temporary_bytes(opened, bytes_of))
 
 
 def _pieces(program: Program) -> dict[Var, float]:
-    """Which share of each value of a program lies on one device.
+    """Return which share of each value of a program lies on one device.
 
     Of those that `shard_map` takes and makes it is known; what is computed of them, or with them, in an array of the
     same shape, is split as they are, and all else whole.
@@ -189,7 +189,7 @@ def _pieces(program: Program) -> dict[Var, float]:
 
 
 def _exchange(transfer: Transfer, mesh: MeshShape, machine: Machine) -> Exchange:
-    """How long collectives take, on the link that the slowest of the groups of devices wait for."""
+    """Return how long collectives take, on the link that the slowest group of devices waits for."""
     is_inside = _are_inside(transfer, mesh, machine.per_node)
     link = machine.inside if is_inside else machine.between
     once = rounds(transfer.kind, transfer.size) * link.latency + transfer.sent / transfer.times / link.bandwidth
@@ -197,7 +197,7 @@ def _exchange(transfer: Transfer, mesh: MeshShape, machine: Machine) -> Exchange
 
 
 def _are_inside(transfer: Transfer, mesh: MeshShape, per_node: int) -> bool:
-    """Whether all devices that speak with each other are in one node, of which each has so many, row by row."""
+    """Return whether all communicating devices are in one node; nodes are filled row by row."""
     own = [mesh.names.index(name) for name in transfer.axes]
     others = [axis for axis in range(len(mesh.sizes)) if axis not in own]
     nodes = np.arange(math.prod(mesh.sizes)).reshape(mesh.sizes) // per_node
@@ -207,7 +207,7 @@ def _are_inside(transfer: Transfer, mesh: MeshShape, per_node: int) -> bool:
 
 
 def rounds(kind: Kind, size: int) -> int:
-    """How many messages come one after the other in a collective among `size` devices.
+    """Return how many messages follow one another in a collective among `size` devices.
 
     >>> [rounds(kind, 8) for kind in ("all-reduce", "all-gather", "all-to-all", "permute")]
     [6, 3, 7, 1]

@@ -1,4 +1,4 @@
-"""What was new in a call, against the nearest one before: the causes of traces and compilations, and what to write."""
+"""The causes of traces and compilations: what was new in a call against the nearest one before."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ADVICE = {
 """What to write, by the kind of a cause."""
 
 
-class Cause(NamedTuple):
+class RetraceCause(NamedTuple):
     """Why a function was traced or compiled: `kind` is a key of `ADVICE`, `what` names it, `line` is the user's call.
 
     `name` is that of the argument, or what else it is about; `compiled` says whether XLA compiled for it, and
@@ -51,7 +51,7 @@ Difference = tuple[str, str, str, str]
 
 
 def differences(before: Entries, now: Entries) -> list[Difference]:
-    """What differs between two calls, each by itself."""
+    """Return the differences between two calls, each by itself."""
     found = [*_structural(before, now)]
     for key in now:
         if key in before and before[key] != now[key]:
@@ -88,7 +88,7 @@ def _of_types(name: str, before: Aval, now: Aval) -> Iterator[Difference]:
 
 
 def _structural(before: Entries, now: Entries) -> Iterator[Difference]:
-    """What is there in one of two calls alone."""
+    """Return what only one of two calls has."""
     kinds = (ARGUMENT, STATIC)
     gone = [name for kind, name in before if kind in kinds and not any((each, name) in now for each in kinds)]
     come = [name for kind, name in now if kind in kinds and not any((each, name) in before for each in kinds)]
@@ -109,7 +109,7 @@ def _structural(before: Entries, now: Entries) -> Iterator[Difference]:
 
 
 def parting(before: Program, now: Program) -> tuple[str, str]:
-    """Where two programs part: what the one does and the other does not, and the user's line; "" if they do not."""
+    """Return the first operation in which two programs differ, and the user's line; "" if they do not."""
     numbers: dict[object, object] = {}
     for theirs, ours in zip(before.inputs, now.inputs, strict=False):
         if theirs.aval != ours.aval:
@@ -145,7 +145,7 @@ def _same(numbers: dict[object, object], one: object, other: object) -> bool:
 
 
 def nearest(known: Sequence[Entries], now: Entries) -> tuple[int, list[Difference]]:
-    """Which of the calls before differs least, and in what; the latest of those that are equally near."""
+    """Return the call before that differs least, and its differences; the latest of several."""
     best: tuple[int, list[Difference]] = 0, []
     for index, before in enumerate(known):
         found = differences(before, now)

@@ -1,4 +1,4 @@
-"""What was traced and compiled, as objects: counts, milliseconds, causes; tables and JSON."""
+"""The report of traces and compilations, as objects: counts, milliseconds, causes; tables and JSON."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from fxgrad.text.tables import Shown, add_row, new_table
-from fxgrad.tools.retracing.causes import FIRST, Cause
+from fxgrad.tools.retracing.causes import FIRST, RetraceCause
 
 
 class FunctionReport(NamedTuple):
-    """What was seen of one function: `how` it was called ("jit" or "un-jitted"), counts, milliseconds, causes.
+    """The traces of one function: `how` it was called ("jit" or "un-jitted"), counts, milliseconds, causes.
 
     `traces` is how often Python ran it to record it; `programs` how many of these recordings are new here: un-jitted
     code is recorded at every call, which takes microseconds where the recording is known. `compiles` is how often XLA
@@ -28,17 +28,17 @@ class FunctionReport(NamedTuple):
     trace: float
     lower: float
     compile: float
-    causes: tuple[Cause, ...]
+    causes: tuple[RetraceCause, ...]
 
 
 class Stop(NamedTuple):
-    """Where tracing ended since a value was asked for: the user's line, and the message, which says what to write."""
+    """A trace that ended because a value was needed: the user's line, and the message, which says what to write."""
 
     line: str
     message: str
 
 
-class Explanation(Shown):
+class RetraceReport(Shown):
     """Traces and compilations with their causes, by function (`functions`); where tracing was stopped (`stops`).
 
     `calls` counts those of an explained function, and `wall` is the milliseconds of all that was watched.
@@ -47,12 +47,12 @@ class Explanation(Shown):
     def __init__(self, functions: Sequence[FunctionReport], stops: Sequence[Stop], calls: int, wall: float) -> None:
         self.functions, self.stops, self.calls, self.wall = tuple(functions), tuple(stops), calls, wall
 
-    def fill(self, other: Explanation) -> None:
-        """Takes what another one has."""
+    def fill(self, other: RetraceReport) -> None:
+        """Take over the contents of another report."""
         self.functions, self.stops, self.calls, self.wall = other.functions, other.stops, other.calls, other.wall
 
     @property
-    def causes(self) -> tuple[Cause, ...]:
+    def causes(self) -> tuple[RetraceCause, ...]:
         """The causes of all functions, each in the order of the calls."""
         return tuple(cause for each in self.functions for cause in each.causes)
 
@@ -77,7 +77,7 @@ class Explanation(Shown):
         return max(0.0, self.wall - sum(each.trace + each.lower + each.compile for each in self.functions))
 
     def table(self) -> Table:
-        """The tables for rich, one below the other."""
+        """Return the tables for rich, one below the other."""
         made = Table.grid(padding=(0, 0))
         made.add_column()
         made.add_row(self._totals())
@@ -106,18 +106,18 @@ class Explanation(Shown):
         return f"<{self.traces} traces, {self.programs} new, {self.compiles} compiled>"
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """All of it as JSON."""
+        """Return all of it as JSON."""
         functions: list[dict[str, Any]] = [
             {**each._asdict(), "causes": [cause._asdict() for cause in each.causes]} for each in self.functions]
         return json.dumps({"calls": self.calls, "wall": self.wall, "run": self.run, "functions": functions,
                            "stops": [stop._asdict() for stop in self.stops]}, indent=indent)
 
 
-def _causes(again: Sequence[tuple[FunctionReport, Cause]]) -> Table:
-    """Why: one row for each kind and argument, with the last of what was new."""
+def _causes(again: Sequence[tuple[FunctionReport, RetraceCause]]) -> Table:
+    """Return a table with one row for each kind and argument, with the last of its causes."""
     made = new_table("why again", {"function, and where it was called": "left", "what was new": "left",
                                    "times": "right", "ms": "right", "what to write": "left"})
-    rows: dict[tuple[str, ...], list[Cause]] = {}
+    rows: dict[tuple[str, ...], list[RetraceCause]] = {}
     for each, cause in again:
         rows.setdefault((each.name, each.how, cause.kind, cause.name, cause.line), []).append(cause)
     for (name, *_), causes in sorted(rows.items(), key=lambda row: -sum(each.milliseconds for each in row[1])):

@@ -1,4 +1,4 @@
-"""What tells calls of a function apart: types of arguments by name, static values, settings, closures."""
+"""The signature of a call: types of arguments by name, static values, settings, closures."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ARGUMENT, STATIC, SETTING, PARTIAL, CLOSURE, SHARDING = (
 
 
 class Identity(NamedTuple):
-    """A function without what it closes over: its code, or its class, and its name."""
+    """A function without its closure: its code, or its class, and its name."""
 
     code: Any
     name: str
 
 
 def identity_of(function: Any) -> Identity:
-    """What functions that are made anew at every call have in common."""
+    """Return what functions that are re-created at every call have in common."""
     inner = function
     while True:
         if isinstance(inner, functools.partial):
@@ -46,7 +46,7 @@ def identity_of(function: Any) -> Identity:
 
 
 def own_entries(function: Any) -> Entries:
-    """What a function brings along: arguments of partials, and what it closes over."""
+    """Return the entries of a function: arguments of partials, and closed-over values."""
     found: Entries = {}
     while True:
         if isinstance(function, functools.partial):
@@ -68,7 +68,7 @@ def own_entries(function: Any) -> Entries:
 
 
 def settings() -> Entries:
-    """What is set around a call."""
+    """Return the settings in effect at a call."""
     mesh = jax.sharding.get_abstract_mesh()
     found: Entries = {
         (SETTING, "fxgrad's default dtype"): default_float().name,
@@ -80,23 +80,23 @@ def settings() -> Entries:
 
 
 def argument_entries(names: Sequence[str], avals: Sequence[Aval]) -> Entries:
-    """The types of arguments."""
+    """Return the types of arguments."""
     return {(ARGUMENT, name): aval for name, aval in zip(names, avals, strict=False)}
 
 
 def static_entries(names: Callable[[int | str], str], static: Sequence[tuple[Any, ...]]) -> Entries:
-    """Static arguments, by position or keyword."""
+    """Return static arguments, by position or keyword."""
     return {(STATIC, names(place)): _text(value) for place, _, value in static}
 
 
 def sharding_entries(names: Sequence[str], leaves: Sequence[Any]) -> Entries:
-    """How arrays of jax's lie."""
+    """Return the shardings of jax arrays."""
     return {(SHARDING, name): _sharding_text(leaf.sharding) for name, leaf in zip(names, leaves, strict=False)
             if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)}
 
 
 def call_entries(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Entries:
-    """All arguments of a call: the types of arrays and numbers, and other objects as they are."""
+    """Return all arguments of a call: the types of arrays and numbers, and other objects as they are."""
     found: Entries = {}
     roots = parameter_names(function, len(args))
     for root, value in (*zip(roots, args, strict=True), *sorted(kwargs.items())):

@@ -1,4 +1,4 @@
-"""Watching calls: `explain` a function, or all that is called in a block, and how events become a report.
+"""Observers of calls: `explain` a function, or everything called in a block, and the events of a report.
 
 Nothing is asked of calls that have what they need. What is told of is rare: a function is traced, a program comes into
 being, jax compiles (its public events say how long that takes), a value is asked for that a tracer does not have.
@@ -26,8 +26,8 @@ from fxgrad.engine.frontend.flat import parameter_names, title_of
 from fxgrad.engine.tracing.tape import Tape
 from fxgrad.engine.tracing.watched import Run, watching
 from fxgrad.text.tables import Shown
-from fxgrad.tools.retracing.causes import ADVICE, FIRST, Cause, differences, nearest, parting
-from fxgrad.tools.retracing.report import Explanation, FunctionReport, Stop
+from fxgrad.tools.retracing.causes import ADVICE, FIRST, RetraceCause, differences, nearest, parting
+from fxgrad.tools.retracing.report import FunctionReport, RetraceReport, Stop
 from fxgrad.tools.retracing.signatures import (
     CLOSURE,
     Entries,
@@ -44,7 +44,7 @@ _LOWER, _COMPILE = "/jax/core/compile/jaxpr_to_mlir_module_duration", "/jax/core
 
 
 class _Event:
-    """One trace of a function that was watched."""
+    """One trace of an observed function."""
 
     def __init__(self, entries: Entries, owner: Any, line: str) -> None:
         self.entries, self.line = entries, line
@@ -52,15 +52,15 @@ class _Event:
         self.program: Program | None = None
         self.forced = 0
         self.x64 = bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]  # it may be ours, in 64-bit calls
-        self.cause = Cause(FIRST, "", FIRST, "", line)
+        self.cause = RetraceCause(FIRST, "", FIRST, "", line)
 
     def is_of(self, owner: Any) -> bool:
-        """Whether it is a trace of the same jitted function."""
+        """Return whether it is a trace of the same jitted function."""
         return owner is None or (self.owner is not None and self.owner() is owner)
 
 
 class _Watched:
-    """What was seen of one function; `jitted` says in which way it was called."""
+    """The traces of one function; `jitted` says in which way it was called."""
 
     def __init__(self, name: str, *, jitted: bool) -> None:
         self.name, self.jitted = name, jitted
@@ -68,17 +68,17 @@ class _Watched:
         self.trace = self.lower = self.compile = 0.0
         self.events: list[_Event] = []
         self.shardings: dict[int, list[tuple[Entries, Entries]]] = {}
-        self.causes: list[Cause] = []
+        self.causes: list[RetraceCause] = []
 
     def enter(self, event: _Event, owner: Any) -> None:
-        """Enters a trace, and finds its cause."""
+        """Enter a trace, and find its cause."""
         if self.events:
             index, found = nearest([each.entries for each in self.events], self._compared(event, owner))
             old = self.events[index]
             if old.is_of(owner):
                 found = [each for each in found if each[0] != "closure"]
             kind, name, what, advice = self._cause(old, event, owner, found)
-            event.cause = Cause(kind, name, what, advice, event.line)
+            event.cause = RetraceCause(kind, name, what, advice, event.line)
         self.events.append(event)
         self.causes.append(event.cause)
 
@@ -110,7 +110,7 @@ class _Watched:
 
 
 class _Recorder:
-    """The watcher of one block."""
+    """The observer of one block."""
 
     def __init__(self) -> None:
         self.functions: dict[Any, _Watched] = {}
@@ -122,7 +122,7 @@ class _Recorder:
         self._last: tuple[_Watched, _Event] | None = None
 
     def of(self, function: Any, *, jitted: bool) -> _Watched:
-        """What is seen of a function."""
+        """Return the record of a function."""
         identity = identity_of(function)
         if (jitted, identity) not in self.functions:
             name = identity.name if identity.name != "<lambda>" else _lambda_name(identity.code)
@@ -132,7 +132,7 @@ class _Recorder:
     # --- traces ---------------------------------------------------------------------------------------------
 
     def traced(self, state: Any, call: Any, run: Run) -> Any:
-        """A jitted function is traced for a call."""
+        """Record that a jitted function is traced for a call."""
         watched = self.of(state.function, jitted=True)
         count = len(call.args)
         names = parameter_names(state.function, count)
@@ -156,7 +156,7 @@ class _Recorder:
         return traced
 
     def ran(self, tape: Tape, run: Run) -> Any:
-        """A function is recorded; of jitted functions `traced` tells."""
+        """Record that a function is traced; `traced` does so for jitted functions."""
         watched = None
         if tape.parent is None and not self._jitting and not isinstance(tape.function, str):  # which are no user's
             watched = self.of(tape.function, jitted=False)
@@ -179,7 +179,7 @@ class _Recorder:
                 self._events = {id(tape): (event, watched, tape, seconds)}
 
     def made(self, tape: Tape, program: Program) -> None:
-        """A recording of un-jitted code was a new one."""
+        """Record that un-jitted code recorded a new program."""
         found = self._events.pop(id(tape), None)
         if found is not None:
             event, watched, _, seconds = found
@@ -195,7 +195,7 @@ class _Recorder:
     # --- compilations -----------------------------------------------------------------------------------------
 
     def timed(self, event: str, duration_secs: float, **words: str | int) -> None:
-        """jax lowered or compiled something."""
+        """Record that jax lowered or compiled a program."""
         if event not in (_LOWER, _COMPILE):
             return
         frame = _jitted_frame(sys._getframe(1))
@@ -220,7 +220,7 @@ class _Recorder:
             self._last = None
 
     def _compare_shardings(self, watched: _Watched, state: Any, frame: FrameType) -> None:
-        """Where jax compiled without a trace, arguments lie elsewhere than before, or jax was set otherwise."""
+        """Find the cause where jax compiled without a trace: other shardings, or other settings of jax."""
         args, kwargs = frame.f_locals["args"], frame.f_locals["kwargs"]
         call = state.call_of(args, kwargs)
         names = call.leaf_names()
@@ -233,11 +233,11 @@ class _Recorder:
             found = nearest(same, lie)[1]
             if found:
                 kind, name, what, advice = found[0]
-                watched.causes.append(Cause(kind, name, what, advice, user_lines.user_line(), True))
+                watched.causes.append(RetraceCause(kind, name, what, advice, user_lines.user_line(), True))
 
-    def report(self) -> Explanation:
-        """What was seen so far."""
-        return Explanation([FunctionReport(
+    def report(self) -> RetraceReport:
+        """Return what was recorded so far."""
+        return RetraceReport([FunctionReport(
             each.name, "jit" if each.jitted else "un-jitted", each.traces, len(each.events), each.compiles,
             each.trace * 1e3, each.lower * 1e3, each.compile * 1e3, tuple(each.causes))
             for each in self.functions.values()], [*self.stops.values()], self.calls, self.wall * 1e3)
@@ -249,7 +249,7 @@ _CALL = next(each for each in compiled.jit.__code__.co_consts if getattr(each, "
 
 
 def _jitted_frame(frame: FrameType | None) -> FrameType | None:
-    """The innermost call of a jitted function that is under way."""
+    """Return the innermost running call of a jitted function."""
     while frame is not None:
         if frame.f_code is _CALL:
             return frame
@@ -266,7 +266,7 @@ def _mark_compiled(watched: _Watched, event: _Event) -> None:
     _replace(watched, event, event.cause._replace(compiled=True))
 
 
-def _replace(watched: _Watched, event: _Event, cause: Cause) -> None:
+def _replace(watched: _Watched, event: _Event, cause: RetraceCause) -> None:
     for index in range(len(watched.causes) - 1, -1, -1):
         if watched.causes[index] is event.cause:
             watched.causes[index] = cause
@@ -292,7 +292,7 @@ def _observing(recorder: _Recorder) -> Iterator[None]:
 
 
 class Explained(Shown):
-    """A function whose calls are watched: `report` says what they traced and compiled, and it prints as that."""
+    """A function whose calls are observed: `report` says what they traced and compiled, and prints with it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
@@ -306,12 +306,12 @@ class Explained(Shown):
             return jax.block_until_ready(self._function(*args, **kwargs))
 
     @property
-    def report(self) -> Explanation:
+    def report(self) -> RetraceReport:
         """What all calls so far traced and compiled, and why."""
         return self._recorder.report()
 
     def table(self) -> Table:
-        """That of the report."""
+        """Return the table of the report."""
         return self.report.table()
 
     def __repr__(self) -> str:
@@ -319,7 +319,7 @@ class Explained(Shown):
 
 
 def explain(fun: Callable[..., Any]) -> Explained:
-    """`fun`, with its calls watched: print what this returns to see what was traced and compiled, and why.
+    """Return `fun` with its calls observed; print it to see what was traced and compiled, and why.
 
     Call it as you call `fun`, a few times with what your own loop passes; it returns what `fun` returns, once that is
     computed. `report` has the counts, the milliseconds and the causes: for each trace or compilation what was new
@@ -340,8 +340,8 @@ def explain(fun: Callable[..., Any]) -> Explained:
 
 
 @contextmanager
-def explaining() -> Iterator[Explanation]:
-    """Watches all that is traced and compiled in the block, in all threads; yields the report, filled at its end.
+def explaining() -> Iterator[RetraceReport]:
+    """Observe everything traced and compiled in the block, in all threads; yield a report, filled at the end.
 
     >>> import numpy as np, fxgrad
     >>> with fxgrad.explaining() as report:
@@ -350,7 +350,7 @@ def explaining() -> Iterator[Explanation]:
     >>> [(cause.kind, cause.compiled) for cause in report.causes]
     [('first call', True), ('new function', True)]
     """
-    recorder, report = _Recorder(), Explanation([], [], 0, 0.0)
+    recorder, report = _Recorder(), RetraceReport([], [], 0, 0.0)
     try:
         with _observing(recorder):
             yield report

@@ -17,12 +17,12 @@ from fxgrad.errors import ArgumentError
 from fxgrad.training import autocast_policies
 from fxgrad.training.autocast import rules
 from fxgrad.training.autocast.casting import cast_program, is_castable
-from fxgrad.training.autocast.policies import Policy, half_dtype
+from fxgrad.training.autocast_policies import AutocastPolicy, half_dtype
 
 __all__ = ["autocast", "rules"]
 
 
-def autocast(fun: Callable[..., Any], policy: Policy | Any = autocast_policies.bfloat16, *,
+def autocast(fun: Callable[..., Any], policy: AutocastPolicy | Any = autocast_policies.bfloat16, *,
              output_dtype: Any = None) -> Callable[..., Any]:
     """`fun` with matrix products and convolutions in half precision; arguments, sums and results stay as they are.
 
@@ -45,7 +45,7 @@ def autocast(fun: Callable[..., Any], policy: Policy | Any = autocast_policies.b
     program autocast(layer)(w: f32[3,2], x: f32[4,3]) -> f32[4,2]:
       return f32(tanh(bf16(x) @ bf16(w)))
     """
-    chosen = policy if isinstance(policy, Policy) else _policy_of(policy)
+    chosen = policy if isinstance(policy, AutocastPolicy) else _policy_of(policy)
     wanted = None if output_dtype is None else _output_dtype(output_dtype)
 
     @transformation("autocast", fun)
@@ -72,7 +72,7 @@ def autocast(fun: Callable[..., Any], policy: Policy | Any = autocast_policies.b
     return cast
 
 
-def _policy_of(value: Any) -> Policy:
+def _policy_of(value: Any) -> AutocastPolicy:
     try:
         dtype = half_dtype(value)
     except (TypeError, ValueError) as error:
@@ -81,7 +81,7 @@ def _policy_of(value: Any) -> Policy:
         raise ArgumentError(at_user_line(
             f"autocast: the policy is {value!r}, where one of fxgrad.autocast_policies is needed, or a dtype of half "
             "precision: fxgrad.autocast(f, fxgrad.autocast_policies.bfloat16)")) from None
-    return Policy(dtype)
+    return AutocastPolicy(dtype)
 
 
 def _output_dtype(value: Any) -> Any:

@@ -22,7 +22,7 @@ from fxgrad.engine.parallel.shard_map import shard_map_p
 from fxgrad.engine.tracing.provenance import is_shown, note
 from fxgrad.engine.tracing.tape import aval_of, bind, current
 from fxgrad.training.autocast.classes import Kind, boundaries
-from fxgrad.training.autocast.policies import Policy
+from fxgrad.training.autocast_policies import AutocastPolicy
 
 Marks = tuple[bool, ...]
 
@@ -77,7 +77,8 @@ class Outcome(NamedTuple):
     halved: Marks
 
 
-def cast_program(program: Program, policy: Policy, forced: Kind | None, arriving: Marks, leaving: Marks) -> Derived:
+def cast_program(program: Program, policy: AutocastPolicy, forced: Kind | None, arriving: Marks, leaving: Marks,
+                 ) -> Derived:
     """`program` as `autocast` has it; `extra` is its `Outcome`.
 
     Inputs marked by `arriving` come in half precision; outputs marked by `leaving` may leave so, the others are of the
@@ -104,7 +105,7 @@ def cast_program(program: Program, policy: Policy, forced: Kind | None, arriving
     return derive(program, ("autocast", policy, forced, arriving, leaving), build, avals)
 
 
-rules: Analysis[Callable[[Any, Policy, Kind | None], Any] | None] = Analysis(
+rules: Analysis[Callable[[Any, AutocastPolicy, Kind | None], Any] | None] = Analysis(
     "autocast rules", missing="conservative", default=None)
 """What a user's rule that an operation has as its parameter `rule` becomes."""
 
@@ -112,7 +113,7 @@ rules: Analysis[Callable[[Any, Policy, Kind | None], Any] | None] = Analysis(
 class Caster(Interpreter):
     """Computes each equation in the precision that the policy has for it; carries `Value`s."""
 
-    def __init__(self, policy: Policy, forced: Kind | None) -> None:
+    def __init__(self, policy: AutocastPolicy, forced: Kind | None) -> None:
         self.policy, self.forced = policy, forced
 
     def run(self, program: Program, inputs: Sequence[Value]) -> list[Value]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.higher_order.custom import ByValue, Flat, custom_jvp_p, custom_vjp_p
-from fxgrad.engine.higher_order.groups import are_moving, chosen, present
+from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents, select_marked
 from fxgrad.engine.higher_order.mapped_rule import custom_vmap_p
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import WRITTEN, trace
@@ -36,16 +36,16 @@ class CastJvpRule(_Cast):
 
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
         """Outputs and tangents of the types that the rule makes."""
-        rule, count, marks = self._key[0], len(primals), are_moving(tangents)
+        rule, count, marks = self._key[0], len(primals), nonzero_mask(tangents)
         zeros: list[Any] = []
 
         def both(*values: Any) -> list[Any]:
             avals = [aval_of(value) for value in values[:count]]
             outputs, found = rule.jvp(values[:count], spread(avals, marks, values[count:]))
             zeros[:] = [tangent if type(tangent) is Zero else None for tangent in found]
-            return [*outputs, *present(found)]
+            return [*outputs, *nonzero_tangents(found)]
 
-        results = self._apply(both, [*primals, *present(tangents)])
+        results = self._apply(both, [*primals, *nonzero_tangents(tangents)])
         outputs, moved = results[:len(zeros)], iter(results[len(zeros):])
         return outputs, [next(moved) if zero is None else zero for zero in zeros]
 
@@ -72,7 +72,7 @@ class CastVjpRule(_Cast):
     def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
         """Cotangents of the types of the primals."""
         rule, count = self._key[0], len(residuals)
-        avals, marks = [zero.aval if type(zero) is Zero else aval_of(zero) for zero in cotangents], are_moving(
+        avals, marks = [zero.aval if type(zero) is Zero else aval_of(zero) for zero in cotangents], nonzero_mask(
             cotangents)
         absent: list[Any] = []
 
@@ -81,7 +81,7 @@ class CastVjpRule(_Cast):
             absent[:] = [each if each is None or type(each) is Zero else ... for each in found]
             return [each for each in found if each is not None and type(each) is not Zero]
 
-        results = iter(self._apply(back, [*residuals, *chosen(cotangents, marks)]))
+        results = iter(self._apply(back, [*residuals, *select_marked(cotangents, marks)]))
         return [next(results) if each is ... else each for each in absent]
 
 

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 import fxgrad
 from fxgrad import lax
-from fxgrad.engine.analyses.memory import peak_bytes
+from fxgrad.engine.analyses.liveness import liveness
 from fxgrad.engine.analyses.traffic import Transfer, by_axis, bytes_sent, speaks, traffic
 from fxgrad.engine.core.primitive import Cost, registry
 
@@ -104,18 +104,19 @@ def test_sums_by_axis() -> None:
 
 def test_peaks_of_programs_in_closed_form() -> None:
     x = np.ones(100)
-    assert peak_bytes(fxgrad.make_program(lambda x: np.tanh(np.sin(np.exp(x))))(x)) == 800  # each over the one before
-    assert peak_bytes(fxgrad.make_program(lambda x: (np.sin(x), np.exp(x)))(x)) == 1600
-    assert peak_bytes(fxgrad.make_program(lambda x: x)(x)) == 0
+    chain = fxgrad.make_program(lambda x: np.tanh(np.sin(np.exp(x))))(x)
+    assert liveness(chain).peak == 800  # each over the one before
+    assert liveness(fxgrad.make_program(lambda x: (np.sin(x), np.exp(x)))(x)).peak == 1600
+    assert liveness(fxgrad.make_program(lambda x: x)(x)).peak == 0
 
     def loop(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return lax.scan(lambda c, _: (np.sin(c), 1.0), x, None, length=7)
     carried, ones = 800, 7 * 8  # what is carried is written over
-    assert peak_bytes(fxgrad.make_program(loop)(x)) == carried + ones
+    assert liveness(fxgrad.make_program(loop)(x)).peak == carried + ones
 
     def loop_that_keeps(x: np.ndarray) -> np.ndarray:
         return lax.scan(lambda c, _: (np.sin(c) * np.sum(np.exp(c)), None), x, None, length=7)[0]
-    assert peak_bytes(fxgrad.make_program(loop_that_keeps)(x)) == carried + 800 + 8  # exp(c), while c is still needed
+    assert liveness(fxgrad.make_program(loop_that_keeps)(x)).peak == carried + 800 + 8  # exp(c), while c is alive
 
 
 # --- loops, branches, several axes ----------------------------------------------------------------------------------

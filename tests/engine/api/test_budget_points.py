@@ -14,7 +14,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import lax, nn
 from fxgrad.engine.analyses.flow import flow_of
-from fxgrad.engine.analyses.written import peak_beside_results, written
+from fxgrad.engine.analyses.liveness import liveness, peak_beside_results
 from fxgrad.engine.rematerialization.plans import _both_ways, plans_for
 
 RNG = np.random.default_rng(0)
@@ -177,7 +177,7 @@ def test_least_points_are_accepted(name: str) -> None:
 
 def peak_step_by_step(program: Any) -> int:
     """As `peak_beside_results`, with all calls opened."""
-    flow, found = flow_of(program), written(program)
+    flow, found = flow_of(program), liveness(program)
     live = [*found.live]
     for result in flow.bases(flow.results):
         first = result

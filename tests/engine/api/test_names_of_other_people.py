@@ -256,9 +256,9 @@ def test_modules_have_what_jaxs_have() -> None:
 
 
 def test_modules_of_experimental() -> None:
-    from fxgrad.interop.jax_modules.experimental import io_callback, mesh_utils
-    from fxgrad.interop.jax_modules.experimental.ode import odeint
-    from fxgrad.interop.jax_modules.experimental.shard_map import shard_map
+    from fxgrad.experimental import io_callback, mesh_utils
+    from fxgrad.experimental.ode import odeint
+    from fxgrad.experimental.shard_map import shard_map
     assert io_callback is fxgrad.io_callback
     assert odeint is fxgrad.odeint
     assert shard_map is fxgrad.shard_map

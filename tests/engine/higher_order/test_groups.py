@@ -12,7 +12,16 @@ import fxgrad
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.regions import Links
 from fxgrad.engine.core.symbolic import Linear, Zero
-from fxgrad.engine.higher_order.groups import chosen, cotangents_of, divided, groups_of, joined, merged, others, present
+from fxgrad.engine.higher_order.groups import (
+    cotangents_of,
+    divided,
+    groups_of,
+    joined,
+    merged,
+    nonzero_tangents,
+    others,
+    select_marked,
+)
 from fxgrad.engine.higher_order.scan import scan_p
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.errors import ProgramError
@@ -63,12 +72,12 @@ def test_tangents_follow_their_groups_and_are_taken_out_again(marks: tuple[bool,
     for own, group in zip(groups.split(values), parts, strict=True):
         assert group[:len(own)] == own
         assert group[len(own):] == [f"t{value}" for value in own if f"t{value}" in tangents]
-    assert groups.without_tangents(joined(parts), marks) == (values, present(tangents))
+    assert groups.without_tangents(joined(parts), marks) == (values, nonzero_tangents(tangents))
 
 
 def test_marked_values_are_taken_out_and_put_back() -> None:
     values, marks = [1, 2, 3, 4], (False, True, True, False)
-    assert merged(marks, chosen(values, marks), others(values, marks)) == values
+    assert merged(marks, select_marked(values, marks), others(values, marks)) == values
 
 
 def test_cotangents_go_to_linear_inputs_alone() -> None:

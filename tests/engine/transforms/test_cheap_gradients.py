@@ -11,7 +11,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import nn
-from fxgrad.engine.analyses.cost import cost
+from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.primitive import Absent, Primitive
 from fxgrad.engine.dtypes import is_inexact
 from fxgrad.engine.tracing.tape import bind
@@ -36,7 +36,7 @@ def flops(function: Callable[..., Any], *args: Any) -> tuple[int, int, int]:
     places = tuple(place for place, arg in enumerate(args) if is_inexact(arg.dtype))
     gradient = fxgrad.make_program(fxgrad.grad(total, argnums=places))(*avals)
     elements = sum(var.aval.size for var in (*program.inputs, *program.outputs))
-    return cost(program).flops, cost(gradient).flops, elements
+    return total_cost(program).flops, total_cost(gradient).flops, elements
 
 
 EXCEPTIONS = {

@@ -196,10 +196,10 @@ def test_cost(run: Commands) -> None:
 
 def test_memory(run: Commands, tmp_path: Path) -> None:
     shown = run("memory", "model.py:loss", *TYPES, "-t", "grad").output
-    assert "held at the peak as written" in shown
+    assert "held at the peak, unfused" in shown
     assert "saved for the backward pass" in shown
     found = json.loads(run("memory", "model.py:loss", *TYPES, "-t", "grad", "--json").output)
-    assert (found["arguments"], found["written"]["results"]) == (4 * (3 + 15), 4 * 3)
+    assert (found["arguments"], found["unfused"]["results"]) == (4 * (3 + 15), 4 * 3)
     assert "sub model.py:5" in [each["made_at"] for each in found["saved"]]
 
 

@@ -47,7 +47,7 @@ def test_a_gradient_in_closed_form() -> None:
     found = fxgrad.memory(fxgrad.grad(loss, argnums=(0, 1)))(*TYPES)
     h = 4 * 1000 * 256
     assert found.arguments == 4 * (64 * 256 + 256 * 8 + 1000 * 64)
-    assert found.written.results == found.compiled.results == 4 * (64 * 256 + 256 * 8)
+    assert found.unfused.results == found.fused.results == 4 * (64 * 256 + 256 * 8)
     kept = [each for each in found.saved if not each.is_argument]
     assert [(each.name, each.nbytes) for each in kept] == [("h", h), ("a", h), ("b", 4 * 1000 * 8)]
     assert kept[0].made_at.startswith("tanh test_memory.py:")
@@ -55,7 +55,7 @@ def test_a_gradient_in_closed_form() -> None:
     assert found.saved_bytes == 2 * h + 32000
     assert found.peak.point.part == "backward"
     assert found.peak.point.nbytes == 2 * h + 32000 + 4 * 256 * 8  # the gradient of v, at the peak
-    assert set(found.written.parts) == {"forward", "backward"}
+    assert set(found.unfused.parts) == {"forward", "backward"}
 
 
 @pytest.mark.slow
@@ -63,7 +63,7 @@ def test_a_gradient_in_closed_form() -> None:
 def test_holders_are_the_peak_and_the_timeline_ends_with_the_results(name: str) -> None:
     case = PROGRAMS[name]
     found = fxgrad.memory(case.function)(*case.args)
-    for view in (found.written, found.compiled):
+    for view in (found.unfused, found.fused):
         assert sum(each.nbytes for each in view.holders) == view.peak.nbytes
         assert max(point.nbytes for point in view.timeline) == view.peak.point.nbytes
         assert view.peak.nbytes == view.peak.point.nbytes + found.arguments + found.constants
@@ -73,7 +73,7 @@ def test_holders_are_the_peak_and_the_timeline_ends_with_the_results(name: str) 
         assert {each.role for each in view.holders} <= {"argument", "constant", "result", "saved", "temporary",
                                                          "work space"}
     out = fxgrad.eval_shape(case.function, *case.args)
-    assert found.written.results == sum(leaf.size * leaf.dtype.itemsize for leaf in fxgrad.tree.leaves(out))
+    assert found.unfused.results == sum(leaf.size * leaf.dtype.itemsize for leaf in fxgrad.tree.leaves(out))
 
 
 @pytest.mark.slow
@@ -85,7 +85,7 @@ def test_it_prints_as_tables(width: int) -> None:
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
-    for part in ("as written", "as compiled", "peak", "held at the peak", "saved for the backward pass", " more"):
+    for part in ("unfused", "fused", "peak", "held at the peak", "saved for the backward pass", " more"):
         assert part in text
     assert set(found.bars(30)) <= set("▁▂▃▄▅▆▇█")
     assert len(found.bars(30)) == 30
@@ -96,7 +96,7 @@ def test_json_has_everything() -> None:
     found = fxgrad.memory(fxgrad.grad(loss))(*TYPES)
     read = json.loads(found.to_json())
     assert read["arguments"] == found.arguments
-    for name, view in (("written", found.written), ("compiled", found.compiled)):
+    for name, view in (("unfused", found.unfused), ("fused", found.fused)):
         assert read[name]["temporary"] == view.temporary
         assert [point["nbytes"] for point in read[name]["timeline"]] == [point.nbytes for point in view.timeline]
         assert [each["name"] for each in read[name]["peak"]["holders"]] == [each.name for each in view.holders]
@@ -136,7 +136,7 @@ def test_row_m1_what_is_saved_are_the_residuals() -> None:
         assert joint.saved_bytes == kept
 
 
-def test_checkpoint_saves_less_as_it_is_written_and_compiled() -> None:
+def test_checkpoint_saves_less_unfused_and_fused() -> None:
     def deep(x: Any, step: Any) -> Any:
         for _ in range(6):
             x = step(x)
@@ -150,7 +150,7 @@ def test_checkpoint_saves_less_as_it_is_written_and_compiled() -> None:
     products = fxgrad.checkpoint(lambda x: fnp.tanh(fnp.tanh(x @ x) @ x))
     plain, kept = (fxgrad.memory(fxgrad.grad(lambda x, f=function: deep(x, f)))(f32(100, 100))
                    for function in (products.__wrapped__, products))
-    assert kept.compiled.temporary < 0.75 * plain.compiled.temporary
+    assert kept.fused.temporary < 0.75 * plain.fused.temporary
 
 
 def test_a_function_without_a_derivative_saves_nothing() -> None:
@@ -160,12 +160,12 @@ def test_a_function_without_a_derivative_saves_nothing() -> None:
 
 def test_results_that_are_live_at_the_peak_are_not_temporary() -> None:
     found = fxgrad.memory(lambda x: (x * 2.0, fnp.sum(fnp.exp(x) * fnp.sin(x))))(np.ones(128))
-    assert [(each.role, each.nbytes) for each in found.written.holders] == [
+    assert [(each.role, each.nbytes) for each in found.unfused.holders] == [
         ("argument", 1024), ("result", 1024), ("temporary", 1024), ("temporary", 1024)]
-    assert (found.written.peak.nbytes, found.written.temporary, found.written.results) == (4096, 2048, 1032)
-    held, = re.findall(r"held at the peak as written.*?└", str(found), re.DOTALL)
+    assert (found.unfused.peak.nbytes, found.unfused.temporary, found.unfused.results) == (4096, 2048, 1032)
+    held, = re.findall(r"held at the peak, unfused.*?└", str(found), re.DOTALL)
     assert re.findall(r"\d+%", held) == ["25%"] * 4
-    assert fxgrad.memory(lambda x: x * 2.0)(np.ones(128)).written.temporary == 0
+    assert fxgrad.memory(lambda x: x * 2.0)(np.ones(128)).unfused.temporary == 0
 
 
 def doubled(x: Any) -> Any:
@@ -178,7 +178,7 @@ def raised(x: Any) -> Any:
 
 def test_functions_that_are_alike_have_lines_of_their_own() -> None:
     found = fxgrad.memory(lambda x: raised(doubled(x)))(np.ones(128))
-    assert [point.line for point in found.written.timeline] == [
+    assert [point.line for point in found.unfused.timeline] == [
         f"test_memory.py:{function.__code__.co_firstlineno + 1}" for function in (doubled, raised)]
 
 
@@ -190,7 +190,7 @@ def test_calls_are_opened_and_named_by_their_own_variables() -> None:
     found = fxgrad.memory(fxgrad.jit(lambda x: np.sum(inner(x))))(f32(8192))
     assert [point.operation for point in found.timeline] == ["exp", "mul", "tanh", "reduce_sum"]
     assert found.peak.point.nbytes == 4 * 8192 + 4
-    assert found.compiled.temporary == 0
+    assert found.fused.temporary == 0
 
 
 def test_a_loop_needs_what_it_carries_and_the_most_of_a_step() -> None:
@@ -214,15 +214,15 @@ def test_custom_rules_and_batches_are_opened() -> None:
         return fnp.exp(x) * 2.0
     twice.defjvp(lambda primals, tangents: (twice(*primals), tangents[0]))
     assert fxgrad.memory(twice)(f32(10)).peak.point.nbytes == 40
-    assert fxgrad.memory(fxgrad.vmap(twice))(f32(10, 2)).written.results == 80
+    assert fxgrad.memory(fxgrad.vmap(twice))(f32(10, 2)).unfused.results == 80
 
 
 def test_bytes_of_shard_map_are_those_of_one_device() -> None:
     mesh = AbstractMesh((4,), ("data",))
     mapped = fxgrad.shard_map(lambda x: fnp.exp(x) * 2.0, mesh=mesh, in_specs=P("data"), out_specs=P("data"))
     found = fxgrad.memory(mapped)(f32(400, 10))
-    assert (found.arguments, found.written.results) == (4000, 4000)
-    assert found.compiled.peak.point.nbytes == 4000
+    assert (found.arguments, found.unfused.results) == (4000, 4000)
+    assert found.fused.peak.point.nbytes == 4000
 
 
 @pytest.mark.slow
@@ -235,7 +235,7 @@ def test_many_calls_within_calls_are_steps_of_their_own(monkeypatch: pytest.Monk
         inner = nested(depth - 1)
         return fxgrad.jit(lambda x: inner(inner(x)))
     found = fxgrad.memory(nested(40))(f32(100))
-    assert found.written.results == 400
+    assert found.unfused.results == 400
     assert found.peak.point.nbytes <= 400 * 41  # one at each depth
 
 
@@ -248,7 +248,7 @@ def test_many_calls_within_calls_are_steps_of_their_own(monkeypatch: pytest.Monk
     (fxgrad.random.key(0), 8)])
 def test_arguments_of_every_kind(argument: Any, size: int) -> None:
     found = fxgrad.memory(lambda x: x)(argument)
-    assert (found.arguments, found.written.results, found.temporary) == (size, size, 0)
+    assert (found.arguments, found.unfused.results, found.temporary) == (size, size, 0)
     assert isinstance(str(found), str)
     json.loads(found.to_json())
 
@@ -259,7 +259,7 @@ def test_programs_keywords_constants_and_static_arguments() -> None:
     def scaled(x: Any, mode: str, *, by: Any) -> Any:
         return x * by + data if mode == "plus" else x
     found = fxgrad.memory(scaled, static_argnums=1)(np.ones(100), "plus", by=2.0)
-    assert (found.arguments, found.constants, found.written.results) == (808, 800, 800)
+    assert (found.arguments, found.constants, found.unfused.results) == (808, 800, 800)
     assert "constant" in [each.role for each in found.holders]
     assert [each.nbytes for each in found.saved] == [800, 8]  # the factors of the product
     program = fxgrad.make_program(loss)(*TYPES)
@@ -282,7 +282,7 @@ def test_every_primitive_and_its_derivative_can_be_looked_at() -> None:
             except Exception:  # noqa: BLE001  (the sample is for inside of another, or has no derivative)
                 continue
             found = fxgrad.memory(program)()
-            broken += [(primitive.name, view.way) for view in (found.written, found.compiled) if view.temporary < 0
+            broken += [(primitive.name, view.way) for view in (found.unfused, found.fused) if view.temporary < 0
                        or sum(each.nbytes for each in view.holders) != view.peak.nbytes]
             assert all(each.made_at for each in found.saved)
     assert broken == []
@@ -304,7 +304,7 @@ def test_messages() -> None:
 
 @pytest.mark.parametrize("name", ["elementwise chain", "elementwise chain, gradient", "MLP, gradient",
                                   "MLP, value and gradient, relu", "pairwise distances"])
-def test_as_written_is_what_numpy_takes(name: str) -> None:
+def test_unfused_is_what_numpy_takes(name: str) -> None:
     case = PROGRAMS[name]
     program = fxgrad.make_program(case.function)(*case.args)
     args = fxgrad.tree.map(lambda struct: np.ones(struct.shape, struct.dtype), case.args)
@@ -319,7 +319,7 @@ def test_as_written_is_what_numpy_takes(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_as_compiled_is_within_15_percent_of_xlas_plan() -> None:
+def test_fused_is_within_15_percent_of_xlas_plan() -> None:
     """The gate itself, compiled as for users, on the programs that compile fast; all are on the page."""
     words = ["chain", "distances", "MLP", "cross-entropy", "logistic", "attention", "RNN", "examples", "branch",
              "power", "products", "soft", "matrix"]
@@ -338,7 +338,7 @@ def test_row_m3_memory_is_linear_in_depth_and_batch() -> None:
     def grown(cases: list[Any]) -> tuple[np.ndarray, np.ndarray]:
         found = [fxgrad.memory(fxgrad.grad(mlp_loss))(*args) for args in cases]
         return (np.array([each.saved_bytes for each in found], float),
-                np.array([each.compiled.temporary for each in found], float))
+                np.array([each.fused.temporary for each in found], float))
     depths, batches = np.array([6, 12, 18, 24]), np.array([512, 1024, 2048, 4096])
     by_depth = grown([(layers(*[32] * depth, 10), f32(128, 32), f32(128, 10)) for depth in depths])
     by_batch = grown([(layers(*[32] * 6, 10), f32(batch, 32), f32(batch, 10)) for batch in batches])
@@ -358,10 +358,10 @@ def test_flash_like_attention_needs_less_than_the_plain_one() -> None:
     """What a compiler cannot fuse away is seen: the scores of all pairs."""
     def plain(q: Any) -> Any:
         return nn.softmax(q @ q.T) @ q
-    found = [fxgrad.memory(plain)(f32(length, 16)).compiled.temporary for length in (128, 256)]
+    found = [fxgrad.memory(plain)(f32(length, 16)).fused.temporary for length in (128, 256)]
     assert found[1] == pytest.approx(4 * found[0], rel=0.05)
 
 
 def test_a_call_takes_its_temporaries_and_its_results() -> None:
-    written = fxgrad.memory(lambda x: np.sin(np.cos(x)) * x)(np.ones(100)).written
-    assert (written.temporary, written.results, written.total) == (800, 800, 1600)
+    unfused = fxgrad.memory(lambda x: np.sin(np.cos(x)) * x)(np.ones(100)).unfused
+    assert (unfused.temporary, unfused.results, unfused.total) == (800, 800, 1600)

@@ -12,8 +12,8 @@ from support.retraced import CASES, X, total
 import fxgrad
 from fxgrad.engine.tracing import watched
 from fxgrad.engine.tracing.tape import Tape, made_programs
-from fxgrad.tools.retracing import Explanation, watching
-from fxgrad.tools.retracing.causes import Cause
+from fxgrad.tools.retracing import RetraceReport, watching
+from fxgrad.tools.retracing.causes import RetraceCause
 from fxgrad.tools.retracing.report import FunctionReport
 
 QUICK = ("size of an axis", "static value", "jit at every call", "branch under grad", "order of keywords")
@@ -114,17 +114,17 @@ def test_explain_of_no_function() -> None:
 
 
 def test_an_empty_report_prints() -> None:
-    assert "0 traces" in str(Explanation([], [], 0, 0.0))
+    assert "0 traces" in str(RetraceReport([], [], 0, 0.0))
 
 
 def test_what_is_left_of_the_time_ran() -> None:
     functions = [FunctionReport("f", "jit", 1, 1, 1, 2.0, 3.0, 4.0, ()),
                  FunctionReport("g", "jit", 1, 1, 1, 0.5, 0.0, 0.0, ())]
-    assert Explanation(functions, [], 2, 20.0).run == 20.0 - 9.5
-    assert Explanation(functions, [], 2, 1.0).run == 0.0
+    assert RetraceReport(functions, [], 2, 20.0).run == 20.0 - 9.5
+    assert RetraceReport(functions, [], 2, 1.0).run == 0.0
 
 
 def test_each_argument_has_a_row_of_its_own() -> None:
-    causes = tuple(Cause("shape", name, f"{name} has another shape", "pad it", "model.py:3") for name in "xyx")
-    text = str(Explanation([FunctionReport("f", "jit", 3, 3, 3, 0.0, 0.0, 0.0, causes)], [], 3, 1.0))
+    causes = tuple(RetraceCause("shape", name, f"{name} has another shape", "pad it", "model.py:3") for name in "xyx")
+    text = str(RetraceReport([FunctionReport("f", "jit", 3, 3, 3, 0.0, 0.0, 0.0, causes)], [], 3, 1.0))
     assert [text.count(f"{name} has another shape") for name in "xy"] == [1, 1]

@@ -1,11 +1,11 @@
-"""Which instructions a compiler computes together: reductions in its library, the others in loops over elements."""
+"""Fusion groups of the compiler model: reductions in its library, other instructions in elementwise loops."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
 
-from fxgrad.engine.analyses.instructions import (
+from fxgrad.tools.profiling.instructions import (
     BROADCAST,
     CONCATENATE,
     ELEMENT,
@@ -39,8 +39,8 @@ _ONCE = frozenset({PAD, CONCATENATE, UPDATE, REDUCE})
 """Kinds that are emitted once in a group, and in no other."""
 
 
-class Groups:
-    """What is computed together.
+class Grouping:
+    """The groups of instructions that are computed together.
 
     `order` are the instructions that head a group, after what they read; `reads` has what the group of each reads from
     memory, `members` the instructions that it computes, itself included. `library` are those that the library
@@ -62,7 +62,7 @@ class Groups:
         self.order = self._after_operands()
 
     def _begin(self) -> None:
-        """Each instruction that is needed by itself."""
+        """Start with each needed instruction by itself."""
         made = self.made
         self.reads = {}
         for node in _after_operands(self.results, made.reads):
@@ -81,7 +81,7 @@ class Groups:
     # --- what the library computes ------------------------------------------------------------------------
 
     def _offload(self) -> None:
-        """Reductions with what they alone use, and what alone uses them, as far as the library has it."""
+        """Group reductions with instructions that only they use or that only use them, as far as the library allows."""
         made = self.made
         owner: dict[int, int] = {}
         starts = [node for node in reversed(self.order) if made.offers[node] and made.kinds[node] in (REDUCE, OPAQUE)]
@@ -114,7 +114,7 @@ class Groups:
                 self.users[each][head] = None
 
     def _grown(self, start: int, owner: dict[int, int]) -> int:
-        """The head of the group that grows from a reduction."""
+        """Grow a group from a reduction, and return its head."""
         reads, users = self.reads, self.users
         owner[start] = start
         head = start
@@ -142,7 +142,7 @@ class Groups:
         return head
 
     def _is_offered(self, node: int) -> bool:
-        """Whether the library takes an instruction into a group."""
+        """Return whether the library takes an instruction into a group."""
         made = self.made
         if not made.offers[node]:
             return False
@@ -152,7 +152,7 @@ class Groups:
     # --- what is computed in loops ------------------------------------------------------------------------
 
     def _fuse(self) -> None:
-        """From the results on, each takes in what it reads, if that may be."""
+        """Fuse operands into their users, from the results on, where the rules allow."""
         made, reads = self.made, self.reads
         place = {node: number for number, node in enumerate(self.order)}
         kept = self._stored()
@@ -189,7 +189,7 @@ class Groups:
             del reads[operand], users[operand]
 
     def _fits(self, head: int, operand: int, loop: _Loop | None) -> bool:
-        """Whether an instruction is computed in the group of another, which reads it."""
+        """Return whether `operand` is computed in the group of `head`, which reads it."""
         made = self.made
         kind = made.kinds[operand]
         if kind not in _FUSED or operand in self.members or operand in self.library:
@@ -209,13 +209,13 @@ class Groups:
         return loop is None or loop.has_room(operand, kind, len(self.users[operand]))
 
     def _is_joined(self, node: int) -> bool:
-        """Whether a concatenation is computed with others."""
+        """Return whether a concatenation is fused with others."""
         made = self.made
         return len(made.reads[node]) <= _MOST_PARTS and (
             made.names[node] != "in rows" or made.shapes[node][-1] < _WIDEST)
 
     def _stored(self) -> set[int]:
-        """What reads more than it makes and is not computed in all that use it is not computed in any."""
+        """Return instructions that read more than they make and cannot be fused into all users: none fuses them."""
         made, users = self.made, self.users
         found: set[int] = set()
         known: dict[tuple[int, int], bool] = {}
@@ -237,7 +237,7 @@ class Groups:
         return found
 
     def _find_reach(self, reach: dict[int, int]) -> None:
-        """Of each instruction those that it needs, as bits."""
+        """Set for each instruction a bit set of those that it depends on."""
         for number, node in enumerate(self.order):
             bits = 1 << number
             for each in self.reads[node]:
@@ -266,7 +266,7 @@ class Groups:
 
 
 class _Loop:
-    """A group that is computed in a loop over the elements of its head."""
+    """A group computed in a loop over the elements of its head."""
 
     def __init__(self, made: Instructions, head: int) -> None:
         self.made = made
@@ -279,7 +279,7 @@ class _Loop:
         self._index(head)
 
     def _index(self, node: int) -> None:
-        """Notes for whom the operands are emitted: for those that an instruction is, if it has their shape."""
+        """Note for which users the operands are emitted: those of an instruction of the same shape, or itself."""
         made, indexed = self.made, self._indexed
         for each in made.reads[node]:
             found = indexed.setdefault(each, set())
@@ -289,7 +289,7 @@ class _Loop:
                 found.add(node)
 
     def has_room(self, node: int, kind: int, users: int) -> bool:
-        """Whether the group does not become too large by an instruction."""
+        """Return whether the group stays small enough with an instruction."""
         if kind == REDUCE and self._reductions > _MOST_REDUCTIONS:
             return False
         if kind == BROADCAST:
@@ -299,7 +299,7 @@ class _Loop:
         return copies <= _MOST_COPIES if kind not in _ONCE else copies <= 1 and users == 1
 
     def take(self, node: int, reads: list[int]) -> None:
-        """Computes an instruction here."""
+        """Compute an instruction in this group."""
         made = self.made
         self.members.append(node)
         kind = made.kinds[node]
@@ -318,7 +318,7 @@ class _Loop:
 
 
 def _after_operands(results: Iterable[int], reads: dict[int, list[int]] | list[list[int]]) -> list[int]:
-    """The instructions that are needed, each after those that it reads, the first operand first."""
+    """Return the needed instructions, each after those that it reads, the first operand first."""
     found: dict[int, None] = {}
     for first in results:
         stack = [first]

@@ -1,4 +1,4 @@
-"""What the backward pass needs of each operation of a program."""
+"""The residuals of each operation of a program, and the work of recomputing it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from fxgrad.engine.analyses.fusing import ALIAS, VIEW, kind_of
 from fxgrad.engine.core.facts import is_effectful
 from fxgrad.engine.core.primitive import NO_TANGENT
 from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.walk import walk
 from fxgrad.engine.higher_order.groups import Marks
-from fxgrad.engine.higher_order.partition import kept_always
+from fxgrad.engine.higher_order.saving import kept_always
 from fxgrad.engine.transforms.joint import rules_of
 from fxgrad.engine.transforms.linearize import linearized
 
@@ -21,12 +22,12 @@ Between what vectorised kernels of a processor reach (about 8) and what accelera
 """
 
 
-class Need(NamedTuple):
-    """Of one operation: which of its operands and results the backward pass needs, and how many bytes beside them.
+class ResidualCost(NamedTuple):
+    """What reverse mode keeps of one operation, and what recomputing it costs.
 
-    Of views the values that they are views of are meant.
-
-    `work` is what it takes to compute it again, in floating-point operations; None if that must not be.
+    `values` are the operands and results that the backward pass needs; of a view, the value that it is a view of.
+    `own` are the bytes that it needs beside them. `work` is the cost of recomputing the operation, in floating-point
+    operations; None if that is not allowed.
     """
 
     values: tuple[Var, ...]
@@ -34,47 +35,55 @@ class Need(NamedTuple):
     work: float | None
 
 
-def needs(program: Program, wrt: Marks) -> list[Need]:
-    """The needs of the equations of `program`, differentiated in the inputs that `wrt` marks.
+def residual_costs(program: Program, wrt: Marks) -> list[ResidualCost]:
+    """Return the residual costs of the equations of `program`, differentiated in the inputs that `wrt` marks.
 
     >>> import fxgrad, numpy as np
     >>> program = fxgrad.make_program(lambda x: np.sin(x) * 2.0)(np.ones(3))
-    >>> [(len(need.values), need.own) for need in needs(program, (True,))]  # cos(x) is kept in the place of x
+    >>> [(len(cost.values), cost.own) for cost in residual_costs(program, (True,))]  # cos(x) is kept in the place of x
     [(0, 24), (0, 0)]
     """
     origin = origins(program)
-    active: set[Atom] = {var for var, marked in zip(program.inputs, wrt, strict=True) if marked}
-    found = []
-    for equation in program.equations:
+    found: list[ResidualCost] = []
+
+    def step(equation: Equation, active: list[bool]) -> Sequence[bool]:
+        """Return which results have tangents, given which operands do."""
         values: tuple[Var, ...] = ()
         own = 0
-        if not active.isdisjoint(equation.inputs) and equation.primitive.jvp is not NO_TANGENT:
-            given = {atom: atom for atom in equation.inputs if type(atom) is Var}
-            marks = tuple(atom in active for atom in given)
-            forward, reached = _forward(equation, given, marks)
-            values, own = _residuals(equation, [*given], forward)
+        reached: Sequence[bool] = (False,) * len(equation.outputs)
+        if any(active) and equation.primitive.jvp is not NO_TANGENT:
+            marked = {atom: mark for atom, mark in zip(equation.inputs, active, strict=True) if type(atom) is Var}
+            forward, reached = _forward(equation, {var: var for var in marked}, (*marked.values(),))
+            values, own = _residuals(equation, [*marked], forward)
             values = tuple(dict.fromkeys(origin.get(var, var) for var in values))  # type: ignore[misc]
-            active.update(var for var, each in zip(equation.outputs, reached, strict=True) if each)
-        found.append(Need(values, own, work(equation)))
+        found.append(ResidualCost(values, own, work(equation)))
+        return reached
+
+    walk(program, wrt, step, lambda _: False)
     return found
 
 
 def origins(program: Program) -> dict[Atom, Atom]:
-    """What is a view of another value, which takes no memory, and that value."""
+    """Map each view, which takes no memory, to the value that it is a view of."""
     origin: dict[Atom, Atom] = {}
-    for equation in program.equations:
-        if is_view(equation):
-            origin.update(dict.fromkeys(equation.outputs, origin.get(equation.inputs[0], equation.inputs[0])))
+
+    def step(equation: Equation, inputs: list[Atom]) -> Sequence[Atom]:
+        if not is_view(equation):
+            return equation.outputs
+        origin.update(dict.fromkeys(equation.outputs, inputs[0]))
+        return [inputs[0]] * len(equation.outputs)
+
+    walk(program, program.inputs, step)
     return origin
 
 
 def is_view(equation: Equation) -> bool:
-    """Whether an operation makes another shape, another order or a part of its operand, without a copy."""
+    """Return whether an operation reshapes, reorders or slices its operand without a copy."""
     return kind_of(equation) in (ALIAS, VIEW) and bool(equation.inputs)
 
 
 def work(equation: Equation) -> float | None:
-    """What it takes to compute an equation again; None if that must not be."""
+    """Return the work of recomputing an equation; None if that is not allowed."""
     if is_effectful(equation.primitive, equation.params) or kept_always.of(equation.primitive):
         return None
     if is_view(equation):
@@ -84,7 +93,7 @@ def work(equation: Equation) -> float | None:
 
 
 def _forward(equation: Equation, given: dict[Var, Var], marks: Marks) -> tuple[Program, Sequence[bool]]:
-    """The program from operands, after what it captures, to outputs and residuals; which outputs have tangents."""
+    """Return the program from captured values and operands to outputs and residuals; which outputs have tangents."""
     rules = rules_of(equation, given, marks)  # type: ignore[arg-type]
     if rules is not None:
         return rules.forward.program, rules.reached

@@ -1,32 +1,12 @@
-"""What becomes of a program before a compiler fuses it: quotients are turned, products put in rows, loops laid out."""
+"""The instructions of a program before fusion: quotients rewritten, products canonical, loops with buffers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
 
-from fxgrad.engine.analyses.elements import element
 from fxgrad.engine.analyses.flow import Flow
 from fxgrad.engine.analyses.fusing import ALIAS, BARRIER, CHEAP, EXPENSIVE, LOOP
-from fxgrad.engine.analyses.instructions import (
-    BROADCAST,
-    CONCATENATE,
-    ELEMENT,
-    GATHER,
-    IOTA,
-    LEAST,
-    OPAQUE,
-    PAD,
-    PART,
-    PRODUCT,
-    REDUCE,
-    SLICE,
-    TAKE,
-    TRANSPOSE,
-    UPDATE,
-    Instructions,
-    Shape,
-)
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.program import Equation
 from fxgrad.engine.core.regions import Region
@@ -45,6 +25,26 @@ from fxgrad.engine.ops import (
     space,
     triangular,
 )
+from fxgrad.tools.profiling.elements import element
+from fxgrad.tools.profiling.instructions import (
+    BROADCAST,
+    CONCATENATE,
+    ELEMENT,
+    GATHER,
+    IOTA,
+    LEAST,
+    OPAQUE,
+    PAD,
+    PART,
+    PRODUCT,
+    REDUCE,
+    SLICE,
+    TAKE,
+    TRANSPOSE,
+    UPDATE,
+    Instructions,
+    Shape,
+)
 
 _WINDOW = 32
 """Reductions over more elements than this go in two steps, where the library does not compute them."""
@@ -59,7 +59,7 @@ _rules: Analysis[_Rule | None] = Analysis("instructions", missing="conservative"
 
 
 def lowered(flow: Flow, region: Region | None = None) -> Instructions:
-    """The instructions of a program, which may be the body of a loop."""
+    """Return the instructions of a program, or of the body of a loop."""
     entries = () if region is None else {
         value for value, link in zip(flow.inputs, region.inputs, strict=True) if link.how == "entry"}
     made = Instructions(flow, entries)
@@ -70,7 +70,7 @@ def lowered(flow: Flow, region: Region | None = None) -> Instructions:
 
 
 def _lower(made: Instructions, equation: Equation) -> None:
-    """The instructions of a step."""
+    """Add the instructions of a step."""
     flow, of = made.flow, made.of
     kind, makes = flow.kinds[made.step], made.makes
     if kind in (CHEAP, EXPENSIVE):
@@ -93,7 +93,7 @@ def _lower(made: Instructions, equation: Equation) -> None:
 
 
 def _kernel(made: Instructions, reads: list[int], makes: list[int]) -> int:
-    """A kernel; one of several results has a part for each."""
+    """Add a kernel, with a part for each of several results."""
     if len(makes) == 1:
         found = made.of[makes[0]] = made.add(OPAQUE, reads, made.flow.avals[makes[0]].shape, makes[0])
         return found
@@ -104,7 +104,7 @@ def _kernel(made: Instructions, reads: list[int], makes: list[int]) -> int:
 
 
 def _loop(made: Instructions, equation: Equation, reads: list[int], makes: list[int]) -> None:
-    """A loop, with what it stacks laid out before: it writes over that, and over what it carries."""
+    """Add a loop, with buffers for what it stacks; it writes over these, and over what it carries."""
     stacked = {link.place for region in equation.regions for link in region.outputs if link.how == "entry"}
     carried: dict[int, int] = {}
     operands = made.operands(equation)
@@ -171,12 +171,12 @@ _rules.enter(_simple(IOTA, offers=True), creation.iota_p)
 
 
 def _indices(made: Instructions, node: int) -> int:
-    """Indices, of which those below zero count from the end."""
+    """Return the instruction of indices in which negative ones count from the end."""
     return made.once(("indices", node), ELEMENT, [node], made.shapes[node], made.like[node], name="indices")
 
 
 def _with_batches(made: Instructions, equation: Equation, node: int) -> int:
-    """Indices, with those of the axes that operand and indices share."""
+    """Return the indices with those of the batch axes that operand and indices share."""
     batches = len(equation.params["operand_batching_dims"])
     if not batches:
         return node
@@ -186,7 +186,7 @@ def _with_batches(made: Instructions, equation: Equation, node: int) -> int:
 
 @_rules.register(indexing.gather_p)
 def _gathers(made: Instructions, equation: Equation, reads: list[int]) -> None:
-    """What is out of range is replaced, where nothing is known of indices."""
+    """Add a gather; out-of-range results are replaced unless the mode says otherwise."""
     value, = made.makes
     shape = made.flow.avals[value].shape
     if len(reads) != 2:
@@ -203,7 +203,7 @@ def _gathers(made: Instructions, equation: Equation, reads: list[int]) -> None:
 @_rules.register(indexing.scatter_p, indexing.scatter_add_p, indexing.scatter_sub_p, indexing.scatter_mul_p,
                  indexing.scatter_min_p, indexing.scatter_max_p)
 def _scatters(made: Instructions, equation: Equation, reads: list[int]) -> None:
-    """What is scattered into is written over."""
+    """Add a scatter, which writes over its operand."""
     value, = made.makes
     if len(reads) == 3:
         reads = [reads[0], _with_batches(made, equation, _indices(made, reads[1])), reads[2]]
@@ -213,7 +213,7 @@ def _scatters(made: Instructions, equation: Equation, reads: list[int]) -> None:
 
 @_rules.register(pool.select_and_scatter_add_p)
 def _scatters_to_largest(made: Instructions, _equation: Equation, reads: list[int]) -> None:
-    """The places of the largest are found along each axis, and scattered to."""
+    """Add the search for the largest elements along each axis, and a scatter to them."""
     value, = made.makes
     if len(reads) != 2:
         _kernel(made, reads, [value])
@@ -291,7 +291,7 @@ def _reduces(made: Instructions, equation: Equation, reads: list[int]) -> None:
 
 @_rules.register(pool.reduce_window_max_p, pool.reduce_window_min_p, pool.reduce_window_sum_p)
 def _reduces_windows(made: Instructions, equation: Equation, reads: list[int]) -> None:
-    """The library has windows side by side."""
+    """Add a reduction of windows; the library has those side by side."""
     value, = made.makes
     params = equation.params
     sizes = params["window_dimensions"]
@@ -303,7 +303,7 @@ def _reduces_windows(made: Instructions, equation: Equation, reads: list[int]) -
 
 @_rules.register(products.dot_general_p)
 def _multiplies(made: Instructions, equation: Equation, reads: list[int]) -> None:
-    """A product as the compiler has it: batches first, then rows, then columns; vectors have one of these."""
+    """Add a product in the compiler's order: batches, rows, columns; vectors have one of these."""
     value, = made.makes
     contracted, batches = equation.params["dimension_numbers"]
     if len(reads) != 2:
@@ -348,7 +348,7 @@ def _multiplies(made: Instructions, equation: Equation, reads: list[int]) -> Non
 
 def _outer(made: Instructions, sides: list[tuple[int, list[int], Sequence[int], Sequence[int]]], shape: Shape,
            value: int) -> int:
-    """A product in which nothing is summed acts on each element."""
+    """Return a product in which nothing is summed, as an elementwise instruction."""
     laid, place = [], len(sides[0][3])
     for node, rest, _, batch in sides:
         axes = [-1] * len(made.shapes[node])
@@ -362,7 +362,7 @@ def _outer(made: Instructions, sides: list[tuple[int, list[int], Sequence[int], 
 
 @_rules.register(factorizations.lu_p, factorizations.cholesky_p)
 def _factors(made: Instructions, _equation: Equation, reads: list[int]) -> None:
-    """The factors are written over a copy in columns, and looked through."""
+    """Add a factorization, written over a column-major copy, and scanned afterwards."""
     values = made.makes
     shape = made.shapes[reads[0]]
     columns = made.add(TRANSPOSE, reads, shape, values[0])
@@ -375,7 +375,7 @@ def _factors(made: Instructions, _equation: Equation, reads: list[int]) -> None:
 
 @_rules.register(triangular.lu_solve_p, triangular.triangular_solve_p)
 def _solves(made: Instructions, equation: Equation, reads: list[int]) -> None:
-    """The solution is written over a copy of what is solved for, in columns."""
+    """Add a solve, written over a column-major copy of the right-hand side."""
     value, = made.makes
     *factors, right = reads
     factors = factors[1:] or factors  # what the factors were of is not read
@@ -389,7 +389,7 @@ def _solves(made: Instructions, equation: Equation, reads: list[int]) -> None:
 
 @_rules.register(convolution.conv_general_dilated_p)
 def _convolves(made: Instructions, equation: Equation, reads: list[int]) -> None:
-    """A convolution as the compiler has it: batch, space, feature, with a kernel of space, in, out."""
+    """Add a convolution in the compiler's order: batch, space, feature; kernels space, in, out."""
     value, = made.makes
     if len(reads) != 2:
         _kernel(made, reads, [value])

@@ -1,7 +1,7 @@
-"""Programs that some devices of a mesh run and others do not: in them everything varies.
+"""Programs run by only some devices of a mesh: every value in them is device-varying.
 
-A value that is the same on all devices gets a cotangent that is summed over them. Where only some devices come, the sum
-cannot be taken: so what a branch or a loop uses is taken for varying before it, and the sum stands there.
+The cotangent of a value that is equal on all devices is summed over them. Inside a branch that only some devices run
+the sum cannot be taken: so the operands of a branch or a loop are made varying before it, and the sum stands there.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from fxgrad.engine.tracing.tape import bind, bind_equation
 Names = tuple[str, ...]
 
 
-def unequal(names: frozenset[str], programs: Sequence[Program], values: Sequence[Any],
-            ) -> tuple[tuple[Program, ...], list[Any]]:
-    """`programs` of the same inputs, and the `values` for these, where devices along `names` run them or do not."""
+def make_divergent(names: frozenset[str], programs: Sequence[Program], values: Sequence[Any],
+                   ) -> tuple[tuple[Program, ...], list[Any]]:
+    """Return `programs` of the same inputs, and `values` for these, varying over the axes `names`.
+
+    Along these axes some devices run the programs and others do not.
+    """
     if not names or all(names <= aval.vma for program in programs for aval in program.in_avals):
         return tuple(programs), [*values]
     order = tuple(sorted(names))
@@ -29,7 +32,7 @@ def unequal(names: frozenset[str], programs: Sequence[Program], values: Sequence
 
 
 def varying(program: Program, names: Names) -> Program:
-    """`program` where all inputs and outputs vary over the mesh axes `names`, and so does what follows from them."""
+    """Return `program` with all inputs, outputs and values between them varying over the mesh axes `names`."""
     def step(equation: Equation, values: list[Any]) -> list[Any]:
         if equation.primitive is pvary_p:
             return [pvary(values[0], equation.params["axis_name"])]

@@ -1,17 +1,17 @@
-"""What acts on each element, as a compiler has it: quotients are products, and shapes change after it."""
+"""Elementwise operations as instructions: division becomes multiplication, and reshapes move after them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from fxgrad.engine.analyses.fusing import offloaded
-from fxgrad.engine.analyses.instructions import BROADCAST, ELEMENT, RESHAPE, Instructions, Shape
 from fxgrad.engine.core.program import Atom, Equation
 from fxgrad.engine.ops import arithmetic, exponential, space
+from fxgrad.tools.profiling.instructions import BROADCAST, ELEMENT, RESHAPE, Instructions, Shape
 
 
 def element(made: Instructions, equation: Equation, costly: bool, value: int) -> int:
-    """The instruction of what acts on each element."""
+    """Return the instruction of an elementwise operation."""
     primitive = equation.primitive
     shape = made.flow.avals[value].shape
     operands = made.operands(equation)
@@ -47,7 +47,7 @@ def element(made: Instructions, equation: Equation, costly: bool, value: int) ->
 
 
 def _before_reshape(made: Instructions, operands: Sequence[int | Atom], shape: Shape) -> Shape:
-    """The shape before another one was given to all operands for this step alone; () where that is not so."""
+    """Return the shape that all operands had before a reshape for this step alone; () if there is none."""
     found: Shape = ()
     kinds = made.kinds
     if all(type(operand) is not int or kinds[operand] != RESHAPE for operand in operands):
@@ -66,7 +66,7 @@ def _before_reshape(made: Instructions, operands: Sequence[int | Atom], shape: S
 
 
 def _quotient(made: Instructions, dividend: int, divisor: int, shape: Shape, value: int) -> int:
-    """The product with the inverse, where that has fewer elements, or is that of a root; or -1."""
+    """Return the product with the inverse, if that has fewer elements or is that of a root; otherwise -1."""
     if not made.floats[dividend] or dividend in made.constants:
         return -1
     laid = made.laid_out(divisor, shape, value)

@@ -1,7 +1,7 @@
-"""Batches of which some lanes are dead: entries whose result is not used because they took another way.
+"""Inactive batch entries: masked lanes, whose result is not used because they took another branch or have stopped.
 
-A dead lane must do no harm: it gets the values of a live one, so that it neither runs longer than that nor computes
-a NaN or an infinity of its own, and no derivative flows back through what replaced its values.
+A masked lane must do no harm. It computes on the values of a live lane, so that it neither runs longer nor makes a NaN
+or an infinity of its own, and no derivative flows back through the values that replaced its own.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from fxgrad.errors import UnsupportedError
 
 
 def spread_over(mask: Any, rank: int) -> Any:
-    """`mask`, of one axis, with as many axes of size 1 behind it as make it of `rank`."""
+    """Return `mask`, of one axis, with axes of size 1 behind it up to `rank`."""
     return reshape(mask, (*aval_of(mask).shape, *[1] * (rank - 1)))
 
 
 def from_live_lanes(mask: Any, size: int, values: Sequence[Any], axes: Sequence[int | None],
                     ) -> tuple[list[Any], list[int | None]]:
-    """Values (batched ones with the batch axis first) in which lanes that `mask` leaves out repeat a live lane."""
+    """Return values (batched ones batch first) in which lanes that `mask` leaves out repeat a live lane."""
     if size == 0:
         return list(values), list(axes)
     some = reduce_or(mask, (0,))
@@ -55,7 +55,7 @@ def from_live_lanes(mask: Any, size: int, values: Sequence[Any], axes: Sequence[
 
 def once_where_equal(program: Program, size: int, axes: Sequence[int | None], outputs: Sequence[Any],
                      ) -> tuple[list[Any], list[int | None]]:
-    """Outputs of an operation that has a rule of its own, batched first of all, and their batch axes.
+    """Return outputs of an operation with a rule of its own, batched first of all, and their batch axes.
 
     What `program` makes equal for all entries, by speaking over their axis, is that of the first; so its cotangent goes
     there, and the rule does with it what it would do with the cotangents of all entries apart.
@@ -68,7 +68,7 @@ def once_where_equal(program: Program, size: int, axes: Sequence[int | None], ou
 
 
 def passed_through(programs: Sequence[Program], axes: Sequence[int | None]) -> list[int | None]:
-    """For each output the input that every one of the programs returns there, if it is one and the same for all lanes.
+    """Return for each output the unbatched input that every program returns there; None if there is none.
 
     Such an output is the same for all lanes too, whichever program each of them runs, and how often.
     """
@@ -83,7 +83,7 @@ def passed_through(programs: Sequence[Program], axes: Sequence[int | None]) -> l
 
 def but_kept(program: Program, consts: Sequence[Any], carry: Sequence[Any], axes: Sequence[int | None],
               results: Sequence[Any]) -> tuple[list[Any], list[int | None]]:
-    """Results by lane, but for what every step leaves as it is, and is the same for all lanes."""
+    """Return results by lane, but carries that every step leaves unchanged once."""
     own = len(consts)
     kept = [place == own + at for at, place in enumerate(passed_through([program], [*[None] * own, *axes]))]
     return ([before if keeps else after for keeps, before, after in zip(kept, carry, results, strict=True)],
@@ -91,12 +91,12 @@ def but_kept(program: Program, consts: Sequence[Any], carry: Sequence[Any], axes
 
 
 def where_live(mask: Any, new: Any, old: Any) -> Any:
-    """`new` in the lanes that `mask` says and `old` in the others; both with the batch axis first."""
+    """Return `new` in the lanes that `mask` marks and `old` in the others; both with the batch axis first."""
     return where(spread_over(mask, len(aval_of(new).shape)), new, old)
 
 
 def refuse_actions(what: str, programs: Sequence[Program]) -> None:
-    """Raises `UnsupportedError` for programs that act on the world, which dead lanes would do as well.
+    """Raise `UnsupportedError` for programs with side effects, which masked lanes would have too.
 
     What only looks (`debug_callback`) may see dead lanes too.
     """
@@ -119,18 +119,18 @@ def _acts(program: Program) -> bool:
 
 
 def lane_axes(marks: Sequence[bool]) -> tuple[int | None, ...]:
-    """Axis 0 for values that are marked, None for the others."""
+    """Return axis 0 for values that are marked, None for the others."""
     return tuple(0 if marked else None for marked in marks)
 
 
 def batched_marks(step: Program, size: int, fixed: Sequence[int | None], carry: Sequence[bool]) -> Marks:
-    """Which carried values differ between lanes at some step of (fixed, carry) -> carry."""
+    """Return which carried values differ between lanes at some step of (fixed, carry) -> carry."""
     open_axes = (None,) * len(step.outputs)
     return closed_marks(
         lambda marks: batched_program(step, size, (*fixed, *lane_axes(marks)), open_axes).extra, carry)
 
 
 def fronted(size: int, values: Sequence[Any], axes: Sequence[int | None], marks: Sequence[bool]) -> list[Any]:
-    """The marked values with the batch axis first, repeated if they have none; the others as they are."""
+    """Return marked values with the batch axis first, broadcast if they have none; others unchanged."""
     return [put_axis(Batched(value, axis), size, 0) if marked else value
             for value, axis, marked in zip(values, axes, marks, strict=True)]

@@ -1,31 +1,32 @@
-"""A model of what XLA makes of memory on a CPU: operations fused, steps ordered, buffers written over and shared."""
+"""A model of the memory that XLA plans on a CPU: it fuses operations, orders steps, and reuses and shares buffers."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from fxgrad.engine.analyses.flow import Flow, flow_of
-from fxgrad.engine.analyses.groups import Groups
-from fxgrad.engine.analyses.instructions import ELEMENT, INPUT, OPAQUE, PART, REDUCE, RESHAPE, UPDATE
-from fxgrad.engine.analyses.lifetimes import Lifetimes, Moment
-from fxgrad.engine.analyses.lowering import lowered
+from fxgrad.engine.analyses.liveness import LiveRanges, Moment
 from fxgrad.engine.core.facts import fact
-from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.program import Program, Var
 from fxgrad.engine.core.regions import Region
+from fxgrad.tools.profiling.grouping import Grouping
+from fxgrad.tools.profiling.instructions import ELEMENT, INPUT, OPAQUE, PART, REDUCE, RESHAPE, UPDATE
+from fxgrad.tools.profiling.lowering import lowered
 
 MOST_TRIED = 16
-"""So many results are tried for a place."""
+"""For each temporary at most this many results are tried as its place."""
 
 
-class Compiled:
-    """What the model says of a program: `lifetimes` of its buffers, and bytes beside the arguments.
+class CompilerModel:
+    """The model of a program: `live_ranges` of its buffers, and the bytes that it needs beside the arguments.
 
-    `made` are its instructions and `groups` which are computed together; `order` are those that head a group, in the
-    order in which they run. `results` are the bytes of the results, each of which has memory of its own, `temporary`
-    those of all else at its peak; a value may lie where a result will be, and takes no memory of its own then. `total`
-    is the sum. Of the body of a loop, which a `region` is, `lifetimes` are beside what is carried and stacked.
+    `made` are its instructions and `groups` those that are computed together. `order` has the instructions that head a
+    group, in the order in which they run. `results` are the bytes of the results, each of which has memory of its own;
+    `temporary` are the bytes of everything else at its peak. A value may lie where a result will be, and takes no
+    memory of its own then. `total` is the sum. With a `region`, the body of a loop, `live_ranges` leave out what the
+    loop carries and stacks.
     """
 
     def __init__(self, flow: Flow, region: Region | None = None) -> None:
@@ -33,35 +34,35 @@ class Compiled:
         self.made = lowered(flow, region)
         ends = [self.made.of[value] for value in flow.outputs if value >= 0] if region is None else \
             self.made.ends(region)
-        self.groups = Groups(self.made, ends)
+        self.groups = Grouping(self.made, ends)
         self._base = self._bases()
         self.order = self._ordered()
         self._places = {node: place for place, node in enumerate(self.order)}
         self._alike: dict[int, list[int]] = {}  # what a result may lie where it begins and the other ends
-        self.lifetimes = self._lifetimes(region, ends)
-        self._results = {base for node in ends if (base := self._base[node]) in self.lifetimes.begin}
+        self.live_ranges = self._live_ranges(region, ends)
+        self._results = {base for node in ends if (base := self._base[node]) in self.live_ranges.begin}
         self.results = sum(self.made.sizes[self.made.of[value]] for value in flow.results)
         self.temporary = 0 if region is not None else self._temporary()
 
     @property
     def total(self) -> int:
-        """The bytes of temporaries and results."""
+        """Return the bytes of temporaries and results."""
         return self.temporary + self.results
 
     def regions_of(self, head: int) -> tuple[Region, ...]:
-        """The programs that an instruction holds."""
+        """Return the regions of an instruction."""
         made = self.made
         return self.flow.equations[made.steps[head]].regions if made.kinds[head] == OPAQUE else ()
 
     def values(self) -> dict[int, int]:
-        """The values of the flow that instructions are; what only the compiler makes is none."""
+        """Map instructions to values of the flow; instructions that only the compiler adds are left out."""
         found: dict[int, int] = {}
         for value, node in self.made.of.items():
             found.setdefault(self._base.get(node, node), value)
         return found
 
     def moved(self, head: int) -> int:
-        """The bytes that the group of an instruction reads and writes, each value once."""
+        """Return the bytes that the group of an instruction reads and writes, each value once."""
         sizes, base = self.made.sizes, self._base
         if self.made.kinds[head] == PART and self.regions_of(self.made.reads[head][0]):
             return 0
@@ -69,7 +70,7 @@ class Compiled:
         return sum(sizes[node] for node in own.union([base[each] for each in self.groups.reads[head]])) if own else 0
 
     def _bases(self) -> dict[int, int]:
-        """Whose memory each instruction's value lies in: another shape of a value, alone, in that of it."""
+        """Map each instruction to the one whose memory its value lies in; a reshape that is not fused shares memory."""
         kinds, groups = self.made.kinds, self.groups
         base: dict[int, int] = {}
         for node in groups.order:
@@ -80,7 +81,7 @@ class Compiled:
     # --- the order ----------------------------------------------------------------------------------------
 
     def _ordered(self) -> list[int]:
-        """Breadth first: what is ready first runs first, what only needs arguments before what needs constants."""
+        """Order groups breadth first, as they become ready; arguments are ready before constants."""
         made, groups = self.made, self.groups
         kinds = made.kinds
         waiting: dict[int, int] = {}
@@ -111,7 +112,7 @@ class Compiled:
         return order
 
     def _has_constant(self, node: int) -> bool:
-        """Whether a constant is an operand: of arrays of it, and of reductions that are no part of a loop."""
+        """Return whether a constant is an operand: of arrays filled with it, and of reductions outside of loops."""
         made, groups = self.made, self.groups
         members = groups.members.get(node)
         if members is None:
@@ -119,7 +120,7 @@ class Compiled:
         return node in groups.library and any(made.kinds[each] == REDUCE for each in members)
 
     def _awaited(self, node: int) -> Iterator[int]:
-        """What is computed again waits for the value that its caller says."""
+        """Yield the groups that a recomputed instruction waits for, though it does not read them."""
         value = self.flow.waits.get(self.made.steps[node])
         if value is None or not self.groups.reads[node]:
             return
@@ -132,9 +133,9 @@ class Compiled:
             else:
                 stack += self.made.reads[each]
 
-    # --- lifetimes ----------------------------------------------------------------------------------------
+    # --- live ranges ----------------------------------------------------------------------------------------
 
-    def _lifetimes(self, region: Region | None, ends: list[int]) -> Lifetimes:
+    def _live_ranges(self, region: Region | None, ends: list[int]) -> LiveRanges:
         made, groups, base = self.made, self.groups, self._base
         kinds = made.kinds
         parts: dict[int, list[int]] = {}
@@ -157,11 +158,11 @@ class Compiled:
             moments.append(Moment(made.steps[node], read, own, inside, self._over(node, own)))
         end.update(dict.fromkeys([base[node] for node in ends], len(moments)))
         if region is None:
-            return Lifetimes(moments, end, made.sizes.__getitem__)
+            return LiveRanges(moments, end, made.sizes.__getitem__)
         return self._in_loop(region, moments, end)
 
-    def _in_loop(self, region: Region, moments: list[Moment], end: dict[int, int]) -> Lifetimes:
-        """Of the body of a loop: what is carried is there, and what takes its place when it is read no more."""
+    def _in_loop(self, region: Region, moments: list[Moment], end: dict[int, int]) -> LiveRanges:
+        """Return the live ranges in the body of a loop, where each carried value exists until the next replaces it."""
         made, flow, base = self.made, self.flow, self._base
         carried = [made.of[value] for value, link in zip(flow.inputs, region.inputs, strict=True)
                    if link.how == "carry"]
@@ -179,11 +180,11 @@ class Compiled:
                 there.add(node)
             elif node not in readers or old in moments[self._places[node]].over:
                 there.add(node)
-        return Lifetimes(moments, end, lambda node: 0 if node in there or node in made.in_place else made.sizes[node],
+        return LiveRanges(moments, end, lambda node: 0 if node in there or node in made.in_place else made.sizes[node],
                          carried, copied)
 
     def _needed_by(self, node: int) -> set[int]:
-        """The groups that must have run before one."""
+        """Return the groups that must have run before one."""
         found: set[int] = set()
         stack = [node]
         while stack:
@@ -194,16 +195,16 @@ class Compiled:
         return found
 
     def _inside(self, node: int) -> int:
-        """The work space of a kernel or a loop."""
+        """Return the work space of a loop or a branch."""
         made, flow = self.made, self.flow
         step = made.steps[node]
         equation = flow.equations[step]
         if equation.primitive.regions is None:
             return 0
-        return max(map(_of_region, equation.regions), default=0)
+        return max(map(_region_bytes, equation.regions), default=0)
 
     def _over(self, node: int, own: list[int]) -> list[int]:
-        """The operands that the result of a group may be written over."""
+        """Return the operands that the result of a group may be written over."""
         made, groups, base = self.made, self.groups, self._base
         if made.over:
             found = [base[each] for part in own for each in made.over.get(part, ()) if each in base]
@@ -216,8 +217,7 @@ class Compiled:
         if made.kinds[node] != ELEMENT:
             return []
         shape, size = made.shapes[node], made.sizes[node]
-        found = [each for each in groups.reads[node] if made.shapes[each] == shape and made.sizes[each] == size
-]
+        found = [each for each in groups.reads[node] if made.shapes[each] == shape and made.sizes[each] == size]
         members = groups.members.get(node)
         if found and members is not None:
             bad = self._read_in_parts(members)
@@ -227,7 +227,7 @@ class Compiled:
         return [each for each in found if base[each] == each and made.kinds[each] != PART]
 
     def _read_in_parts(self, members: list[int]) -> set[int]:
-        """What a group reads at other places than it writes."""
+        """Return what a group reads at other places than it writes."""
         made = self.made
         within = {*members}
         bad: set[int] = set()  # instructions that are read so
@@ -245,12 +245,12 @@ class Compiled:
         return bad
 
     def _temporary(self) -> int:
-        """The most bytes of temporaries that are alive at once, but for those that lie where a result will be.
+        """Return the peak of live bytes of temporaries, without those that lie where a result will be.
 
-        What a result is written over lies there, and what that is written over.
+        A value that a result is written over lies there too, and so does what that value is written over.
         """
-        lifetimes, sizes = self.lifetimes, self.made.sizes
-        begin, end, taken = lifetimes.begin, lifetimes.end, lifetimes.taken
+        ranges, sizes = self.live_ranges, self.made.sizes
+        begin, end, taken = ranges.begin, ranges.end, ranges.taken
         last = len(self.order)
         until = {below: begin[node] - 1 for node, below in taken.items()}
         room = sorted((sizes[node], node) for node in self._results)
@@ -264,7 +264,7 @@ class Compiled:
                 under.add(below)
             used[node] = [(begin[below], last, below, node)]
         change = [0] * (last + 2)
-        temporaries = [node for node in begin if node not in used and node not in under and lifetimes.held[node]]
+        temporaries = [node for node in begin if node not in used and node not in under and ranges.held[node]]
         for node in sorted(temporaries, key=sizes.__getitem__, reverse=True):
             span = begin[node], until.get(node, min(end.get(node, begin[node]), last))
             large = bisect_left(room, (sizes[node], -1))
@@ -280,22 +280,28 @@ class Compiled:
                 change[span[0]] += sizes[node]
                 change[span[1] + 1] -= sizes[node]
         alive = most = 0
-        for place, moment in enumerate(lifetimes.moments):
+        for place, moment in enumerate(ranges.moments):
             alive += change[place]
             most = max(most, alive + moment.inside)
         return most
 
 
 @fact
-def compiled(program: Program) -> Compiled:
-    """What the model of XLA says of a program."""
-    return Compiled(flow_of(program))
+def compiler_model(program: Program) -> CompilerModel:
+    """Return the model of a program."""
+    return CompilerModel(flow_of(program))
 
 
-def _of_region(region: Region) -> int:
-    """What a program that an operation holds needs beside what comes in, is carried, and what the operation makes."""
+def temporary_bytes(program: Program, bytes_of: Callable[[Var], int]) -> int:
+    """Return the bytes that a compiled program needs beside arguments and results, for sizes given by `bytes_of`."""
+    flow = Flow(program)
+    flow.sizes = [bytes_of(var) for var in flow.variables]
+    return CompilerModel(flow).temporary
+
+
+def _region_bytes(region: Region) -> int:
+    """Return the bytes that a region needs beside its inputs, what it carries, and the results of its operation."""
     program = region.program
     if any(link.how in ("carry", "entry") for link in region.inputs):
-        return Compiled(flow_of(program), region).lifetimes.peak
-    found = compiled(program)
-    return found.temporary
+        return CompilerModel(flow_of(program), region).live_ranges.peak
+    return compiler_model(program).temporary

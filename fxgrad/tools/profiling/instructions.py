@@ -1,4 +1,4 @@
-"""The instructions that a compiler makes of a program: constants are laid out, and equal ones are made once."""
+"""The instructions that a compiler makes of a program: constants get buffers, equal ones are shared."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Instructions:
 
     def add(self, kind: int, reads: list[int], shape: Shape, value: int, costly: bool = False, offers: bool = False,
              name: str = "") -> int:
-        """A new instruction, like the value `value` of the flow but for its shape."""
+        """Add an instruction like the value `value` of the flow but for its shape, and return its number."""
         number = len(self.kinds)
         flow = self.flow
         aval = flow.avals[value]
@@ -93,14 +93,14 @@ class Instructions:
         return number
 
     def once(self, key: Hashable, kind: int, reads: list[int], shape: Shape, value: int, **options: Any) -> int:
-        """The instruction of this key, which is made once."""
+        """Return the instruction of this key, added the first time."""
         found = self._made.get(key)
         if found is None:
             found = self._made[key] = self.add(kind, reads, shape, value, **options)
         return found
 
     def reshaped(self, node: int, shape: Shape) -> int:
-        """The elements of an instruction in another shape."""
+        """Return an instruction reshaped."""
         while self.kinds[node] == RESHAPE:
             node, = self.reads[node]
         if self.shapes[node] == shape:
@@ -110,7 +110,7 @@ class Instructions:
         return self.once(("reshape", node, shape), RESHAPE, [node], shape, self.like[node], offers=self.floats[node])
 
     def constant(self, key: Hashable, shape: Shape, value: int) -> int:
-        """A constant, repeated."""
+        """Return a constant, broadcast."""
         aval = self.flow.avals[value]
         if isinstance(key, Literal):
             key = key.value.item()
@@ -123,7 +123,7 @@ class Instructions:
         return found
 
     def repeated(self, node: int, shape: Shape, axes: Shape) -> int:
-        """An instruction, repeated along the axes that are not among `axes`, where its own will be."""
+        """Return an instruction broadcast along the axes that are not among `axes`, which its own become."""
         kinds, shapes = self.kinds, self.shapes
         if node in self.constants:
             return self.constant(self.constants[node], shape, self.like[node])
@@ -147,7 +147,7 @@ class Instructions:
         return found
 
     def turned(self, node: int, order: Sequence[int]) -> int:
-        """An instruction with its axes in another order."""
+        """Return an instruction with its axes in another order."""
         own = self.shapes[node]
         shape = tuple([own[axis] for axis in order])
         moving = [axis for axis in order if own[axis] != 1]
@@ -170,12 +170,12 @@ class Instructions:
         return found
 
     def _is_alone(self, node: int) -> bool:
-        """Whether a step alone reads an instruction."""
+        """Return whether a single step reads an instruction."""
         value = self.like[node]
         return self.of.get(value) == node and len(self.users[value]) == 1 and value not in self._results
 
     def operands(self, equation: Equation) -> list[int | Atom]:
-        """What an equation reads: instructions, and numbers."""
+        """Return what an equation reads: instructions, and numbers."""
         of = self.of
         found = [of[value] if value >= 0 else atom
                  for value, atom in zip(self.flow.given[self.step], equation.inputs, strict=True)]
@@ -184,7 +184,7 @@ class Instructions:
             for each, atom in zip(found, equation.inputs, strict=True)]
 
     def _piece(self, node: int, shape: Shape) -> int:
-        """What one device has of a value."""
+        """Return the piece of a value that one device has."""
         if self.shapes[node] == shape:
             return node
         if self.kinds[node] == INPUT:
@@ -195,7 +195,7 @@ class Instructions:
         return found
 
     def ends(self, region: Region) -> list[int]:
-        """What the body of a loop hands on; entries are written where they are stacked."""
+        """Return the results of the body of a loop; entries are written where they are stacked."""
         flow = self.flow
         found = []
         for value, link in zip(flow.outputs, region.outputs, strict=True):
@@ -208,7 +208,7 @@ class Instructions:
         return found
 
     def laid_out(self, operand: int | Atom, shape: Shape, value: int) -> int:
-        """An operand in the shape of the result; -1 for a number beside numbers."""
+        """Return an operand in the shape of the result; -1 for a number beside numbers."""
         if type(operand) is not int:
             return self.constant(operand, shape, value) if shape else -1
         own = self.shapes[operand]
@@ -218,7 +218,7 @@ class Instructions:
 
     def of_elements(self, reads: list[int], shape: Shape, value: int, costly: bool, offered: bool, name: str,
                      key: Hashable = None) -> int:
-        """What acts on each element; on what is repeated it acts before that is."""
+        """Return an elementwise instruction; on broadcast operands it acts before the broadcast."""
         kinds = self.kinds
         if shape and reads and kinds[reads[0]] == kinds[reads[-1]] == BROADCAST and all(
                 kinds[each] == BROADCAST for each in reads):
@@ -239,5 +239,5 @@ class Instructions:
 
 
 def _moving(shape: Shape) -> list[int]:
-    """The sizes of the axes that have more than one element."""
+    """Return the sizes of the axes that have more than one element."""
     return [size for size in shape if size != 1]

@@ -1,0 +1,341 @@
+"""Which values the backward pass saves: the policies of `checkpoint`, and the minimum cut of bytes and work.
+
+Both choose among the values of a known program from which the residuals follow. `fxgrad.checkpoint_policies` has the
+policies under their public names, which are jax's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.facts import makers_of
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.sizes import nominal
+from fxgrad.engine.higher_order.storing import HOST, STORES
+from fxgrad.engine.ops.arithmetic import name_p
+from fxgrad.engine.ops.convolution import conv_general_dilated_p
+from fxgrad.engine.ops.products import DotDimensions, dot_general_p
+from fxgrad.engine.ops.varying import psum_invariant_p
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
+
+SavePolicy = Callable[[Program, Sequence[Var], "set[Var]"], "list[Var]"]
+"""(known program, residuals that are not free, free inputs) -> the variables to keep."""
+
+RECOMPUTED_FLOPS_PER_BYTE = 32
+"""A value is recomputed if that takes at most this many operations for each of its bytes.
+
+Writing and reading a byte of a large array takes about as long as 32 operations of a vectorised kernel: with float32,
+a product over an axis of 64 is at the boundary.
+"""
+
+
+# --- by weight ---------------------------------------------------------------------------------------------------
+
+
+def keep_by_cost(known: Program, needed: Sequence[Var], free: set[Var]) -> list[Var]:
+    """Return the fewest bytes from which every residual follows by cheap computations.
+
+    This is a minimum cut of the program in which values that are cheap to recompute cost nothing (the idea is that of
+    Jain et al., "Checkmate", 2020, and of the min-cut partitioner of PyTorch's functorch, 2022; here a loop's constants
+    and inputs are free as well).
+    """
+    if not needed:
+        return []
+    relevant = _ancestors(known, needed, free)
+    cut = MinimumCut()
+    for var in known.inputs:
+        if var in relevant:
+            cut.add([var], [nominal(var.aval.nbytes) + 1], (), None)
+    for equation in known.equations:
+        outputs = [var for var in equation.outputs if var in relevant]
+        if outputs:
+            inputs = [atom for atom in equation.inputs if type(atom) is Var and atom in relevant and atom not in free]
+            cut.add(outputs, [nominal(var.aval.nbytes) + 1 for var in outputs], inputs,
+                    None if is_expensive(equation) else 0)
+    return cut.solve(needed)[0]
+
+
+def _ancestors(known: Program, needed: Sequence[Var], free: set[Var]) -> set[Var]:
+    wanted = set(needed)
+    for equation in reversed(known.equations):
+        if not wanted.isdisjoint(equation.outputs):
+            wanted.update(atom for atom in equation.inputs if type(atom) is Var and atom not in free)
+    return wanted
+
+
+kept_always: Analysis[bool] = Analysis("kept_always", missing="derive",
+                                       derive=lambda primitive: primitive.effectful or (
+                                           primitive.collective and not primitive.says_what_varies))
+"""Whether the results of an operation are never recomputed, whatever its cost rule says.
+
+Communication between devices takes longer than its cost rule says.
+"""
+kept_always.enter(True, psum_invariant_p)
+
+
+def is_expensive(equation: Equation) -> bool:
+    """Return whether the outputs are better kept than recomputed."""
+    if any(region.role != "inline" for region in equation.regions):
+        return True
+    if kept_always.of(equation.primitive):
+        return True
+    bytes_out = sum(nominal(var.aval.nbytes) for var in equation.outputs)
+    flops = nominal(equation.cost.flops)
+    return flops > RECOMPUTED_FLOPS_PER_BYTE * max(bytes_out, 1)
+
+
+class MinimumCut:
+    """The choice of values to keep and to recompute with the least sum of sizes kept and prices paid.
+
+    Each value is an edge of a network, with its size as capacity. Its operation hangs on the source, with its price as
+    capacity, or without bound if it must not be repeated. Needed values hang on the sink. A recomputed operation
+    depends on its operands without bound.
+    """
+
+    def __init__(self) -> None:
+        self._edges: list[tuple[int, int, float]] = []
+        self._ends: dict[Any, tuple[int, int]] = {}
+        self._source, self._sink, self._count = 0, 1, 2
+
+    def add(self, values: Sequence[Any], sizes: Sequence[float], inputs: Iterable[Any], price: float | None) -> None:
+        """Add an operation that computes `values`, of `sizes`, from `inputs`; one of `price` None is never repeated.
+
+        `inputs` were added before.
+        """
+        start = self._count
+        self._count += 1 + len(values)
+        for end, (value, size) in enumerate(zip(values, sizes, strict=True), start + 1):
+            self._ends[value] = start, end
+            self._edges.append((start, end, size))
+        if price is None or price > 0:
+            self._edges.append((self._source, start, np.inf if price is None else price))
+        self._edges += [(self._ends[value][1], start, np.inf) for value in dict.fromkeys(inputs)]
+
+    def solve(self, needed: Sequence[Any]) -> tuple[list[Any], set[Any]]:
+        """Return the values to keep, and those that are recomputed.
+
+        Among several minimum cuts take the one nearest to the needed values, so that the least is recomputed.
+        """
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+        edges = [*self._edges, *((self._ends[value][1], self._sink, np.inf) for value in needed)]
+        rows, columns, sizes = (np.array(column) for column in zip(*edges, strict=True))
+        bounded = np.isfinite(sizes)
+        unit = max(1.0, sizes[bounded].sum() / 2**29)  # capacities are 32-bit integers
+        sizes[bounded] = np.maximum(1, np.round(sizes[bounded] / unit))
+        capacities = np.where(bounded, sizes, 2**30).astype(np.int32)
+        graph = csr_array((capacities, (rows, columns)), shape=(self._count, self._count), dtype=np.int32)
+        flow = maximum_flow(graph, self._source, self._sink).flow
+        remaining = (graph - flow).tocsr()
+        remaining.data = (remaining.data > 0).astype(np.int32)
+        remaining.eliminate_zeros()
+        reaching = set(breadth_first_order(remaining.T.tocsr(), self._sink, return_predecessors=False).tolist())
+        there = [value for value, (_, end) in self._ends.items() if end in reaching]
+        again = {value for value in there if self._ends[value][0] in reaching}
+        return [value for value in there if value not in again], again
+
+
+# --- by policy ---------------------------------------------------------------------------------------------------
+
+
+batches: Analysis[Callable[..., bool] | None] = Analysis("batches", missing="conservative", default=None)
+"""For matrix products and convolutions, a function of the parameters: whether there are batch axes."""
+
+
+@batches.register(dot_general_p)
+def _batches_of_dot(*, dimension_numbers: DotDimensions, **_: Any) -> bool:
+    return any(dimension_numbers[1])
+
+
+@batches.register(conv_general_dilated_p)
+def _batches_of_convolution(**_: Any) -> bool:
+    return False
+
+
+class Policy(NamedTuple):
+    """Which values a checkpoint keeps: called with the primitive that computes them, its types and its parameters.
+
+    The functions of `fxgrad.checkpoint_policies` make it. It answers with a bool, or with one of `storing.STORES`. Its
+    name stands in texts and files of programs.
+    """
+
+    kind: str
+    names: tuple[str, ...] = ()
+    parts: tuple[Policy, ...] = ()
+
+    def __call__(self, primitive: Primitive, *avals: Any, **params: Any) -> bool | str:
+        """Return whether to keep the outputs of an equation, or how to store them."""
+        has_batches = batches.of(primitive)
+        is_named = primitive is name_p and params["name"] in self.names
+        match self.kind:
+            case "everything":
+                return True
+            case "nothing":
+                return False
+            case "dots":
+                return has_batches is not None
+            case "dots without batch dimensions":
+                return has_batches is not None and not has_batches(**params)
+            case "these names":
+                return is_named
+            case "other names":
+                return primitive is name_p and not is_named
+            case "all but these names":
+                return not is_named
+            case "either":
+                return next((answer for part in self.parts if (answer := part(primitive, *avals, **params))), False)
+            case "stored":
+                return self.parts[0](primitive, *avals, **params) and self.names[0]
+        raise KeyError(self.kind)
+
+
+def keep_by_policy(policy: Callable[..., Any], known: Program, needed: Sequence[Var], free: set[Var],
+                   ) -> dict[Var, Any]:
+    """Return the values that `policy` keeps among those that the residuals depend on, with its answers."""
+    maker = makers_of(known)
+    kept: dict[Var, Any] = {}
+    waiting, seen = list(needed), set(needed)
+    while waiting:
+        var = waiting.pop()
+        equation = maker[var]  # inputs are free
+        answer = _answer(policy(equation.primitive, *(atom.aval for atom in equation.inputs), **equation.params))
+        if answer:
+            kept[var] = answer
+            continue
+        more = [atom for atom in equation.inputs if type(atom) is Var and atom not in free and atom not in seen]
+        waiting += more
+        seen.update(more)
+    return {var: kept[var] for var in maker if var in kept}
+
+
+_ANSWERS_OF_JAX: dict[str, bool | str] = {"RecomputeType": False, "SaveableType": True, "Offloadable": HOST}
+
+
+def _answer(answer: Any) -> bool | str:
+    """Return the answer of a policy in our terms, that of jax's objects too; raise `ArgumentError` for others."""
+    if answer is None or isinstance(answer, bool | np.bool_ | int):
+        return bool(answer)
+    found = answer if answer in STORES else _ANSWERS_OF_JAX.get(type(answer).__name__)
+    if found is None:
+        raise ArgumentError(at_user_line(
+            f"checkpoint: the policy answered {answer!r}, where a bool is needed, one of Saveable, Recompute and "
+            f"Offloadable(...) of fxgrad.ad_checkpoint, or how to store the value: {', '.join(map(repr, STORES))}"))
+    return found
+
+
+# --- the policies of fxgrad.checkpoint_policies ------------------------------------------------------------------
+
+AnyPolicy = Policy | Callable[..., Any]
+
+everything_saveable = Policy("everything")
+"""Keep every value that is needed: nothing is recomputed."""
+nothing_saveable = Policy("nothing")
+"""Keep the inputs alone, as without a policy."""
+dots_saveable = checkpoint_dots = Policy("dots")
+"""Keep the results of matrix products and convolutions."""
+dots_with_no_batch_dims_saveable = checkpoint_dots_with_no_batch_dims = Policy("dots without batch dimensions")
+"""Keep the results of matrix products without batch axes: those with weights, in most networks."""
+
+
+def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
+    """Keep the values that `checkpoint_name` gave one of these names.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> def f(x):
+    ...     return fnp.sin(fxgrad.checkpoint_name(fnp.exp(x), "e"))
+    >>> kept = fxgrad.checkpoint(f, policy=save_only_these_names("e"))
+    >>> [residual.name for residual in fxgrad.saved_residuals(kept, 1.0)]
+    ['x', 'e']
+    """
+    return Policy("these names", names_which_can_be_saved)
+
+
+def save_any_names_but_these(*names_not_to_save: str) -> Policy:
+    """Keep the values that `checkpoint_name` gave a name other than these."""
+    return Policy("other names", names_not_to_save)
+
+
+def save_anything_except_these_names(*names_not_to_save: str) -> Policy:
+    """Keep every value, unless `checkpoint_name` gave it one of these names."""
+    return Policy("all but these names", names_not_to_save)
+
+
+def save_from_both_policies(policy_1: AnyPolicy, policy_2: AnyPolicy) -> Any:
+    """Keep what either of two policies keeps."""
+    if isinstance(policy_1, Policy) and isinstance(policy_2, Policy):
+        return Policy("either", parts=(policy_1, policy_2))
+    return lambda *args, **params: policy_1(*args, **params) or policy_2(*args, **params)
+
+
+def save_and_offload_only_these_names(*, names_which_can_be_saved: Sequence[str],
+                                      names_which_can_be_offloaded: Sequence[str], offload_src: str,
+                                      offload_dst: str) -> Policy:
+    """Keep the values of both lists of names, those of the second in host memory (`offload`).
+
+    `offload_src` and `offload_dst` are "device" and "pinned_host"; raises `ArgumentError` for others.
+    """
+    _check_places("save_and_offload_only_these_names", offload_src, offload_dst)
+    return save_from_both_policies(Policy("these names", (*names_which_can_be_saved,)),
+                                   offload(Policy("these names", (*names_which_can_be_offloaded,))))
+
+
+def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy:
+    """Keep what `dots_with_no_batch_dims_saveable` keeps, in host memory (`offload`).
+
+    `offload_src` and `offload_dst` are "device" and "pinned_host"; raises `ArgumentError` for others.
+    """
+    _check_places("offload_dot_with_no_batch_dims", offload_src, offload_dst)
+    return offload(dots_with_no_batch_dims_saveable)
+
+
+def _check_places(name: str, source: str, destination: str) -> None:
+    if (source, destination) != ("device", "pinned_host"):
+        raise ArgumentError(at_user_line(
+            f"{name}: offload_src={source!r}, offload_dst={destination!r}; values go from 'device' to 'pinned_host'"))
+
+
+def offload(policy: AnyPolicy = everything_saveable) -> Policy:
+    """Keep what `policy` keeps in another memory, and fetch it for the backward pass.
+
+    XLA moves it to the memory of the host, where the device has one of its own (GPU, TPU); on CPU it stays where it is.
+    NumPy writes it to a file in the directory for temporary files, which is mapped into memory and has no name.
+
+    >>> import numpy as np, fxgrad
+    >>> block = fxgrad.checkpoint(lambda x: np.sin(np.sin(x)), policy=offload())
+    >>> fxgrad.grad(lambda x: np.sum(block(x)))(np.zeros(2))
+    array([1., 1.])
+    """
+    return _stored("offload", policy, HOST)
+
+
+def store_as(dtype: Any, policy: AnyPolicy = everything_saveable) -> Policy:
+    """Keep what `policy` keeps in fewer bits: "bfloat16", "float16", "float32", or "int8" with a scale for each row.
+
+    A row is what lies along the last axis, of which the largest absolute value becomes 127. Integers, complex numbers
+    and what is no wider are kept as they are. Gradients change by the rounding, and values do not:
+    `fxgrad.policy_report` says by how much. Raises `ArgumentError` for other dtypes.
+
+    >>> import numpy as np, fxgrad
+    >>> block = fxgrad.checkpoint(lambda x: np.exp(np.sin(x)), policy=store_as("bfloat16"))
+    >>> [str(each.aval) for each in fxgrad.saved_residuals(block, np.ones(3, np.float32))]
+    ['bf16[3]', 'bf16[3]']
+    """
+    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    if name not in STORES or name == HOST:
+        raise ArgumentError(at_user_line(
+            f"store_as: dtype is {name!r}; 'bfloat16', 'float16', 'float32' and 'int8' are there"))
+    return _stored("store_as", policy, name)
+
+
+def _stored(what: str, policy: AnyPolicy, store: str) -> Policy:
+    if not callable(policy):
+        raise ArgumentError(at_user_line(
+            f"{what}: policy is a {type(policy).__name__}, where one of fxgrad.checkpoint_policies or a function is "
+            "needed"))
+    return Policy("stored", (store,), (policy,))  # type: ignore[arg-type]

@@ -1,0 +1,176 @@
+"""Archives of programs: zip files, not compressed, with a JSON header, and the form of signatures in it.
+
+`files` and `exports` are built on these. An archive has its header first, then entries of raw bytes; equal contents
+make equal archives. Nothing in an archive is executed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterable
+from typing import IO, Any, NamedTuple, NoReturn
+
+from fxgrad.engine import tree
+from fxgrad.engine.core.program import Signature
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ProgramSyntaxError, UnsupportedError
+from fxgrad.text.json_reader import parsed_json
+from fxgrad.text.values import is_named_tuple
+
+STAMP = 1980, 1, 1, 0, 0, 0
+"""The time of all entries, so that equal programs make equal archives."""
+
+
+class Format(NamedTuple):
+    """A kind of archive: its name and version, which the entry `header` begins with, and words for refusals."""
+
+    name: str
+    version: int
+    header: str
+    noun: str
+    writer: str
+    refusal: str
+
+    def write(self, header: dict[str, Any], entries: Iterable[tuple[str, bytes]]) -> bytes:
+        """Return an archive of `header` and `entries` as bytes."""
+        written = io.BytesIO()
+        with zipfile.ZipFile(written, "w", zipfile.ZIP_STORED) as archive:
+            contents = json.dumps({"format": self.name, "version": self.version, **header})
+            archive.writestr(zipfile.ZipInfo(self.header, STAMP), contents)
+            for name, data in entries:
+                archive.writestr(zipfile.ZipInfo(name, STAMP), data)
+        return written.getvalue()
+
+    def fail(self, problem: object) -> NoReturn:
+        """Raise `ProgramSyntaxError` for something that is no such archive."""
+        raise ProgramSyntaxError(f"{self.refusal}: {problem}")
+
+
+class Archive:
+    """An archive that is read, each entry as it stands in the file; raises `ProgramSyntaxError` for anything else."""
+
+    def __init__(self, kind: Format, file: IO[bytes]) -> None:
+        self._kind = kind
+        try:
+            self._archive = zipfile.ZipFile(file)
+        except (zipfile.BadZipFile, EOFError) as error:
+            kind.fail(error)
+        self.names = {*self._archive.namelist()}
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of an entry."""
+        try:
+            entry = self._archive.getinfo(name)
+            if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
+                fail_at(name, f"it is compressed, which {self._kind.writer} does not do")
+            return self._archive.read(entry)
+        except KeyError:
+            fail_at(name, "it is missing")
+        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+            fail_at(name, f"it cannot be read: {error}")
+
+    def header(self) -> dict[str, Any]:
+        """Return the header, of this format and of a version that is known."""
+        kind = self._kind
+        found = parsed_json(self.read(kind.header).decode("utf-8", "replace"))
+        if not isinstance(found, dict) or found.get("format") != kind.name:
+            kind.fail(f'{kind.header} is to have "format": "{kind.name}"')
+        version = found.get("version")
+        if type(version) is not int or not 1 <= version <= kind.version:
+            raise ProgramSyntaxError(f"{kind.noun} is of version {version!r}; this fxgrad reads versions up to "
+                                     f"{kind.version}: a newer one may read it")
+        return found
+
+
+def fail_at(where: str, problem: str) -> NoReturn:
+    """Raise `ProgramSyntaxError` for a problem at an entry, or at a place in the header."""
+    raise ProgramSyntaxError(f"{where}: {problem}")
+
+
+# --- signatures ------------------------------------------------------------------------------------------------------
+
+
+def signature_to_json(signature: Signature | None, what: str) -> Any:
+    """Return a signature as JSON, for the function `what`; raise `UnsupportedError` for containers without a form."""
+    if signature is None:
+        return None
+    return {"name": signature.name, "title": signature.title, "inputs": [*signature.input_names],
+            "takes": _tree(signature.in_tree, what), "gives": _tree(signature.out_tree, what)}
+
+
+def _tree(structure: Any, what: str) -> Any:
+    """Return a tree as JSON, with the number of each leaf in its place."""
+    if structure is None:
+        return None
+    return _branch(tree.unflatten(structure, range(structure.num_leaves)), what)
+
+
+def _branch(value: Any, what: str) -> Any:
+    kind = type(value)
+    if value is None or kind is int:
+        return value
+    if kind is dict and all(type(key) in (str, int) for key in value):
+        return {"dict": [[key, _branch(each, what)] for key, each in value.items()]}
+    if kind in (list, tuple):
+        return {kind.__name__: [_branch(each, what) for each in value]}
+    if is_named_tuple(kind):
+        return {"class": kind.__name__, "fields": {name: _branch(each, what) for name, each in zip(
+            value._fields, value, strict=True)}}
+    raise UnsupportedError(at_user_line(
+        f"{what}: an argument or a result is a {kind.__name__}, which a file does not hold; dicts with strings or "
+        f"integers as keys, lists, tuples and named tuples have a form. {what.capitalize()} a function of these"))
+
+
+def signature_from_json(found: Any, classes: list[type], expected: tuple[int, int]) -> Signature | None:
+    """Return the signature that `signature_to_json` wrote, with trees of as many leaves as expected.
+
+    Raise `ProgramSyntaxError`, which says where, for anything else.
+    """
+    if found is None:
+        return None
+    if not isinstance(found, dict) or not {"name", "title", "inputs", "takes", "gives"} <= found.keys():
+        fail_at("signature", "name, title, inputs, takes and gives are expected")
+    inputs = found["inputs"]
+    names = [found["name"], found["title"], *(inputs if isinstance(inputs, list) else [None])]
+    if any(type(name) is not str for name in names):
+        fail_at("signature", "names are strings")
+    known = {each.__name__: each for each in classes}
+    takes, gives = (None if each is None else tree.structure(_made(each, known, where))
+                    for each, where in ((found["takes"], "takes"), (found["gives"], "gives")))
+    for structure, count, what in zip((takes, gives), expected, ("takes", "gives"), strict=True):
+        if structure is not None and structure.num_leaves != count:
+            fail_at(f"signature.{what}", f"{structure.num_leaves} leaves, where the program has {count}")
+    return Signature(found["name"], tuple(inputs), takes, gives, found["title"])
+
+
+def _made(value: Any, classes: dict[str, type], where: str) -> Any:
+    """Return the container that `_branch` wrote."""
+    if value is None or type(value) is int:
+        return value
+    kind: Any = ""
+    items: Any = None
+    if isinstance(value, dict) and value:
+        kind, items = next(iter(value.items()))
+    if kind == "class":
+        return _record(value, classes, where)
+    is_dict = kind == "dict" and isinstance(items, list) and all(
+        isinstance(item, list) and len(item) == 2 and type(item[0]) in (str, int) for item in items)
+    if not is_dict and (kind not in ("list", "tuple") or not isinstance(items, list)):
+        fail_at(f"signature.{where}", "a number, null, or an object with dict, list, tuple or class is expected")
+    if is_dict:
+        return {key: _made(each, classes, where) for key, each in items}
+    made = [_made(each, classes, where) for each in items]
+    return made if kind == "list" else tuple(made)
+
+
+def _record(value: dict[str, Any], classes: dict[str, type], where: str) -> Any:
+    name, fields = value["class"], value.get("fields")
+    kind: Any = classes.get(name) if isinstance(name, str) else None
+    if kind is None:
+        fail_at(f"signature.{where}", f"there is no class {name!r}; named tuples of your own are passed as "
+                                    "load(file, classes=[...])")
+    if not is_named_tuple(kind) or not isinstance(fields, dict) or [*fields] != [*kind._fields]:
+        fail_at(f"signature.{where}", f"the fields of {name} are {', '.join(getattr(kind, '_fields', ()))}")
+    return tuple.__new__(kind, [_made(each, classes, where) for each in fields.values()])
