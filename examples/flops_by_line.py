@@ -1,6 +1,6 @@
 """Floating-point operations by line of the user's code, loops by their trips: an interpreter of ten lines.
 
-Run it with `python examples/flops_by_line.py`. docs/programs.md explains it.
+Run it with `python examples/flops_by_line.py`. docs/appendix/interpreters.md explains it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python examples/granularity.py
 
-prints the tables of docs/granularity.md: equations, times, what the backward pass keeps, and how the gradients differ.
+prints the tables of docs/appendix/granularity.md: equations, times, saved values, and differences of gradients.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """A transformation of one's own in 30 lines: bounds of a function's results, from bounds of its arguments.
 
-Run it with `python examples/intervals.py`. docs/programs.md explains it.
+Run it with `python examples/intervals.py`. docs/appendix/interpreters.md explains it.
 """
 
 from __future__ import annotations

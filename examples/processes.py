@@ -5,8 +5,9 @@ Run it with `python examples/processes.py`, or on two processes of this machine 
     python examples/processes.py --coordinator localhost:9876 --processes 2 --process 0 &
     python examples/processes.py --coordinator localhost:9876 --processes 2 --process 1
 
-On a cluster its launcher starts the processes, and `jax.distributed.initialize()` finds the rest: docs/devices.md has
-the command lines. With `--checkpoints FOLDER`, which all processes see, a run goes on where the last one ended.
+On a cluster its launcher starts the processes, and `jax.distributed.initialize()` finds the rest: the command lines
+are in docs/appendix/processes.md. With `--checkpoints FOLDER`, which all processes see, a run goes on where the last
+one ended.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/bridge-table.md: what becomes of jax's functions when they are imported, from the cases of the tests.
+"""Writes docs/appendix/bridge-table.md: what imported jax functions become, from the cases of the tests.
 
 With `--check` it only says whether the page would change.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-PAGE = ROOT / "docs" / "bridge-table.md"
+PAGE = ROOT / "docs" / "appendix" / "bridge-table.md"
 
 import jax  # noqa: E402  (the path is set first)
 
@@ -25,16 +25,16 @@ from tests.support.origins import NOTHING, Origins, by_function  # noqa: E402
 
 HEAD = """# What the bridge imports
 
-Made by `tools/bridge.py` with jax {version}, from the cases of `tests/comparison`; other versions of jax make other
-equations of some functions. For each public function of jax: how many equations `fxgrad.from_jax` meets, over the
-dtypes float32, float64, int32, bool and complex64 as far as jax takes them, and what becomes of them (`-`: it computes
-nothing that could be traced).
+`tools/bridge.py` wrote this page with jax {version}, from the cases of `tests/comparison`; other versions of jax trace
+some functions to other equations. For each public function of jax it counts the equations that `fxgrad.from_jax` meets,
+over the dtypes float32, float64, int32, bool and complex64 as far as jax accepts them, and says what they become (`-`:
+the function computes nothing that could be traced).
 
-`native`: all become operations of fxgrad. `opaque`: these become equations `jax_call`, which jax computes and derives,
-in the dtypes named; all others are native. `refused`: fxgrad has not the dtype. The tests hold each imported function
-to jax's: values, derivatives, `vmap` and `jit` (`tests/comparison/test_comparison.py`). One thing differs: where a
-matrix has no such decomposition, NumPy arrays raise `numpy.linalg.LinAlgError`, as everywhere in fxgrad, and jax gives
-NaN.
+`native`: all become operations of fxgrad. `opaque`: in the named dtypes these become equations `jax_call`, which jax
+computes and differentiates; all others are native. `refused`: fxgrad lacks the dtype. The tests compare each imported
+function with jax's: values, derivatives, `vmap` and `jit` (`tests/comparison/test_comparison.py`). One thing differs:
+if a matrix has no such decomposition, NumPy arrays raise `numpy.linalg.LinAlgError`, as everywhere in fxgrad, and jax
+returns NaN.
 
 Of {met} equations {share:.2%} are native.
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the table of docs/c-files.md: which primitives have a form in C files. With `--check` it only compares."""
+"""Writes the table of docs/appendix/c-files.md: which primitives have a C form. `--check` only compares."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from fxgrad.engine.core.primitive import library  # noqa: E402
 from fxgrad.shipping.c.elements import elements  # noqa: E402
 from fxgrad.shipping.c.statements import statements  # noqa: E402
 from fxgrad.shipping.c.views import views  # noqa: E402
+from fxgrad.text import vocabulary  # noqa: E402, F401  (registers all of them)
 from tools.pages import DOCS, has, markdown, put  # noqa: E402
 
-PAGE = DOCS / "c-files.md"
+PAGE = DOCS / "appendix" / "c-files.md"
 HELD = {"named_call", "jit_call", "checkpoint", "recompute", "custom_jvp", "custom_vjp", "custom_vmap", "scan", "while",
         "cond", "shard_map"}
 KINDS: dict[str, Analysis] = {

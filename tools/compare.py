@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/comparison.md: every public function beside jax's of the same name, from the cases of tests/comparison.
+"""Writes docs/appendix/comparison.md: public functions beside jax's of the same name, by tests/comparison.
 
 With `--check` it only says whether the page would change; `--library NAME` prints one table.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-PAGE = ROOT / "docs" / "comparison.md"
+PAGE = ROOT / "docs" / "appendix" / "comparison.md"
 
 from tests.comparison import modules, runs  # noqa: E402  (the path is set first)
 from tests.comparison.cases import CASES  # noqa: E402
@@ -24,12 +24,12 @@ from tests.comparison.libraries import LIBRARIES, absent, functions  # noqa: E40
 
 HEAD = """# Comparison with jax
 
-Made by `tools/compare.py` from the cases of `tests/comparison`, which the tests hold too. For each public function that
-jax has under the same name: whether values and dtypes are jax's (in float32, float64, int32, bool and complex64, as far
-as jax takes them), derivatives (jvp and vjp in float64), `vmap`, and `jit` (against fxgrad on NumPy arrays).
+`tools/compare.py` writes this page from the cases of `tests/comparison`, which the tests run too. It compares each
+public function with jax's of the same name: values and dtypes (in float32, float64, int32, bool and complex64, as far
+as jax accepts them), derivatives (jvp and vjp in float64), `vmap`, and `jit` (with fxgrad on NumPy arrays).
 
-`yes`: equal to rounding; `-`: there is nothing to compare, since the function takes no floats or gives no arrays, or
-since jax has no such derivative or batching; a number: see the notes below the table.
+`yes`: equal to rounding. `-`: nothing to compare, because the function takes no floats or returns no arrays, or because
+jax lacks this derivative or batching. A number: see the notes below the table.
 """
 
 ASPECTS = ("values", "derivatives", "vmap", "jit")

@@ -93,13 +93,13 @@ def rows() -> list[list[str]]:
 
 
 def main() -> None:
-    """Prints the table, and writes it into docs/serving.md if asked to."""
+    """Prints the table, and writes it into docs/appendix/serving.md if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--page", action="store_true", help="write the table into docs/serving.md")
+    parser.add_argument("--page", action="store_true", help="write the table into docs/appendix/serving.md")
     found = rows()
     Console().print(grid(HEADER, found))
     if parser.parse_args().page:
-        put(DOCS / "serving.md", "serving", markdown(HEADER, found))
+        put(DOCS / "appendix" / "serving.md", "serving", markdown(HEADER, found))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The caches of the library that outlive a call: each has a bound, and one function empties all (docs/caches.md)."""
+"""Bounded caches that outlive a call, and the function that clears them (docs/appendix/caches.md)."""
 
 from __future__ import annotations
 

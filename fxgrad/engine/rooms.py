@@ -1,6 +1,7 @@
-"""Every room that defines primitives: importing this registers all primitives of the engine."""
+"""Every room that defines primitives: `registry` as imported from here has all primitives of the engine."""
 
 from fxgrad.engine import ops
+from fxgrad.engine.core.primitive import registry
 from fxgrad.engine.frontend import callback
 from fxgrad.engine.higher_order import (
     branch,
@@ -19,4 +20,5 @@ from fxgrad.engine.parallel import collective, gathers, shard_map, shardings
 from fxgrad.engine.rematerialization import operation
 
 __all__ = ["branch", "call", "callback", "checkpoint", "collective", "custom", "gathers", "loop", "mapped_rule",
-           "operation", "ops", "safe_call", "scan", "shard_map", "shardings", "solve", "sweep", "while_loop"]
+           "operation", "ops", "registry", "safe_call", "scan", "shard_map", "shardings", "solve", "sweep",
+           "while_loop"]

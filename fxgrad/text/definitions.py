@@ -9,9 +9,9 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.primitive import registry
 from fxgrad.engine.core.program import Equation, Program, Var
 from fxgrad.engine.core.regions import Link
+from fxgrad.engine.rooms import registry
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.text.names import Unique, called_name, is_identifier
 from fxgrad.text.patterns import pattern_text

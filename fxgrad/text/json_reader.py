@@ -13,10 +13,11 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.analyses.check import check
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.primitive import Primitive, registry
+from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Atom, Equation, Program, Signature, Var
 from fxgrad.engine.core.sizes import parsed
 from fxgrad.engine.dtypes import DType
+from fxgrad.engine.rooms import registry
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
 from fxgrad.text.names import NAMES
 from fxgrad.text.text_parser import WRONG_PARAMS, refusing_excess

@@ -1,6 +1,6 @@
 """The JSON form of programs: stable, versioned, exact, and safe to load.
 
-docs/programs.md describes it. Programs that stand in others come first in the list, the main program is the last.
+docs/reference/grammar.md describes it. Inner programs come first in the list, the main program last.
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.primitive import Primitive, library, registry
+from fxgrad.engine.core.primitive import Primitive, library
 from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.rooms import registry
 from fxgrad.errors import ConcretizationError
 from fxgrad.text.equality import same_parameters
 from fxgrad.text.forms import Form, Span, is_word

@@ -7,7 +7,8 @@ from typing import Any
 
 from fxgrad.engine.caches import cached
 from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.primitive import Primitive, registry
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.rooms import registry
 
 
 def ordered(primitive: Primitive, params: dict[str, Any]) -> dict[str, Any]:

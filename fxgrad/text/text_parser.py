@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from fxgrad.engine.analyses.check import check
-from fxgrad.engine.core.primitive import Primitive, registry
+from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Program
+from fxgrad.engine.rooms import registry
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
 from fxgrad.text.compact_parser import CompactBuilder
 from fxgrad.text.compact_reader import CompactReader, is_compact
@@ -18,7 +19,7 @@ from fxgrad.text.values import ValueClasses
 
 
 def parse(text: str, primitives: Iterable[Primitive] = (), classes: Iterable[type] = ()) -> Program:
-    """The program that `text` describes, in the grammar of printed programs (docs/programs.md).
+    """The program that `text` describes, in the grammar of printed programs (docs/reference/grammar.md).
 
     `primitives` are operations of your own, beside the library's; `classes` are named tuples and enumerations of your
     own that stand among parameters. The program is checked. Nothing in the text is executed.

@@ -1,6 +1,6 @@
 """The text of a program, which reads like the code it came from and which `parse` reads back.
 
-The grammar stands in docs/programs.md. Programs that are called are printed once, after the main one, under `where`.
+docs/reference/grammar.md has the grammar. Called programs are printed once, after the main one, under `where`.
 """
 
 from __future__ import annotations

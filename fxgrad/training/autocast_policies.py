@@ -16,9 +16,10 @@ import numpy as np
 from rich.table import Table
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.primitive import Primitive, registry
+from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Equation
 from fxgrad.engine.dtypes import DType
+from fxgrad.engine.rooms import registry
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.text.short import operation_name

@@ -51,6 +51,14 @@ def test_files_exist() -> None:
     assert missing == []
 
 
+def test_pages_that_sources_name_exist() -> None:
+    named = re.compile(r"\bdocs/[\w/-]+\.md\b")
+    missing = [(path.relative_to(ROOT).as_posix(), page) for folder in ("fxgrad", "tests", "tools", "examples")
+               for path in sorted((ROOT / folder).rglob("*")) if path.is_file() and path.suffix in ("", ".py", ".txt")
+               for page in sorted({*named.findall(path.read_text(encoding="utf-8"))}) if not (ROOT / page).exists()]
+    assert missing == []
+
+
 def test_names_exist() -> None:
     missing = [(page.name, name) for page in PAGES for name in sorted({*NAME.findall(page.read_text(encoding="utf-8"))})
                if name not in ANY and not is_a_name(name)]
@@ -58,7 +66,7 @@ def test_names_exist() -> None:
 
 
 def test_what_is_missing_is_found() -> None:
-    page = ROOT / "docs" / "rules.md"
+    page = ROOT / "docs" / "reference" / "limits.md"
     text = ("see `engine/core/nowhere.py`, [that](nothing.md), [this](errors.md#here), `engine/ops/space.py` and "
             "`tests/samples/*.py`")
     assert {path for path in paths(text) if not is_there(path, page)} == {"engine/core/nowhere.py", "nothing.md"}

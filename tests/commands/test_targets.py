@@ -10,7 +10,7 @@ import pytest
 from tests.support.targets import HEAD, SHIPPED, TARGETS, outcome
 from tests.support.with_c import needs_compiler
 
-PAGE = Path(__file__).parents[2] / "docs" / "shipping.md"
+PAGE = Path(__file__).parents[2] / "docs" / "appendix" / "targets.md"
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ MODULES: dict[str, Counterpart] = {
         **_each("extended itemsize_bits prng_key scalar_type_of issubdtype",
                 "NumPy's dtypes say it; `fxgrad.random` has `key_dtype`"),
         "result_type": "`fxgrad.numpy` has it"}),
-    "jax.errors": Counterpart("fxgrad.errors", "aliases of our own classes, see [errors](errors.md)"),
+    "jax.errors": Counterpart("fxgrad.errors", "aliases of our own classes, see [errors](../reference/errors.md)"),
     "jax.image": Counterpart("fxgrad.image", "", {"*": "methods are given as strings; other scalings are not there"}),
     "jax.ops": Counterpart("fxgrad.ops"),
     "jax.nn.initializers": Counterpart("fxgrad.nn.initializers"),
@@ -150,7 +150,7 @@ def why_missing(module: str, name: str) -> str:
 
 
 def table() -> str:
-    """The section of docs/comparison.md on all modules."""
+    """The section of docs/appendix/comparison.md on all modules."""
     lines = ["## All modules of jax", "", "What is compared name by name has a section above. Of the others:", "",
              "| module | here | absent |", "|---|---|---|"]
     for module in public_modules():

@@ -1,4 +1,4 @@
-"""docs/comparison.md speaks of the functions that there are."""
+"""docs/appendix/comparison.md speaks of the functions that there are."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.comparison.modules import MODULES, is_compared, missing, public_modul
 from tests.support.versions import IS_OLDEST_JAX
 
 AT_OLDEST = pytest.mark.skipif(not IS_OLDEST_JAX, reason="newer versions of jax have other names")
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "comparison.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "appendix" / "comparison.md"
 
 
 def section(library: str) -> str:
     text = PAGE.read_text(encoding="utf-8")
     found = re.search(rf"^## {re.escape(library)}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-    assert found, f"docs/comparison.md has no section on {library}; run tools/compare.py"
+    assert found, f"docs/appendix/comparison.md has no section on {library}; run tools/compare.py"
     return found[1]
 
 

@@ -1,4 +1,4 @@
-"""Every cache of the library, with everything varied that its key might have left out; docs/caches.md is the list."""
+"""Every cache, with everything varied that its key might leave out; docs/appendix/caches.md lists them."""
 
 from __future__ import annotations
 
@@ -283,13 +283,13 @@ def test_tables_are_bounded(monkeypatch: pytest.MonkeyPatch, fresh_tables: None)
 
 
 def test_every_cache_has_a_bound_and_a_place_on_the_page() -> None:
-    page = (Path(__file__).parents[2] / "docs/caches.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/appendix/caches.md").read_text(encoding="utf-8")
     found = fillings()
     numbers = "neighbourhoods of operations in texts that were checked"  # and no objects, so that more of them may stay
     assert all(0 < filling.size <= (65536 if filling.name == numbers else 4096) and filling.entries <= filling.size
                for filling in found), found
     missing = {filling.name for filling in found if filling.name not in page}
-    assert not missing, f"docs/caches.md lists every cache, and not these: {missing}"
+    assert not missing, f"docs/appendix/caches.md lists every cache, and not these: {missing}"
 
 
 def test_a_cache_begins_anew_where_it_is_full() -> None:

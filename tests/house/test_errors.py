@@ -215,7 +215,7 @@ def test_every_class_is_raised_by_some_case() -> None:
 
 
 def test_every_class_is_in_the_page() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "errors.md").read_text()
     for name, cls in vars(errors).items():
         if isinstance(cls, type) and issubclass(cls, errors.FxgradError) and cls is not errors.FxgradError:
             assert f"| `{name}` |" in page

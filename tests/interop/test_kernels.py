@@ -1,4 +1,4 @@
-"""The recipes of docs/kernels.md: kernels from elsewhere with rules of their own, under every transformation."""
+"""The recipes of docs/appendix/kernels.md, under every transformation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import fxgrad
 from fxgrad import errors
 
-BLOCKS = re.findall(r"^```text\n(.*?)^```", (Path(__file__).parents[2] / "docs" / "kernels.md").read_text(
+BLOCKS = re.findall(r"^```text\n(.*?)^```", (Path(__file__).parents[2] / "docs" / "appendix" / "kernels.md").read_text(
     encoding="utf-8"), re.MULTILINE | re.DOTALL)
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(4, 3, 8)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""docs/bridge-table.md speaks of the functions that there are, and says what becomes of them."""
+"""docs/appendix/bridge-table.md speaks of the functions that there are, and says what becomes of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MADE_WITH = re.search(r"with jax ([\d.]+[\d])", TEXT)[1]
 
 def section_of(library: str) -> str:
     section = re.search(rf"^## {re.escape(library)}\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
-    assert section, f"docs/bridge-table.md has no section on {library}; run tools/bridge.py"
+    assert section, f"docs/appendix/bridge-table.md has no section on {library}; run tools/bridge.py"
     return section[1]
 
 

@@ -296,7 +296,7 @@ def slope_of(function: Any) -> Any:
 
 
 def test_which_rules_of_the_library_files_do_not_hold() -> None:
-    """Rules that are Python code are made by the library in these files alone; docs/limits.md says what is saved."""
+    """Only these files of the library make rules that are Python code; docs/reference/limits.md says what is saved."""
     makers = {"custom_jvp", "custom_vjp", "custom_vmap", "custom_gradient"}
     found = set()
     for path in sorted(Path(fxgrad.__file__).parent.rglob("*.py")):

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from fxgrad import dtypes
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.primitive import registry
 from fxgrad.engine.core.program import Equation, Program, Signature, Var
 from fxgrad.engine.higher_order.call import named_call_p
 from fxgrad.engine.higher_order.checkpoint import checkpoint_p
+from fxgrad.engine.rooms import registry
 from fxgrad.errors import FxgradError
 from tests.support.show_programs import Mode, Numbers, keep_p
 

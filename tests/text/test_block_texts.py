@@ -9,9 +9,9 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.engine.core.primitive import registry
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.higher_order.call import named
+from fxgrad.engine.rooms import registry
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.trace import OWN, trace
 from fxgrad.text import equal, parse, program_text

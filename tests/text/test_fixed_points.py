@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 
 import fxgrad
-from fxgrad.engine.core.primitive import registry
 from fxgrad.engine.core.program import Program, inner_first
 from fxgrad.engine.core.regions import replaced
+from fxgrad.engine.rooms import registry
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.text import equal, parse, program_text, to_json
 from fxgrad.text.difference import difference

@@ -93,7 +93,7 @@ def test_the_wrong_number_of_inputs() -> None:
 
 
 def test_the_page_shows_the_same_code() -> None:
-    page = (ROOT / "docs" / "programs.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "appendix" / "interpreters.md").read_text(encoding="utf-8")
     for part in (example.Interval, example.product, example.wave, example.Intervals):
         assert inspect.getsource(part) in page
     assert inspect.getsource(example).split("RULES = ")[1].split("\n}\n")[0] in page

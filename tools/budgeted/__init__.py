@@ -1,1 +1,1 @@
-"""Gradients within budgets of memory, measured: `models`, `measured` and the table of docs/memory-budgets.md."""
+"""Measured gradients within memory budgets: `models`, `measured`, the table of docs/appendix/memory-budgets.md."""

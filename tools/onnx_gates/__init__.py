@@ -1,1 +1,1 @@
-"""The tables of docs/onnx.md: what becomes of programs and of primitives."""
+"""The tables of docs/appendix/onnx.md: what becomes of programs and of primitives."""

@@ -1,4 +1,4 @@
-"""The tables of docs/parallel-patterns.md: on the terminal, and in their places on the page."""
+"""The tables of docs/appendix/parallel-patterns.md: on the terminal, and in their places on the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fxgrad.engine.units import time_text
 from parallels.measured import Row
 from parallels.simulated import Case
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "parallel-patterns.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "appendix" / "parallel-patterns.md"
 SHORT = {"all-reduce": "reduce", "all-gather": "gather", "reduce-scatter": "scatter", "all-to-all": "exchange",
          "collective-permute": "permute"}
 MEASURED = ["pattern", "differs", "collectives, jax's", "bytes sent, jax's", "parameters a device", "temporary, jax's",

@@ -11,22 +11,22 @@ from planted.explained import EXPLAINED
 from planted.generate import Fault
 from planted.kinds import KINDS
 
-PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "faults.md"
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "appendix" / "faults.md"
 
 Verdict = Mapping[str, Any]
 """A fault and what became of it, as it is kept in the file of verdicts."""
 
 HEAD = """# Planted faults
 
-How much would the tests notice? `tools/faults` changes one expression of the package at a time, in a copy of it, and
-runs tests until one fails. The faults are generated from the source, by the kinds in the first table
-(`tools/planted/kinds.py`); which of them are planted is drawn by a seed, for each room so many as
-`tools/planted/rooms.py` says, kinds and files in turns. Costs are left alone, since they are estimates, and so are the
-texts of messages, which the tests compare word for word.
+How many bugs would the tests notice? `tools/faults` changes one expression of the package at a time, in a copy, and
+runs tests until one fails. It generates the faults from the source, by the kinds in the first table
+(`tools/planted/kinds.py`), and draws by a seed which of them to plant: for each room the number in
+`tools/planted/rooms.py`, kinds and files in turns. It plants none in costs, which are estimates, and none in the texts
+of messages, which the tests compare word for word.
 
-The suite first runs once on sources that note which tests compute the expression of each fault. Only these can catch
-it, and they are run in three tiers: the quick tests of the file, which `tools/planted/rooms.py` names, then quick tests
-of other files, then slow ones; of each the cheapest first, and so many as fit into a few minutes.
+First the whole suite runs on sources that record which tests compute the expression of each fault. Only these tests can
+catch it. They run in three tiers: the quick tests of the file, which `tools/planted/rooms.py` names, then quick tests
+of other files, then slow tests; in each tier the cheapest first, as many as fit into a few minutes.
 
 ```text
 ./tools/faults                   everything: the suite once, and an hour or two on two cores
@@ -34,9 +34,9 @@ of other files, then slow ones; of each the cheapest first, and so many as fit i
 ./tools/faults --page "a date"   writes this page
 ```
 
-A run that was stopped is taken up where it was. `--only` plants single faults again, such as those below by their
-names, and `--list` shows them all with what caught them. At the end the tests that caught something run once without
-any fault, and must pass.
+An interrupted run continues where it stopped. `--only` plants single faults again, such as those below by their names,
+and `--list` shows all of them with what caught them. At the end the tests that caught something run once without any
+fault, and must pass.
 """
 
 

@@ -83,12 +83,12 @@ def page(found: Sequence[Reading]) -> str:
     chosen = [each for name in SHOWN for each in found if each.name == name]
     shown = "\n\n".join(f"## {each.name[0].upper()}{each.name[1:]}\n\nfxgrad:\n\n```text\n{each.ours}\n```\n\njax:\n\n"
                         f"```text\n{each.theirs}\n```" for each in chosen)
-    return f"""# What there is to read
+    return f"""# Printed programs beside jax's
 
-Made by `tools/reading --page` with jax {jax.__version__}. The same functions
-(`tools/readings/functions.py`), traced by both libraries: what `print` shows of
-`fxgrad.make_program(f)` and of `jax.make_jaxpr(f)`. Tokens are words and marks (`\\w+|[^\\w\\s]`), comments included;
-the text of fxgrad is read back by `parse` to the same program.
+`tools/reading --page` wrote this page with jax {jax.__version__}. Both libraries trace the same functions
+(`tools/readings/functions.py`); the table compares what `print` shows of `fxgrad.make_program(f)` and of
+`jax.make_jaxpr(f)`. Tokens are words and marks (`\\w+|[^\\w\\s]`), comments included. `parse` reads fxgrad's text back
+to the same program.
 
 {table(found)}
 

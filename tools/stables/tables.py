@@ -1,4 +1,4 @@
-"""The tables of docs/stable.md: formulas with their errors, rules with the largest errors of their formulas."""
+"""The tables of docs/appendix/stable-formulas.md: formulas and rules with their largest errors."""
 
 from __future__ import annotations
 

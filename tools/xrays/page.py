@@ -1,4 +1,4 @@
-"""The tables of docs/memory.md: on the terminal, and in their places on the page; and its picture."""
+"""The tables of docs/appendix/memory-model.md: on the terminal, and in their places on the page; and its picture."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xrays.measured import Growth, Row
 from xrays.programs import HELD_OUT, PROGRAMS
 from xrays.unseen import UNSEEN
 
-PAGE = DOCS / "memory.md"
+PAGE = DOCS / "appendix" / "memory-model.md"
 COLUMNS = ["program", "equations", "model: temporary + results", "XLA's plan", "ratio", "NumPy: unfused", "traced",
            "ratio of these"]
 

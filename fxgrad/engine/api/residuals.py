@@ -56,7 +56,7 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
 
     With a `budget` (bytes, or text such as "512 MiB") in the place of a policy, what is kept is planned: the least is
     recomputed with which the values that `fun` and its backward pass need at once, beside arguments, results and
-    their cotangents, take no more bytes (docs/memory-budgets.md).
+    their cotangents, take no more bytes (docs/appendix/memory-budgets.md).
 
     Raises `ArgumentError` for a policy that is no function, for a budget that is no number of bytes or comes with a
     policy, and where the derivative is taken for a budget that no plan is within.

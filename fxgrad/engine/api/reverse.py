@@ -70,7 +70,7 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
     result is a pair (gradient, aux). For complex arguments of a real function the convention is jax's.
     With a `memory_budget` (bytes, or text such as "512 MiB") values are computed again in the backward pass rather than
     kept, as few as possible, so that those alive at once beside arguments and results take no more
-    (docs/memory-budgets.md).
+    (docs/appendix/memory-budgets.md).
 
     Raises `ArgumentError` if the output is not a scalar, `argnums` does not fit or no plan is within the memory budget,
     `DTypeError` for integer arguments without `allow_int`.

@@ -28,7 +28,8 @@ def safe(fun: Callable[..., Any]) -> Callable[..., Any]:
     The values of `fun` are what they are. In its derivatives, forward, reverse and of any order, products of tangents
     or cotangents with slopes are strong: a factor that is exactly 0 makes 0, so nothing comes back from what `where`,
     `maximum`, `clip`, a mask or an index did not choose. What is infinite and reaches the result stays infinite: the
-    derivative of sqrt at 0 is, and that of a norm at 0 is 0. docs/nans.md has the derivative at every singular point.
+    derivative of sqrt at 0 is, and that of a norm at 0 is 0. docs/appendix/nan-gradients.md
+    lists the derivative at every singular point.
 
     What `fun` differentiates itself is safe too. `fun` takes and returns arrays, numbers or containers of them. Given a
     `Program` it returns one. It nests with all other transformations.

@@ -331,7 +331,7 @@ class Program(ProgramAsJaxpr):
         user's line. Gradients and whole steps of training are programs as any other.
 
         Raises `UnsupportedError`, which names the operation and the user's line, for dtypes other than float32,
-        float64, int32, int64 and bool, and for operations that have no form in C ([which](c-files.md)).
+        float64, int32, int64 and bool, and for operations that have no form in C (docs/appendix/c-files.md).
 
         >>> import fxgrad, numpy as np
         >>> text = fxgrad.make_program(lambda x: np.sum(np.sin(x) * x))(np.ones(3)).to_c(source=False)

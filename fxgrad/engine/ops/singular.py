@@ -27,7 +27,8 @@ class Point(NamedTuple):
 singular_points: Analysis[tuple[Point, ...]] = Analysis("singular points", missing="conservative", default=())
 """The points of an operation at which its slope, or the slope of that, is no number.
 
-Of operations without an entry it is one wherever their value is, or they are in the table of matrices on docs/nans.md.
+Operations without an entry have finite derivatives wherever their value is finite, or are in the table of array
+operations in docs/appendix/nan-gradients.md.
 Where a cotangent or a tangent that is 0 comes in, all of these are 0.
 """
 

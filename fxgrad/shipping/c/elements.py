@@ -7,7 +7,7 @@ from typing import Any
 
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.primitive import registry
+from fxgrad.engine.rooms import registry
 from fxgrad.shipping.c.values import SHORT, TYPES, Refusal
 
 Rule = Callable[[Sequence[str], Sequence[Aval], Aval, dict[str, Any]], str]

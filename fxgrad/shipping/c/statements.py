@@ -10,9 +10,9 @@ import numpy as np
 
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.primitive import registry
 from fxgrad.engine.core.program import Equation
 from fxgrad.engine.ops.windows import Windows
+from fxgrad.engine.rooms import registry
 from fxgrad.shipping.c.elements import elements
 from fxgrad.shipping.c.values import INDICES, Refusal, Value, bare, c_type, literal, looped
 from fxgrad.shipping.c.views import clipped, window

@@ -9,8 +9,8 @@ import numpy as np
 
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.primitive import registry
 from fxgrad.engine.ops.windows import Windows, default_fill
+from fxgrad.engine.rooms import registry
 from fxgrad.shipping.c.values import TYPES, Value, fitting, grouped, literal, product_text, ravelled, sum_text, view
 
 Rule = Callable[[Sequence[Value], Sequence[Aval], dict[str, Any]], list[Value]]

@@ -14,7 +14,6 @@ from fxgrad import lax as lax_of_ours
 from fxgrad.engine import dtypes
 from fxgrad.engine.api.programs import make_program
 from fxgrad.engine.core.avals import Aval, struct_of
-from fxgrad.engine.core.primitive import registry
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.sizes import holds
 from fxgrad.engine.executors.xla import x64
@@ -22,6 +21,7 @@ from fxgrad.engine.ops.arithmetic import mulhi_wide
 from fxgrad.engine.ops.parts import MANTISSA, rounded_bits
 from fxgrad.engine.ops.pointwise import acts_on_each
 from fxgrad.engine.ops.special import BERNOULLI, bessel, digamma_double, erf_inv_single, quantile
+from fxgrad.engine.rooms import registry
 from fxgrad.errors import FxgradError
 from fxgrad.interop import from_jax
 from fxgrad.shipping.onnx.emission import Emission

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.primitive import registry
 from fxgrad.engine.ops.comparison import shift_left_p
+from fxgrad.engine.rooms import registry
 from fxgrad.shipping.onnx import library
 from fxgrad.shipping.onnx.emission import Emission, dtype_of
 from fxgrad.shipping.onnx.graph import Graph, Value, is_float

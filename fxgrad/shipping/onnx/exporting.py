@@ -38,7 +38,7 @@ def to_onnx(fun: Callable[..., Any] | Program) -> Callable[..., Any]:
     two words of uint32, on a last axis.
 
     Raises `UnsupportedError`, which names the operation and the user's line, where an operation has no form (see the
-    table in `docs/onnx.md`), for complex numbers, and where the package onnx is not installed.
+    table in `docs/appendix/onnx.md`), for complex numbers, and where the package onnx is not installed.
 
     >>> import fxgrad, numpy as np
     >>> def loss(params, x):

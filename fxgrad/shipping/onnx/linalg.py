@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import lax
-from fxgrad.engine.core.primitive import registry
+from fxgrad.engine.rooms import registry
 from fxgrad.shipping.onnx.definitions import defined
 from fxgrad.shipping.onnx.rules import onnx_rules
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.primitive import registry
 from fxgrad.engine.core.sizes import holds
 from fxgrad.engine.ops.pool import identity_of
 from fxgrad.engine.ops.reductions import argmax_p
+from fxgrad.engine.rooms import registry
 from fxgrad.shipping.onnx import library
 from fxgrad.shipping.onnx.elementwise import extremum
 from fxgrad.shipping.onnx.emission import Emission

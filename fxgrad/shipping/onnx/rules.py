@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, Shape
-from fxgrad.engine.core.primitive import Primitive, registry
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.rooms import registry
 
 if TYPE_CHECKING:
     from fxgrad.shipping.onnx.emission import Emission

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.primitive import registry
+from fxgrad.engine.rooms import registry
 from fxgrad.shipping.onnx import library
 from fxgrad.shipping.onnx.elementwise import in_single
 from fxgrad.shipping.onnx.emission import Emission

@@ -28,7 +28,8 @@ def stabilise(fun: Callable[..., Any]) -> Callable[..., Any]:
 
     `fun` takes and returns arrays, numbers or containers of them; the result has the same shapes and dtypes. Known are
     some fifty forms, such as log(sum(exp(x))), 1 / (1 + exp(-x)), log(1 - exp(x)), 1 - cos(x), sqrt(x**2 + y**2),
-    mean(x**2) - mean(x)**2 and inv(a) @ b, however they are written; docs/stable.md has them all, where each holds and
+    mean(x**2) - mean(x)**2 and inv(a) @ b, however they are written; docs/appendix/stable-formulas.md lists
+    all rules, where each holds and
     how accurate it is. Where a form is accurate, its replacement agrees with it to rounding.
 
     What `fun` differentiates is rewritten before that and after it, so that `stabilise(grad(f))` is as accurate as

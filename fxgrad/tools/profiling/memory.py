@@ -33,7 +33,8 @@ def memory(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ())
 
     There are two numbers of everything. `unfused`, each operation makes its result, elementwise ones over an operand
     that is dead, and values are dropped after their last use: what NumPy takes, but for the work space of some of its
-    kernels. `fused`, operations are fused and ordered, and buffers shared, by a model of XLA (docs/memory.md).
+    kernels. `fused`, operations are fused and ordered, and buffers shared, by a model of XLA
+    (docs/appendix/memory-model.md).
     Within `shard_map` bytes are those of one device. A loop needs what it carries and the most that a step does, a
     branch the most of its programs.
 

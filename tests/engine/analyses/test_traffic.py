@@ -14,7 +14,8 @@ import fxgrad
 from fxgrad import lax
 from fxgrad.engine.analyses.liveness import liveness
 from fxgrad.engine.analyses.traffic import Transfer, by_axis, bytes_sent, speaks, traffic
-from fxgrad.engine.core.primitive import Cost, registry
+from fxgrad.engine.core.primitive import Cost
+from fxgrad.engine.rooms import registry
 
 
 def pieces(x: np.ndarray, count: int) -> list[np.ndarray]:

@@ -11,7 +11,7 @@ import pytest
 
 import fxgrad
 from fxgrad.engine.core.analysis import Analysis, analyses
-from fxgrad.engine.core.primitive import registry
+from fxgrad.engine.rooms import registry
 
 PACKAGE = Path(fxgrad.__file__).parent
 SIN, COS = registry["sin"], registry["cos"]

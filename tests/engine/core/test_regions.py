@@ -14,9 +14,10 @@ import fxgrad.numpy as fnp
 from fxgrad import Primitive, Program
 from fxgrad.engine import rooms  # noqa: F401  (registers all primitives)
 from fxgrad.engine.core.avals import array_aval
-from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, registry
+from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost
 from fxgrad.engine.core.program import Equation
 from fxgrad.engine.core.regions import Region, replaced
+from fxgrad.engine.rooms import registry
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.trace import OWN, trace

@@ -11,7 +11,8 @@ import pytest
 
 from fxgrad import errors
 from fxgrad.engine.core.avals import array_aval
-from fxgrad.engine.core.primitive import Absent, Primitive, registry
+from fxgrad.engine.core.primitive import Absent, Primitive
+from fxgrad.engine.rooms import registry
 from fxgrad.testing import LAWS, LawError, check_laws
 from fxgrad.testing.laws import check_xla_together
 from tests.samples import COMPILED, COMPLEX, INTEGER, REAL, Draw, Sample, all_samples

@@ -124,7 +124,7 @@ def test_the_same_program_is_for_gpus_and_tpus(name: str) -> None:
 
 
 def test_bytes_are_those_of_the_formulas_of_the_page() -> None:
-    """docs/parallel-patterns.md, with n = 4 devices along the axis that speaks, in float64."""
+    """docs/appendix/parallel-patterns.md, with n = 4 devices along the axis that speaks, in float64."""
     n, rows, length, width = 4, 2, 3, 8
 
     def sent(name: str, axes: tuple[int, ...], kinds: str, **sizes: int) -> tuple[int, Any]:

@@ -11,8 +11,8 @@ import pytest
 
 import fxgrad
 from fxgrad import errors, lax
-from fxgrad.engine.core.primitive import registry
 from fxgrad.engine.core.program import Program
+from fxgrad.engine.rooms import registry
 
 X = np.array([0.5, -1.0, 2.0])
 

@@ -177,7 +177,7 @@ def test_p10_the_page_has_what_its_command_prints(capsys: pytest.CaptureFixture[
     printed = counts_in(capsys.readouterr().out)
     assert len(printed) == 9
     assert {name for name, *_ in printed} == {"scalar", "tensor", "fused"}
-    page = (root / "docs" / "granularity.md").read_text(encoding="utf-8")
+    page = (root / "docs" / "appendix" / "granularity.md").read_text(encoding="utf-8")
     assert "`python examples/granularity.py` writes these tables" in page
     assert counts_in(page[page.index("## Too few, too many"):page.index("## Long programs")]) == printed
 

@@ -11,8 +11,9 @@ import pytest
 import fxgrad
 from fxgrad import errors, lax
 from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.primitive import Primitive, infer, registry
+from fxgrad.engine.core.primitive import Primitive, infer
 from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.rooms import registry
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.tools.granularity.rules import scalar_rules
 from tests.samples import Sample, all_samples

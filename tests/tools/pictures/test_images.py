@@ -13,7 +13,7 @@ import pytest
 from tests.support.pictured import LAID_OUT_BY
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
-PAGE = DOCS / "pictures.md"
+PAGE = DOCS / "appendix" / "pictures.md"
 
 
 def drawings() -> dict[str, Any]:
@@ -24,7 +24,7 @@ def drawings() -> dict[str, Any]:
         test = doctest.DocTestParser().get_doctest(block, session, PAGE.name, str(PAGE), 0)
         test.globs = session  # the parser made a copy
         doctest.DocTestRunner(verbose=False).run(test, out=lambda _: None, clear_globs=False)
-    return {name: session[name] for name in re.findall(r"\]\(images/(\w+)\.svg\)", text)}
+    return {name: session[name] for name in re.findall(r"\]\(\.\./images/(\w+)\.svg\)", text)}
 
 
 @pytest.mark.skipif(importlib.metadata.version("graphlay") != LAID_OUT_BY, reason="other versions place otherwise")

@@ -15,8 +15,8 @@ from rich.console import Console
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.engine.core.primitive import registry
 from fxgrad.engine.core.program import inner_first
+from fxgrad.engine.rooms import registry
 from fxgrad.errors import ArgumentError
 from fxgrad.training.autocast.classes import boundaries, kinds
 

@@ -13,7 +13,8 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import dtypes
 from fxgrad.engine.core.avals import array_aval
-from fxgrad.engine.core.primitive import Primitive, registry
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.rooms import registry
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.training.autocast.classes import kinds
 from tests.samples import all_samples
