@@ -14,8 +14,8 @@ import numpy as np
 
 from fxgrad.engine import tree
 from fxgrad.engine.analyses.key_reuse import check_program
+from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.told import Told
 from fxgrad.engine.frontend.callback import debug_callback_p, host_function
 from fxgrad.engine.frontend.flat import check_leaf, indexed_names, nth, trace_flat
 from fxgrad.engine.tracing.tape import bind
@@ -102,7 +102,7 @@ def _look(what: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 @dataclass(frozen=True)
-class _Printer(Told):
+class _Printer(StructuralKey):
     """A function that prints; equal ones print the same."""
 
     fmt: str

@@ -1,4 +1,4 @@
-"""Bounded caches that outlive a call, and the function that clears them (docs/appendix/caches.md)."""
+"""Tables that outlive a call: each has a bound, and `clear_caches` empties them all (docs/appendix/caches.md)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _functions: list[tuple[str, Any]] = []
 _others: list[Callable[[], None]] = []
 
 
-class Bounded(dict[Any, Any]):
-    """Values by key, `size` of them at most; then it is emptied. It ends with the object that has it.
+class BoundedDict(dict[Any, Any]):
+    """A dictionary of at most `size` values, emptied when it is full. It belongs to an object, and ends with it.
 
-    It is a dictionary, so that looking something up takes no longer than that.
+    Looking something up is the dictionary's own method, and as fast. Values are entered by `add` or by assignment.
     """
 
     __slots__ = ("size",)
@@ -25,17 +25,23 @@ class Bounded(dict[Any, Any]):
         super().__init__()
         self.size = size
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if len(self) >= self.size and key not in self:
+            self.clear()
+        super().__setitem__(key, value)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.size,)  # entries stay in this process
+
     def add(self, key: Any, value: Any) -> Any:
-        """Enters a value, unless another thread was faster; returns that which is there now."""
+        """Enter a value, unless another thread was faster; return the one that is there now."""
         if len(self) >= self.size:
             self.clear()
         return self.setdefault(key, value)
 
 
-class Cache(Bounded):
-    """What lives as long as the library, registered here. Keys that hold what users gave are `told`.
-
-    `name` says what is in it.
+class Cache(BoundedDict):
+    """A table that lives as long as the library, registered by `name`. Keys that hold users' values use `cache_key`.
 
     >>> squares = Cache("squares", 2)
     >>> squares.add(3, 9), squares.get(3), squares.get(4)
@@ -49,9 +55,12 @@ class Cache(Bounded):
         self.name = name
         _caches[id(self)] = self
 
+    def __reduce__(self) -> Any:
+        return type(self), (self.name, self.size)
+
 
 def cached(name: str, size: int) -> Callable[[_Function], _Function]:
-    """As `functools.lru_cache(size)`, for functions whose equal arguments are the same; emptied with the others."""
+    """Decorate as `functools.lru_cache(size)`, and register the cache; for arguments that are the same if equal."""
     def decorate(function: _Function) -> _Function:
         cache: Any = functools.lru_cache(size)(function)
         _functions.append((name, cache))
@@ -59,28 +68,28 @@ def cached(name: str, size: int) -> Callable[[_Function], _Function]:
     return decorate
 
 
-def emptied_by(clear: Callable[[], None]) -> None:
-    """Has `clear_caches` call `clear`, for what has a bound and a way to be emptied of its own."""
+def on_clear(clear: Callable[[], None]) -> None:
+    """Have `clear_caches` call `clear`, which empties a table that has a bound of its own."""
     _others.append(clear)
 
 
-class Filling(NamedTuple):
-    """How full a cache is."""
+class CacheInfo(NamedTuple):
+    """The number of entries in a cache, and its bound."""
 
     name: str
     entries: int
     size: int
 
 
-def fillings() -> list[Filling]:
-    """Every cache there is, with its bound and how many entries it has now."""
+def cache_info() -> list[CacheInfo]:
+    """Return the name, the number of entries and the bound of every `Cache` and `cached` function."""
     infos = [(name, function.cache_info()) for name, function in _functions]
-    return sorted([*(Filling(cache.name, len(cache), cache.size) for cache in [*_caches.values()]),
-                   *(Filling(name, info.currsize, info.maxsize) for name, info in infos)])
+    return sorted([*(CacheInfo(cache.name, len(cache), cache.size) for cache in [*_caches.values()]),
+                   *(CacheInfo(name, info.currsize, info.maxsize) for name, info in infos)])
 
 
 def clear_caches() -> None:
-    """Forgets every recorded prefix, and all that was found out about programs and operations.
+    """Empty all tables: recorded prefixes, rules of operations, and what else was computed once.
 
     Programs that are referred to elsewhere stay as they are, with what was derived from them.
 

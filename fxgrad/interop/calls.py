@@ -10,6 +10,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, gensym, jaxpr_as_fun
 
 from fxgrad.engine import dtypes, tree
+from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Aval, varying_of_jax
 from fxgrad.engine.core.symbolic import Zero
@@ -55,7 +56,7 @@ class JaxCall:
         self._key = (equation.primitive, self.in_avals, self.settings,
                      *((key, comparable(value)) for key, value in sorted(equation.params.items())))
         self._hash = hash(self._key)
-        self._derived: dict[Hashable, Imported] = {}
+        self._derived = BoundedDict(256)
         self._trees: dict[Hashable, Any] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -210,7 +211,7 @@ class JaxCall:
                 f"{self.name}, and what was traced has returned by the time the rule runs. Make that array an argument "
                 f"of {self.name}; or import a function that closes over its value: from_jax(lambda x: f(x, a))(x) in "
                 "the place of from_jax(f)(x, a)")) from None
-        if not found.holds_once:
+        if not found.captures_tracers:
             self._derived[key] = found
         return found
 

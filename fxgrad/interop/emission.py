@@ -15,9 +15,9 @@ from jax.interpreters import ad, batching, mlir
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, keys_to_jax
-from fxgrad.engine.core.facts import Slot, fact, needs_x64
 from fxgrad.engine.core.primitive import NO_TANGENT, registry
 from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.program_properties import ProgramAttribute, needs_x64, program_property
 from fxgrad.engine.executors.xla import as_varying, computed, emit, x64
 from fxgrad.engine.transforms.batch import batched_program
 from fxgrad.engine.transforms.forward import has_tangent
@@ -42,7 +42,7 @@ def applied(program: Program, values: Sequence[Any], linear: bool = False) -> li
         return _exported(program)(*given)
 
 
-_FUNCTION: Slot[Callable[..., list[Any]]] = Slot("function of jax's")
+_FUNCTION: ProgramAttribute[Callable[..., list[Any]]] = ProgramAttribute("function of jax's")
 
 
 def _exported(program: Program) -> Callable[..., list[Any]]:
@@ -134,7 +134,7 @@ def _batch(values: Sequence[Any], axes: Sequence[int | None], *, program: Progra
     return outputs, [0] * len(outputs)
 
 
-@fact
+@program_property
 def _places(program: Program) -> bool:
     """Whether some operation of `program` has a parameter that says on which devices it runs."""
     return any("mesh" in equation.params or any(map(_places, equation.programs)) for equation in program.equations)
@@ -152,7 +152,7 @@ batching.primitive_batchers[linear_p] = _batch
 # --- programs that jax differentiates as fxgrad does ------------------------------------------------------------------
 
 
-@fact
+@program_property
 def _is_plain(program: Program) -> bool:
     """Whether jax differentiates all that `program` is emitted as just as fxgrad does."""
     return all(map(_is_plain_equation, program.equations))

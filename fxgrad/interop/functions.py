@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
 from fxgrad.engine import config, dtypes, tree
+from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import Aval, check_dtype
 from fxgrad.engine.derivation.sizes import refuse_names
 from fxgrad.engine.frontend.flat import leaf_aval, transformation
@@ -51,7 +51,7 @@ def from_jax(fn: Callable[..., Any], static_argnums: int | Sequence[int] = (),
     >>> fxgrad.grad(f)(np.array([0.0, 1.0]))
     array([2.        , 1.08060461])
     """
-    memory: OrderedDict[Hashable, _Known] = OrderedDict()
+    memory = BoundedDict(LIMIT)
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = frozenset([static_argnames] if isinstance(static_argnames, str) else static_argnames)
 
@@ -61,13 +61,11 @@ def from_jax(fn: Callable[..., Any], static_argnums: int | Sequence[int] = (),
         if call.is_jaxs_own():
             return fn(*args, **kwargs)
         key = call.key()
-        known = None if key is None else memory.get(key)
+        known: _Known | None = None if key is None else memory.get(key)
         if known is None:
             known = call.traced()
-            if key is not None and not known.program.holds_once:
+            if key is not None and not known.program.captures_tracers:
                 memory[key] = known
-                if len(memory) > LIMIT:
-                    memory.popitem(last=False)
         return known.results(known.program(call.values))
     return wrapper
 

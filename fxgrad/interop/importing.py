@@ -64,7 +64,7 @@ class Imported(NamedTuple):
         return apply_program(self.program, [*constants, *inputs])
 
     @property
-    def holds_once(self) -> bool:
+    def captures_tracers(self) -> bool:
         """Whether a tracer of jax's is among the constants, which is right for one call only."""
         return any(is_jax_tracer(constant) for constant in self.constants)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +13,7 @@ from jax import lax
 from jax.sharding import AxisType
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval, struct_of, varying_of_jax
 from fxgrad.engine.executors.xla import as_varying
 from fxgrad.engine.parallel.meshes import jax_mesh, mesh_shape
@@ -61,7 +61,7 @@ def struct_for_jax(aval: Aval) -> Any:
     return struct_of(aval)
 
 
-@functools.cache
+@cached("dtype of keys in jax", 1)
 def _key_dtype() -> Any:
     return jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32")).dtype
 

@@ -21,8 +21,8 @@ from fxgrad.engine import tree
 from fxgrad.engine.api.conversions import like_arguments
 from fxgrad.engine.api.programs import program_for
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, keys_to_jax
-from fxgrad.engine.core.facts import needs_x64
 from fxgrad.engine.core.program import Program, Signature
+from fxgrad.engine.core.program_properties import needs_x64
 from fxgrad.engine.derivation.sizes import argument_names, found_sizes, in_sizes_of_jax, names_in, types_at
 from fxgrad.engine.executors.xla import emit, x64
 from fxgrad.engine.frontend.flat import described_aval, just

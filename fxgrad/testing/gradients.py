@@ -210,7 +210,7 @@ class _Checker:
         program, inputs = self.traced(flat, values)
         wrt = [*[False] * (len(inputs) - len(values)), *self.moved]
         _, residuals, split = linearize_in_place(program, inputs, wrt)
-        reaching = [cotangent for cotangent, reached in zip(cotangents, split.reached, strict=True) if reached]
+        reaching = [cotangent for cotangent, reached in zip(cotangents, split.nonzero_outputs, strict=True) if reached]
         return [instantiate(cotangent) for cotangent in pull_back(split, residuals, reaching)]
 
 

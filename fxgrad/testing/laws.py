@@ -292,7 +292,7 @@ def _check_adjoint(case: Case) -> None:
     _, forwards = case.jvp(case.wide, tangents)
     with np.errstate(all="ignore"):
         _, residuals, split = linearize_in_place(case.program(case.wide), case.wide, wrt)
-        reached = [tangent for tangent, is_reached in zip(forwards, split.reached, strict=True) if is_reached]
+        reached = [tangent for tangent, is_reached in zip(forwards, split.nonzero_outputs, strict=True) if is_reached]
         if any(not dtypes.is_inexact(tangent.dtype) for tangent in reached):
             raise case.fail("an output that is not inexact has a tangent")
         cotangents = [direction(case.random, tangent) for tangent in reached]

@@ -9,8 +9,8 @@ from typing import Any
 from fxgrad.engine import config
 from fxgrad.engine.analyses.check import check
 from fxgrad.engine.caches import Cache
-from fxgrad.engine.core.facts import Slot
 from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.engine.core.sizes import Size
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import ProgramSyntaxError
@@ -22,7 +22,7 @@ from fxgrad.text.values import is_opaque, is_value_class
 SIZE_LIMIT = 2000
 """Programs of more equations are not printed at every step: tests of large programs do that themselves."""
 
-_CHECKED: Slot[bool] = Slot("text is checked")
+_CHECKED: ProgramAttribute[bool] = ProgramAttribute("text is checked")
 _seen = Cache("neighbourhoods of operations in texts that were checked", 65536)
 
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.program import Equation, Program, Var
-from fxgrad.engine.core.told import told
 from fxgrad.text import indices, operators  # noqa: F401  (they fill the table)
 from fxgrad.text.blocks import ROLE_NAMES, block_of
 from fxgrad.text.compact_body import Body, Statement
@@ -151,7 +151,7 @@ class CompactWriter:
     def written(self, equation: Equation) -> Written:
         """How an operation that holds no programs is written."""
         avals = tuple([atom.aval for atom in equation.inputs])
-        key = equation.primitive, avals, *((name, told(value)) for name, value in equation.params.items())
+        key = equation.primitive, avals, *((name, cache_key(value)) for name, value in equation.params.items())
         known = self._forms.get(key)
         if known is None:
             known = self._forms[key] = form_of(equation.primitive, avals, equation.params)

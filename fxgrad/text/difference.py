@@ -18,7 +18,7 @@ from rich.text import Text
 
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.program import Atom, Equation, Program, Var
-from fxgrad.engine.core.walk import walk
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.text.equality import equal
 from fxgrad.text.html import page
@@ -184,7 +184,7 @@ class _Aligned:
             result.append(computed)
             return [(computed, place) for place in range(len(equation.outputs))]
 
-        walk(program, [("input", places[var]) for var in program.inputs], step)
+        eval_program(program, [("input", places[var]) for var in program.inputs], step)
         return result
 
     @staticmethod

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.facts import Slot
 from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Origin, Program, Var
+from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.engine.tracing.provenance import CALLED, CAPTURED
 from fxgrad.text.compact_body import Statement
 from fxgrad.text.definitions import is_applied, is_call
@@ -62,7 +62,7 @@ class Formula(NamedTuple):
     origins: tuple[str, ...]
 
 
-FORMULAS: Slot[list[Formula]] = Slot("formulas of what is differentiated")
+FORMULAS: ProgramAttribute[list[Formula]] = ProgramAttribute("formulas of what is differentiated")
 """Those of a program that was made again without the programs that it was derived from."""
 
 

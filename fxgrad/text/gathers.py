@@ -10,10 +10,10 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.facts import Slot
+from fxgrad.engine.core.cache_keys import param_key
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Atom, Var
-from fxgrad.engine.core.told import param_key
+from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.engine.ops.indexing import gather_p
 from fxgrad.engine.ops.joining import stack_p
 from fxgrad.engine.ops.space import reshape_p
@@ -25,7 +25,7 @@ _FULL = Span()
 _REST = {"fill_value", "mode", "promises"}
 
 
-IMPLIED: Slot[frozenset[Var]] = Slot("implied indices")
+IMPLIED: ProgramAttribute[frozenset[Var]] = ProgramAttribute("implied indices")
 """Arrays of indices of a program that was read, to which its text gives names, and which indices imply nevertheless."""
 
 

@@ -10,8 +10,8 @@ import string
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fxgrad.engine.core.facts import Slot
 from fxgrad.engine.core.program import PRIMAL, TANGENT, TRANSPOSED, Atom, Equation, Origin, Program, Source, Var
+from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.engine.derivation.simplify import MERGED
 from fxgrad.engine.tracing.provenance import CALLED
 from fxgrad.text.sources import Assigned, Places, Sources, Targets, placed
@@ -85,7 +85,7 @@ class Unique:
                     yield name
 
 
-NAMES: Slot[dict[Var, str]] = Slot("names")
+NAMES: ProgramAttribute[dict[Var, str]] = ProgramAttribute("names")
 """Those that variables have from text that was read."""
 
 

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from fxgrad.engine import dtypes
 from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.facts import Slot
 from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.text.forms import ATOM, Shown
 from fxgrad.text.names import RESERVED, Unique, own_names, quoted_name
 from fxgrad.text.sources import Sources
 
 _dtype_word = re.compile(r"(bool|bf16|[iuf]\d+|c\d+)")
-UNTYPED: Slot[frozenset[Var]] = Slot("names without types")
+UNTYPED: ProgramAttribute[frozenset[Var]] = ProgramAttribute("names without types")
 """The variables that a text which was read gives no type."""
 
 

@@ -9,7 +9,7 @@ from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.primitive import infer
 from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Origin, Program, Source, Var, join_scopes
 from fxgrad.engine.core.regions import Link, Region, replaced
-from fxgrad.engine.core.walk import walk
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.derivation.simplify import without_dead_code
 from fxgrad.engine.frontend.calling import checked_program
 from fxgrad.engine.ops.joining import stack_p, unstack_p
@@ -239,7 +239,7 @@ class _Unfolding:
                                             placed(equation.source)))
             return outputs
 
-        return walk(program, inputs, step)
+        return eval_program(program, inputs, step)
 
     def _too_long(self, region: Region) -> str:
         source = self._holder.source

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +15,14 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.engine.caches import Cache, Filling, fillings
+from fxgrad.engine import caches
+from fxgrad.engine.api import executables, plans
+from fxgrad.engine.caches import Cache, CacheInfo, cache_info
+from fxgrad.engine.core import program_properties
+from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.primitive import NOT_LINEAR, Cost, Primitive
-from fxgrad.engine.core.told import told
-from fxgrad.engine.tracing import interning
+from fxgrad.engine.derivation import derive, guards
+from fxgrad.engine.tracing import interning, trace
 from fxgrad.engine.tracing.tape import bind
 
 X = np.array([0.5, 2.0])
@@ -42,16 +48,16 @@ class Alike:
         return x * self.value
 
 
-def test_told_values() -> None:
-    keys = [told(value) for value in EQUAL]
+def test_cache_keys() -> None:
+    keys = [cache_key(value) for value in EQUAL]
     for place, key in enumerate(keys):
         assert [key == other for other in keys] == [index == place for index in range(len(keys))], EQUAL[place]
-    assert [told(value) for value in EQUAL] == keys
-    assert told(Alike(1.0)) != told(Alike(1.0))
+    assert [cache_key(value) for value in EQUAL] == keys
+    assert cache_key(Alike(1.0)) != cache_key(Alike(1.0))
     one = Alike(1.0)
-    assert told(one) == told(one)
-    assert told([1]) != told([1])
-    assert told(slice(1, 2)) == told(slice(1, 2)) != told(slice(1.0, 2))
+    assert cache_key(one) == cache_key(one)
+    assert cache_key([1]) != cache_key([1])
+    assert cache_key(slice(1, 2)) == cache_key(slice(1, 2)) != cache_key(slice(1.0, 2))
 
 
 # --- each dimension of a key, on each path ----------------------------------------------------------------------------
@@ -272,6 +278,46 @@ def test_functions_that_are_equal_and_not_the_same() -> None:
         assert fxgrad.grad(lambda x, k=k: fnp.vectorize(Alike(k))(x))(1.0) == k
 
 
+# --- four kinds ------------------------------------------------------------------------------------------------------
+
+KINDS: dict[str, list[Any]] = {
+    "table": [caches.Cache, caches.cached, caches.BoundedDict],
+    "attribute of a program": [program_properties.ProgramAttribute, program_properties.program_property,
+                               program_properties.memoize],
+    "derived under guards": [derive.derive, guards.memoize_guarded],
+    "lookup of recordings": [interning.Node, trace.Beginnings, plans.Plans, executables.Executables],
+}
+"""By the name that docs/appendix/caches.md has for a kind of cache, what one is written as."""
+OTHER_MEMORY = re.compile(r"functools\.cache\b|lru_cache|OrderedDict|\.memo\b|\.attributes\b")
+"""What a cache that is of none of these kinds would be written with."""
+WRITES_KINDS: dict[str, set[str]] = {
+    "engine/caches.py": {"lru_cache"},
+    "engine/core/program.py": {".memo", ".attributes"},
+    "engine/core/program_properties.py": {".memo", ".attributes"},
+    "engine/derivation/guards.py": {".memo"},
+    "engine/executors/numpy.py": {".attributes"},  # looked up in every call, where a call of Python's more is felt
+}
+"""The files that the kinds are written in, with what they need for that."""
+
+
+def test_the_page_opens_with_the_kinds() -> None:
+    page = (Path(__file__).parents[2] / "docs/appendix/caches.md").read_text(encoding="utf-8")
+    opening = page[:page.index("\n## ")]
+    rows = re.findall(r"^\| \*\*(.+?)\*\* \| (.+?) \|", opening, re.MULTILINE)
+    assert {name: re.findall(r"`(\w+)`", row) for name, row in rows} == {
+        name: [each.__name__ for each in written] for name, written in KINDS.items()}
+
+
+def test_no_cache_is_of_another_kind() -> None:
+    package = Path(fxgrad.__file__).parent
+    found: dict[str, set[str]] = {}
+    for path in package.rglob("*.py"):
+        memory = set(OTHER_MEMORY.findall(path.read_text(encoding="utf-8")))
+        if memory:
+            found[path.relative_to(package).as_posix()] = memory
+    assert found == WRITES_KINDS
+
+
 # --- bounds, and the end -------------------------------------------------------------------------------------------
 
 
@@ -284,12 +330,23 @@ def test_tables_are_bounded(monkeypatch: pytest.MonkeyPatch, fresh_tables: None)
 
 def test_every_cache_has_a_bound_and_a_place_on_the_page() -> None:
     page = (Path(__file__).parents[2] / "docs/appendix/caches.md").read_text(encoding="utf-8")
-    found = fillings()
+    found = cache_info()
     numbers = "neighbourhoods of operations in texts that were checked"  # and no objects, so that more of them may stay
-    assert all(0 < filling.size <= (65536 if filling.name == numbers else 4096) and filling.entries <= filling.size
-               for filling in found), found
-    missing = {filling.name for filling in found if filling.name not in page}
+    assert all(0 < cache.size <= (65536 if cache.name == numbers else 4096) and cache.entries <= cache.size
+               for cache in found), found
+    missing = {cache.name for cache in found if cache.name not in page}
     assert not missing, f"docs/appendix/caches.md lists every cache, and not these: {missing}"
+
+
+def test_dictionaries_with_a_bound_keep_it_however_values_are_entered() -> None:
+    squares = caches.BoundedDict(2)
+    for n in (1, 2, 2):
+        squares[n] = n * n
+    assert squares == {1: 1, 2: 4}
+    squares[3] = 9
+    assert squares == {3: 9}
+    sent = pickle.loads(pickle.dumps(squares))
+    assert (sent, sent.size) == ({}, 2)
 
 
 def test_a_cache_begins_anew_where_it_is_full() -> None:
@@ -297,7 +354,7 @@ def test_a_cache_begins_anew_where_it_is_full() -> None:
     assert [squares.add(n, n * n) for n in (1, 2)] == [1, 4]
     assert (squares.add(3, 9), dict(squares)) == (9, {3: 9})
     assert squares.add(3, 10) == 9  # who was faster stays
-    assert Filling("squares", 1, 2) in fillings()
+    assert CacheInfo("squares", 1, 2) in cache_info()
     fxgrad.clear_caches()
     assert not squares
 
@@ -306,10 +363,10 @@ def test_clear_caches_empties_everything() -> None:
     fxgrad.grad(lambda x: np.sum(fxgrad.nn.softmax(np.sin(x)) * x))(X)
     fxgrad.make_program(fxgrad.nn.softmax)(X)
     assert interning.recorded_operations() > 0
-    before = {filling.name: filling.entries for filling in fillings()}
+    before = {cache.name: cache.entries for cache in cache_info()}
     assert before["rules of operations"] > 0
     assert before["programs of library functions"] > 0
     fxgrad.clear_caches()
     assert interning.recorded_operations() == 0
-    assert not any(filling.entries for filling in fillings())
+    assert not any(cache.entries for cache in cache_info())
     assert fxgrad.grad(lambda x: np.sum(np.sin(x)))(X).shape == (2,)

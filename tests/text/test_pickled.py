@@ -140,7 +140,7 @@ def test_what_was_derived_stays_here() -> None:
         program(X)
     fxgrad.grad(program)(X)
     fxgrad.jit(program)(X)
-    assert program.slots
+    assert program.attributes
     assert len(pickle.dumps(program)) == len(before)
     assert not through_pickle(program).memo
 
@@ -177,11 +177,11 @@ def _calling(program: Program) -> Program:
 def test_every_field_is_kept() -> None:
     """What a program has beside these is to be kept too, or left out with a reason.
 
-    `memo` and `slots` are derived; of `base`, `part`, `origins` and `results` come names, and these are kept.
+    `memo` and `attributes` are derived; of `base`, `part`, `origins` and `results` come names, and these are kept.
     """
     assert {*Source._fields} == {"code", "instruction", "part", "origins", "results", "scope"}
-    assert {*Program.__slots__} == {"__weakref__", "base", "captured", "constants", "equations", "inputs", "memo",
-                                    "outputs", "signature", "slots"}
+    assert {*Program.__slots__} == {"__weakref__", "attributes", "base", "captured", "constants", "equations", "inputs",
+                                    "memo", "outputs", "signature"}
     assert {*Equation.__slots__} == {"inputs", "outputs", "params", "primitive", "source"}
 
 

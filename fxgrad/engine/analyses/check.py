@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.facts import Slot
 from fxgrad.engine.core.primitive import output_types, registry
 from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.errors import FxgradError, ProgramError
 
-_CHECKED: Slot[bool] = Slot("is checked")
+_CHECKED: ProgramAttribute[bool] = ProgramAttribute("is checked")
 
 
 def check(program: Program) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from fxgrad.engine.analyses.traffic import by_axis, traffic
-from fxgrad.engine.core.facts import fact
 from fxgrad.engine.core.primitive import Cost
 from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.program_properties import program_property
 
 
-@fact
+@program_property
 def total_cost(program: Program) -> Cost:
     """Return the sum of the costs of all equations, unfused; `wire` has the bytes sent over mesh axes.
 

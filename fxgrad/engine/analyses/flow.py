@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from fxgrad.engine.analyses.fusing import ALIAS, BARRIER, VIEW, kind_of
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.facts import fact
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Equation, Program, Source, Var
+from fxgrad.engine.core.program_properties import program_property
 from fxgrad.engine.core.regions import Region
-from fxgrad.engine.core.walk import walk
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.ops.arithmetic import div_p
 from fxgrad.engine.ops.moving import move_p
 from fxgrad.engine.ops.pointwise import acts_on_each
@@ -22,7 +22,7 @@ LIMIT = 100_000
 _VIEWS = frozenset({ALIAS, VIEW})
 
 
-@fact
+@program_property
 def opened_size(program: Program) -> int:
     """Return how many equations a program has with its calls opened."""
     return sum(sum(opened_size(region.program) for region in equation.regions) if _is_opened(equation) else 1
@@ -117,7 +117,7 @@ class Flow:
             self.parts.append("backward" if is_back else "" if source is None else source.part or "")
             return made
 
-        return walk(program, inputs, step, lambda _: -1)
+        return eval_program(program, inputs, step, lambda _: -1)
 
     def _step(self, program: Program, equation: Equation, given: list[int]) -> list[int]:
         """Add one step, and return the values that it makes."""
@@ -205,13 +205,13 @@ class Flow:
         return {self.base[value] for value in values}
 
 
-@fact
+@program_property
 def flow_of(program: Program) -> Flow:
     """Return the flow of a program."""
     return Flow(program)
 
 
-@fact
+@program_property
 def flow_with_calls(program: Program) -> Flow:
     """Return the flow of a program in which calls are steps."""
     return Flow(program, calls=True)

@@ -18,7 +18,7 @@ from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, to_numpy
 from fxgrad.engine.core.program import Equation, Program, Source
 from fxgrad.engine.core.regions import Region
-from fxgrad.engine.core.walk import walk
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.ops import joining, shaping, space
 from fxgrad.engine.ops import random as keys_room
 from fxgrad.engine.ops.arithmetic import stop_gradient_p
@@ -94,7 +94,7 @@ class _KeyUses:
 
     def walk(self, program: Program, inputs: Sequence[Ids | None]) -> list[Ids | None]:
         """Walk the equations, and return the numbers of the outputs."""
-        return walk(program, inputs, self._equation, literal=lambda _: None)
+        return eval_program(program, inputs, self._equation, literal=lambda _: None)
 
     def _equation(self, equation: Equation, ids: list[Ids | None]) -> list[Ids | None]:
         rule = key_rules.of(equation.primitive)

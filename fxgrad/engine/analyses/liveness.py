@@ -15,8 +15,8 @@ from typing import NamedTuple
 from fxgrad.engine.analyses.flow import Flow, flow_of, flow_with_calls
 from fxgrad.engine.analyses.fusing import CHEAP, CONVOLUTION, DOT, EXCHANGE, EXPENSIVE
 from fxgrad.engine.analyses.work_space import work_space
-from fxgrad.engine.core.facts import fact, made_once
 from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program_properties import memoize, program_property
 from fxgrad.engine.core.regions import Region
 
 _IN_PLACE = (CHEAP, EXPENSIVE, EXCHANGE)
@@ -92,7 +92,7 @@ class LiveRanges:
         return sorted(found, key=lambda value: -self.held[value])
 
 
-@fact
+@program_property
 def liveness(program: Program) -> LiveRanges:
     """Return the live ranges of the computed values of a program, operation by operation.
 
@@ -187,7 +187,7 @@ def _call_needs(program: Program, row_major: tuple[bool, ...], beside: tuple[int
         own = sum(flow.sizes[value] for value in flow.bases(flow.results) - without if flow.made_by[value] >= 0)
         return max(peak - own, 0), [value >= 0 and _is_row_major(flow, found, value) for value in flow.outputs]
 
-    return made_once(program, ("liveness of a call", row_major, beside), make)
+    return memoize(program, ("liveness of a call", row_major, beside), make)
 
 
 def _peak_without(flow: Flow, values: Collection[int], row_major_inputs: Collection[int]) -> tuple[int, set[int]]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from fxgrad.engine.core.facts import fact
 from fxgrad.engine.core.program import Equation, Program, Var
-from fxgrad.engine.core.walk import walk
+from fxgrad.engine.core.program_properties import program_property
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.ops.space import transpose_p
 
 LATE, NUMBER = "late", "number"
 """Values that depend on the last input or on a tied one, and those that depend on none."""
 
 
-@fact
+@program_property
 def places_to_tie(program: Program) -> frozenset[int]:
     """Return the places of the inputs to tie to the last one, so that each operation of any cost depends on that.
 
@@ -36,5 +36,5 @@ def places_to_tie(program: Program) -> frozenset[int]:
             tied.add(min(roots, key=lambda var: var.aval.nbytes))
         return [LATE] * count
 
-    walk(program, [*program.inputs[:-1], LATE], step, lambda _: NUMBER)
+    eval_program(program, [*program.inputs[:-1], LATE], step, lambda _: NUMBER)
     return frozenset(place for place, var in enumerate(program.inputs) if var in tied)

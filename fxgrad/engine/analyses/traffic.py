@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.facts import fact
 from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.program_properties import program_property
 
 Kind = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute", "nothing"]
 
@@ -72,7 +72,7 @@ def bytes_sent(kind: Kind, size: int, operand: int) -> int:
     return (size - 1) * (operand if kind == "all-gather" else (2 if kind == "all-reduce" else 1) * -(-operand // size))
 
 
-@fact
+@program_property
 def traffic(program: Program) -> tuple[Transfer, ...]:
     """Return the collectives of a program, largest senders first; those of a loop count at every step.
 

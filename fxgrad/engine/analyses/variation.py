@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.facts import axes_of
 from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.program_properties import axes_of
 from fxgrad.engine.core.regions import Region
-from fxgrad.engine.core.walk import walk
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.errors import UnsupportedError
 
 Axes = frozenset[str]
@@ -59,7 +59,7 @@ class _Walk:
         self._deciding: list[tuple[Equation, Axes]] = []
 
     def walk(self, program: Program, varying: Sequence[Axes]) -> list[Axes]:
-        return walk(program, varying, self._equation, literal=lambda _: NONE)
+        return eval_program(program, varying, self._equation, literal=lambda _: NONE)
 
     def _equation(self, equation: Equation, varying: list[Axes]) -> list[Axes]:
         if equation.regions:

@@ -17,7 +17,7 @@ from fxgrad.engine.api.compiled import jit
 from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.api.mapped_calls import Axes, MappedCall, check_axes_argument
 from fxgrad.engine.api.programs import eval_shape
-from fxgrad.engine.caches import Bounded
+from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import Aval, keys_to_jax, struct_of, to_numpy
 from fxgrad.engine.executors.xla import x64
 from fxgrad.engine.ops.joining import concatenate
@@ -133,7 +133,7 @@ class _Bucketed:
                  ) -> None:
         self._fun, self._axis, self._sizes = fun, axis, sizes
         self._mask, self._length = hints
-        self._cuts = Bounded(256)  # by the types of the arguments
+        self._cuts = BoundedDict(256)  # by the types of the arguments
         self._traces = self._entries = 0
         self._calls: dict[int, int] = {}
         self._jitted = jit(self._traced)

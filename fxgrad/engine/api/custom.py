@@ -12,9 +12,10 @@ from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.custom_arguments import CustomVJPPrimal
 from fxgrad.engine.api.custom_calls import Call, WithRule, arity, nondiff_positions
 from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.cache_keys import cache_key
+from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.core.told import told
-from fxgrad.engine.derivation.consultation import consult
+from fxgrad.engine.derivation.guards import run_guarded
 from fxgrad.engine.frontend.flat import LEAF, Traced, check_leaf, leaf_aval, origin_of
 from fxgrad.engine.higher_order.custom import Flat, custom_jvp_p, custom_vjp_p
 from fxgrad.engine.ops import arithmetic
@@ -41,7 +42,8 @@ class _CapturedInputs:
         self._tell()
 
     def _tell(self) -> None:
-        self._key = self.owner, self.program, self.out_tree, self.call.structure, *map(told, self.call.nondiff_args)
+        static = map(cache_key, self.call.nondiff_args)
+        self._key = self.owner, self.program, self.out_tree, self.call.structure, *static
         self._hash = hash(self._key)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -61,10 +63,7 @@ class _CapturedInputs:
         if call.static:
             return cls(call, traced, owner)
         key = "rule", owner, call.structure, traced.out_tree
-        rule: Self | None = traced.program.memo.get(key)
-        if rule is None:
-            rule = traced.program.memo[key] = cls(call, traced, owner)
-        return rule
+        return memoize(traced.program, key, lambda: cls(call, traced, owner))
 
     def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is type(self) and self._key == other._key)
@@ -74,7 +73,7 @@ class _CapturedInputs:
 
     def is_called_again(self, call: Call) -> bool:
         """Whether `call` is as the one that this is about, but for the differentiable arguments."""
-        return self._key[3:] == (call.structure, *map(told, call.nondiff_args))
+        return self._key[3:] == (call.structure, *map(cache_key, call.nondiff_args))
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -244,7 +243,7 @@ class _UserJvp(_CapturedInputs):
         given = tangents[self.captured:]
         zeros = [tangent if type(tangent) is Zero and self.owner.symbolic_zeros else None for tangent in given]
         moving = [instantiate(tangent) for tangent, zero in zip(given, zeros, strict=True) if zero is None]
-        outputs, _ = consult(functools.partial(self._called, len(primals), zeros), [*primals, *moving],
+        outputs, _ = run_guarded(functools.partial(self._called, len(primals), zeros), [*primals, *moving],
                              origin_of(self.owner.rule), f"the jvp rule of {self.name}")
         half = len(self.out_avals)
         return outputs[:half], outputs[half:]
@@ -319,7 +318,7 @@ class _UserVjp(_CapturedInputs):
     def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
         """What the user's forward pass gives, which does not hear what is `moving` unless it asked for it."""
         marks = tuple(moving[self.captured:]) if self.owner.symbolic_zeros else None
-        results, structure = consult(functools.partial(self._passed_forward, marks), primals,
+        results, structure = run_guarded(functools.partial(self._passed_forward, marks), primals,
                                      origin_of(self.owner.forward), f"the forward pass of {self.name}")
         count = len(self.out_avals)
         return results[:count], results[count:], structure
@@ -345,7 +344,7 @@ class _UserVjp(_CapturedInputs):
         zeros = [cotangent if type(cotangent) is Zero and self.owner.symbolic_zeros else None
                  for cotangent in cotangents]
         arriving = [instantiate(cotangent) for cotangent, zero in zip(cotangents, zeros, strict=True) if zero is None]
-        results, _ = consult(functools.partial(self._passed_back, structure, len(residuals), zeros),
+        results, _ = run_guarded(functools.partial(self._passed_back, structure, len(residuals), zeros),
                              [*residuals, *arriving], origin_of(self.owner.backward),
                              f"the backward pass of {self.name}")
         return [*[None] * self.captured, *results]

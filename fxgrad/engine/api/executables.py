@@ -2,12 +2,24 @@
 
 A jitted function made anew at every call (a lambda in a loop) records the same interned program each time. From the
 second function on, the program has an executable that all of them share; what they closed over is an argument of it.
+
+Which of them a function calls is a state, under each default dtype, that begins as UNDECIDED:
+
+    UNDECIDED --> SHARED  first call: another function recorded the program before
+              --> BOUND   first call: its closure has arrays that lie on several devices
+              --> OWN     first call: neither, or the program may not be shared; `lower` or `trace` before any call
+    SHARED    --> OWN     a later signature records a program that may not be shared
+    OWN, SHARED --> BOUND a later trace closed over arrays that lie on several devices
+
+Two facts are noted beside it, once and for all: that a trace met a mesh with Explicit axes (`on_meshes`), and that
+there was anything of 64 bits in calls whose keys do not say so (`looks`).
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any, NamedTuple
 
 import jax
@@ -19,11 +31,11 @@ from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.api.plans import Plans
 from fxgrad.engine.api.stages import MadeFor, Stage, stage_of
 from fxgrad.engine.api.static_arguments import Args, Kwargs
-from fxgrad.engine.caches import Bounded
+from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Aval, check_dtype, keys_to_jax
-from fxgrad.engine.core.facts import fact, needs_x64
 from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.program_properties import memoize, needs_x64, program_property
 from fxgrad.engine.dtypes import DType, float0, from_jax, is_64bit, is_key
 from fxgrad.engine.executors import explicit
 from fxgrad.engine.executors.xla import emit_results, x64
@@ -38,50 +50,64 @@ Signature = tuple[TreeDef, tuple[Aval, ...], tuple[Any, ...]]
 """The tree of the dynamic arguments, their types, and the static ones: equal for calls that jax takes for equal."""
 
 
-class OutdatedPlan(Exception):  # noqa: N818  (nobody sees it)
-    """Jax traces a function anew, because its caches were cleared or its arguments are others: now of 64 bits."""
+class Sharing(Enum):
+    """Which executables a function calls."""
+
+    UNDECIDED = "before the first call"
+    OWN = "of this function alone"
+    SHARED = "of programs"
+    BOUND = "of programs or of this function, with the captured arrays as arguments"
 
 
-class SpreadClosure(Exception):  # noqa: N818  (nobody sees it)
-    """A trace closed over arrays that lie on several devices; they are arguments of its executable, and no constants.
+class Need(Enum):
+    """What a plan was not prepared for, as the call that goes by it finds out."""
 
-    As constants they would be gathered, and written into its text; those that span processes cannot be.
+    X64_MODE = "jax, whose caches were cleared, traces anew, and now there are values of 64 bits"
+    WIDE_ARGUMENTS = "arguments of 64 bits, in a container or among many, where there were none before"
+    EXPLICIT_AXES = "a mesh with Explicit axes"
+    CAPTURED_AS_ARGUMENTS = "captured arrays on several devices: as constants they would be gathered into the text"
+    CONVERTED_KEYS = "NumPy's random keys, in a container or among many"
+
+
+class Unprepared(Exception):  # noqa: N818  (nobody sees it)
+    """Leaves a trace of jax's that found a `Need`: jax lets a function that it traces end in no other way.
+
+    `traced` is what was traced, if the need is that captured arrays are arguments.
     """
 
-    def __init__(self, traced: Traced) -> None:
-        super().__init__()
-        self.traced = traced
+    def __init__(self, need: Need, traced: Traced | None = None) -> None:
+        super().__init__(need)
+        self.need, self.traced = need, traced
 
 
-UNFORESEEN = OutdatedPlan, explicit.ExplicitAxes, SpreadClosure
-"""What a trace may meet that its caller did not foresee; then the call begins anew."""
-
-
-def lie_spread(captured: Sequence[Any]) -> bool:
-    """Whether some captured array lies on several devices, and none of them is one of a trace of jax's under way."""
+def any_multi_device(captured: Sequence[Any]) -> bool:
+    """Whether some captured array lies on several devices, and none of them belongs to a trace of jax's."""
     return any(isinstance(value, jax.Array) and not is_jax_tracer(value) and len(value.sharding.device_set) > 1
                for value in captured) and not any(map(is_jax_tracer, captured))
 
 
 def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any], *, on_meshes: bool) -> list[Any]:
-    """The outputs of `program` within jax's trace, its inputs being of the dtypes that it expects, and never weak.
+    """Return the outputs of `program` within jax's trace, its inputs being of the dtypes that it expects, never weak.
 
-    Raises `OutdatedPlan` if jax is not in the x64 scope that the program needs, and `ExplicitAxes` if there are some
-    where the executable is not one that is called `on_meshes`.
+    Raises `Unprepared` if jax is not in the x64 mode that the program needs, or if there are Explicit axes and the
+    executable is not one that is called `on_meshes`.
     """
     if not jax.config.jax_enable_x64 and needs_x64(program):  # type: ignore[attr-defined]
-        raise OutdatedPlan
+        raise Unprepared(Need.X64_MODE)
     avals = program.in_avals[program.captured:]
     values = [leaf if is_key(aval.dtype) or (
         leaf.dtype == aval.dtype and not getattr(leaf, "weak_type", False)) else
               jax.lax.convert_element_type(leaf, aval.dtype) for leaf, aval in zip(leaves, avals, strict=True)]
     if any(type(value) is Tracer for value in captured):
         raise AssertionError("a tracer was captured by a compiled function; this is a bug in fxgrad")
-    return explicit.emitted(functools.partial(emit_results, program), [*captured, *values], foreseen=on_meshes)
+    try:
+        return explicit.emitted(functools.partial(emit_results, program), [*captured, *values], foreseen=on_meshes)
+    except explicit.ExplicitAxes:
+        raise Unprepared(Need.EXPLICIT_AXES) from None
 
 
 def argument_avals(leaves: Sequence[Any]) -> list[Aval] | None:
-    """The types that the leaves of a call have for the function; None if jax has to say what is wrong with one.
+    """Return the types of the leaves of a call; None if one has none, about which jax has a message.
 
     They are the same for all calls that jax takes for equal.
     """
@@ -102,7 +128,7 @@ def argument_avals(leaves: Sequence[Any]) -> list[Aval] | None:
 
 
 def aval_from_jax(leaf: Any) -> Aval:
-    """The type of a jax array or tracer."""
+    """Return the type of a jax array or tracer."""
     aval = jax.typeof(leaf)
     dtype = from_jax(aval.dtype)
     if dtype is None or dtype == float0:
@@ -111,7 +137,7 @@ def aval_from_jax(leaf: Any) -> Aval:
     return Aval(tuple(aval.shape), dtype, bool(getattr(aval, "weak_type", False)))
 
 
-@fact
+@program_property
 def has_wide_outputs(program: Program) -> bool:
     """Whether any output of `program` is of 64 bits."""
     return any(is_64bit(aval.dtype) for aval in program.out_avals)
@@ -120,15 +146,15 @@ def has_wide_outputs(program: Program) -> bool:
 # --- of one function -------------------------------------------------------------------------------------------------
 
 
-class Facts(NamedTuple):
-    """How jax has a function for arguments of one signature: traced in the x64 scope, with outputs of 64 bits."""
+class Compiled(NamedTuple):
+    """How jax compiled a function for one signature: in its x64 mode or not, with outputs of 64 bits or not."""
 
     scoped: bool
     is_wide: bool
 
 
 class Outputs:
-    """What is known of the outputs of an executable: whether any so far was of 64 bits."""
+    """Notes whether any output of an executable so far was of 64 bits."""
 
     __slots__ = ("are_wide",)
 
@@ -136,43 +162,40 @@ class Outputs:
         self.are_wide = False
 
     def results(self, outputs: Any, args: Args, kwargs: Kwargs) -> Any:
-        """The results of a call of which no one knows more."""
+        """Return the results of a call whose key does not say which outputs there are."""
         return like_arguments(outputs, args, kwargs) if self.are_wide else outputs
 
 
 class Executables:
-    """What a jitted function has under one default dtype: jax's of its own, or those of programs.
+    """The executables of a jitted function under one default dtype, and its state; see the head of this file.
 
-    `shares` says whether the function calls those that belong to programs, because another function recorded its first
-    program before it; None before its first call. `bound` has them, by signature. `binds` says whether a call closed
-    over arrays that lie on several devices, and `on_meshes` whether one met a mesh with Explicit axes, for which all
-    are prepared then; `mesh` is one that all of them lie on. `looks` says whether calls of which nobody knows the
-    arguments look for numbers among them that jax would take for strong: once there was anything of 64 bits.
+    `bound` has the executables of programs by signature, with the captured values. `mesh` is one that all results lie
+    on. While `looks`, calls whose keys do not say what the arguments are look for numbers among them, which jax would
+    take for strong.
     """
 
-    __slots__ = ("_called", "_facts", "_make", "_mesh", "_own", "binds", "bound", "looks", "on_meshes", "outputs",
-                 "plans", "shares")
+    __slots__ = ("_called", "_compiled", "_make", "_mesh", "_own", "bound", "looks", "on_meshes", "outputs", "plans",
+                 "sharing")
 
     def __init__(self, plans: Plans, make: Callable[[], Any], mesh: Any = None) -> None:
         self.plans = plans
         self._make, self._own, self._mesh = make, None, mesh
         self._called: explicit.OnMeshes | None = None
-        self.binds, self.looks, self.on_meshes = False, False, mesh is not None
-        self.shares: bool | None = None
-        self.bound: dict[Signature, Bound] = {}
-        self._facts = Bounded(_SIGNATURES)
+        self.sharing, self.looks, self.on_meshes = Sharing.UNDECIDED, False, mesh is not None
+        self.bound = BoundedDict(_SIGNATURES)
+        self._compiled = BoundedDict(_SIGNATURES)
         self.outputs = Outputs()
 
     @property
     def own(self) -> Any:
-        """What jax compiles for this function alone."""
+        """The function that jax compiles for this function alone."""
         if self._own is None:
             self._own = self._make()
         return self._own
 
     @property
     def called(self) -> Executable:
-        """What calls it."""
+        """What plans call: `own`, which arrays on Explicit axes are prepared for if there are any."""
         if not self.on_meshes:
             return self.own  # type: ignore[no-any-return]
         if self._called is None:
@@ -180,33 +203,35 @@ class Executables:
             self._called = explicit.OnMeshes(self._make(), self._make(), self._mesh, self.own)
         return self._called
 
-    def prepare_for(self, met: Exception) -> None:
-        """Has all calls from now on take what a trace met that was not foreseen."""
-        if isinstance(met, explicit.ExplicitAxes):
+    def prepare_for(self, need: Need) -> None:
+        """Make the transition that a need asks for; plans are made anew."""
+        if need is Need.EXPLICIT_AXES:
             self.on_meshes = True
             self.bound.clear()
-        elif isinstance(met, SpreadClosure):
-            self.binds = self.shares = True
+        elif need is Need.CAPTURED_AS_ARGUMENTS:
+            self.sharing = Sharing.BOUND
+        elif need is Need.WIDE_ARGUMENTS:
+            self.looks = True
         self.forget()
 
-    def facts(self, signature: Signature) -> Facts | None:
-        """How jax has the function for these arguments."""
-        return self._facts.get(signature)
+    def compiled(self, signature: Signature) -> Compiled | None:
+        """Return how jax compiled the function for these arguments, if it did."""
+        return self._compiled.get(signature)
 
-    def note(self, signature: Signature | None, program: Program, scoped: bool) -> Facts:
-        """Enters how a program was traced; what was entered first stays, for jax keeps what it compiled of it."""
-        facts = Facts(scoped, has_wide_outputs(program))
-        self.outputs.are_wide = self.outputs.are_wide or facts.is_wide
-        return facts if signature is None else self._facts.add(signature, facts)
+    def note(self, signature: Signature | None, program: Program, scoped: bool) -> Compiled:
+        """Enter how a program was compiled; the first entry stays, since jax keeps what it compiled."""
+        compiled = Compiled(scoped, has_wide_outputs(program))
+        self.outputs.are_wide = self.outputs.are_wide or compiled.is_wide
+        return compiled if signature is None else self._compiled.add(signature, compiled)
 
     def forget(self) -> None:
-        """Drops the plans, and what they are made of but for what is compiled."""
-        self._facts.clear()
+        """Drop the plans and what they are made of, but for executables."""
+        self._compiled.clear()
         self.plans.clear()
 
 
 _SIGNATURES = 4096
-"""Kinds of calls that a function remembers."""
+"""Signatures that a function has entries for."""
 
 
 # --- of programs -----------------------------------------------------------------------------------------------------
@@ -225,13 +250,13 @@ class Bound(NamedTuple):
     program: Program
 
     def stage(self, name: str, args: Args, kwargs: Kwargs, made_for: MadeFor) -> Stage:
-        """A stage of jax's for these arguments, `lower` or `trace`."""
+        """Return a stage of jax's for these arguments, `lower` or `trace`."""
         compiled = getattr(self.executable.func, "compiled", self.executable.func)
         stage = getattr(compiled, name)(*self.executable.args, *args, **kwargs)
         return stage_of(stage, made_for, self.executable.args)
 
     def on_device(self) -> Bound:
-        """The same for many calls: the captured arrays are put on the device."""
+        """Return the same with the captured arrays put on the device, for many calls."""
         with x64():
             captured = tuple([jax.numpy.asarray(each) if isinstance(each, np.ndarray | np.generic) else each
                               for each in part] for part in self.executable.args[0])
@@ -240,7 +265,7 @@ class Bound(NamedTuple):
 
 def bind_captured(traced: Traced, structure: TreeDef, name: str, inline: bool, on_meshes: bool,
                   options: dict[str, Any] | None = None) -> Bound:
-    """The executable of a program, shared by the functions that record it, with what this one captured.
+    """Return the executable of a program, shared by the functions that record it, with what this one captured.
 
     With `options` of `jax.jit` it is for this function alone.
     """
@@ -270,7 +295,7 @@ def _packs(layout: _Layout) -> list[DType]:
 
 
 def _unpacked(captured: Captured, layout: _Layout) -> list[Any]:
-    """The captured values in order."""
+    """Return the captured values in order."""
     others, packs = captured
     if not layout:
         return others
@@ -283,17 +308,14 @@ def _unpacked(captured: Captured, layout: _Layout) -> list[Any]:
 
 def _shared(program: Program, out_tree: TreeDef, structure: TreeDef, layout: _Layout, name: str,
             inline: bool, on_meshes: bool) -> Executable:
-    """The executable of a program, kept on it: takes the captured values, then the dynamic arguments."""
-    key = ("jit", structure, out_tree, layout, inline, on_meshes)
-    executable: Executable | None = program.memo.get(key)
-    if executable is None:
-        executable = program.memo[key] = _compiled(program, out_tree, layout, name, on_meshes, {"inline": inline})
-    return executable
+    """Return the executable of a program, kept on it: takes the captured values, then the dynamic arguments."""
+    return memoize(program, ("jit", structure, out_tree, layout, inline, on_meshes),
+                   lambda: _compiled(program, out_tree, layout, name, on_meshes, {"inline": inline}))
 
 
 def _compiled(program: Program, out_tree: TreeDef, layout: _Layout, name: str, on_meshes: bool,
               options: dict[str, Any]) -> Executable:
-    """`program` compiled; takes the captured values, then the dynamic arguments."""
+    """Return `program` compiled; takes the captured values, then the dynamic arguments."""
     def of_program(captured: Captured, /, *args: Any, **kwargs: Any) -> Any:
         leaves = tree.leaves((args, kwargs))
         return tree.unflatten(out_tree, emit_call(program, _unpacked(captured, layout), leaves, on_meshes=on_meshes))

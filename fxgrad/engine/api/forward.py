@@ -135,7 +135,7 @@ class Linearized:
         present = [value for value in given if type(value) is not Zero]
         results = iter(plain(apply_program(self._split.linear, [*self._residuals, *present])))
         outputs = [next(results) if reached else _zeros(aval)
-                   for aval, reached in zip(self._out_avals, self._split.reached, strict=False)]
+                   for aval, reached in zip(self._out_avals, self._split.nonzero_outputs, strict=False)]
         return tree.unflatten(self._out_tree, [gradient_leaf(value, aval) for value, aval in
                                                zip(outputs, self._out_avals, strict=True)])
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from fxgrad.engine.api.jitted_calls import JittedCall
 from fxgrad.engine.api.reverse import before_derivatives
-from fxgrad.engine.caches import Bounded
+from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.config import default_float
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.derivation.derive import holds_tracers
@@ -27,7 +27,7 @@ class InnerTraces:
     __slots__ = ("_traces",)
 
     def __init__(self) -> None:
-        self._traces = Bounded(_TRACES)
+        self._traces = BoundedDict(_TRACES)
 
     def of(self, call: JittedCall, avals: Sequence[Aval], make: Callable[[Mode], Traced]) -> Traced:
         """The trace of a call; `make(mode)` makes it."""

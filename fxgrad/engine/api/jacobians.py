@@ -35,7 +35,7 @@ from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import WRITTEN, trace
 from fxgrad.engine.transforms.batch import Batch, Batched, put_axis
-from fxgrad.engine.transforms.forward import has_tangent, spread
+from fxgrad.engine.transforms.forward import fill_zeros, has_tangent
 from fxgrad.engine.transforms.linearize import linearize_in_place, pull_back
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, DTypeError
@@ -188,16 +188,17 @@ def _jacobian_program(traced: Traced, main: int, mode: Mode, chunk_size: int | N
         def push(tangents: Sequence[Any], size: int | None) -> list[Any]:
             if size is None:
                 found = apply_equations(half.linear, [*residuals, *tangents])
-                return [instantiate(value) for value in spread(program.out_avals, half.reached, found)[:main]]
+                return [*map(instantiate, fill_zeros(program.out_avals, half.nonzero_outputs, found)[:main])]
             results = Batch(size).run(half.linear, [*(Batched(value, None) for value in residuals),
                                                      *(Batched(tangent, 0) for tangent in tangents)])
-            found = spread(program.out_avals, half.reached, [put_axis(result, size, 0) for result in results])
+            found = fill_zeros(program.out_avals, half.nonzero_outputs,
+                               [put_axis(result, size, 0) for result in results])
             return [_stacked_zeros(value, size) for value in found[:main]]
 
         def pull(cotangents: Sequence[Any], size: int | None) -> list[Any]:
             if size is None:
                 arriving = [*cotangents, *map(Zero, program.out_avals[main:])]
-                reaching = [value for value, reached in zip(arriving, half.reached, strict=True) if reached]
+                reaching = [value for value, reached in zip(arriving, half.nonzero_outputs, strict=True) if reached]
                 return [instantiate(value) for value in pull_back(half, residuals, reaching)]
             return _batched_pull(program, half, residuals, cotangents, main)
 
@@ -220,11 +221,11 @@ def _batched_pull(program: Program, half: Any, residuals: Sequence[Any], cotange
                   ) -> list[Any]:
     """The rows that a batch of cotangents pulls back to, one stack for each input."""
     size = aval_of(cotangents[0]).shape[0]
-    reached = [cotangent for cotangent, marked in zip(cotangents, half.reached[:main], strict=True) if marked]
-    more = sum(half.reached[main:])
+    reached = [cotangent for cotangent, marked in zip(cotangents, half.nonzero_outputs[:main], strict=True) if marked]
+    more = sum(half.nonzero_outputs[main:])
     residual_avals = [aval_of(value) for value in residuals]
     one = [aval_of(value).update(shape=aval_of(value).shape[1:]).strong() for value in reached]
-    extra = [aval for aval, marked in zip(program.out_avals[main:], half.reached[main:], strict=True) if marked]
+    extra = [aval for aval, marked in zip(program.out_avals[main:], half.nonzero_outputs[main:], strict=True) if marked]
 
     def backward_pass(*values: Any) -> list[Any]:
         arriving = [*values[len(residuals):], *map(Zero, extra)]

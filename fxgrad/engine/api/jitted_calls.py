@@ -1,4 +1,4 @@
-"""One call of a jitted function, looked at in full: what is dynamic, its types, its signature."""
+"""One call of a jitted function, taken apart: its dynamic leaves, their types, its signature."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fxgrad.engine.frontend.flat import Traced
 
 
 class JittedCall:
-    """A call that has no plan yet; `traced` is what the function recorded in it, if it was asked to."""
+    """A call that has no plan yet; `traced` is what the function recorded, if it was traced."""
 
     def __init__(self, static: StaticArguments, args: Args, kwargs: Kwargs) -> None:
         self.args, self.kwargs = args, kwargs
@@ -38,9 +38,9 @@ class JittedCall:
             any(arg is leaf for leaf in self.leaves) for arg in dynamic)
 
     def signature(self, avals: Sequence[Aval]) -> Signature:
-        """What calls have in common that jax takes for equal; `avals` are the types of the leaves."""
+        """Return the signature, equal for calls that jax takes for equal; `avals` are the types of the leaves."""
         return self.split.structure, tuple(avals), self.static
 
     def leaf_names(self) -> list[str]:
-        """The names of the dynamic leaves, as messages and programs show them."""
+        """Return the names of the dynamic leaves, as messages and programs show them."""
         return self._names(self.args, self.kwargs)

@@ -13,7 +13,7 @@ from fxgrad.engine import dtypes, executors, user_lines
 from fxgrad.engine.core.backends import executing
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.core.walk import value_of, walk
+from fxgrad.engine.core.walk import eval_program, value_of
 from fxgrad.engine.tracebacks import shortened
 
 
@@ -83,11 +83,11 @@ class _Searching:
             if any(_has(what, output) for what in _wanted for output in outputs):
                 for region in equation.regions:
                     if region.role in CALLS and len(region.program.inputs) == len(values):
-                        walk(region.program, values, step, value_of)  # which names the operation in it
+                        eval_program(region.program, values, step, value_of)  # which names the operation in it
             _check(equation.primitive, values, outputs, _place(equation))
             return outputs
 
-        return walk(program, inputs, step, value_of)
+        return eval_program(program, inputs, step, value_of)
 
     compute = execute
 

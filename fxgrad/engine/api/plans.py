@@ -1,4 +1,4 @@
-"""Plans: what a jitted function does with a call, and by what a call is told to be one of those that have a plan."""
+"""Plans: how a jitted function runs the calls of one key, and the table of plans by key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fxgrad.engine.executors.xla import idle_scopes, x64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What is done with all calls of one key.
+    """How all calls of one key run: the executable, jax's x64 mode, conversions of arguments and results.
 
     `f = jit(np.sin)`, called with a NumPy array of three float64, gets the plan to call what jax compiled for `f` alone
     in the x64 scope, with the array as it is, and to give the result as NumPy's array. It fits all such calls.
@@ -26,15 +26,15 @@ class Plan:
     scoped: bool
     """Whether it is called with jax's x64 mode on."""
     arguments: Callable[[Args, Kwargs], tuple[Args, Kwargs]] | None = None
-    """Makes of the arguments what the executable takes; None if it takes them as they are."""
+    """Converts the arguments for the executable; None if it takes them as they are."""
     results: Callable[[Any, Args, Kwargs], Any] | None = None
-    """Makes of what comes out of the x64 scope what the caller gets; None if that is it."""
+    """Converts what comes out of the x64 scope for the caller; None if that is returned as it is."""
     fits: Fits = never
     """Whether a call has the key of this plan."""
 
 
 def run(plan: Plan, args: Args, kwargs: Kwargs) -> Any:
-    """The results of a call, by its plan."""
+    """Return the results of a call, run by its plan."""
     given, named = args, kwargs
     if plan.arguments is not None:
         given, named = plan.arguments(args, kwargs)
@@ -55,7 +55,7 @@ def run(plan: Plan, args: Args, kwargs: Kwargs) -> Any:
 class Plans:
     """The plans of a jitted function under one default dtype, by the keys of calls.
 
-    The `recent` ones are asked first whether they fit, since to make a key takes longer.
+    The `recent` ones are tried first, since making a key takes longer.
     """
 
     __slots__ = ("_by_key", "default", "recent")
@@ -66,19 +66,19 @@ class Plans:
         self._by_key: dict[Key, Plan] = {}
 
     def clear(self) -> None:
-        """Drops all plans."""
+        """Drop all plans."""
         self.recent = ()
         self._by_key.clear()
 
     def find(self, key: Key) -> Plan | None:
-        """The plan for calls of a key, if there is one."""
+        """Return the plan for calls of a key, if there is one."""
         plan = self._by_key.get(key)
         if plan is not None:
             self._ask_first(plan, plan)
         return plan
 
     def enter(self, key: Key, plan: Plan) -> Plan:
-        """Enters a plan for all calls of a key."""
+        """Enter a plan for all calls of a key."""
         if len(self._by_key) >= _PLANS:
             self.clear()
         before, plan = self._by_key.get(key), replace(plan, fits=key.fits())
@@ -91,6 +91,6 @@ class Plans:
 
 
 _PLANS = 1024
-"""A function that has more plans makes them again; what jax compiled stays."""
+"""The bound of a function's plans; beyond it they are made again, and what jax compiled stays."""
 _RECENT = 4
-"""To ask more plans whether they fit takes longer than to make a key."""
+"""Trying more plans takes longer than making a key."""

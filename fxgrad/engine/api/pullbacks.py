@@ -72,7 +72,7 @@ class Pullback:
         """The cotangents of the primals; raises `TreeError` or `ArgumentError` unless it fits the output."""
         given = self._form.cotangents(cotangent)
         half = self._half
-        reaching = [value for value, reached in zip(given, half.reached, strict=True) if reached]
+        reaching = [value for value, reached in zip(given, half.nonzero_outputs, strict=True) if reached]
 
         def build(*values: Any) -> tuple[list[Any], None]:
             residuals, cotangents = values[:half.linear.captured], iter(values[half.linear.captured:])
@@ -95,15 +95,15 @@ class LongPullback:
     Where cotangents are traced, or jax's, or somebody asks for the residuals, the program is linearized after all.
     """
 
-    def __init__(self, form: Form, passage: direct.Passage, program: Program, wrt: tuple[bool, ...]) -> None:
-        self._form, self._passage, self._program, self._wrt = form, passage, program, wrt
+    def __init__(self, form: Form, vjp: direct.EagerVjp, program: Program, wrt: tuple[bool, ...]) -> None:
+        self._form, self._vjp, self._program, self._wrt = form, vjp, program, wrt
         self._linearized: Pullback | None = None
 
     def linearized(self) -> Pullback:
         """The same of the linearized program."""
         if self._linearized is None:
             derived = linearized(self._program, self._wrt)
-            values = plain(derived(self._passage.inputs))
+            values = plain(derived(self._vjp.inputs))
             self._linearized = Pullback(values[len(self._program.outputs):], (self._form, derived.extra))
         return self._linearized
 
@@ -113,10 +113,10 @@ class LongPullback:
         given = self._form.cotangents(cotangent)
         if is_tracing() or any(map(is_jax, given)):
             return self.linearized()(cotangent)
-        return self._form.gradients(self._passage.back([None if type(value) is Zero else value for value in given]))
+        return self._form.gradients(self._vjp.pullback([None if type(value) is Zero else value for value in given]))
 
     def __repr__(self) -> str:
-        return f"<pullback of {self._form.name}, {self._passage.length} operations>"
+        return f"<pullback of {self._form.name}, {self._vjp.length} operations>"
 
 
 def _without_none(structure: TreeDef, avals: Sequence[Aval], cotangent: Any) -> Any:

@@ -26,6 +26,7 @@ from fxgrad.engine.api.arguments import (
 from fxgrad.engine.api.pullbacks import Form, LongPullback, Pullback
 from fxgrad.engine.core.avals import Aval, plain
 from fxgrad.engine.derivation.derive import Derived
+from fxgrad.engine.derivation.guards import memoize_guarded
 from fxgrad.engine.executors import direct
 from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.frontend.flat import (
@@ -160,7 +161,7 @@ class _Differentiation:
             out_tree is LEAF and tape.is_plain(leaves[0])) else None
         found: Derived | None = tape.recall(place)
         forced: Sequence[Any] = ()
-        if found is None or (found.consulted and not found.holds):
+        if found is None or not found.is_valid:
             call = _finished(tape, leaves, out_tree)
             at_once = self._directly(call, tape, avals, selected)
             if at_once is not None:
@@ -168,7 +169,7 @@ class _Differentiation:
             found, forced = self._derived(call, avals)
             if self._safe is not None and tape.parent is None:
                 found = without_safe_calls(found)
-            if place is not None and not found.holds_once:
+            if place is not None and not found.captures_tracers:
                 tape.remember(place, found)
         outputs = apply_program(found.program, [*found.captured, *tape.captured, *selected.leaves, *forced])
         if tape.parent is not None:  # which recorded it
@@ -212,14 +213,13 @@ class _Differentiation:
             traced = within(self._what, self._fun, traced, self._budget)
         program, _, out_tree, computed, forced = traced
         key = (*self._key, computed, out_tree)
-        derived: Derived | None = program.memo.get(key)
-        if derived is None or (derived.consulted and not derived.holds):
+
+        def make(_: Any) -> Derived:
             _check_scalar(self._what, self._fun, traced, self._holomorphic)
             wrt = traced.wrt([has_tangent(aval) for aval in avals])
-            derived = grad_program(program, wrt, self._key[2], computed)
-            if not derived.holds_once:
-                program.memo[key] = derived
-        return derived, forced
+            return grad_program(program, wrt, self._key[2], computed)
+
+        return memoize_guarded(program, key, make, lambda derived: not derived.captures_tracers), forced
 
 
 def within(what: str, fun: Callable[..., Any], traced: Traced, budget: int) -> Traced:
@@ -341,10 +341,10 @@ def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, 
     main, count = traced.out_tree.num_leaves, len(traced.program.outputs)
     rebuilt = selected.structure, selected.positions, selected.single
     form = Form(function_name(fun), rebuilt, tuple(avals), traced.out_tree, tuple(traced.program.out_avals))
-    passage = _passage(traced, selected.leaves, wrt)
+    eager = _eager_vjp(traced, selected.leaves, wrt)
     pullback: Pullback | LongPullback
-    if passage is not None:
-        values, pullback = passage.outputs, LongPullback(form, passage, traced.program, wrt)
+    if eager is not None:
+        values, pullback = eager.outputs, LongPullback(form, eager, traced.program, wrt)
     else:
         derived = linearized(traced.program, wrt, traced.computed)
         values = plain(derived([*traced.captured, *selected.leaves, *traced.forced]))
@@ -353,12 +353,12 @@ def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, 
     return (output, pullback) if aux is None else (output, pullback, aux.restore(values[main:count]))
 
 
-def _passage(traced: Traced, leaves: Sequence[Any], wrt: Sequence[bool]) -> direct.Passage | None:
-    """A long program run equation by equation, so that its pullback can go back that way; None if it is not to be."""
+def _eager_vjp(traced: Traced, leaves: Sequence[Any], wrt: Sequence[bool]) -> direct.EagerVjp | None:
+    """Run a long program equation by equation, and keep what its pullback needs; None for a short or traced one."""
     inputs = [*traced.captured, *leaves]
     if is_tracing() or len(traced.program.equations) < direct.LONG or any(map(is_jax, inputs)):
         return None
-    return direct.passage(traced.program, wrt, inputs, traced.computed)
+    return direct.eager_vjp(traced.program, wrt, inputs, traced.computed)
 
 
 def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], tuple[Any, ...]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, overload
 
 from fxgrad.engine import tree
 from fxgrad.engine.api.reverse import Safe, before_derivatives
+from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import plain
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.calling import recorded_call
@@ -64,7 +64,7 @@ def safe(fun: Callable[..., Any]) -> Callable[..., Any]:
     return safely
 
 
-@functools.cache
+@cached("functions of safe traces", 256)
 def _safely_after(rewriting: Callable[[Traced], Traced] | None) -> Callable[[Traced], Traced]:
     """What is done to a trace within a safe function, where `rewriting` is done already; the same for the same."""
     return _safe_trace if rewriting in (None, _safe_trace) else lambda traced: _safe_trace(rewriting(traced))

@@ -1,4 +1,4 @@
-"""Which arguments of a jitted function are static, and how others take the places of the dynamic ones."""
+"""The static arguments of a jitted function, and the leaves of the dynamic ones."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from fxgrad.engine import tree
+from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import check_dtype
 from fxgrad.engine.frontend.flat import keyword_names, leaf_aval, parameter_names, with_static
 from fxgrad.engine.tracing.tracer import Tracer, leaked
@@ -22,7 +23,7 @@ Kwargs = dict[str, Any]
 
 
 class Split(NamedTuple):
-    """The arguments of one call: what is dynamic, its leaves and structure, and how others take their places.
+    """The arguments of one call: the dynamic ones, their leaves and structure, and `arguments`, which replaces leaves.
 
     Of `f(x, 3, p={"w": w})` with the second argument static, `args` is `(x,)`, `kwargs` is `{"p": {"w": w}}` and
     `leaves` is `[x, w]`; `arguments([y, v])` is `((y, 3), {"p": {"w": v}})`.
@@ -36,7 +37,7 @@ class Split(NamedTuple):
 
 
 class StaticArguments:
-    """Those of `fun` at the positions `numbers` and of the `names`, given either way."""
+    """The static arguments of `fun`: those at the positions `numbers` and of the `names`, given either way."""
 
     __slots__ = ("_fun", "_numbers", "_positions", "any", "names")
 
@@ -46,7 +47,7 @@ class StaticArguments:
         self._numbers = _tuple(numbers)
         self.names = frozenset(_tuple(names)) | self._names_of_numbers()
         self.any = bool(self._numbers or self.names)
-        self._positions: dict[int, set[int]] = {}
+        self._positions = BoundedDict(64)  # by the number of positional arguments
 
     def _names_of_numbers(self) -> set[str]:
         if not self._numbers:
@@ -56,8 +57,8 @@ class StaticArguments:
         return {names[number] for number in self._numbers if 0 <= number < len(names)} & by_keyword
 
     def positions(self, count: int) -> set[int]:
-        """The static ones of `count` positional arguments."""
-        static = self._positions.get(count)
+        """Return the positions of the static ones of `count` positional arguments."""
+        static: set[int] | None = self._positions.get(count)
         if static is None:
             numbered = {number % count for number in self._numbers if -count <= number < count}
             names = parameter_names(self._fun, count) if self.any else []
@@ -66,13 +67,13 @@ class StaticArguments:
         return static
 
     def dynamic(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-        """The arguments that are not static."""
+        """Return the arguments that are not static."""
         static = self.positions(len(args))
         return tuple([arg for position, arg in enumerate(args) if position not in static]), {
             key: value for key, value in kwargs.items() if key not in self.names}
 
     def split(self, args: Args, kwargs: Kwargs) -> Split:
-        """The arguments of a call, taken apart."""
+        """Return the arguments of a call, taken apart."""
         if not self.any:
             leaves, structure = tree.flatten((args, kwargs))
             return Split(args, kwargs, leaves, structure, functools.partial(tree.unflatten, structure))
@@ -88,7 +89,7 @@ class StaticArguments:
         return Split(dynamic, keywords, leaves, structure, arguments)
 
     def values(self, args: Args, kwargs: Kwargs) -> tuple[Any, ...]:
-        """The static arguments with their places and types; equal for calls that are equal in them."""
+        """Return the static arguments with their places and types, which are equal for calls that share a trace."""
         if not self.any:
             return ()
         given = [(position, args[position]) for position in sorted(self.positions(len(args)))]
@@ -96,7 +97,7 @@ class StaticArguments:
         return tuple((place, type(value), value) for place, value in (*given, *named))
 
     def leaf_names(self, args: Args, kwargs: Kwargs) -> list[str]:
-        """The names of the dynamic leaves, as messages and programs show them."""
+        """Return the names of the dynamic leaves, as messages and programs show them."""
         roots, static = parameter_names(self._fun, len(args)), self.positions(len(args))
         names = [name for position, arg in enumerate(args) if position not in static
                  for name in tree.leaf_names(arg, roots[position])]
@@ -115,7 +116,7 @@ class StaticArguments:
                 _check_hashable(name, key, value)
 
     def looked_up(self, find: Callable[[Any], Any], key: Any, args: Args, kwargs: Kwargs) -> Any:
-        """`find(key)`, which compares the static arguments with those of earlier calls."""
+        """Return `find(key)`; an error of a static argument's `__eq__`, which that calls, is explained."""
         try:
             return find(key)
         except Exception as error:
@@ -138,7 +139,7 @@ class StaticArguments:
                     "arguments")) from None
 
     def explain(self, args: Args, kwargs: Kwargs, error: BaseException | None = None) -> None:
-        """Raises our own message where jax refuses a static or a dynamic argument, or a comparison ended in `error`."""
+        """Raise our message for an argument that jax refuses, or for a static one whose `__eq__` raised `error`."""
         self.check_hashable(args, kwargs)
         self._check_comparable(args, kwargs, error)
         name, roots = function_name(self._fun), parameter_names(self._fun, len(args))
@@ -155,7 +156,7 @@ class StaticArguments:
 
 
 def _compared(error: BaseException | None) -> Any:
-    """The object whose `__eq__` raised `error`, if one did."""
+    """Return the object whose `__eq__` raised `error`, if one did."""
     traceback, found = None if error is None else error.__traceback__, None
     while traceback is not None:
         if traceback.tb_frame.f_code.co_name == "__eq__":

@@ -12,18 +12,18 @@ from typing import Any
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.sources import sources
-from fxgrad.engine.core.walk import Step, walk
+from fxgrad.engine.core.walk import Step, eval_program
 
 
 def interpret(program: Program, inputs: Sequence[Any], step: Step,
               literal: Callable[[Literal], Any] | None = None) -> list[Any]:
-    """As `walk`, where what `step` records has the place of the equation that it is for."""
+    """As `eval_program`, where what `step` records has the place of the equation that it is for."""
     with sources("") as at:
         def placed(equation: Equation, values: list[Any]) -> Sequence[Any]:
             at(equation)
             return step(equation, values)
 
-        return walk(program, inputs, placed, literal)
+        return eval_program(program, inputs, placed, literal)
 
 
 class Interpreter:

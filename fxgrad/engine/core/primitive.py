@@ -124,16 +124,21 @@ class Primitive:
     """An operation and its seven rules; see the table at the top of this file.
 
     `name` is unique and is what programs print. An absent rule is `NOT_LINEAR`, `NO_TANGENT` or
-    `TODO(reason)`; `None` is refused with `TypeError`. Seven facts that are no rules: an operation that is `effectful`
-    does something beside computing its outputs, so it runs exactly as often and in the order that the user wrote; one
-    that is `collective` has the parameter `axis_name`, the name of a mapped axis over which it speaks with the other
-    entries, or a tuple of names; one that `consults` asks the user's code what it computes whenever it runs, so that
-    no result of it is kept; one that is `commutative` has two inputs that may be exchanged without any change of the
-    result; one that is `exactly_rounded` acts on each element alone and rounds alike for one and for many, on every
-    executor; one that `says_what_varies` gives the mesh axes that its outputs vary over in its abstract rule, where
-    those of others are the axes that their inputs vary over; one that holds programs in its parameters says by
-    `regions(operands, **params)` which, a tuple of `Region`s (`fxgrad/engine/core/regions.py`), where the operands may
+    `TODO(reason)`; `None` is refused with `TypeError`. Seven facts that are no rules:
+
+    - `effectful`: it does something beside computing its outputs, so it runs exactly as often and in the order that
+      the user wrote.
+    - `collective`: it has the parameter `axis_name`, the name of a mapped axis over which it combines the entries, or a
+      tuple of names.
+    - `calls_user_code`: it runs code of the user's, which may compute something else each time: no result is kept.
+    - `commutative`: it has two inputs, and exchanging them changes no bit of the result.
+    - `exactly_rounded`: it acts on each element alone and rounds alike for one and for many, on every executor.
+    - `says_what_varies`: its abstract rule gives the mesh axes that its outputs vary over; outputs of others vary over
+      the axes that their inputs vary over.
+    - `regions(operands, **params)`: the programs that it holds in its parameters, a tuple of `Region`s
+      (`fxgrad/engine/core/regions.py`); the operands may
     be left out.
+
     Users define their own with this constructor:
 
     >>> import numpy as np
@@ -163,7 +168,7 @@ class Primitive:
     cost: Rule
     effectful: bool = False
     collective: bool = False
-    consults: bool = False
+    calls_user_code: bool = False
     commutative: bool = False
     exactly_rounded: bool = False
     says_what_varies: bool = False

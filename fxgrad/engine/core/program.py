@@ -215,8 +215,18 @@ class Program(ProgramAsJaxpr):
     1.6829
     """
 
-    __slots__ = ("__weakref__", "base", "captured", "constants", "equations", "inputs", "memo", "outputs", "signature",
-                 "slots")
+    __slots__ = (
+        "__weakref__",
+        "attributes",
+        "base",
+        "captured",
+        "constants",
+        "equations",
+        "inputs",
+        "memo",
+        "outputs",
+        "signature",
+    )
 
     inputs: list[Var]
     equations: list[Equation]
@@ -226,16 +236,16 @@ class Program(ProgramAsJaxpr):
     signature: Signature | None
     base: Program | None
     """The program that this one was made of by `replace`; their variables have the same names."""
-    slots: dict[Any, Any]
-    """What is kept on the program for as long as it lives, by `Slot` or fact (`fxgrad/engine/core/facts.py`)."""
+    attributes: dict[Any, Any]
+    """Values by `ProgramAttribute` or program property, which live as long as the program."""
     memo: dict[Any, Any]
-    """What was derived from it, which is forgotten where users' code that was asked for it answers anew."""
+    """What was derived from it; dropped once user code that ran for some of it traces otherwise."""
 
     def __init__(self, inputs: Sequence[Var], equations: Sequence[Equation], outputs: Sequence[Atom],
                  captured: int = 0, constants: Sequence[Any] = (), signature: Signature | None = None) -> None:
         self.inputs, self.equations, self.outputs = list(inputs), list(equations), list(outputs)
         self.captured, self.constants, self.signature = captured, list(constants), signature
-        self.slots, self.memo, self.base = {}, {}, None
+        self.attributes, self.memo, self.base = {}, {}, None
 
     def replace(self, **changes: Any) -> Program:
         """The program with other `inputs`, `equations`, `outputs`, `captured`, `constants` or `signature`."""

@@ -1,8 +1,8 @@
-"""The walk through a program: each equation in turn, with the values of its inputs."""
+"""The two walks through a program: forward with values, and backward with cotangents, which are summed at fan-outs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fxgrad.engine.core.avals import Literal
@@ -12,16 +12,16 @@ Step = Callable[[Equation, list[Any]], Sequence[Any]]
 """(equation, values of its inputs) -> values of its outputs."""
 
 
-def walk(program: Program, inputs: Sequence[Any], step: Step, literal: Callable[[Literal], Any] | None = None,
+def eval_program(program: Program, inputs: Sequence[Any], step: Step, literal: Callable[[Literal], Any] | None = None,
          equations: Sequence[Equation] | None = None) -> list[Any]:
-    """The values of the outputs of `program`, where `step` gives those of each equation's.
+    """Return the values of the outputs of `program`, where `step` computes those of each equation.
 
     `inputs` are the values of all its inputs, captured ones first. `literal` gives the value of a literal, by default
-    itself. `equations` are those that are walked, if not all. The values are whatever `step` makes them.
+    itself. `equations`, if given, are the ones to evaluate. Values are whatever `step` makes them.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> program = fxgrad.make_program(lambda x, y: fnp.sin(x) * y)(1.0, 2.0)
-    >>> walk(program, ["x", "y"], lambda equation, values: [f"{equation.primitive}({', '.join(values)})"])
+    >>> eval_program(program, ["x", "y"], lambda equation, values: [f"{equation.primitive}({', '.join(values)})"])
     ['mul(sin(x), y)']
     """
     environment: dict[Atom, Any] = dict(zip(program.inputs, inputs, strict=True))
@@ -37,6 +37,48 @@ def walk(program: Program, inputs: Sequence[Any], step: Step, literal: Callable[
             for atom in program.outputs]
 
 
+Pullback = Callable[..., "Sequence[Any]"]
+"""(cotangent of each output of an operation) -> cotangent of each operand; None stands for zero on both sides."""
+BackwardStep = tuple[Sequence[Any], Sequence[Any], Pullback]
+"""The outputs and the operands of an operation, which may be anything hashable, and its pullback."""
+
+
+def pull_back_steps(sums: dict[Any, Any], outputs: Sequence[Any], cotangents: Sequence[Any],
+                    steps: Iterable[BackwardStep], add: Callable[[Any, Any], Any]) -> None:
+    """Carry the `cotangents` of `outputs` back through `steps`, the last operation first.
+
+    `sums`, empty at first, collects cotangents by what they belong to. Those of the outputs of an operation are taken
+    out and given to its pullback, unless all are zero; at the end those are left that no operation made. `add` sums
+    two cotangents. Cotangents are whatever the pullbacks make them.
+
+    >>> steps = [(["c"], ["a", "b"], lambda c: [f"{c}*b", f"{c}*a"]), (["b"], ["a"], lambda b: [f"{b}*cos(a)"])]
+    >>> sums = {}
+    >>> pull_back_steps(sums, ["c"], ["1"], steps, lambda one, other: f"{one} + {other}")
+    >>> sums
+    {'a': '1*b + 1*a*cos(a)'}
+    """
+    remaining = iter(steps)
+    operands = outputs
+    while True:
+        for operand, cotangent in zip(operands, cotangents, strict=True):
+            if cotangent is not None:
+                before = sums.get(operand)
+                sums[operand] = cotangent if before is None else add(before, cotangent)
+        for made, operands, pullback in remaining:  # noqa: B007  (the loop above has them)
+            if len(made) == 1:
+                cotangent = sums.pop(made[0], None)
+                if cotangent is not None:
+                    cotangents = pullback(cotangent)
+                    break
+            else:
+                arriving = [sums.pop(output, None) for output in made]
+                if any(cotangent is not None for cotangent in arriving):
+                    cotangents = pullback(*arriving)
+                    break
+        else:
+            return
+
+
 def value_of(literal: Literal) -> Any:
-    """The number itself, for walks that compute."""
+    """Return the number itself, for walks that compute."""
     return literal.value

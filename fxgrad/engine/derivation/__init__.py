@@ -1,1 +1,1 @@
-"""Programs made of programs: simpler ones, derived ones, and what user code that was asked for them said."""
+"""Programs made of programs: simplified ones, derived ones, and the guards of user code that ran for them."""

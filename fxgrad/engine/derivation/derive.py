@@ -1,4 +1,4 @@
-"""The memo of derived programs: what was made of a program once is not made again."""
+"""Derived programs: recorded once for a program and a key, and kept on it under guards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from fxgrad.engine.core.avals import Aval, Literal, plain
 from fxgrad.engine.core.primitive import Primitive, library
 from fxgrad.engine.core.program import Equation, Program, Var
 from fxgrad.engine.core.sources import without_scope, without_source
-from fxgrad.engine.derivation.consultation import Consultation, batched_axis, consulting, forget, spmd_names, still_hold
+from fxgrad.engine.derivation.guards import (
+    Guard,
+    all_valid,
+    batched_axis,
+    collect_guards,
+    find_valid,
+    keep_guarded,
+    spmd_names,
+)
 from fxgrad.engine.derivation.simplify import without_dead_code
 from fxgrad.engine.derivation.simplifying import SimplifyingTape
 from fxgrad.engine.tracing.apply import apply_program
@@ -22,45 +30,45 @@ from fxgrad.engine.tracing.trace import WRITTEN, trace
 from fxgrad.engine.tracing.tracer import Tracer
 
 Builder = Callable[..., "tuple[Sequence[Any], Any]"]
-"""Called with tracers; returns the outputs of the derived program and whatever else is to be known of it."""
+"""A function of tracers; returns the outputs of the derived program, and anything else that its users need."""
 
 
 def holds_tracers(captured: Sequence[Any]) -> bool:
-    """Whether there is a tracer among captured values, which are then right for one call only."""
+    """Whether a captured value is a tracer, and so right for one call only."""
     return any(type(value) is Tracer for value in captured)
 
 
 def rule_inputs(primitive: Primitive, values: list[Any]) -> list[Any]:
-    """`values` for a rule of `primitive`: rules that users wrote get numbers in the place of literals."""
+    """Return `values` for a rule of `primitive`: rules that users wrote get numbers in the place of literals."""
     return values if Literal not in map(type, values) or primitive in library else plain(values)
 
 
 class Derived(NamedTuple):
-    """A program made from another one: itself, what it captured, what else its builder said, and the code it ran."""
+    """A program made from another one, what it captured, what else its builder returned, and the guards it needs."""
 
     program: Program
     captured: list[Any]
     extra: Any
-    consulted: Sequence[Consultation] = ()
+    guards: Sequence[Guard] = ()
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Runs the program in the current context."""
         return apply_program(self.program, [*self.captured, *inputs] if self.captured else inputs)
 
     @property
-    def holds_once(self) -> bool:
+    def captures_tracers(self) -> bool:
         """Whether it captured a tracer, and so is right for this call only."""
         return holds_tracers(self.captured)
 
     @property
-    def holds(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether user code that was run for it, such as custom rules, still records the same."""
-        return still_hold(self.consulted)
+        return all_valid(self.guards)
 
 
 @contextmanager
-def nothing_collected() -> Iterator[None]:
-    """Python's cyclic collector stands still: what is made here stays, and looking through it takes as long again."""
+def gc_paused() -> Iterator[None]:
+    """Pause the cyclic garbage collector: objects made in this block survive, and scanning them doubles the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -71,21 +79,18 @@ def nothing_collected() -> Iterator[None]:
 
 
 def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval], computed: int = 0) -> Derived:
-    """The program that `build` records when called with tracers of `in_avals`, simplified.
+    """Return the program that `build` records when called with tracers of `in_avals`, simplified.
 
     The first of them are the inputs of `program`. If the outputs of its first `computed` equations have been computed,
     they are further inputs, and those equations do not run again.
 
-    Remembered on `program` under `key`, unless user code called by `build` captured a tracer: then the
-    result holds for this call only. User code that was consulted is run again, and must record the same.
+    It is kept on `program` under `key`, unless user code called by `build` captured a tracer: then the result is right
+    for this call only. Such code guards it (`engine/derivation/guards.py`).
     """
     # Only in programs that are shown is noted what variables are.
     key = (key, computed, batched_axis.get(), spmd_names.get(), is_shown(current.get()))
-    derived: Derived | None = program.memo.get(key)
-    if derived is not None and derived.consulted and not derived.holds:
-        forget(program)
-        derived = None
-    if derived is None:
+    derived: Derived | None = find_valid(program, key)
+    if derived is None:  # not by `memoize_guarded`: programs may nest deeply, and it would take two frames more
         extra: list[Any] = []
         prefix = program.equations[:computed]
         known_avals = [var.aval for equation in prefix for var in equation.outputs]
@@ -99,19 +104,19 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
         # What is derived of a program without lines, such as the library's, serves more than one line as well.
         has_lines = any(equation.source is not None for equation in program.equations)
         placed = without_scope() if has_lines else without_source()
-        with nothing_collected(), placed, consulting() as consulted:
+        with gc_paused(), placed, collect_guards() as guards:
             recorded, captured = trace(record, [*in_avals, *known_avals], mode=WRITTEN,
                                        name="a derived program", tape_class=SimplifyingTape)
-            derived = Derived(without_dead_code(recorded), captured, extra[0], consulted)
+            derived = Derived(without_dead_code(recorded), captured, extra[0], guards)
         if config.check_level:
             derived.program.check()
-        if not derived.holds_once:
-            program.memo[key] = derived
+        if not derived.captures_tracers:
+            keep_guarded(program, key, derived, guards)
     return derived
 
 
 def _seed(equations: Sequence[Equation], environment: dict[Var, Any], values: Sequence[Any]) -> None:
-    """Tells the current tape the outputs of `equations`, which are all of `values` in order."""
+    """Declare the outputs of `equations`, all of `values` in order, as known to the current tape."""
     tape, remaining = current.get(), iter(values)
     assert isinstance(tape, SimplifyingTape)
     for equation in equations:

@@ -1,20 +1,20 @@
-"""Programs of which a part runs, or has run, for its values alone: their effects are left out."""
+"""Programs without the effects of equations that have run already, or run again for their values alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fxgrad.engine.core.facts import Slot, has_effects, is_effectful
 from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program_properties import ProgramAttribute, has_effects, is_effectful, memoize
 from fxgrad.engine.core.regions import replaced
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
 
-_WITHOUT: Slot[Program] = Slot("without effects")
+_WITHOUT: ProgramAttribute[Program] = ProgramAttribute("without effects")
 
 
 def without_effects(program: Program, why: str) -> Program:
-    """`program` without its effects, to be computed again where they have happened already.
+    """Return `program` without its effects, to be computed again where they have happened already.
 
     Raises `UnsupportedError` if the result of an operation with effects is needed; `why` says what computes it again.
     """
@@ -52,17 +52,17 @@ def _shown(equation: Equation) -> str:
 
 
 def after_forcing(program: Program, computed: int) -> tuple[Program, int]:
-    """`program` without the effects that were seen while its first `computed` equations were computed.
+    """Return `program` without the effects that happened while its first `computed` equations were computed.
 
-    The second result is how many of its first equations those now are; their outputs are the same. An operation of
-    their own number that has effects and outputs is still there: whoever knows the outputs need not run it again.
+    The second result is the number of those equations now; their outputs are the same. One that has effects and outputs
+    stays: its outputs are known, so it does not run again.
     """
     prefix = program.equations[:computed]
     if not has_effects(program) or not any(
             is_effectful(equation.primitive, equation.params) for equation in prefix):
         return program, computed
-    made: tuple[Program, int] | None = program.memo.get(("after forcing", computed))
-    if made is None:
+
+    def make() -> tuple[Program, int]:
         first = []
         for equation in prefix:
             if equation.primitive.effectful and equation.outputs:
@@ -70,18 +70,18 @@ def after_forcing(program: Program, computed: int) -> tuple[Program, int]:
             else:
                 why = f"Python's control flow asks for a value, which runs {_shown(equation)}; the derivative"
                 first += _equations_without([equation], set(equation.outputs), why)
-        made = program.memo["after forcing", computed] = (
-            program.replace(equations=[*first, *program.equations[computed:]]), len(first))
-    return made
+        return program.replace(equations=[*first, *program.equations[computed:]]), len(first)
+
+    return memoize(program, ("after forcing", computed), make)
 
 
 def repeated_effect(program: Program, computed: int) -> Equation | None:
-    """The first of the first `computed` equations that would have an effect again if they were computed again."""
+    """Return the first of the first `computed` equations that has an effect, which would happen again with it."""
     return next((equation for equation in program.equations[:computed]
                  if is_effectful(equation.primitive, equation.params)), None)
 
 
 def outputs_of_effects(program: Program) -> set[Var]:
-    """The variables that should not be computed twice, for an effect comes with them."""
+    """Return the outputs of equations with effects, which must not be computed twice."""
     return {var for equation in program.equations if is_effectful(equation.primitive, equation.params)
             for var in equation.outputs}

@@ -1,4 +1,4 @@
-"""Equations in the order in which a line of code is read: what a transformation interleaved is told apart again."""
+"""Orders of equations: those of a line together, as the line is read; or each right before its first use."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from types import CodeType
 from typing import Any
 
-from fxgrad.engine.core.facts import is_effectful
 from fxgrad.engine.core.program import Atom, Equation, Program, Source
+from fxgrad.engine.core.program_properties import is_effectful
 
 
 def line_by_line(equations: list[Equation], outputs: Sequence[Atom]) -> list[Equation]:
-    """The equations, each value that one equation of the same line uses right before that one.
+    """Return the equations with each value that one equation of the same line uses right before that one.
 
     `jvp` computes values and tangents in turns: `a, t_a, b, t_b`. Where `b` alone uses `a`, and `t_b` alone `t_a`, all
     four of one line, this gives `a, b, t_a, t_b`. Operations with effects stay where they are.
@@ -44,9 +44,9 @@ def line_by_line(equations: list[Equation], outputs: Sequence[Atom]) -> list[Equ
 
 
 def as_needed(program: Program, late: int) -> Program:
-    """The program in which what does not depend on the last `late` inputs is computed right before its first use.
+    """Return the program with what does not depend on the last `late` inputs computed right before its first use.
 
-    So less of it is there at once where the rest goes back through a program whose values are all computed again.
+    So fewer values are live at once where the rest is the backward pass of a program that is rematerialized.
 
     >>> import fxgrad, numpy as np
     >>> program = fxgrad.make_program(lambda x, y: (np.sin(x), np.cos(x), y * 2.0))(1.0, 2.0)
@@ -58,7 +58,7 @@ def as_needed(program: Program, late: int) -> Program:
     ordered: list[Equation] = []
 
     def take(atoms: Sequence[Atom]) -> None:
-        """Puts what makes `atoms` in its place, after what that needs."""
+        """Put the equations that compute `atoms` in their place, after what they need."""
         pending = [maker[atom] for atom in reversed(atoms) if atom in maker]
         while pending:
             equation = pending[-1]
@@ -86,7 +86,7 @@ def as_needed(program: Program, late: int) -> Program:
 
 
 class _Lines:
-    """The lines of sources."""
+    """Compares sources by line; the line numbers of each code object are looked up once."""
 
     def __init__(self) -> None:
         self._of: dict[CodeType, list[int | None]] = {}

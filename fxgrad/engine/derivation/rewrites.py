@@ -1,7 +1,7 @@
-"""Exact algebra, a rule at a time: what a primitive's equation may be replaced by, looking one step back.
+"""Exact algebraic rewrites: each replaces an equation of one primitive, and may look at how its operands were computed.
 
-No rewrite changes a NaN, an infinity, the sign of a zero or a rounding. The algebra of a primitive stands beside
-its record, entered in `rewrites`.
+No rewrite changes a NaN, an infinity, the sign of a zero or a rounding. The rewrites of a primitive stand beside its
+record, entered in `rewrites`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from fxgrad.engine.tracing.tracer import Tracer
 
 
 class Definitions:
-    """How each value of the program under way was computed, for rewrites that look one step back."""
+    """The defining equation of each value recorded so far, for rewrites that look one step back.
+
+    `notable` values were computed by a primitive that some rewrite looks for.
+    """
 
     __slots__ = ("made", "notable")
 
@@ -29,7 +32,7 @@ class Definitions:
         self.notable: set[Atom] = set()
 
     def note(self, equation: Equation) -> None:
-        """Enters an equation of the program."""
+        """Enter an equation of the program."""
         outputs = equation.outputs
         for output in outputs:
             self.made[output] = equation
@@ -37,7 +40,7 @@ class Definitions:
             self.notable.update(outputs)
 
     def inputs_if(self, value: Any, primitive: Primitive) -> list[Any] | None:
-        """The inputs of the equation that made `value`, if `primitive` made it."""
+        """Return the inputs of the equation that made `value`, if `primitive` made it."""
         made = self.made.get(value.variable) if type(value) is Tracer else None
         if made is None or made.primitive is not primitive:
             return None
@@ -48,7 +51,7 @@ class Definitions:
         return self.notable.isdisjoint(atoms)
 
     def params_of(self, value: Any) -> dict[str, Any]:
-        """The parameters of the equation that made `value`."""
+        """Return the parameters of the equation that made `value`."""
         return self.made[value.variable].params
 
 
@@ -57,7 +60,7 @@ Rewrite = Callable[[Definitions, list[Any], dict[str, Any]], "list[Any] | None"]
 
 
 class Rewrites(Analysis[Sequence[Rewrite]]):
-    """Exact algebra by primitive, tried in the order of registration; a primitive without any is left alone.
+    """Rewrites by primitive, tried in the order of registration; most primitives have none.
 
     `makers` are the primitives that a rewrite declared to look for.
     """
@@ -71,10 +74,10 @@ class Rewrites(Analysis[Sequence[Rewrite]]):
 
     def register(self, *primitives: Primitive, makers: Sequence[Primitive] | None = None,  # type: ignore[override]
                  ) -> Callable[[Rewrite], Rewrite]:
-        """A decorator that enters its function for each of `primitives`, after those that were entered before.
+        """Decorate a rewrite to enter it for each of `primitives`, after those that were entered before.
 
-        With `makers` it is only asked where an operand is a literal, or where it may have been made by one of them:
-        it must look for no others behind the operands.
+        With `makers`, it is tried only if an operand is a literal or was made by one of them: it must look for no other
+        primitives behind the operands.
         """
         def enter(rewrite: Rewrite) -> Rewrite:
             for primitive in primitives:
@@ -87,12 +90,12 @@ class Rewrites(Analysis[Sequence[Rewrite]]):
         return enter
 
     def are_declared(self, primitive: Primitive) -> bool:
-        """Whether all rewrites of `primitive`, if it has any, said what they look for."""
+        """Whether all rewrites of `primitive`, if it has any, were entered with `makers`."""
         return primitive not in self._undeclared
 
     def apply(self, primitive: Primitive, definitions: Definitions, tape: Tape, atoms: list[Atom],
               params: dict[str, Any]) -> list[Any] | None:
-        """The outputs that the first fitting rewrite gives, or None."""
+        """Return the outputs of the first rewrite that applies, or None."""
         entries = self._entries.get(primitive)
         if entries is None or (primitive not in self._undeclared and definitions.are_plain(atoms)
                                and Literal not in map(type, atoms)):
@@ -106,6 +109,7 @@ class Rewrites(Analysis[Sequence[Rewrite]]):
 
 
 rewrites = Rewrites()
+
 
 def is_literal(value: Any, number: float) -> bool:
     """Whether `value` is a literal equal to `number`; `0` means the positive zero alone, in both parts."""

@@ -1,4 +1,4 @@
-"""Finished programs made simpler: without dead equations, without repeated ones, without trivial ones."""
+"""Simplification of finished programs: dead, repeated and trivial equations are removed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from fxgrad.engine import config, dtypes
 from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.facts import Slot, is_effectful
+from fxgrad.engine.core.cache_keys import param_key
 from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Origin, Program, Var
+from fxgrad.engine.core.program_properties import ProgramAttribute, is_effectful
 from fxgrad.engine.core.regions import replaced
 from fxgrad.engine.core.sources import sources
-from fxgrad.engine.core.told import param_key
 from fxgrad.engine.derivation.ordering import line_by_line
 from fxgrad.engine.derivation.simplifying import SimplifyingTape
 from fxgrad.engine.tracing.interning import Root, Step
@@ -20,14 +20,14 @@ from fxgrad.engine.tracing.tape import current
 
 partial_use: Analysis[Callable[[Equation, Sequence[bool]], Equation] | None] = Analysis(
     "partial use", missing="conservative", default=None)
-"""Of an equation some of whose outputs are not used: one that makes those that `used` marks, and what these need."""
-MERGED: Slot[set[Var]] = Slot("merged")
-"""Variables of a simplified program that stand for several that were equal before."""
-_LIVE: Slot[list[Equation]] = Slot("live equations")
+"""(equation, used) -> an equation that computes only the outputs that `used` marks, and what these need."""
+MERGED: ProgramAttribute[set[Var]] = ProgramAttribute("merged")
+"""Variables of a simplified program that replace several equal ones."""
+_LIVE: ProgramAttribute[list[Equation]] = ProgramAttribute("live equations")
 
 
 def live_equations(program: Program) -> list[Equation]:
-    """The equations that an output depends on, and those with effects, in order."""
+    """Return the equations that an output depends on, and those with effects, in order."""
     live = _LIVE.of(program)
     if live is None:
         wanted: set[Atom] = {*program.outputs}
@@ -42,7 +42,7 @@ def live_equations(program: Program) -> list[Equation]:
 
 
 def without_repetition(program: Program) -> Program:
-    """The same program in which equal equations stand once; the program itself if that is so."""
+    """Return the program with equal equations merged; the program itself if there are none."""
     equal: dict[Atom, Var] = {}
     seen: dict[Any, list[Var]] = {}
     kept: list[Equation] = []
@@ -65,14 +65,14 @@ def without_repetition(program: Program) -> Program:
 
 
 def without_dead_code(program: Program) -> Program:
-    """The same program without the equations that neither have effects nor are needed for an output."""
+    """Return the program without the equations that neither have effects nor are needed for an output."""
     live = program.replace(equations=live_equations(program))
     _LIVE.put(live, live.equations)
     return live
 
 
 def simplify(program: Program) -> Program:
-    """An equal program without dead, repeated and trivial equations; inputs and outputs stay as they are.
+    """Return an equal program without dead, repeated and trivial equations; inputs and outputs stay as they are.
 
     >>> import fxgrad
     >>> program = fxgrad.make_program(lambda x: (x + x) * (x + x), as_recorded=True)(1.0)
@@ -83,10 +83,10 @@ def simplify(program: Program) -> Program:
 
 
 def readable(program: Program) -> Program:
-    """As `simplify`, for a program to be read, down to the bodies of its loops and branches.
+    """Simplify a program to be read, down to the bodies of its loops and branches.
 
-    What the user's code recorded itself is merged, but not rewritten. What is done with random keys stays, for those
-    who look for a key that is used twice.
+    Equations of the user's own lines are merged, but not rewritten. Operations on random keys stay, so that a key that
+    is used twice can be found.
     """
     known = _READABLE.of(program)
     if known is None:
@@ -94,14 +94,14 @@ def readable(program: Program) -> Program:
     return known
 
 
-_READABLE: Slot[Program] = Slot("readable")
+_READABLE: ProgramAttribute[Program] = ProgramAttribute("readable")
 _WRITTEN_ROLES = {"branch", "body", "condition", "step", "back", "solve", "function", "matvec", "transposed matvec",
                   "transposed solve", "tangent solve", "cotangent solve"}
-"""Roles of programs in a program whose equations are lines of the user's too."""
+"""Roles of nested programs whose equations are the user's lines, too."""
 
 
 def _with_readable_bodies(equation: Equation) -> Equation:
-    """The equation with the bodies that it holds made readable."""
+    """Return the equation with the bodies that it holds made readable."""
     regions = equation.regions
     if not regions or any(region.role not in _WRITTEN_ROLES for region in regions):
         return equation
@@ -147,7 +147,7 @@ def _simplified(program: Program, as_written: bool) -> Program:
 
 
 def _as_used(equations: Sequence[Equation], outputs: Sequence[Atom]) -> list[Equation]:
-    """The equations without what loops make and nothing uses."""
+    """Return the equations without the outputs of loops that nothing uses."""
     used: set[Atom] = {*outputs}
     result = []
     for equation in reversed(equations):
@@ -159,7 +159,7 @@ def _as_used(equations: Sequence[Equation], outputs: Sequence[Atom]) -> list[Equ
 
 
 def _note_changes(simple: Program, program: Program, tape: SimplifyingTape, changed: dict[Atom, Atom]) -> None:
-    """Notes what the variables of a simplified program were, and which of them are several at once."""
+    """Note the provenance of the variables of a simplified program, and which of them replace several."""
     made = {var for equation in program.equations for var in equation.outputs}
     origins: dict[Var, list[Origin]] = {}
     for var, atom in changed.items():
@@ -170,7 +170,7 @@ def _note_changes(simple: Program, program: Program, tape: SimplifyingTape, chan
 
 
 def _take_written(tape: SimplifyingTape, equation: Equation, changed: dict[Atom, Atom]) -> list[Any]:
-    """As `_take`, of an equation that may be a line of the user's."""
+    """Record an equation that may be a line of the user's: then it is merged with equal ones, but not rewritten."""
     if _handles_keys(equation):
         atoms = [changed.get(atom, atom) for atom in equation.inputs]
         tape.nodes.append(Step(equation if atoms == equation.inputs else equation.replace(atoms), equation.outputs))
@@ -180,7 +180,7 @@ def _take_written(tape: SimplifyingTape, equation: Equation, changed: dict[Atom,
 
 
 def _take(tape: SimplifyingTape, equation: Equation, changed: dict[Atom, Atom], rewritable: bool = True) -> list[Any]:
-    """Records an equation on a tape that has its variables but for those that `changed`; as it is, if it can be."""
+    """Record an equation on a tape, with its variables replaced by `changed`; the equation itself if none is."""
     primitive, before, params = equation.primitive, equation.inputs, equation.params
     atoms = [changed.get(atom, atom) for atom in before] if changed else before
     if atoms == before:

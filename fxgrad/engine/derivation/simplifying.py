@@ -1,4 +1,4 @@
-"""Programs that are born simple: the tape that numbers values and rewrites while it records, and what it repeats."""
+"""`SimplifyingTape` merges equal equations and rewrites while it records; a `Template` is a program that it replays."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.facts import is_effectful
+from fxgrad.engine.core.cache_keys import param_key
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Atom, Equation, Program, Source, Var
+from fxgrad.engine.core.program_properties import is_effectful
 from fxgrad.engine.core.sources import current_source
-from fxgrad.engine.core.told import param_key
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
 from fxgrad.engine.tracing.interning import Step
 from fxgrad.engine.tracing.tape import Tape
@@ -18,12 +18,12 @@ from fxgrad.engine.tracing.tracer import Tracer
 
 
 class Template:
-    """A small program made ready to be recorded again and again, on operands of the types that it was recorded for.
+    """A small program in a form that is fast to record again, on operands of the types that it was recorded for.
 
-    Its literals, captured values, inputs and the outputs of its steps are numbered in this order. A step has what
-    making its equation again takes, found out once: the primitive, the numbers of its operands, its parameters (twice,
-    the second time as a key has them), the types of its outputs, whether its operands may be exchanged, and whether
-    it is simple: nothing can happen to it but what `SimplifyingTape.instantiate` does by itself.
+    Its literals, captured values, inputs and the outputs of its steps are numbered in this order. A step is the
+    primitive of an equation, the numbers of its operands, its parameters (twice, the second time as part of a key), the
+    types of its outputs, whether its operands commute, and whether it is simple: `SimplifyingTape.instantiate` records
+    such a step without calling anything.
 
     In the template of `sin(x) * y` the inputs have the numbers 0 and 1, and what the steps make 2 and 3:
 
@@ -36,7 +36,7 @@ class Template:
     __slots__ = ("captured", "code", "literals", "outputs", "program", "steps")
 
     code: Any
-    """What computes it at once, for an executor to keep."""
+    """Code that computes it, which an executor generates and keeps here."""
 
     def __init__(self, program: Program, captured: list[Any]) -> None:
         self.program, self.captured, self.code = program, captured, None
@@ -56,7 +56,7 @@ class Template:
 
 
 class SimplifyingTape(Tape):
-    """A tape that gives equal equations the same outputs and rewrites what algebra makes simpler.
+    """A tape that gives equal equations the same outputs and applies exact rewrites.
 
     Equations with effects are never merged. A selective one records tangents, whose program runs at another time.
     It shares no prefixes (`interned` is False).
@@ -77,7 +77,7 @@ class SimplifyingTape(Tape):
         return self.staging
 
     def value_of(self, atom: Any) -> Any:
-        """What rules get for an atom: the one tracer of a variable, since tapes tell captured values by identity."""
+        """Return the one tracer of a variable, since tapes compare captured values by identity; else `atom` itself."""
         if type(atom) is not Var:
             return atom
         tracer = self._tracers.get(atom)
@@ -87,7 +87,7 @@ class SimplifyingTape(Tape):
 
     def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any],
                source: Source | None = None) -> list[Any]:
-        """As any tape, unless an equal equation was recorded before, or a rewrite applies."""
+        """Record an operation as any tape, unless an equal one was recorded before, or a rewrite applies."""
         atoms: list[Any] = [arg.variable if type(arg) is Tracer and arg.tape is self else self.atom(arg)
                             for arg in args]
         return [self.value_of(output) for output in self.outputs_of(primitive, atoms, params, source)]
@@ -95,10 +95,10 @@ class SimplifyingTape(Tape):
     def outputs_of(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any], source: Source | None = None,
                    avals: Sequence[Aval] | None = None, equation: Equation | None = None, rewritable: bool = True,
                    ) -> list[Any]:
-        """As `record`, of variables of this tape and literals, and giving such; `avals` as for `append`.
+        """Record an operation on variables of this tape and literals, and return such; `avals` as for `append`.
 
-        If nothing is simpler than `equation`, it is entered as it is; nothing is but an equal one if it may not be
-        rewritten.
+        If it cannot be simplified, `equation` is entered as it is. If it is not `rewritable`, it is only merged with an
+        equal one.
         """
         key = _key(primitive, atoms, params)
         outputs = self._seen.get(key)
@@ -123,7 +123,7 @@ class SimplifyingTape(Tape):
     put = outputs_of
 
     def instantiate(self, template: Template, operands: Sequence[Atom]) -> list[Any]:
-        """Records the operations of `template`, each simplified by what is known of the operands; gives its outputs."""
+        """Record the operations of `template`, simplified where the operands allow; return its outputs."""
         source = current_source()
         plain = Literal not in map(type, operands)
         seen, nodes, made_by, notable = self._seen, self.nodes, self._definitions.made, self._definitions.notable
@@ -135,8 +135,8 @@ class SimplifyingTape(Tape):
                 outputs = self.outputs_of(primitive, atoms, params, source, avals)
                 plain = plain and Literal not in map(type, outputs)
             else:
-                # As `outputs_of` has it, without its calls: for here are made most equations of most programs. Rewrites
-                # were asked when the template was made, and find no more now.
+                # As in `outputs_of`, without its calls: most equations of most programs are made here. Rewrites were
+                # tried when the template was made, and cannot apply now.
                 made: list[Any] = []
                 if commutes and hash(atoms[0]) > hash(atoms[1]):
                     outputs = seen.setdefault((primitive, atoms[1], atoms[0], *items), made)
@@ -155,7 +155,7 @@ class SimplifyingTape(Tape):
         return [*map(value_at, template.outputs)]
 
     def seed(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any], outputs: list[Any]) -> None:
-        """Declares the outputs of an equation to be known, so that it is not recorded (one time, if it has effects)."""
+        """Declare the outputs of an equation as known, so that it is not recorded (once, if it has effects)."""
         key = _key(primitive, [self.atom(arg) for arg in args], params)
         if is_effectful(primitive, params):
             self._done_effects.setdefault(key, []).append(self._bare(outputs))
@@ -167,7 +167,7 @@ class SimplifyingTape(Tape):
 
 
 def _key(primitive: Primitive, atoms: list[Atom], params: dict[str, Any]) -> Any:
-    """What equal equations have in common: operands that may be exchanged stand in the order of their hashes."""
+    """Return the key of an equation; operands that commute stand in the order of their hashes."""
     if primitive.commutative:
         first, second = atoms
         if hash(first) > hash(second):

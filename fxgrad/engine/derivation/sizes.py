@@ -1,26 +1,26 @@
-"""Programs with sizes that have names, for given sizes: the same equations, with numbers in the places of the names."""
+"""Programs with named sizes at given sizes: the same equations, with numbers in the place of names."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from fxgrad.engine.caches import Bounded
+from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.facts import Slot, fact
 from fxgrad.engine.core.primitive import output_types
 from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program_properties import ProgramAttribute, program_property
 from fxgrad.engine.core.sizes import Size, holds
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, FxgradError, ProgramError
 
-_AT: Slot[Bounded] = Slot("programs at sizes")
+_AT: ProgramAttribute[BoundedDict] = ProgramAttribute("programs at sizes")
 _KEPT = 64
 
 
-@fact
+@program_property
 def names_in(program: Program) -> tuple[str, ...]:
-    """The names of sizes in the types of the inputs, sorted."""
+    """Return the names of sizes in the types of the inputs, sorted."""
     return _names(program.in_avals)
 
 
@@ -30,11 +30,11 @@ def _names(avals: Sequence[Aval]) -> tuple[str, ...]:
 
 
 def at_sizes(program: Program, sizes: Mapping[str, Any]) -> Program:
-    """`program` for these sizes, by name: numbers, or other sizes with names. Kept on it, the last 64 or so.
+    """Return `program` for these sizes, by name: numbers, or other named sizes. Up to 64 are kept on it.
 
-    Raises what the operations have to say of such sizes.
+    Raises the errors of operations that are illegal at such sizes.
     """
-    known = _AT.of(program) or _AT.put(program, Bounded(_KEPT))
+    known = _AT.of(program) or _AT.put(program, BoundedDict(_KEPT))
     key = tuple(sizes[name] for name in names_in(program))
     found: Program | None = known.get(key)
     if found is None:
@@ -43,18 +43,18 @@ def at_sizes(program: Program, sizes: Mapping[str, Any]) -> Program:
 
 
 def in_sizes_of_jax(program: Program, sizes: Mapping[str, Any]) -> Program:
-    """`program` with sizes of jax's in the places of the names, to be emitted in a trace of jax's."""
+    """Return `program` with jax's symbolic sizes in the place of names, to be emitted in a trace of jax's."""
     return _Substitution(sizes, checked=False).program(program)
 
 
 def types_at(avals: Sequence[Aval], sizes: Mapping[str, Any]) -> list[Aval]:
-    """The types for these sizes."""
+    """Return the types for these sizes."""
     substitution = _Substitution(sizes, checked=True)
     return [substitution.aval(aval) for aval in avals]
 
 
 class _Substitution:
-    """One substitution, in a program and all that it holds: each is made once."""
+    """One substitution, in a program and all that it holds; each program is replaced once."""
 
     def __init__(self, sizes: Mapping[str, Any], *, checked: bool) -> None:
         self._sizes, self._checked = sizes, checked
@@ -91,7 +91,7 @@ class _Substitution:
         return Equation(equation.primitive, inputs, params, outputs, equation.source)
 
     def _inferred(self, equation: Equation, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
-        """The types of the outputs; what the operation has to say of these sizes names the line it was recorded at."""
+        """Return the types of the outputs; an error names these sizes, and the line of the operation."""
         try:
             return output_types(equation.primitive, avals, params)
         except FxgradError as error:
@@ -105,7 +105,7 @@ class _Substitution:
         return aval.update(shape=self.value(aval.shape))
 
     def value(self, value: Any) -> Any:
-        """A parameter, with the sizes in it."""
+        """Return a parameter with the sizes in it replaced."""
         kind = type(value)
         if kind is Size:
             return value.at(self._sizes)
@@ -128,28 +128,28 @@ def _in(atoms: Mapping[Var, Atom], atom: Atom) -> Atom:
 
 
 def specialised(program: Program, avals: Sequence[Aval]) -> Program:
-    """`program` for the sizes that arguments of these types have; raises `ArgumentError` where they do not fit."""
+    """Return `program` for the sizes of arguments of these types; raise `ArgumentError` where they do not fit."""
     explicit = program.inputs[len(program.constants):]
     wanted = [var.aval for var in explicit]
     return at_sizes(program, found_sizes("the program", wanted, avals, argument_names(program)))
 
 
 def argument_names(program: Program) -> Sequence[str]:
-    """The names that messages have for the inputs of `program`, without those that it carries itself."""
+    """Return the names of the inputs of `program` for messages, without those that `constants` fill."""
     count = len(program.inputs) - len(program.constants)
     names = program.signature.input_names if program.signature else ()
     return names if len(names) == count else [f"input {index}" for index in range(count)]
 
 
 def with_numbers(what: str, program: Program) -> Program:
-    """`program`, for the function `what`, which counts by sizes; raises `ArgumentError` where some have names."""
+    """Return `program` for the function `what`, which needs numbers; raise `ArgumentError` for named sizes."""
     if names_in(program):
         refuse_names(what, program.in_avals[len(program.constants):], argument_names(program))
     return program
 
 
 def refuse_names(what: str, avals: Sequence[Aval], arguments: Sequence[str]) -> None:
-    """Raises `ArgumentError` naming the first argument that has a size with a name."""
+    """Raise `ArgumentError` for the first argument that has a named size."""
     for aval, argument in zip(avals, arguments, strict=True):
         if holds(*aval.shape):
             raise ArgumentError(at_user_line(
@@ -159,7 +159,7 @@ def refuse_names(what: str, avals: Sequence[Aval], arguments: Sequence[str]) -> 
 
 
 class _Given(NamedTuple):
-    """A size that an argument has where the program has one with names."""
+    """A size of an argument, and the size with names that the program has in its place."""
 
     size: Any
     value: Any
@@ -170,7 +170,7 @@ class _Given(NamedTuple):
 
 
 def found_sizes(what: str, wanted: Sequence[Aval], came: Sequence[Aval], arguments: Sequence[str]) -> dict[str, Any]:
-    """The sizes by name; raises `ArgumentError` if the arguments do not fit, disagree, or do not say."""
+    """Return the sizes by name; raise `ArgumentError` if arguments do not fit, disagree, or leave one open."""
     names, every = _names(wanted), []
     for one, other, argument in zip(wanted, came, arguments, strict=True):
         if one.dtype != other.dtype or one.ndim != other.ndim:
@@ -201,7 +201,7 @@ def found_sizes(what: str, wanted: Sequence[Aval], came: Sequence[Aval], argumen
 
 
 def _solved(given: _Given, name: str, sizes: Mapping[str, Any]) -> Any:
-    """The size called `name`, where it alone is unknown in what was given; None if it cannot be told from that."""
+    """Solve for the size called `name`, the only unknown in `given`; None if that does not determine it."""
     if str(given.size) == name:
         if type(given.value) is int and given.value < 1:
             raise ArgumentError(at_user_line(

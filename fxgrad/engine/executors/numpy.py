@@ -15,10 +15,10 @@ import numpy as np
 from fxgrad.engine import config
 from fxgrad.engine.core.arrays import made, weakened
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.facts import Slot, fact
 from fxgrad.engine.core.primitive import Primitive, infer
 from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.core.walk import value_of, walk
+from fxgrad.engine.core.program_properties import ProgramAttribute, program_property
+from fxgrad.engine.core.walk import eval_program, value_of
 from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.engine.executors.silence import silenced
 from fxgrad.engine.executors.straightline import concrete, generate
@@ -29,9 +29,9 @@ from fxgrad.errors import FxgradError
 
 Runner = Callable[..., list[Any]]
 
-_RUNNER: Slot[Runner] = Slot("runner")
-_ALONE: Slot[Runner] = Slot("runner of a program that is no part of another one")
-_HAS_RUN: Slot[bool] = Slot("has run")
+_RUNNER: ProgramAttribute[Runner] = ProgramAttribute("runner")
+_ALONE: ProgramAttribute[Runner] = ProgramAttribute("runner of a program that is no part of another one")
+_HAS_RUN: ProgramAttribute[bool] = ProgramAttribute("has run")
 
 
 def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], below_byte: bool = False) -> list[Any]:
@@ -54,7 +54,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], 
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """A program on NumPy values. The results own their memory: none shares it with an input or with another result."""
-    runner: Runner | None = program.slots.get(_ALONE)
+    runner: Runner | None = program.attributes.get(_ALONE)
     if runner is not None:
         return runner(*inputs)
     with np.errstate(all="ignore"):
@@ -64,7 +64,7 @@ def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
 
 def call(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """A program on NumPy values, as part of another one: results may be views of inputs."""
-    runner: Runner | None = program.slots.get(_RUNNER)
+    runner: Runner | None = program.attributes.get(_RUNNER)
     if runner is not None:
         return runner(*inputs)
     if _HAS_RUN.of(program):
@@ -90,7 +90,7 @@ def own(outputs: list[Any], borrowed: Iterable[int], inputs: Sequence[Any]) -> l
     return outputs
 
 
-@fact
+@program_property
 def _weak_outputs(program: Program) -> tuple[int, ...]:
     """The positions of the outputs that give way to other dtypes and are no floats, which do so by themselves."""
     return tuple(index for index, aval in enumerate(program.out_avals) if aval.weak and (
@@ -119,7 +119,7 @@ def _is_among(value: Any, others: Sequence[Any]) -> bool:
 def interpret(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """The reference: calls the kernels one by one, and at check level 2 verifies what they return."""
     step = _checked if config.check_level >= 2 else _computed_in_bytes if has_below_byte(program) else _computed
-    return walk(program, [*map(concrete, inputs)], step, value_of, live_equations(program))
+    return eval_program(program, [*map(concrete, inputs)], step, value_of, live_equations(program))
 
 
 def _computed(equation: Equation, values: list[Any]) -> list[Any]:
@@ -214,7 +214,7 @@ def run_first(program: Program, simpler: Program, looked: Sequence[int]) -> None
         outputs = execute(simpler, inputs)
         if are_finite(outputs):
             return outputs
-        program.slots.pop(_ALONE, None)
+        _ALONE.remove(program)
         return execute(program, inputs)
 
     if _ALONE.of(program) is None:

@@ -12,9 +12,9 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.facts import axes_used, fact, has_effects, made_once, makers_of
 from fxgrad.engine.core.primitive import Absent, Primitive, registry
 from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program_properties import axes_used, definitions, has_effects, memoize, program_property
 from fxgrad.engine.core.regions import Region, marked_inputs, replaced
 from fxgrad.engine.derivation.simplify import without_dead_code
 from fxgrad.engine.ops.strong import is_plain_factor, ordinary_form, strong_dot_general_p
@@ -35,7 +35,7 @@ def weakened(program: Program, strong: frozenset[Primitive] = ALL) -> Program:
         return equation if ordinary is None else Equation(
             ordinary, equation.inputs, equation.params, equation.outputs, equation.source)
 
-    return made_once(program, ("weakened", strong), lambda: program.replace(equations=[*map(of, program.equations)]))
+    return memoize(program, ("weakened", strong), lambda: program.replace(equations=[*map(of, program.equations)]))
 
 
 def has_products(program: Program, strong: frozenset[Primitive] = ALL) -> bool:
@@ -43,7 +43,7 @@ def has_products(program: Program, strong: frozenset[Primitive] = ALL) -> bool:
     return not strong.isdisjoint(_strong_products(program))
 
 
-@fact
+@program_property
 def _strong_products(program: Program) -> frozenset[Primitive]:
     return frozenset(equation.primitive for equation in program.equations if equation.primitive in ALL).union(
         *(_strong_products(inner) for equation in program.equations for inner in equation.programs))
@@ -113,7 +113,7 @@ def to_look_at(program: Program, strong: frozenset[Primitive] = ALL) -> tuple[in
 
     A gradient has for the product of matrices of a layer the sum of its bias: where that is a NaN, the product is.
     """
-    return made_once(program, ("to look at", strong), lambda: _to_look_at(program, strong))
+    return memoize(program, ("to look at", strong), lambda: _to_look_at(program, strong))
 
 
 def _to_look_at(program: Program, strong: frozenset[Primitive]) -> tuple[int, ...]:
@@ -169,10 +169,7 @@ def attempt_of(program: Program) -> Attempt | None:
     """The program in three, if it has strong products of matrices that can be computed ordinarily at first."""
     if not has_products(program, MATRICES):
         return None
-    if "attempt" not in program.memo:
-        program.memo["attempt"] = _attempt(program)
-    found: Attempt | None = program.memo["attempt"]
-    return found
+    return memoize(program, "attempt", lambda: _attempt(program))
 
 
 def _attempt(program: Program) -> Attempt | None:
@@ -201,7 +198,7 @@ def _cuts(program: Program, atom: Atom) -> Cuts:
     A number in the first factor that is not finite makes a whole row of the product so, and one in the second a whole
     column: a row and a column tell. What is no product is looked at as a whole.
     """
-    if not isinstance(atom, Var) or (equation := makers_of(program).get(atom)) is None:
+    if not isinstance(atom, Var) or (equation := definitions(program).get(atom)) is None:
         return _WHOLE
     name, params, first = equation.primitive.name, equation.params, equation.inputs[0]
     if [region.role for region in equation.regions] == ["call"]:

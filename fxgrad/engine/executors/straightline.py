@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine.core.avals import PYTHON_AVALS, Aval, Literal
-from fxgrad.engine.core.facts import consults, is_effectful
+from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.primitive import ArrayKernel
 from fxgrad.engine.core.program import Atom, Equation, Program, Var
-from fxgrad.engine.core.told import told
+from fxgrad.engine.core.program_properties import calls_user_code, is_effectful
 from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.engine.ops.below_byte import has_below_byte, kernel_for
 from fxgrad.engine.ops.snippets import Snippet, snippet_of
@@ -107,8 +107,8 @@ def _without_constants(equations: Sequence[Equation]) -> tuple[list[Equation], d
         for equation in equations:
             if all(type(atom) is Literal or atom in constants for atom in equation.inputs) and sum(
                     var.aval.size for var in equation.outputs) <= _LARGEST and not is_effectful(
-                    equation.primitive, equation.params) and not equation.primitive.consults and not any(
-                    map(consults, equation.programs)):
+                    equation.primitive, equation.params) and not equation.primitive.calls_user_code and not any(
+                    map(calls_user_code, equation.programs)):
                 values = [atom.value if type(atom) is Literal else constants[atom] for atom in equation.inputs]
                 results = kernel_for(equation)(*values, **equation.params)
                 for var, result in zip(equation.outputs, results, strict=True):
@@ -290,7 +290,7 @@ class _Writer:
         kernel = self.object(rule, rule.function if isinstance(rule, ArrayKernel) else rule, "k")
         arguments = [self.value(atom) for atom in equation.inputs]
         for key, value in equation.params.items():
-            arguments.append(f"{key}={self.object(('param', told(value)), value, 'p')}")
+            arguments.append(f"{key}={self.object(('param', cache_key(value)), value, 'p')}")
         outputs = ", ".join(self.name(var) for var in equation.outputs) if equation.outputs else "_"
         self.lines.append(f"    {outputs}{'' if single or not equation.outputs else ','} = "
                           f"{kernel}({', '.join(arguments)})")

@@ -15,12 +15,12 @@ from jax import lax
 from fxgrad.engine import dtypes
 from fxgrad.engine.caches import Cache
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, keys_to_jax, varying_of_jax
-from fxgrad.engine.core.facts import consults, needs_x64
+from fxgrad.engine.core.cache_keys import cache_key, param_key
 from fxgrad.engine.core.primitive import Primitive, infer
 from fxgrad.engine.core.program import Equation, Program, Var, subprograms
-from fxgrad.engine.core.told import param_key, told
-from fxgrad.engine.core.walk import value_of, walk
-from fxgrad.engine.derivation.consultation import Consultation, consulting, still_hold
+from fxgrad.engine.core.program_properties import ProgramAttribute, calls_user_code, needs_x64
+from fxgrad.engine.core.walk import eval_program, value_of
+from fxgrad.engine.derivation.guards import Guard, collect_guards, memoize_guarded
 from fxgrad.engine.executors import explicit, failures
 from fxgrad.engine.executors.lines import Lines
 from fxgrad.engine.executors.ordinary_first import Attempt, attempt_of
@@ -69,7 +69,7 @@ def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
     with jax.numpy_dtype_promotion("standard"):  # the rules call functions of jax that need it inside
         if attempt is None:
             emission.look_into(program)
-            outputs = walk(program, values, emission.equation, value_of)
+            outputs = eval_program(program, values, emission.equation, value_of)
         else:
             outputs = emission.attempted(attempt, values)
     return [*map(jax.numpy.asarray, outputs)]
@@ -222,7 +222,7 @@ class _Emission:
         """`program` as one function of jax's, if it is used more than once; None if it is not."""
         key = (program, self.is_again)
         function = self._functions.get(key)
-        if function is None and self._occurrences.get(program, 0) > 1 and not consults(program):
+        if function is None and self._occurrences.get(program, 0) > 1 and not calls_user_code(program):
             def emitted(*inputs: Any) -> list[Any]:
                 return emit(program, inputs)
 
@@ -258,31 +258,35 @@ def computed(program: Program, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _computed(program: Program, key: tuple[Any, ...], emission: explicit.Emission, inputs: Sequence[Any]) -> list[Any]:
-    """The outputs of `emission`, compiled and kept on `program` while the user code that it asked gives the same."""
-    known: tuple[Callable[..., list[Any]], list[Consultation]] | None = program.memo.get(key)
-    if known is None or (known[1] and not still_hold(known[1])):
-        known = program.memo[key] = _compiled(emission, foreseen=False)
+    """Return the outputs of `emission`, compiled and kept on `program` under guards of the user code that it runs."""
+    on_meshes = _MET_EXPLICIT_AXES.of(program) is True
+    run: Callable[..., list[Any]] = memoize_guarded(
+        program, (*key, on_meshes), functools.partial(_compiled, emission, on_meshes))
     try:
-        return known[0](*inputs)
-    except explicit.ExplicitAxes:
-        known = program.memo[key] = _compiled(emission, foreseen=True)
-        return known[0](*inputs)
+        return run(*inputs)
+    except explicit.ExplicitAxes:  # which only a trace of jax's can find out
+        _MET_EXPLICIT_AXES.put(program, True)
+        return _computed(program, key, emission, inputs)
     except jax.errors.JaxRuntimeError as error:
         raise failures.told(error) from None
 
 
-def _compiled(emission: explicit.Emission, *, foreseen: bool) -> tuple[Callable[..., list[Any]], list[Consultation]]:
-    """`emission` compiled, and the user code that it will have asked; Explicit axes are an error if not `foreseen`."""
-    consulted: list[Consultation] = []
+_MET_EXPLICIT_AXES: ProgramAttribute[bool] = ProgramAttribute("met Explicit axes")
 
+
+def _compiled(emission: explicit.Emission, on_meshes: bool, guards: list[Guard]) -> Callable[..., list[Any]]:
+    """Return `emission` compiled; whenever jax traces it, `guards` gains those of the user code that runs.
+
+    Explicit axes raise `ExplicitAxes` unless it is to run `on_meshes`.
+    """
     def emitted(*inputs: Any) -> list[Any]:
-        with consulting() as asked:
-            outputs = explicit.emitted(emission, inputs, foreseen=foreseen)
-        consulted.extend(asked)
+        with collect_guards() as collected:
+            outputs = explicit.emitted(emission, inputs, foreseen=on_meshes)
+        guards.extend(collected)
         return outputs
 
     function = jax.jit(emitted)
-    return explicit.OnMeshes(function, emitted) if foreseen else function, consulted
+    return explicit.OnMeshes(function, emitted) if on_meshes else function
 
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
@@ -320,9 +324,9 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
 
 def _on_explicit_axes(primitive: Primitive, params: dict[str, Any], values: Sequence[Any]) -> list[Any]:
     """The rule of an operation on arrays of which some lie on Explicit axes, compiled."""
-    key = (primitive, *((name, told(value)) for name, value in params.items()))
+    key = (primitive, *((name, cache_key(value)) for name, value in params.items()))
     function: Callable[..., list[Any]] = _explicit_rules.get(key) or _explicit_rules.add(
-        key, _compiled(lambda values: lowering_for(primitive, values)(lax, *values, **params), foreseen=True)[0])
+        key, _compiled(lambda values: lowering_for(primitive, values)(lax, *values, **params), True, []))
     return function(*values)
 
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, register, total_bytes
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.core.told import told
 from fxgrad.engine.executors import callbacks
 from fxgrad.engine.frontend.flat import check_leaf, just, leaf_aval
 from fxgrad.engine.higher_order.custom import ByValue
@@ -44,7 +44,7 @@ class HostFunction(ByValue):
 
     def __init__(self, function: Callable[..., Any], what: str, in_tree: Any, constants: tuple[tuple[int, Any], ...],
                  results: Avals, out_tree: Any) -> None:
-        super().__init__(told(function), what, in_tree, told(constants), results, out_tree)
+        super().__init__(cache_key(function), what, in_tree, cache_key(constants), results, out_tree)
         self._function, self._constants = function, constants
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import tree
-from fxgrad.engine.caches import Bounded
+from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, plain
-from fxgrad.engine.core.facts import Slot
 from fxgrad.engine.core.program import Path, Program, Signature
+from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.engine.derivation.simplify import readable
 from fxgrad.engine.derivation.sizes import argument_names, names_in, specialised
 from fxgrad.engine.frontend.flat import (
@@ -103,12 +103,12 @@ def _check_path(program: Program, values: Sequence[Any]) -> None:
                 f"another way than for these, at {place}. Trace it again with these, or call the function"))
 
 
-_AT_TYPES: Slot[Bounded] = Slot("programs at types of arguments")
+_AT_TYPES: ProgramAttribute[BoundedDict] = ProgramAttribute("programs at types of arguments")
 
 
 def _at_types(program: Program, avals: Sequence[Aval]) -> Program:
     """A program with sizes that have names, for the sizes in these types; kept on it."""
-    known = _AT_TYPES.of(program) or _AT_TYPES.put(program, Bounded(256))
+    known = _AT_TYPES.of(program) or _AT_TYPES.put(program, BoundedDict(256))
     key = (*avals,)
     found: Program | None = known.get(key)
     return known.add(key, specialised(program, avals)) if found is None else found

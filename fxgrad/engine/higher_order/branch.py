@@ -40,7 +40,7 @@ from fxgrad.engine.ops.space import convert, instantiate, zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import batched_program
-from fxgrad.engine.transforms.forward import spread
+from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.engine.transforms.linearize import linearized
 from fxgrad.engine.transforms.transpose import transposed
 from fxgrad.errors import DTypeError, ProgramError
@@ -116,7 +116,7 @@ def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: B
     """Known work in one `cond`, tangent work in another, and between them slots that the branches share."""
     wrt, count = nonzero_mask(tangents), len(branches[0].outputs)
     linear = [linearized(branch, wrt) for branch in branches]
-    reached = tuple(any(marks) for marks in zip(*(part.extra.reached for part in linear), strict=True))
+    reached = tuple(any(marks) for marks in zip(*(part.extra.nonzero_outputs for part in linear), strict=True))
     parts = [partition(part.program, count, part.extra, (True,) * len(part.program.inputs), keep_by_cost, reached)
              for part in linear]
     slots = _slots([[var.aval.strong() for var in part.saved] for part in parts])
@@ -126,7 +126,7 @@ def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: B
     results = bind_cond(index, known, operands)
     outputs, saved = results[:count], results[count:]
     if not any(reached):
-        return outputs, spread(branches[0].out_avals, reached, [])
+        return outputs, fill_zeros(branches[0].out_avals, reached, [])
     rest = (*map(aval_of, operands), *slots, *(aval_of(tangent) for tangent in nonzero_tangents(tangents)))
     halves = []
     for part, place, one in zip(parts, places, linear, strict=True):
@@ -136,7 +136,7 @@ def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: B
         positions = (*inputs, *(at_slots[slot] for slot in place), *at_tangents)
         halves.append(Derived(rewired(part.tangent, avals, positions), one.captured, None))
     out_tangents = bind_cond(index, halves, [*operands, *saved, *nonzero_tangents(tangents)])
-    return outputs, spread(branches[0].out_avals, reached, out_tangents)
+    return outputs, fill_zeros(branches[0].out_avals, reached, out_tangents)
 
 
 def _slots(saved: Sequence[Sequence[Aval]]) -> list[Aval]:

@@ -15,13 +15,13 @@ from fxgrad.engine import config
 from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.caches import Cache
 from fxgrad.engine.core.avals import Aval, keys_to_jax, to_numpy
-from fxgrad.engine.core.facts import needs_x64
+from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.interpreter import interpret
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.program_properties import needs_x64
 from fxgrad.engine.core.regions import whole
 from fxgrad.engine.core.sources import in_place
-from fxgrad.engine.core.told import told
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
@@ -31,7 +31,7 @@ from fxgrad.engine.tracing.provenance import note_library
 from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
 from fxgrad.engine.tracing.trace import WRITTEN, trace
 from fxgrad.engine.transforms.batch import batched_program
-from fxgrad.engine.transforms.forward import forward, spread
+from fxgrad.engine.transforms.forward import fill_zeros, forward
 from fxgrad.engine.transforms.linearize import linearized
 from fxgrad.engine.transforms.transpose import transposed
 from fxgrad.errors import ProgramError
@@ -130,10 +130,10 @@ def _split_jvp(primals: list[Any], tangents: list[Any], *, program: Program, nam
     first = linearized(program, wrt)
     known = bind(jit_call_p, *first.captured, *primals, program=first.program, name=name)
     outputs, residuals = known[:len(program.outputs)], known[len(program.outputs):]
-    reached = first.extra.reached
+    reached = first.extra.nonzero_outputs
     out_tangents = bind(jit_call_p, *residuals, *nonzero_tangents(tangents), program=first.extra.linear,
                         name=name) if any(reached) else []
-    return outputs, spread(program.out_avals, reached, out_tangents)
+    return outputs, fill_zeros(program.out_avals, reached, out_tangents)
 
 
 def _run_compiled(*values: Any, program: Program, name: str) -> list[Any]:
@@ -168,7 +168,7 @@ def named(function: Callable[..., Any], name: str | None = None) -> Callable[...
         if innermost_for((x,)) is None:
             return function(x, *args, **static)
         aval = aval_of(x)
-        key = (function, shown, aval, told(args), *map(told, static.items()), config.default_float())
+        key = (function, shown, aval, cache_key(args), *map(cache_key, static.items()), config.default_float())
         program = _library_programs.get(key) or _library_programs.add(
             key, _library_program(function, shown, (aval,), args, static))
         return bind(named_call_p, x, program=program, name=shown)[0]
@@ -197,7 +197,7 @@ def named_of_arrays(function: Callable[..., Any], name: str | None = None) -> Ca
         if innermost_for(arrays) is None:
             return function(*arrays, **static)
         avals = tuple(map(aval_of, arrays))
-        key = (function, shown, avals, *map(told, static.items()), config.default_float())
+        key = (function, shown, avals, *map(cache_key, static.items()), config.default_float())
         program = _library_programs.get(key) or _library_programs.add(
             key, _library_program(function, shown, avals, (), static))
         outputs = bind(named_call_p, *arrays, program=program, name=shown)

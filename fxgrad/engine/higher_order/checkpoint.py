@@ -7,8 +7,8 @@ from itertools import compress
 from typing import Any
 
 from fxgrad.engine.analyses.ties import places_to_tie
-from fxgrad.engine.core.facts import made_once
 from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.derivation.ordering import as_needed
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.executors.ties import tied
@@ -27,7 +27,7 @@ from fxgrad.engine.higher_order.wiring import (
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import WRITTEN, trace
-from fxgrad.engine.transforms.forward import spread
+from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.engine.transforms.linearize import linearized
 
 
@@ -43,7 +43,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str
                        name=name, **settings)
         return dual_outputs(program.out_avals, both.extra, results)
     known = linearized(program, wrt)
-    reached = known.extra.reached
+    reached = known.extra.nonzero_outputs
     answers: dict[Var, Any] = {}
 
     def keep(part: Program, needed: Sequence[Var], free: set[Var]) -> list[Var]:
@@ -57,7 +57,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str
     results = bind(checkpoint_p, *inputs, program=ahead, name=name, **settings)
     outputs, saved = results[:count], results[count:]
     if not any(reached):
-        return outputs, spread(program.out_avals, reached, [])
+        return outputs, fill_zeros(program.out_avals, reached, [])
     again = [*inputs, *saved, *nonzero_tangents(tangents)]
     if prevent_cse:
         residuals = used_inputs(tangent)[:len(inputs) + len(saved)]
@@ -66,7 +66,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str
                      name=name)
     else:
         moved = apply_equations(tangent, again)
-    return outputs, spread(program.out_avals, reached, moved)
+    return outputs, fill_zeros(program.out_avals, reached, moved)
 
 
 def _stored(parts: Partition, count: int, answers: Sequence[Any]) -> tuple[Program, Program]:
@@ -91,7 +91,7 @@ def _recompute_jvp(primals: list[Any], tangents: list[Any], *, program: Program,
 
 def _late_as_needed(program: Program, linear: Sequence[bool]) -> Program:
     late = sum(linear)
-    return made_once(program, ("as needed", late), lambda: as_needed(program, late))
+    return memoize(program, ("as needed", late), lambda: as_needed(program, late))
 
 
 def _emit_again(lax: Any, *values: Any, program: Program, name: str) -> list[Any]:

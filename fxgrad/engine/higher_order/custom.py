@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, Protocol
 from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Program, Var
 from fxgrad.engine.core.regions import Region, whole
 from fxgrad.engine.core.sources import in_place
 from fxgrad.engine.core.symbolic import Linear, Zero
-from fxgrad.engine.core.told import Told
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments
@@ -29,7 +29,7 @@ from fxgrad.engine.ops.varying import summed_to
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import WRITTEN, trace
 from fxgrad.engine.transforms.batch import Batch, Batched, batched_axis, batched_program, batching_over, put_axis
-from fxgrad.engine.transforms.forward import forward, has_tangent, spread
+from fxgrad.engine.transforms.forward import fill_zeros, forward, has_tangent
 from fxgrad.engine.transforms.transpose import backward
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import LinearityError, UnsupportedError
@@ -148,7 +148,7 @@ def _apply_batched(function: Callable[..., Sequence[Any]], size: int, values: Fl
                                          *(Batched(value, axis) for value, axis in zip(values, axes, strict=True))])
 
 
-class ByValue(Told):
+class ByValue(StructuralKey):
     """Rules made by batching are equal if what they were made of is, so that programs are found again."""
 
     __slots__ = ("_key",)
@@ -193,7 +193,7 @@ class BatchedJvpRule(ByValue):
 
         def both(*values: Any) -> list[Any]:
             avals = [aval_of(value) for value in values[:count]]
-            outputs, out_tangents = rule.jvp(values[:count], spread(avals, marks, values[count:]))
+            outputs, out_tangents = rule.jvp(values[:count], fill_zeros(avals, marks, values[count:]))
             reached[:] = nonzero_mask(out_tangents)
             return [*outputs, *nonzero_tangents(out_tangents)]
 
@@ -290,7 +290,7 @@ class BatchedVjpRule(ByValue):
         types = [_one(value.aval if type(value) is Zero else aval_of(value), 0) for value in cotangents]
 
         def one(*values: Any) -> list[Any]:
-            given = rule.backward(structure, values[:count], spread(types, marks, values[count:]))
+            given = rule.backward(structure, values[:count], fill_zeros(types, marks, values[count:]))
             return [instantiate(Zero(aval) if cotangent is None else cotangent
                             if type(cotangent) is Zero else summed_to(cotangent, aval))
                     for cotangent, aval in zip(given, avals, strict=True)]
@@ -376,5 +376,5 @@ def _tangent_batch(size: int, values: list[Any], axes: list[int | None], **param
 
 custom_vjp_tangent_p = register(Primitive(
     name="custom_vjp_tangent", abstract=_tangent_abstract, numpy=_tangent_numpy, xla=_tangent_xla, jvp=_tangent_jvp,
-    transpose=_tangent_transpose, batch=_tangent_batch, consults=True, says_what_varies=True,
+    transpose=_tangent_transpose, batch=_tangent_batch, calls_user_code=True, says_what_varies=True,
     cost=lambda *avals, **params: total_cost(_tangent_program(avals, **params)[0])))

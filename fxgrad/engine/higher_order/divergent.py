@@ -11,7 +11,7 @@ from typing import Any
 
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.regions import replaced
-from fxgrad.engine.core.walk import walk
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.ops.varying import pvary, pvary_p, take_equal, take_equal_p
 from fxgrad.engine.tracing.tape import bind, bind_equation
@@ -46,6 +46,6 @@ def varying(program: Program, names: Names) -> Program:
         return bind(equation.primitive, *given, **replaced(equation.params, equation.regions, inner))
 
     def build(*values: Any) -> tuple[list[Any], None]:
-        return [pvary(output, names) for output in walk(program, values, step)], None
+        return [pvary(output, names) for output in eval_program(program, values, step)], None
 
     return derive(program, ("varying", names), build, [aval.varying(names) for aval in program.in_avals]).program

@@ -76,7 +76,7 @@ from fxgrad.engine.ops.space import instantiate, zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import Batch, Batched, batched_program, put_axis
-from fxgrad.engine.transforms.forward import spread
+from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.engine.transforms.transpose import backward
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError, LinearityError
@@ -195,7 +195,7 @@ def _steps_for_sweep(program: Program, const_marks: Marks, carried: Marks) -> tu
         return apply_equations(kept, with_zeros(avals, linear, known))
 
     def backwards(known: list[Any], sums: list[Any], arriving: list[Any]) -> list[Any]:
-        cotangents = spread(program.out_avals, carried, arriving)
+        cotangents = fill_zeros(program.out_avals, carried, arriving)
         found = takes.each(select_marked, backward(program, with_markers(avals, linear, known), cotangents), linear)
         return [*added(sums, found.consts), *map(instantiate, found.carry)]
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.facts import axes_used, has_effects
 from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.program_properties import axes_used, has_effects
 from fxgrad.engine.core.regions import closed_marks
 from fxgrad.engine.higher_order.groups import Marks
 from fxgrad.engine.ops.arithmetic import stop_gradient

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any
 
-from fxgrad.engine.caches import Bounded
+from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.facts import Slot, fact
 from fxgrad.engine.core.program import Atom, Equation, Program
+from fxgrad.engine.core.program_properties import ProgramAttribute, program_property
 from fxgrad.engine.core.regions import closed_marks
 from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.engine.higher_order.groups import Marks, select_marked
@@ -18,12 +18,12 @@ from fxgrad.engine.tracing.tracer import Tracer
 Instead = tuple[tuple[int, Any], ...]
 """Places of inputs that are left out, each with what stands for it: a number, the place of an equal input, or None."""
 
-_NARROWED: Slot[Bounded] = Slot("narrowed")
+_NARROWED: ProgramAttribute[BoundedDict] = ProgramAttribute("narrowed")
 _MOST_NARROWED = 64
 """Ways in which one program is kept with numbers in the place of operands."""
 
 
-@fact
+@program_property
 def used_places(program: Program) -> frozenset[int]:
     """The places of the inputs that the program does something with."""
     atoms = {*program.outputs, *(atom for equation in live_equations(program) for atom in equation.inputs)}
@@ -55,7 +55,7 @@ def narrowed(program: Program, instead: Instead) -> Program:
         return program
     known = _NARROWED.of(program)
     if known is None:
-        known = _NARROWED.put(program, Bounded(_MOST_NARROWED))
+        known = _NARROWED.put(program, BoundedDict(_MOST_NARROWED))
     result: Program | None = known.get(instead)
     if result is None:
         places = dict(instead)

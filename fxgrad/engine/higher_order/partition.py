@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.engine.core.facts import made_once
 from fxgrad.engine.core.interpreter import interpret
 from fxgrad.engine.core.program import PRIMAL, Equation, Program, Var
+from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.derivation.effects import outputs_of_effects
 from fxgrad.engine.derivation.simplify import without_dead_code
@@ -20,8 +20,8 @@ from fxgrad.engine.ops.space import instantiate
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.provenance import note
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.transforms.forward import spread
-from fxgrad.engine.transforms.linearize import TangentHalf
+from fxgrad.engine.transforms.forward import fill_zeros
+from fxgrad.engine.transforms.linearize import Linearized
 
 
 class Partition(NamedTuple):
@@ -32,7 +32,7 @@ class Partition(NamedTuple):
     saved: list[Var]
 
 
-def partition(known: Program, count: int, half: TangentHalf, free: Marks, keep: SavePolicy, wanted: Marks) -> Partition:
+def partition(known: Program, count: int, half: Linearized, free: Marks, keep: SavePolicy, wanted: Marks) -> Partition:
     """Cut a linearized program, `known` (inputs) -> (`count` outputs, residuals), in two.
 
     The inputs that `free` marks exist in the backward pass without being saved. The tangent half returns the tangents
@@ -42,7 +42,7 @@ def partition(known: Program, count: int, half: TangentHalf, free: Marks, keep: 
     free_inputs = {var for var, marked in zip(known.inputs, free, strict=True) if marked}
     needed = [atom for atom in dict.fromkeys(residuals) if type(atom) is Var and atom not in free_inputs]
     saved = _with_effects_kept(known, needed, free_inputs, keep(known, needed, free_inputs))
-    forward = made_once(known, ("forward half", count, tuple(saved)), lambda: without_dead_code(Program(
+    forward = memoize(known, ("forward half", count, tuple(saved)), lambda: without_dead_code(Program(
         known.inputs, known.equations, [*known.outputs[:count], *saved], known.captured)))
     linear = half.linear
     tangent_avals = linear.in_avals[linear.captured:]
@@ -61,7 +61,7 @@ def partition(known: Program, count: int, half: TangentHalf, free: Marks, keep: 
         recomputed = interpret(part, values[:len(given)], recompute)
         outputs = apply_equations(linear, [*recomputed, *values[len(given):]])
         out_avals = [atom.aval.strong() for atom in known.outputs[:count]]
-        return [*map(instantiate, select_marked(spread(out_avals, half.reached, outputs), wanted))], None
+        return [*map(instantiate, select_marked(fill_zeros(out_avals, half.nonzero_outputs, outputs), wanted))], None
 
     tangent = derive(known, ("tangent half", tuple(saved), free, wanted, linear), build,
                      [*(var.aval for var in given), *tangent_avals]).program

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.facts import consults, has_effects, made_once
 from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program_properties import calls_user_code, has_effects, memoize
 from fxgrad.engine.core.regions import marked_inputs, replaced
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import Derived
@@ -19,7 +19,7 @@ from fxgrad.engine.ops.strong import has_free_axes, is_plain_factor, strong_form
 from fxgrad.engine.ops.strong_solves import strong_solve
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.trace import WRITTEN, trace
-from fxgrad.engine.transforms.forward import spread
+from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.engine.transforms.linearize import linearized
 
 # --- strong products in the place of ordinary ones ----------------------------------------------------------------
@@ -49,7 +49,7 @@ def strengthened(program: Program, linear: Sequence[bool], arguments: Sequence[b
                 equations.append(equation)
         return program.replace(equations=equations)
 
-    return made_once(program, ("strengthened", marks, given, matrices), make)
+    return memoize(program, ("strengthened", marks, given, matrices), make)
 
 
 def _strong(equation: Equation, moving: Sequence[bool], known: Sequence[bool], matrices: bool) -> Equation:
@@ -104,7 +104,7 @@ def with_strong_slopes(program: Program, values: Sequence[bool]) -> Program:
             equations.append(equation)
         return program.replace(equations=equations[::-1])
 
-    return made_once(program, ("strong slopes", marks), make)
+    return memoize(program, ("strong slopes", marks), make)
 
 
 def _is_square(equation: Equation) -> bool:
@@ -129,14 +129,14 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str
     residuals = len(first.program.outputs) - count
     ready = with_strong_slopes(first.program, [True] * count + [False] * residuals)
     known = bind(safe_call_p, *first.captured, *primals, program=ready, name=name)
-    if not any(half.reached):
-        return known[:count], spread(program.out_avals, half.reached, [])
+    if not any(half.nonzero_outputs):
+        return known[:count], fill_zeros(program.out_avals, half.nonzero_outputs, [])
     given = {var for var, tangent in zip(first.program.inputs[len(first.captured):], tangents, strict=True)
              if type(tangent) is not Zero}
     linear = strengthened(half.linear, [False] * residuals + [True] * len(moving),
                           [atom in given for atom in first.program.outputs[count:]])
     out_tangents = bind(safe_call_p, *known[count:], *moving, program=linear, name=name)
-    return known[:count], spread(program.out_avals, half.reached, out_tangents)
+    return known[:count], fill_zeros(program.out_avals, half.nonzero_outputs, out_tangents)
 
 
 safe_call_p = call_primitive("safe_call", _jvp, run_with_numpy, emit_inline,
@@ -156,7 +156,7 @@ def wrapped(program: Program, name: str) -> Program:
         call = Equation(safe_call_p, [*inputs], {"program": bare, "name": name}, outputs, None)
         return program.replace(inputs=inputs, equations=[call], outputs=[*outputs])
 
-    return made_once(program, ("safe", name), make)
+    return memoize(program, ("safe", name), make)
 
 
 def _call_of(program: Program) -> Equation | None:
@@ -175,7 +175,7 @@ def inside_safely(program: Program, make: Callable[[Program], Program]) -> Progr
     if call is None:
         return make(program)
     made, count = make(call.params["program"]), program.captured
-    capturing = made_once(made, ("captured", count), lambda: made.replace(captured=count))
+    capturing = memoize(made, ("captured", count), lambda: made.replace(captured=count))
     return wrapped(capturing, call.params["name"])
 
 
@@ -184,6 +184,6 @@ def without_safe_calls(derived: Derived) -> Derived:
     program = opened(derived.program, (safe_call_p,))
     if program is derived.program:
         return derived
-    if not has_effects(program) and not consults(program) and hands_nans_on(program):
+    if not has_effects(program) and not calls_user_code(program) and hands_nans_on(program):
         run_first(program, weakened(program), to_look_at(program))
     return derived._replace(program=program)

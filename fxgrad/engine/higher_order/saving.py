@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.facts import makers_of
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program_properties import definitions
 from fxgrad.engine.core.sizes import nominal
 from fxgrad.engine.higher_order.storing import HOST, STORES
 from fxgrad.engine.ops.arithmetic import name_p
@@ -198,7 +198,7 @@ class Policy(NamedTuple):
 def keep_by_policy(policy: Callable[..., Any], known: Program, needed: Sequence[Var], free: set[Var],
                    ) -> dict[Var, Any]:
     """Return the values that `policy` keeps among those that the residuals depend on, with its answers."""
-    maker = makers_of(known)
+    maker = definitions(known)
     kept: dict[Var, Any] = {}
     waiting, seen = list(needed), set(needed)
     while waiting:

@@ -9,12 +9,12 @@ import numpy as np
 
 from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.facts import is_effectful
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program_properties import is_effectful
 from fxgrad.engine.core.regions import Region, closed_marks, dependent
-from fxgrad.engine.derivation import consultation
 from fxgrad.engine.derivation.derive import Derived, holds_tracers
+from fxgrad.engine.derivation.guards import memoize_guarded
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
 from fxgrad.engine.derivation.simplify import partial_use
 from fxgrad.engine.executors import numpy as numpy_executor
@@ -61,7 +61,7 @@ from fxgrad.engine.ops.space import instantiate, move_axis, zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.transforms.batch import batched_program
-from fxgrad.engine.transforms.forward import spread
+from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.engine.transforms.linearize import linearized
 from fxgrad.engine.transforms.transpose import backward
 
@@ -180,7 +180,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, **params:
     both = dual_grouped(program, takes, makes, wrt, wanted)
     consts, carry, xs = takes.with_tangents(primals, tangents)
     outputs, found = makes.without_tangents(loop.again(both.program, [*both.captured, *consts], carry, xs), wanted)
-    return outputs, spread(_out_avals(program, loop), wanted, found)
+    return outputs, fill_zeros(_out_avals(program, loop), wanted, found)
 
 
 def _with_tangents(takes: Groups[Inputs], tangents: Sequence[Any], carried: Marks) -> list[Any]:
@@ -223,7 +223,7 @@ def _split_jvp(primals: list[Any], tangents: list[Any], program: Program, loop: 
     results = loop.again(halves.parts.forward, fixed, carry, xs)
     outputs, stacks = results[:len(program.outputs)], results[len(program.outputs):]
     if not any(halves.wanted):
-        return outputs, spread(_out_avals(program, loop), halves.wanted, [])
+        return outputs, fill_zeros(_out_avals(program, loop), halves.wanted, [])
     moved = loop.takes(program).each(nonzero_tangents, tangents)
     body, given = halves.parts.tangent, _Half(fixed, [*xs, *stacks], *moved)
     takes = groups_of(_Half, *map(len, given))
@@ -234,15 +234,15 @@ def _split_jvp(primals: list[Any], tangents: list[Any], program: Program, loop: 
     values = joined(given)
     found = loop.again(selected_inputs(body, tuple(joined(places))), *([values[place] for place in group]
                                                                        for group in places))
-    return outputs, spread(_out_avals(program, loop), halves.wanted, found)
+    return outputs, fill_zeros(_out_avals(program, loop), halves.wanted, found)
 
 
 def _halves(program: Program, wrt: Marks, loop: Loop) -> _Halves:
     takes, makes = loop.takes(program), loop.makes(program)
 
-    def make() -> _Halves:
+    def make(_: Any) -> _Halves:
         derived = linearized(program, wrt)
-        reached = derived.extra.reached
+        reached = derived.extra.nonzero_outputs
         wanted = (*takes.split(wrt).carry, *makes.split(reached).ys)
         own = len(derived.captured) + loop.num_consts
         hoisted, rest = _hoist(derived.program, own)
@@ -252,8 +252,7 @@ def _halves(program: Program, wrt: Marks, loop: Loop) -> _Halves:
         return _Halves(derived.captured, hoisted, parts, wanted)
 
     key = ("scan halves", wrt, loop.num_consts, loop.num_carry)
-    halves: _Halves = consultation.kept_while_it_holds(
-        program, key, make, lambda halves: not holds_tracers(halves.captured))
+    halves: _Halves = memoize_guarded(program, key, make, lambda halves: not holds_tracers(halves.captured))
     return halves
 
 
@@ -325,7 +324,7 @@ def _transposed_body(program: Program, loop: Loop, linear: Marks, arriving: Mark
     def build(consts: list[Any], sums: list[Any], ct_carry: list[Any], carry: list[Any], xs: list[Any],
               ct_ys: list[Any]) -> list[Any]:
         inputs = with_markers(avals, linear, [*consts, *carry, *xs])
-        cotangents = spread(program.out_avals, (*marks.carry, *arriving), [*ct_carry, *ct_ys])
+        cotangents = fill_zeros(program.out_avals, (*marks.carry, *arriving), [*ct_carry, *ct_ys])
         found = takes.each(select_marked, backward(program, inputs, cotangents), linear)
         return [*added(sums, found.consts), *map(instantiate, found.carry), *map(instantiate, found.xs)]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.engine.core.avals import INVARIANT, Aval
-from fxgrad.engine.core.facts import made_once
 from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.simplify import without_dead_code
@@ -18,7 +18,7 @@ from fxgrad.engine.ops.varying import pvary
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import innermost_for
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.engine.transforms.forward import forward, spread
+from fxgrad.engine.transforms.forward import fill_zeros, forward
 from fxgrad.engine.transforms.linearize import linearize_in_place
 
 
@@ -31,12 +31,12 @@ def rewired(program: Program, avals: tuple[Aval, ...], positions: tuple[int, ...
 
     if positions == tuple(range(len(avals))) and program.captured == 0:
         return program
-    return made_once(program, ("rewired", avals, positions), make)
+    return memoize(program, ("rewired", avals, positions), make)
 
 
 def selected_inputs(program: Program, order: tuple[int, ...]) -> Program:
     """`program` taking some of its inputs, in another order; it does not use the others."""
-    return made_once(program, ("selected inputs", order), lambda: Program(
+    return memoize(program, ("selected inputs", order), lambda: Program(
         [program.inputs[index] for index in order], program.equations, program.outputs))
 
 
@@ -50,7 +50,7 @@ def with_outputs(program: Program, kept: Sequence[bool]) -> Program:
         outputs = [atom for atom, wanted in zip(program.outputs, marks, strict=True) if wanted]
         return without_dead_code(program.replace(outputs=outputs, constants=(), signature=None))
 
-    return made_once(program, ("with outputs", marks), make)
+    return memoize(program, ("with outputs", marks), make)
 
 
 def with_output_types(program: Program, avals: Sequence[Aval]) -> Program:
@@ -106,9 +106,10 @@ def dual_program(program: Program, wrt: Marks, wanted: Marks | None = None, sepa
         primals, given = values[:len(avals)], values[len(avals):]
         if separate:
             outputs, residuals, split = linearize_in_place(program, primals, wrt)
-            tangents = spread(program.out_avals, split.reached, apply_equations(split.linear, [*residuals, *given]))
+            tangents = fill_zeros(program.out_avals, split.nonzero_outputs,
+                                  apply_equations(split.linear, [*residuals, *given]))
         else:
-            outputs, tangents = forward(program, primals, spread(avals, wrt, given))
+            outputs, tangents = forward(program, primals, fill_zeros(avals, wrt, given))
         reached = nonzero_mask(tangents)
         shown = [instantiate(tangent) for tangent, asked in zip(tangents, wanted or reached, strict=True) if asked]
         return [*outputs, *shown], reached
@@ -120,7 +121,7 @@ def dual_program(program: Program, wrt: Marks, wanted: Marks | None = None, sepa
 def dual_outputs(avals: Sequence[Aval], reached: Marks, results: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """What a jvp rule returns, where `results` are those of a dual program with outputs of types `avals`."""
     outputs, tangents = divided(results, (len(avals), sum(reached)))
-    return outputs, spread(avals, reached, tangents)
+    return outputs, fill_zeros(avals, reached, tangents)
 
 
 def dual_grouped(program: Program, takes: Groups[Any], makes: Groups[Any], wrt: Marks, wanted: Marks,
@@ -143,7 +144,7 @@ def primal_step(step: Derived, program: Program, wrt: Marks) -> tuple[Program, l
     That is `program` itself, unless there are functions with rules of their own in it: where such a function was
     differentiated its value is that which its rule gave, so that the next derivative is that of the rule.
     """
-    if not step.consulted:
+    if not step.guards:
         return program, []
 
     def build(*primals: Any) -> tuple[list[Any], None]:

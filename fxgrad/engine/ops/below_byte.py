@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.caches import cached
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.facts import fact
 from fxgrad.engine.core.primitive import Primitive, Rule, library
 from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.program_properties import program_property
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops import comparison, cumulative, indexing, pool, products, reductions, topk
 from fxgrad.engine.ops.arithmetic import mulhi_p
@@ -38,7 +39,7 @@ SCALARS = frozenset(dtype.type for dtype in WIDER)
 def _usually(primitive: Primitive) -> str:
     if acts_on_each.of(primitive):
         return "wrapped"
-    bound = primitive.regions is not None or primitive.effectful or primitive.consults or primitive.collective
+    bound = primitive.regions is not None or primitive.effectful or primitive.calls_user_code or primitive.collective
     return "itself" if bound or primitive not in library else "moved"
 
 
@@ -81,7 +82,7 @@ def _wider(primitive: Primitive, rule: Rule, convert: Callable[[Any, DType], Any
     return wider
 
 
-@functools.cache
+@cached("kernels for dtypes below a byte", 4096)
 def kernel_in_bytes(primitive: Primitive) -> Rule:
     """The NumPy rule of `primitive` for operands of which some are of such a dtype."""
     if in_bytes.of(primitive) in ("moved", "itself"):
@@ -104,7 +105,7 @@ def lowering_for(primitive: Primitive, values: Sequence[Any]) -> Rule:
     return rule
 
 
-@fact
+@program_property
 def has_below_byte(program: Program) -> bool:
     """Whether values of such a dtype are in `program`, those within its subprograms apart."""
     outputs = [var for equation in program.equations for var in equation.outputs]

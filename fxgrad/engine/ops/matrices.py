@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval, Shape
 from fxgrad.engine.core.primitive import Primitive, Rule
 from fxgrad.engine.dtypes import DType
@@ -218,7 +218,7 @@ def fronted(size: int, values: Sequence[Any], axes: Sequence[int | None]) -> lis
             for value, axis in zip(values, axes, strict=True)]
 
 
-@functools.cache
+@cached("routines of LAPACK", 256)
 def lapack(dtype: DType, *names: str) -> list[Callable[..., Any]]:
     """Routines of LAPACK for `dtype`.
 
@@ -230,7 +230,7 @@ def lapack(dtype: DType, *names: str) -> list[Callable[..., Any]]:
     return list(get_lapack_funcs(names, dtype=dtype))
 
 
-@functools.cache
+@cached("routines of BLAS", 256)
 def blas(dtype: DType, name: str) -> Callable[..., Any]:
     """A routine of BLAS for `dtype`; see `lapack`."""
     from scipy.linalg import get_blas_funcs

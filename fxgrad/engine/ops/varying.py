@@ -25,7 +25,7 @@ import numpy as np
 
 from fxgrad.engine.core.avals import Aval, Literal, varying_of_jax
 from fxgrad.engine.core.primitive import Cost, Primitive
-from fxgrad.engine.derivation.consultation import batched_axis
+from fxgrad.engine.derivation.guards import batched_axis
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
 from fxgrad.engine.ops.arithmetic import div, mul
 from fxgrad.engine.ops.families import check_kind, linear_unary

@@ -15,12 +15,12 @@ from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.analyses.traffic import speaks
 from fxgrad.engine.analyses.variation import Communication, communications
 from fxgrad.engine.core.avals import INVARIANT, Aval, Literal
-from fxgrad.engine.core.facts import axes_of, made_once
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.program_properties import axes_of, memoize
 from fxgrad.engine.core.regions import Links, Region, replaced
-from fxgrad.engine.derivation.consultation import batched_axis, spmd_names
 from fxgrad.engine.derivation.derive import derive
+from fxgrad.engine.derivation.guards import batched_axis, spmd_names
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
 from fxgrad.engine.derivation.simplify import partial_use, simplify
 from fxgrad.engine.executors import numpy as numpy_executor
@@ -53,7 +53,7 @@ from fxgrad.engine.parallel.meshes import Spec, check_cut_of_map, names_in, over
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import batched_program, batching_over
-from fxgrad.engine.transforms.forward import spread
+from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.engine.transforms.linearize import linearized
 from fxgrad.engine.transforms.transpose import transposed
 from fxgrad.engine.user_lines import at_user_line
@@ -128,7 +128,7 @@ def _split_jvp(primals: list[Any], tangents: list[Any], wrt: Marks, program: Pro
     count = len(program.outputs)
     with layout.entered():
         known = linearized(program, wrt)
-        reached = known.extra.reached
+        reached = known.extra.nonzero_outputs
         parts = partition(known.program, count, known.extra, (True,) * len(known.program.inputs), keep_by_cost, reached)
         saved = [var.aval for var in parts.saved]
         forward = _stacking(parts.forward, count, layout)
@@ -142,7 +142,7 @@ def _split_jvp(primals: list[Any], tangents: list[Any], wrt: Marks, program: Pro
         moved = bind_shard_map(tangent, known.captured, inputs, layout._replace(
             in_specs=(*layout.in_specs, *stacks, *select_marked(layout.in_specs, wrt)),
             out_specs=tuple(select_marked(layout.out_specs, reached))))
-    return outputs, spread([*map(aval_of, outputs)], reached, moved)
+    return outputs, fill_zeros([*map(aval_of, outputs)], reached, moved)
 
 
 def _stacked_spec(aval: Aval, layout: Layout) -> Spec:
@@ -302,7 +302,7 @@ def without_devices(program: Program) -> Program:
         are_same = all(one is other for one, other in zip(equations, program.equations, strict=True))
         return program if are_same else program.replace(equations=equations)
 
-    return made_once(program, "without devices", make)
+    return memoize(program, "without devices", make)
 
 
 def _alone(equation: Equation) -> Equation:

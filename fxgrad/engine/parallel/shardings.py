@@ -16,7 +16,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, SingleDeviceSha
 from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Cost, Primitive
-from fxgrad.engine.derivation.consultation import spmd_names
+from fxgrad.engine.derivation.guards import spmd_names
 from fxgrad.engine.ops.families import linear_unary
 from fxgrad.engine.ops.snippets import Snippet, snippets
 from fxgrad.engine.parallel.meshes import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from fxgrad.engine.core.cache_keys import param_key
 from fxgrad.engine.core.program import Atom, Equation, Program, Source, Var
-from fxgrad.engine.core.told import param_key
-from fxgrad.engine.core.walk import walk
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.higher_order.checkpoint import checkpoint_p
 from fxgrad.engine.higher_order.saving import Policy
 from fxgrad.engine.ops.arithmetic import name_p
@@ -95,5 +95,5 @@ def _program(part: Sequence[Equation], inputs: Sequence[Var], outputs: Sequence[
         equations.append(Equation(name_p, [var], {"name": KEPT}, [named], source))
         return named
 
-    own_outputs = walk(Program(inputs, part, outputs), own_inputs, copy)
+    own_outputs = eval_program(Program(inputs, part, outputs), own_inputs, copy)
     return Program(own_inputs, equations, own_outputs)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from fxgrad.engine.analyses.liveness import peak_beside_results
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.derivation.simplify import readable, simplify
@@ -98,11 +99,7 @@ def _plans(program: Program, found: list[ResidualCost]) -> list[BlockPlan]:
 
 def plans_for(program: Program, wrt: Marks) -> BlockPlans:
     """Return the plans for a program, memoized."""
-    key = "plans", wrt
-    plans: BlockPlans | None = program.memo.get(key)
-    if plans is None:
-        plans = program.memo[key] = BlockPlans(with_numbers("a memory budget", program), wrt)
-    return plans
+    return memoize(program, ("plans", wrt), lambda: BlockPlans(with_numbers("a memory budget", program), wrt))
 
 
 def peak(program: Program, wrt: Marks) -> int:

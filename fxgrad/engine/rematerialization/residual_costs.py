@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fxgrad.engine.analyses.fusing import ALIAS, VIEW, kind_of
-from fxgrad.engine.core.facts import is_effectful
 from fxgrad.engine.core.primitive import NO_TANGENT
 from fxgrad.engine.core.program import Atom, Equation, Program, Var
-from fxgrad.engine.core.walk import walk
+from fxgrad.engine.core.program_properties import is_effectful
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.higher_order.groups import Marks
 from fxgrad.engine.higher_order.saving import kept_always
-from fxgrad.engine.transforms.joint import rules_of
+from fxgrad.engine.transforms.joint import vjp_rule_of
 from fxgrad.engine.transforms.linearize import linearized
 
 OPERATIONS_PER_BYTE = 16
@@ -59,7 +59,7 @@ def residual_costs(program: Program, wrt: Marks) -> list[ResidualCost]:
         found.append(ResidualCost(values, own, work(equation)))
         return reached
 
-    walk(program, wrt, step, lambda _: False)
+    eval_program(program, wrt, step, lambda _: False)
     return found
 
 
@@ -73,7 +73,7 @@ def origins(program: Program) -> dict[Atom, Atom]:
         origin.update(dict.fromkeys(equation.outputs, inputs[0]))
         return [inputs[0]] * len(equation.outputs)
 
-    walk(program, program.inputs, step)
+    eval_program(program, program.inputs, step)
     return origin
 
 
@@ -94,11 +94,11 @@ def work(equation: Equation) -> float | None:
 
 def _forward(equation: Equation, given: dict[Var, Var], marks: Marks) -> tuple[Program, Sequence[bool]]:
     """Return the program from captured values and operands to outputs and residuals; which outputs have tangents."""
-    rules = rules_of(equation, given, marks)  # type: ignore[arg-type]
+    rules = vjp_rule_of(equation, given, marks)  # type: ignore[arg-type]
     if rules is not None:
-        return rules.forward.program, rules.reached
+        return rules.forward.program, rules.nonzero_outputs
     derived = linearized(Program([*given], [equation], equation.outputs), marks)
-    return derived.program, derived.extra.reached
+    return derived.program, derived.extra.nonzero_outputs
 
 
 def _residuals(equation: Equation, given: list[Var], forward: Program) -> tuple[tuple[Var, ...], int]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.engine.core import backends
-from fxgrad.engine.core.facts import axes_used, has_effects
 from fxgrad.engine.core.program import PRIMAL, Equation, Program
+from fxgrad.engine.core.program_properties import axes_used, has_effects
 from fxgrad.engine.core.sources import equation_source, in_place
-from fxgrad.engine.core.walk import walk
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.tracing.provenance import note
 from fxgrad.engine.tracing.replay import inlined
 from fxgrad.engine.tracing.tape import Tape, bind_equation, current, innermost_for
@@ -32,7 +32,7 @@ def _applied(program: Program, inputs: Sequence[Any]) -> list[Any]:
             return recorded
     # Not an `Interpreter`, whose hooks cost as much as recording an operation again does.
     if tape is None or tape.origins is None:
-        return walk(program, [*program.constants, *inputs], bind_equation)
+        return eval_program(program, [*program.constants, *inputs], bind_equation)
 
     def step(equation: Equation, values: list[Any]) -> list[Any]:
         outputs = bind_equation(equation, values)
@@ -40,7 +40,7 @@ def _applied(program: Program, inputs: Sequence[Any]) -> list[Any]:
         return outputs
 
     note(inputs, PRIMAL, program, program.inputs[len(program.constants):])
-    return walk(program, [*program.constants, *inputs], step)
+    return eval_program(program, [*program.constants, *inputs], step)
 
 
 def apply_program(program: Program, inputs: Sequence[Any]) -> list[Any]:

@@ -153,4 +153,4 @@ def recorded_operations() -> int:
     return _recorded
 
 
-caches.emptied_by(clear)
+caches.on_clear(clear)

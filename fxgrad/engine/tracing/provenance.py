@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fxgrad.engine.core.facts import Slot
 from fxgrad.engine.core.program import Atom, Equation, Origin, Program, Source, Var
+from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.engine.core.sources import current_source
 from fxgrad.engine.tracing.interning import Step
 from fxgrad.engine.tracing.tracer import Tracer
@@ -57,10 +57,10 @@ class Called(NamedTuple):
     code: CodeType | None = None
 
 
-CALLED: Slot[Called] = Slot("called")
+CALLED: ProgramAttribute[Called] = ProgramAttribute("called")
 """Of programs that were traced for one that is shown."""
 
-CAPTURED: Slot[tuple[Any, ...]] = Slot("values of captured inputs")
+CAPTURED: ProgramAttribute[tuple[Any, ...]] = ProgramAttribute("values of captured inputs")
 """Of such programs, what their captured inputs are: a variable of the program around, or a number or an array."""
 
 

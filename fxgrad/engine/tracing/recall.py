@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine.core.arrays import ARRAYS, Integer
+from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.told import told
 from fxgrad.engine.tracing.interning import Node
 from fxgrad.engine.tracing.replay import learn, replayed
 from fxgrad.engine.tracing.tape import Tape, current
@@ -135,7 +135,7 @@ def _with_number_met_first(tape: Tape, key: Any, function: Callable[..., Any], a
         return function(*args)
     by_value = tape.literals or number in _TELLING_NOTHING  # literals are part of the program
     if by_value:
-        key = (*key, told(number))
+        key = (*key, cache_key(number))
         call = tape.recall(key)
         if call is not None:
             return tape.step(call) if type(call) is Node else tape.replay(call)

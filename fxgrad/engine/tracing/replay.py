@@ -15,10 +15,11 @@ import numpy as np
 
 from fxgrad.engine.core.arrays import ARRAYS, Integer
 from fxgrad.engine.core.avals import Literal
+from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.sources import source_again
-from fxgrad.engine.core.told import told
-from fxgrad.engine.core.walk import walk
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.tracing import interning
 from fxgrad.engine.tracing.interning import Node
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
@@ -139,7 +140,7 @@ def _part(tape: Tape, arg: Any) -> Any:
     if kind in _BY_VALUE:
         return kind, arg
     if kind in _SIGNED:
-        return told(arg)
+        return cache_key(arg)
     if kind is Tracer:
         return arg.variable if arg.tape is tape else None
     if kind in _SEQUENCES:
@@ -235,7 +236,7 @@ def _tracers(tape: Tape, atoms: Sequence[Any]) -> list[Any]:
 
 def _record_all(tape: Tape, program: Program, atoms: Sequence[Any]) -> list[Any]:
     """Records the equations of `program`, whose types are known already; returns variables and literals."""
-    return walk(program, atoms, lambda equation, operands: tape.append(
+    return eval_program(program, atoms, lambda equation, operands: tape.append(
         equation.primitive, operands, equation.params, source_again(equation), [var.aval for var in equation.outputs]))
 
 
@@ -244,9 +245,9 @@ def _concerns(tape: Tape, program: Program, given: tuple[bool, ...]) -> bool:
 
     Where the tape does not know values, all equations must: nobody can ask for the others once they are recorded.
     """
-    key = ("concerns", tape.values is None, given)
-    concerned: bool | None = program.memo.get(key)
-    if concerned is None:
+    knows_values = tape.values is not None
+
+    def find() -> bool:
         reached: set[Any] = {var for var, marked in zip(program.inputs, given, strict=True) if marked}
         used: set[Any] = set()
         all_reached = True
@@ -256,8 +257,8 @@ def _concerns(tape: Tape, program: Program, given: tuple[bool, ...]) -> bool:
                 all_reached = False
             else:
                 reached.update(equation.outputs)
-        concerned = (all_reached or tape.values is not None) and reached.issuperset(
+        return (all_reached or knows_values) and reached.issuperset(
             atom for atom in program.outputs if type(atom) is Var) and all(
             marked or var in used for var, marked in zip(program.inputs, given, strict=True))
-        program.memo[key] = concerned
-    return concerned
+
+    return memoize(program, ("concerns", knows_values, given), find)

@@ -18,12 +18,12 @@ from fxgrad.engine import config, user_lines
 from fxgrad.engine.core import backends
 from fxgrad.engine.core.arrays import Array, copied, weakened
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, array_aval, is_frozen, is_unchanged
-from fxgrad.engine.core.facts import bonds
+from fxgrad.engine.core.cache_keys import param_key
 from fxgrad.engine.core.primitive import Primitive, infer
 from fxgrad.engine.core.program import Atom, Equation, Origin, Program, Source, Var
+from fxgrad.engine.core.program_properties import ordering_constraints
 from fxgrad.engine.core.sizes import Size
 from fxgrad.engine.core.sources import NOWHERE, equation_source, source_again, user_source
-from fxgrad.engine.core.told import param_key
 from fxgrad.engine.tracing import interning
 from fxgrad.engine.tracing.provenance import enter_origins, note_called, note_partial
 from fxgrad.engine.tracing.tracer import Tracer, leaked
@@ -88,7 +88,7 @@ def _in_scope(primitive: Primitive, params: dict[str, Any], innermost: Tape | No
     A collective has a meaning only inside the tape that maps its axis. An effect goes to the innermost tape, so that it
     keeps its place among the others; but not to a tape of tangents, which runs at another time.
     """
-    effectful, axes = bonds(primitive, params)
+    effectful, axes = ordering_constraints(primitive, params)
     if effectful or axes:
         tape = innermost
         while tape is not None and tape is not outer:

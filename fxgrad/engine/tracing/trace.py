@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from fxgrad.engine import config
+from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.tracing import interning
@@ -162,11 +163,11 @@ class Beginnings:
 
     def __init__(self, function: Any, *, staging: bool = False) -> None:
         self._function, self._staging = function, staging
-        self._roots: dict[Any, tuple[interning.Root, int, Any]] = {}
+        self._roots = BoundedDict(64)
 
     def tape(self, key: Any, values: Sequence[Any], input_names: InputNames) -> Tape | None:
         """A tape for a call such as the one that was entered under `key`, if there was one."""
-        entry = self._roots.get(key)
+        entry: tuple[interning.Root, int, Any] | None = self._roots.get(key)
         if entry is None or entry[1] != interning.epoch or entry[2] is not config.default_float() or (
                 current.get() is not None):
             return None
@@ -175,12 +176,7 @@ class Beginnings:
     def add(self, key: Any, tape: Tape) -> None:
         """Enters the tape of a call."""
         if tape.parent is None:
-            if len(self._roots) >= _BEGINNINGS:
-                self._roots.clear()
             self._roots[key] = tape.root, interning.epoch, config.default_float()
-
-
-_BEGINNINGS = 64
 
 
 def takes_literals() -> bool:

@@ -1,4 +1,4 @@
 """Transformations as interpreters over programs: forward, linearize, transpose, batch, cost.
 
-Each knows no operation: it finds what an equation means to it in the rules of the equation's primitive.
+None knows an operation: each applies the rule of its kind that the equation's primitive has.
 """

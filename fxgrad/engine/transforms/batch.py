@@ -1,4 +1,4 @@
-"""Batching: every value may carry one more axis, and each primitive's batch rule says what that means."""
+"""Batching: every value may have one more axis, which each primitive's batch rule carries along."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.facts import axes_of
 from fxgrad.engine.core.interpreter import Interpreter
 from fxgrad.engine.core.program import PRIMAL, Equation, Program, Var
-from fxgrad.engine.derivation.consultation import batched_axis, spmd_names
+from fxgrad.engine.core.program_properties import axes_of
 from fxgrad.engine.derivation.derive import Derived, derive, rule_inputs
+from fxgrad.engine.derivation.guards import batched_axis, spmd_names
 from fxgrad.engine.ops.space import broadcast_to, move_axis, reshape
 from fxgrad.engine.tracing.provenance import is_shown, note
 from fxgrad.engine.tracing.tape import aval_of, bind, current
@@ -26,17 +26,17 @@ class Batched(NamedTuple):
 
 
 class Batch(Interpreter):
-    """Applies the batch rule of every equation that some batched value reaches, or that speaks over the batch axis.
+    """Applies the batch rule of every equation that has a batched input or is a collective over the batch axis.
 
-    `name` is what collectives call that axis, if it has a name. A batch that a batch rule begins has the name of the
-    one under way, so that programs inside of programs speak over the same axis.
+    `name` is the name of that axis, if it has one. A batch that a batch rule begins inherits the name, so that
+    collectives of nested programs are over the same axis.
     """
 
     def __init__(self, size: int) -> None:
         self.size, self.name = size, batched_axis.get()
 
     def run(self, program: Program, inputs: Sequence[Batched]) -> list[Batched]:
-        """As any interpreter; of programs that are shown is noted what is a batch of what."""
+        """Walk `program`; if it is shown, note which variable is a batch of which."""
         self._program, self._notes = program, is_shown(current.get())
         if self._notes:
             self._note(inputs, program.inputs[len(program.constants):])
@@ -68,9 +68,9 @@ class Batch(Interpreter):
 
 
 class batching_over:  # noqa: N801  (used as `with batching_over(name):`)
-    """Batches that are made in this block have an axis that collectives call `name` (None: by no name).
+    """Name the axis of batches begun in this block, for collectives (None: it has no name).
 
-    It is cut along the mesh axes `spmd`, where a program says how a value lies.
+    It is sharded along the mesh axes `spmd`, where a program constrains the sharding of a value.
     """
 
     __slots__ = ("_cut", "_name", "_spmd", "_token")
@@ -89,7 +89,7 @@ class batching_over:  # noqa: N801  (used as `with batching_over(name):`)
 
 
 def batch_aval(aval: Aval, size: int, axis: int | None) -> Aval:
-    """The type of a batch of values of type `aval`; what varied over the axis that is batched does so no more."""
+    """Return the type of a batch of values of type `aval`; it no longer varies over the axis that is batched."""
     name = batched_axis.get()
     if name is not None and name in aval.vma:
         aval = aval.invariant((name,))
@@ -97,14 +97,14 @@ def batch_aval(aval: Aval, size: int, axis: int | None) -> Aval:
 
 
 def repeat(value: Any, size: int, axis: int) -> Any:
-    """`value` with a new axis of `size` equal entries."""
+    """Return `value` with a new axis of `size` equal entries."""
     shape = aval_of(value).shape
     expanded = reshape(value, (*shape[:axis], 1, *shape[axis:]))
     return broadcast_to(expanded, (*shape[:axis], size, *shape[axis:]))
 
 
 def put_axis(batched: Batched, size: int, axis: int) -> Any:
-    """The value with its batch axis at `axis`, repeated if it has none."""
+    """Return the value with its batch axis at `axis`, repeated if it has none."""
     if batched.axis is None:
         return repeat(batched.value, size, axis)
     return move_axis(batched.value, batched.axis, axis)
@@ -112,10 +112,10 @@ def put_axis(batched: Batched, size: int, axis: int) -> Any:
 
 def batched_program(program: Program, size: int, in_axes: tuple[int | None, ...],
                     out_axes: tuple[int | None, ...] | None = None) -> Derived:
-    """`program` on batches: inputs with the batch axis where `in_axes` says, outputs where `out_axes` says.
+    """Return `program` on batches: inputs have the batch axis where `in_axes` says, outputs where `out_axes` says.
 
-    Without `out_axes` every output has it first. With None for an output, that output stays without it if
-    it is the same for the whole batch; `extra` says for each output whether it is not.
+    By default every output has it first. An output marked None has none if it is the same for the whole batch; `extra`
+    marks the outputs that have one.
     """
     wanted = (0,) * len(program.outputs) if out_axes is None else out_axes
 

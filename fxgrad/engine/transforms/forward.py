@@ -31,7 +31,7 @@ class Forward(Interpreter):
     """Applies the jvp rule of every equation that some tangent reaches."""
 
     def run(self, program: Program, inputs: Sequence[Dual]) -> list[Dual]:
-        """As any interpreter; of programs that are shown is noted what is a primal and what a tangent."""
+        """Walk `program`; if it is shown, note which variables are primals and which tangents."""
         self._program, self._notes = program, is_shown(current.get())
         if self._notes:
             self._note(inputs, program.inputs)
@@ -65,7 +65,7 @@ class Forward(Interpreter):
 
 
 def forward(program: Program, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """The outputs of `program` and their tangents, recorded or computed in the current context.
+    """Return the outputs of `program` and their tangents, recorded or computed in the current context.
 
     `tangents` belong to all inputs, captured ones included, and may be `Zero`.
     """
@@ -78,38 +78,38 @@ def has_tangent(aval: Aval) -> bool:
     return dtypes.is_inexact(aval.dtype)
 
 
-def spread(avals: Sequence[Aval], wrt: Sequence[bool], given: Sequence[Any]) -> list[Any]:
-    """One entry for each of `avals`: the next of `given` where `wrt` says so, and a `Zero` elsewhere."""
+def fill_zeros(avals: Sequence[Aval], wrt: Sequence[bool], given: Sequence[Any]) -> list[Any]:
+    """Return an entry for each of `avals`: the next of `given` where `wrt` marks it, a `Zero` elsewhere."""
     remaining = iter(given)
     return [next(remaining) if chosen else Zero(aval) for aval, chosen in zip(avals, wrt, strict=True)]
 
 
 ONE = "one"
-"""In the place of True in `wrt`: the tangent is 1 everywhere, known to the program and not an input."""
+"""A mark in `wrt` in the place of True: the tangent is the constant 1, and no input."""
 
 
 def instantiate_one(aval: Aval) -> Any:
-    """A tangent that is 1 everywhere, of which products know."""
+    """Return a tangent that is 1 everywhere, in a form that simplification knows."""
     return full(aval.shape, 1, aval.dtype) if aval.shape else Literal(1, aval)
 
 
 def is_one(tangent: Any) -> bool:
-    """Whether a tangent that was given is known to be 1 everywhere: a number, or an array of NumPy's."""
+    """Whether a given tangent, a number or a NumPy array, is 1 everywhere."""
     if type(tangent) is np.ndarray:
         return tangent.dtype.kind == "f" and tangent.size > 0 and bool((tangent == 1).all())
     return type(tangent) in (int, float) and bool(tangent == 1)
 
 
 def jvp_program(program: Program, wrt: tuple[bool | str, ...], computed: int = 0) -> Derived:
-    """The program (inputs, tangents of those that `wrt` marks) -> (outputs, all their tangents).
+    """Return the program (inputs, tangents of those that `wrt` marks) -> (outputs, all their tangents).
 
-    An input marked `ONE` has the tangent 1: knowing it keeps nested derivatives small.
+    The tangent of an input marked `ONE` is the constant 1, which keeps nested derivatives small.
     """
     avals = program.in_avals
     given = [aval for aval, mark in zip(avals, wrt, strict=True) if mark is True]
 
     def build(*values: Any) -> tuple[list[Any], None]:
-        tangents = spread(avals, [mark is True for mark in wrt], values[len(avals):])
+        tangents = fill_zeros(avals, [mark is True for mark in wrt], values[len(avals):])
         tangents = [instantiate_one(aval) if mark == ONE else tangent
                     for tangent, aval, mark in zip(tangents, avals, wrt, strict=True)]
         outputs, out_tangents = forward(program, values[:len(avals)], tangents)

@@ -1,25 +1,27 @@
-"""Values and gradients in one program: forward through the equations, then backward, by what is known of each.
+"""Joint programs: values and gradients in one, forward through the equations and then backward.
 
-What reverse mode does for an operation on operands of given types is found once, by linearizing and transposing a
-program of that one equation, and is kept as two small programs: forward (operands -> outputs and residuals) and
-backward (residuals and cotangents of outputs -> cotangents of operands). The joint program is put together of them.
+A `VjpRule` is what reverse mode does for one operation on operands of given types. It is found once, by linearizing and
+transposing a program of that one equation, and consists of two templates: forward (operands -> outputs and residuals)
+and backward (residuals and cotangents of outputs -> cotangents of operands). Joint programs are put together of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
-from fxgrad.engine.caches import Cache, cached
+from fxgrad.engine.caches import BoundedDict, Cache, cached
 from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.cache_keys import param_key
 from fxgrad.engine.core.primitive import NO_TANGENT, infer
 from fxgrad.engine.core.program import COTANGENT, PRIMAL, Atom, Equation, Origin, Program, Var
 from fxgrad.engine.core.sources import sources
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.core.told import param_key
-from fxgrad.engine.derivation.consultation import batched_axis, spmd_names
+from fxgrad.engine.core.walk import BackwardStep, pull_back_steps
 from fxgrad.engine.derivation.derive import Derived, derive
+from fxgrad.engine.derivation.guards import batched_axis, spmd_names
 from fxgrad.engine.derivation.simplify import simplify, without_dead_code, without_repetition
 from fxgrad.engine.derivation.simplifying import SimplifyingTape, Template
 from fxgrad.engine.ops.pointwise import add
@@ -27,16 +29,17 @@ from fxgrad.engine.ops.space import instantiate
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.tracing.trace import WRITTEN, trace
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.engine.transforms.linearize import TangentHalf, linearize_in_place, pull_back
+from fxgrad.engine.transforms.linearize import Linearized, linearize_in_place, pull_back
 
 
 def grad_program(program: Program, wrt: tuple[bool, ...], with_outputs: bool, computed: int = 0) -> Derived:
-    """The joint program inputs -> ([outputs,] gradients), with cotangent 1 for output 0 and none for the others.
+    """Return the joint program inputs -> ([outputs,] gradients), with cotangent 1 for output 0, 0 for the others.
 
     For `computed`, see `derive`.
     """
     def build(*primals: Any) -> tuple[list[Any], None]:
-        # Else cotangents that belong together would come apart. Known values are told by the equations that are there.
+        # Uses of equal values must add to one cotangent. But values that have been computed are found by the equations
+        # that computed them, so these stay.
         simple = without_repetition(program) if computed else simplify(program)
         one = Literal(1, program.out_avals[0])
         cotangents = [one, *(Zero(aval) for aval in program.out_avals[1:])]
@@ -48,13 +51,13 @@ def grad_program(program: Program, wrt: tuple[bool, ...], with_outputs: bool, co
 
 def joint(program: Program, primals: Sequence[Any], cotangents: Sequence[Any], wrt: Sequence[bool],
           ) -> tuple[list[Any], list[Any]]:
-    """The outputs of `program`, and the cotangents of the inputs that `wrt` marks, recorded on the current tape.
+    """Record `program` and its backward pass on the current tape; return outputs, and cotangents where `wrt` marks.
 
     `cotangents` belong to the outputs and may be `Zero`.
     """
     tape = current.get()
     assert type(tape) is SimplifyingTape
-    # On the way there are no tracers, but the variables and literals that they stand for.
+    # Values are variables and literals of the tape in the place of tracers: that is faster.
     environment: dict[Atom, Any] = dict(zip(program.inputs, map(tape.atom, primals), strict=True))
     active: set[Atom] = {var for var, marked in zip(program.inputs, wrt, strict=True) if marked}
     sums: dict[Atom, Any] = {}
@@ -64,16 +67,19 @@ def joint(program: Program, primals: Sequence[Any], cotangents: Sequence[Any], w
     with sources("forward" if noting else None) as at:
         steps = _forward(tape, program, environment, active, at)
     with sources("backward" if noting else None) as at:
-        reaching = [(atom, cotangent) for atom, cotangent in zip(program.outputs, cotangents, strict=True)
-                    if atom in active]
-        _accumulate(tape, sums, [atom for atom, _ in reaching], _bare(tape, [value for _, value in reaching]))
-        for equation, way, residuals, operands in reversed(steps):
-            if noting:
-                _note(tape, sums, COTANGENT, program, equation.outputs)
-            arriving = _arriving(sums, equation.outputs, way.reached)
-            if arriving is not None:
+        def backward_steps() -> Iterator[BackwardStep]:
+            for equation, outputs, rule, residuals, operands in reversed(steps):
+                if noting:
+                    _note(tape, sums, COTANGENT, program, equation.outputs)
                 at(equation)
-                _accumulate(tape, sums, operands, way.back(tape, residuals, arriving))
+                yield outputs, operands, partial(rule.pullback, tape, residuals)
+
+        def add_atoms(one: Atom, other: Atom) -> Any:
+            return tape.instantiate(_addition(one.aval, other.aval), [one, other])[0]
+
+        pull_back_steps(sums, program.outputs, [
+            tape.atom(cotangent) if atom in active and type(cotangent) is not Zero else None
+            for atom, cotangent in zip(program.outputs, cotangents, strict=True)], backward_steps(), add_atoms)
     if noting:
         _note(tape, sums, COTANGENT, program, program.inputs)
     gradients = [instantiate(tape.value_of(sums.get(var, Zero(var.aval))))
@@ -83,11 +89,10 @@ def joint(program: Program, primals: Sequence[Any], cotangents: Sequence[Any], w
 
 def _forward(tape: SimplifyingTape, program: Program, environment: dict[Atom, Any], active: set[Atom],
              at: Callable[[Equation], None]) -> list[_Step]:
-    """Records the equations of `program` and what their ways back need; those that cotangents go back through."""
+    """Record the equations of `program` and their residuals; return the steps that cotangents may go back through."""
     steps: list[_Step] = []
     unrepeatable = batched_axis.get() is not None or bool(spmd_names.get())
     noting = tape.origins is not None
-    way: Rules | _Once
     for equation in program.equations:
         at(equation)
         inputs, variables = equation.inputs, equation.outputs
@@ -99,14 +104,17 @@ def _forward(tape: SimplifyingTape, program: Program, environment: dict[Atom, An
             if Literal in map(type, inputs):
                 given = {atom: value for atom, value in given.items() if type(atom) is Var}
             marks = [*map(active.__contains__, given)]
-            rules = None if unrepeatable else rules_of(equation, given, marks)
-            if rules is None:
-                outputs, residuals, way = _once(tape, equation, given, marks)
+            known = None if unrepeatable else vjp_rule_of(equation, given, marks)
+            rule: VjpRule | _UncachedPullback
+            if known is None:
+                outputs, residuals, rule = _linearize_once(tape, equation, given, marks)
             else:
-                outputs, way = tape.instantiate(rules.forward, [*given.values()]), rules
+                outputs, rule = tape.instantiate(known.forward, [*given.values()]), known
                 residuals = outputs[len(variables):]
-            active.update(variables if False not in way.reached else compress(variables, way.reached))
-            steps.append((equation, way, residuals, [*compress(given, marks)]))
+            nonzero = rule.nonzero_outputs
+            moving = variables if False not in nonzero else [*compress(variables, nonzero)]
+            active.update(moving)
+            steps.append((equation, moving, rule, residuals, [*compress(given, marks)]))
         if len(variables) == 1:
             environment[variables[0]] = outputs[0]
         else:
@@ -117,7 +125,7 @@ def _forward(tape: SimplifyingTape, program: Program, environment: dict[Atom, An
 
 
 def _note(tape: SimplifyingTape, values: Mapping[Atom, Any], role: str, program: Program, variables: list[Var]) -> None:
-    """As `note`, of variables of a tape that takes notes; those of `variables` that have no value are passed over."""
+    """Note the provenance of variables of a tape that takes notes; skip those of `variables` that have no value."""
     assert tape.origins is not None
     for variable in variables:
         value = values.get(variable)
@@ -125,113 +133,97 @@ def _note(tape: SimplifyingTape, values: Mapping[Atom, Any], role: str, program:
             tape.origins.setdefault(value, []).append(Origin(role, program, variable))
 
 
-def _arriving(sums: dict[Atom, Any], variables: list[Var], reached: Sequence[bool]) -> list[Any] | None:
-    """The cotangents of those outputs of an equation that are reached, taken from `sums`; None if there are none."""
-    if len(variables) == 1:
-        cotangent = sums.pop(variables[0], None)
-        return None if cotangent is None else [cotangent]
-    cotangents = [sums.pop(var, None) for var in variables]
-    if cotangents.count(None) == len(cotangents):
-        return None
-    return [Zero(var.aval) if cotangent is None else cotangent
-            for var, cotangent, marked in zip(variables, cotangents, reached, strict=True) if marked]
+class _UncachedPullback:
+    """The pullback of an operation whose rules may do what no program can repeat, such as run user code."""
+
+    __slots__ = ("_half", "nonzero_outputs")
+
+    def __init__(self, half: Linearized) -> None:
+        self._half, self.nonzero_outputs = half, half.nonzero_outputs
+
+    def pullback(self, tape: SimplifyingTape, residuals: Sequence[Any], *out_cotangents: Any) -> list[Any]:
+        """Return the cotangents of the operands, given those of `nonzero_outputs`; None stands for zero."""
+        return [None if type(cotangent) is Zero else tape.atom(cotangent) for cotangent in pull_back(
+            self._half, residuals, [*map(tape.value_of, out_cotangents)])]
 
 
-def _accumulate(tape: SimplifyingTape, sums: dict[Atom, Any], atoms: Sequence[Atom], cotangents: Sequence[Any]) -> None:
-    for atom, cotangent in zip(atoms, cotangents, strict=True):
-        if type(cotangent) is not Zero:
-            before = sums.get(atom)
-            if before is None:
-                sums[atom] = cotangent
-            else:
-                sums[atom], = tape.instantiate(_sum(before.aval, cotangent.aval), [before, cotangent])
-
-
-def _bare(tape: SimplifyingTape, values: Sequence[Any]) -> list[Any]:
-    """The variables that tracers stand for, in their place; literals and symbolic zeros stay."""
-    return [value if type(value) is Zero else tape.atom(value) for value in values]
-
-
-class _Once:
-    """The way back through an operation whose rules may do what no program can repeat."""
-
-    __slots__ = ("half", "reached")
-
-    def __init__(self, half: TangentHalf) -> None:
-        self.half, self.reached = half, half.reached
-
-    def back(self, tape: SimplifyingTape, residuals: Sequence[Any], reaching: Sequence[Any]) -> list[Any]:
-        """The cotangents of the operands, given those of the outputs that are reached."""
-        return _bare(tape, pull_back(self.half, residuals, [tape.value_of(cotangent) for cotangent in reaching]))
-
-
-def _once(tape: SimplifyingTape, equation: Equation, given: dict[Atom, Any], marks: list[bool],
-          ) -> tuple[list[Any], list[Any], _Once]:
-    """The outputs of an equation, its residuals, and the way back."""
+def _linearize_once(tape: SimplifyingTape, equation: Equation, given: dict[Atom, Any], marks: list[bool],
+                    ) -> tuple[list[Any], list[Any], _UncachedPullback]:
+    """Return the outputs of an equation, its residuals, and its pullback."""
     alone = Program([*given], [equation], equation.outputs)  # type: ignore[list-item]
     outputs, residuals, half = linearize_in_place(alone, [tape.value_of(atom) for atom in given.values()], marks)
-    return _bare(tape, outputs), residuals, _Once(half)
+    return [*map(tape.atom, outputs)], residuals, _UncachedPullback(half)
 
 
-# --- what is known of operations ------------------------------------------------------------------------------------
+# --- rules of operations --------------------------------------------------------------------------------------------
 
 
-class Rules:
-    """Both directions of one operation on operands of given types."""
+class VjpRule:
+    """The forward template and the pullback of one operation on operands of given types.
 
-    __slots__ = ("_backward", "_half", "_residuals", "forward", "reached")
+    `forward` computes outputs and residuals. Cotangents of outputs that `nonzero_outputs` does not mark go nowhere.
+    """
 
-    def __init__(self, forward: Template, half: TangentHalf, residuals: Sequence[Aval]) -> None:
-        self.forward, self._half, self.reached = forward, half, half.reached
+    __slots__ = ("_backward", "_half", "_residuals", "forward", "nonzero_outputs")
+
+    def __init__(self, forward: Template, half: Linearized, residuals: Sequence[Aval]) -> None:
+        self.forward, self._half, self.nonzero_outputs = forward, half, half.nonzero_outputs
         self._residuals = residuals
-        self._backward: dict[Any, tuple[Template, list[Zero | None]]] = {}
+        self._backward = BoundedDict(64)  # by the types of the cotangents
 
-    def back(self, tape: SimplifyingTape, residuals: Sequence[Any], reaching: Sequence[Any]) -> Sequence[Any]:
-        """The cotangents of the operands, given those of the outputs that are reached."""
-        template, zeros = self.way_back(reaching)
-        results = tape.instantiate(template, [*residuals, *[value for value in reaching if type(value) is not Zero]])
-        if len(results) == len(zeros):
+    def pullback(self, tape: SimplifyingTape, residuals: Sequence[Any], *out_cotangents: Any) -> Sequence[Any]:
+        """Return the cotangents of the operands, given those of `nonzero_outputs`; None stands for zero."""
+        present: Sequence[Any] = out_cotangents
+        if len(present) == 1:
+            template, nonzero = self.backward((present[0].aval,))
+        else:
+            template, nonzero = self.backward(tuple([
+                None if cotangent is None else cotangent.aval for cotangent in out_cotangents]))
+            present = [cotangent for cotangent in out_cotangents if cotangent is not None]
+        results = tape.instantiate(template, [*residuals, *present])
+        if len(results) == len(nonzero):
             return results
         remaining = iter(results)
-        return [next(remaining) if zero is None else zero for zero in zeros]
+        return [next(remaining) if marked else None for marked in nonzero]
 
-    def way_back(self, reaching: Sequence[Any]) -> tuple[Template, list[Zero | None]]:
-        """What leads from residuals and the present cotangents, of the types of `reaching`, to those of the operands.
+    def backward(self, avals: tuple[Aval | None, ...]) -> BackwardTemplate:
+        """Return the backward template for cotangents of the types `avals`, where None stands for zero."""
+        found: BackwardTemplate | None = self._backward.get(avals)
+        if found is None:
+            found = self._backward[avals] = self._find_backward(avals)
+        return found
 
-        And for each operand the zero that its cotangent is, if it is one.
-        """
-        key = reaching[0].aval if len(reaching) == 1 else tuple(
-            [None if type(value) is Zero else value.aval for value in reaching])
-        way = self._backward.get(key)
-        if way is None:
-            way = self._backward[key] = self._find_way(reaching)
-        return way
-
-    def _find_way(self, reaching: Sequence[Any]) -> tuple[Template, list[Zero | None]]:
-        zeros: list[Zero | None] = []
-        present = [value for value in reaching if type(value) is not Zero]
+    def _find_backward(self, avals: tuple[Aval | None, ...]) -> BackwardTemplate:
+        nonzero: list[bool] = []
         count = len(self._residuals)
 
         def build(*values: Any) -> list[Any]:
-            arriving = iter(values[count:])
-            results = pull_back(self._half, values[:count],
-                                [value if type(value) is Zero else next(arriving) for value in reaching])
-            zeros.extend(result if type(result) is Zero else None for result in results)
-            return [result for result in results if type(result) is not Zero]
+            present = iter(values[count:])
+            results = pull_back(self._half, values[:count], [None if aval is None else next(present) for aval in avals])
+            nonzero.extend(type(result) is not Zero for result in results)
+            return [*compress(results, nonzero)]
 
-        return _template(build, [*self._residuals, *(value.aval for value in present)]), zeros
+        template = _template(build, [*self._residuals, *(aval for aval in avals if aval is not None)])
+        return BackwardTemplate(template, nonzero)
 
 
-_Step = tuple[Equation, Rules | _Once, list[Any], list[Atom]]
-"""An equation that cotangents go back through: its way back, the residuals, and the operands that it leads to."""
+class BackwardTemplate(NamedTuple):
+    """(residuals, cotangents of outputs that are not zero) -> cotangents of the operands that `nonzero` marks."""
+
+    template: Template
+    nonzero: list[bool]
+
+
+_Step = tuple[Equation, list[Var], VjpRule | _UncachedPullback, list[Any], list[Atom]]
+"""An equation, the outputs that cotangents may arrive at, its rule, its residuals, the operands they may go to."""
 
 _LIMIT = 4096
 _rules = Cache("rules of operations", _LIMIT)
 _UNKNOWN = object()
 
 
-def rules_of(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool]) -> Rules | None:
-    """What is known of an operation, found if it is new; None if its rules may do what no program can repeat."""
+def vjp_rule_of(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool]) -> VjpRule | None:
+    """Return the rule of an operation, found if it is new; None if its rules may do what no program can repeat."""
     primitive, params = equation.primitive, equation.params
     # Operands are known by their places, and those that cotangents go to by their number.
     if len(given) == len(equation.inputs):
@@ -241,21 +233,21 @@ def rules_of(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool]) 
         pattern = [atom if type(atom) is Literal else place[atom] for atom in equation.inputs]
     avals = [value.aval for value in given.values()]
     key = (primitive, *pattern, *avals, *param_key(primitive, params)) if params else (primitive, *pattern, *avals)
-    rules: Any = _rules.get(key, _UNKNOWN)
-    if rules is _UNKNOWN:
+    rule: Any = _rules.get(key, _UNKNOWN)
+    if rule is _UNKNOWN:
         if primitive.effectful or primitive.collective or primitive.regions is not None:
             return None
-        rules = _rules.add(key, _find_rules(equation, given, marks, avals))
-    return rules  # type: ignore[no-any-return]
+        rule = _rules.add(key, _find_rule(equation, given, marks, avals))
+    return rule  # type: ignore[no-any-return]
 
 
-def _find_rules(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool], avals: list[Aval]) -> Rules | None:
+def _find_rule(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool], avals: list[Aval]) -> VjpRule | None:
     primitive, params = equation.primitive, equation.params
     variables: dict[Atom, Var] = dict(zip(given, map(Var, avals), strict=True))
     inputs = [atom if type(atom) is Literal else variables[atom] for atom in equation.inputs]
     outputs = [*map(Var, infer(primitive, [atom.aval for atom in inputs], params))]
     program = Program([*variables.values()], [Equation(primitive, inputs, params, outputs)], outputs)
-    halves: list[TangentHalf] = []
+    halves: list[Linearized] = []
 
     def build(*primals: Any) -> list[Any]:
         results, residuals, half = linearize_in_place(program, primals, marks)
@@ -265,7 +257,7 @@ def _find_rules(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool
     forward = _template(build, avals)
     if any(type(value) is Tracer for value in forward.captured):
         return None
-    return Rules(forward, halves[0], forward.program.out_avals[len(outputs):])
+    return VjpRule(forward, halves[0], forward.program.out_avals[len(outputs):])
 
 
 def _template(build: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> Template:
@@ -275,6 +267,6 @@ def _template(build: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> Tem
 
 
 @cached("sums of cotangents", _LIMIT)
-def _sum(aval: Aval, other: Aval) -> Template:
-    """The addition of cotangents of these types."""
+def _addition(aval: Aval, other: Aval) -> Template:
+    """Return the template that adds cotangents of these types."""
     return _template(lambda first, second: [add(first, second)], [aval, other])

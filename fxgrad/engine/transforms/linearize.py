@@ -15,62 +15,62 @@ from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.simplify import without_dead_code
 from fxgrad.engine.derivation.simplifying import SimplifyingTape
 from fxgrad.engine.tracing.trace import TANGENTS, trace
-from fxgrad.engine.transforms.forward import forward, spread
+from fxgrad.engine.transforms.forward import fill_zeros, forward
 from fxgrad.engine.transforms.transpose import backward
 
 
-class TangentHalf(NamedTuple):
-    """The tangent half of a linearization; the other half computes the outputs, and residuals for this one.
+class Linearized(NamedTuple):
+    """The linear half of a linearized program; the other half computes the outputs, and residuals for this one.
 
-    `linear` is a program (residuals, tangents) -> tangents of the outputs that `reached` marks; no tangent
-    reaches the others. The residuals of `sin(x) * y` in `x` are `cos(x)` and `y`:
+    `linear` is a program (residuals, tangents) -> tangents of the outputs that `nonzero_outputs` marks; those of the
+    others are zero. The residuals of `sin(x) * y` in `x` are `cos(x)` and `y`:
 
     >>> import numpy as np, fxgrad
     >>> program = fxgrad.make_program(lambda x, y: np.sin(x) * y)(1.0, 2.0)
     >>> known, _, half, _ = linearized(program, (True, False))
     >>> [equation.primitive.name for equation in known.equations], len(known.outputs)
     (['sin', 'cos', 'mul'], 3)
-    >>> [equation.primitive.name for equation in half.linear.equations], half.linear.captured, half.reached
+    >>> [equation.primitive.name for equation in half.linear.equations], half.linear.captured, half.nonzero_outputs
     (['mul', 'mul'], 2, (True,))
     """
 
     linear: Program
-    reached: tuple[bool, ...]
+    nonzero_outputs: tuple[bool, ...]
 
 
 def linearize_in_place(program: Program, primals: Sequence[Any], wrt: Sequence[bool],
-               ) -> tuple[list[Any], list[Any], TangentHalf]:
-    """Outputs, residuals and tangent program, with known work bound in the current context."""
+               ) -> tuple[list[Any], list[Any], Linearized]:
+    """Return outputs, residuals and the linear half; work that no tangent enters is bound in the current context."""
     avals = program.in_avals
     tangent_avals = [aval for aval, marked in zip(avals, wrt, strict=True) if marked]
     outputs: list[Any] = []
-    reached: list[bool] = []
+    nonzero: list[bool] = []
 
     def tangents_only(*tangents: Any) -> list[Any]:
-        primals_out, tangents_out = forward(program, primals, spread(avals, wrt, tangents))
+        primals_out, tangents_out = forward(program, primals, fill_zeros(avals, wrt, tangents))
         outputs.extend(primals_out)
-        reached.extend(type(tangent) is not Zero for tangent in tangents_out)
+        nonzero.extend(type(tangent) is not Zero for tangent in tangents_out)
         return [tangent for tangent in tangents_out if type(tangent) is not Zero]
 
     linear, residuals = trace(tangents_only, tangent_avals, mode=TANGENTS,
                               name="a tangent program", tape_class=SimplifyingTape)
-    return outputs, residuals, TangentHalf(linear, tuple(reached))
+    return outputs, residuals, Linearized(linear, tuple(nonzero))
 
 
 def linearized(program: Program, wrt: tuple[bool, ...], computed: int = 0) -> Derived:
-    """The program inputs -> (outputs, residuals); `extra` is the `TangentHalf` that takes the residuals.
+    """Return the program inputs -> (outputs, residuals); `extra` is the `Linearized` that takes the residuals.
 
     For `computed`, here and below, see `derive`.
     """
-    def build(*primals: Any) -> tuple[list[Any], TangentHalf]:
+    def build(*primals: Any) -> tuple[list[Any], Linearized]:
         outputs, residuals, half = linearize_in_place(program, primals, wrt)
         return [*outputs, *residuals], half._replace(linear=without_dead_code(half.linear))
 
     return derive(program, ("linearize", wrt), build, program.in_avals, computed)
 
 
-def pull_back(half: TangentHalf, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-    """The cotangents of the inputs linearized in, given those of the reached outputs."""
+def pull_back(half: Linearized, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    """Return the cotangents of the inputs linearized in, given those of `nonzero_outputs`; None or `Zero` is zero."""
     linear = half.linear
     tangents = [Linear(aval) for aval in linear.in_avals[linear.captured:]]
     return backward(linear, [*residuals, *tangents], cotangents)[linear.captured:]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from fxgrad.engine.core.program import Equation, Program, Var
 from fxgrad.engine.transforms.forward import has_tangent
-from fxgrad.engine.transforms.linearize import TangentHalf, linearized
+from fxgrad.engine.transforms.linearize import Linearized, linearized
 
 
 class Kept(NamedTuple):
@@ -43,7 +43,7 @@ def residuals(program: Program, wrt: tuple[bool, ...] | None = None) -> Residual
     if not any(wrt) or not any(map(has_tangent, program.out_avals)):
         return None
     derived = linearized(program.replace(constants=()) if program.constants else program, wrt)
-    half: TangentHalf = derived.extra
+    half: Linearized = derived.extra
     kept = [Kept(atom, [equation for equation in half.linear.equations if inside in equation.inputs])
             for atom, inside in zip(derived.program.outputs[len(program.outputs):], half.linear.inputs, strict=False)
             if type(atom) is Var]

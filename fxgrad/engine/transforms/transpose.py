@@ -1,14 +1,16 @@
-"""Transposition: walks the linear equations of a program backwards and sums cotangents at fan-outs."""
+"""Transposition: the backward walk through the linear equations of a program."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from fxgrad.engine.core.primitive import Absent
-from fxgrad.engine.core.program import PRIMAL, TRANSPOSED, Atom, Equation, Program, Var
+from fxgrad.engine.core.program import PRIMAL, TRANSPOSED, Equation, Program, Var
 from fxgrad.engine.core.sources import sources
 from fxgrad.engine.core.symbolic import Linear, Zero
+from fxgrad.engine.core.walk import pull_back_steps
 from fxgrad.engine.derivation.derive import Derived, derive, rule_inputs
 from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.engine.ops.pointwise import add
@@ -20,41 +22,40 @@ from fxgrad.errors import LinearityError
 
 
 def backward(program: Program, inputs: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-    """The cotangents of the linear inputs (marked `Linear`) of `program`; None for the other inputs.
+    """Return the cotangents of the linear inputs (marked `Linear`) of `program`; None for the other inputs.
 
-    `cotangents` belong to the outputs and may be `Zero`. What does not depend on a linear input is computed first.
-    A cotangent that nothing reaches is a `Zero`. Raises `LinearityError` at an equation that is not linear.
+    `cotangents` belong to the outputs; None or `Zero` is zero. What does not depend on a linear input is computed
+    first. A result that is zero is a `Zero`. Raises `LinearityError` at an equation that is not linear.
     """
     note(inputs, PRIMAL, program, program.inputs)
     equations, environment = _known_part(program, inputs)
     sums: dict[Var, Any] = {}
-
-    def accumulate(atom: Atom, cotangent: Any) -> None:
-        if type(atom) is Var and type(environment[atom]) is Linear and \
-                cotangent is not None and type(cotangent) is not Zero:
-            sums[atom] = cotangent if atom not in sums else add(sums[atom], cotangent)
-
-    for atom, cotangent in zip(program.outputs, cotangents, strict=True):
-        accumulate(atom, cotangent)
     with sources("backward") as at:
-        for equation in reversed(equations):
-            arriving = [sums.pop(var, None) for var in equation.outputs]
-            if all(cotangent is None for cotangent in arriving):
-                continue
-            note(arriving, TRANSPOSED, program, equation.outputs)
+        def pull_back(equation: Equation, *out_cotangents: Any) -> list[Any]:
+            note(out_cotangents, TRANSPOSED, program, equation.outputs)
             at(equation)
-            leaving = _apply(equation, [Zero(var.aval) if cotangent is None else cotangent
-                                        for var, cotangent in zip(equation.outputs, arriving, strict=True)],
-                             [read(environment, atom) for atom in equation.inputs])
-            for atom, cotangent in zip(equation.inputs, leaving, strict=True):
-                accumulate(atom, cotangent)
+            operands = [read(environment, atom) for atom in equation.inputs]
+            return _of_linear(operands, _apply(equation, [
+                Zero(var.aval) if cotangent is None else cotangent
+                for var, cotangent in zip(equation.outputs, out_cotangents, strict=True)], operands))
+
+        pull_back_steps(
+            sums, program.outputs, _of_linear([read(environment, atom) for atom in program.outputs], cotangents),
+            ((equation.outputs, equation.inputs, partial(pull_back, equation)) for equation in reversed(equations)),
+            add)
     note([*map(sums.get, program.inputs)], TRANSPOSED, program, program.inputs)
     return [sums.get(var, Zero(var.aval)) if type(value) is Linear else None
             for var, value in zip(program.inputs, inputs, strict=True)]
 
 
+def _of_linear(values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    """Return the cotangents of the linear ones of `values`; None for the others, and for a symbolic zero."""
+    return [cotangent if type(value) is Linear and type(cotangent) is not Zero else None
+            for value, cotangent in zip(values, cotangents, strict=True)]
+
+
 def _known_part(program: Program, inputs: Sequence[Any]) -> tuple[list[Equation], dict[Var, Any]]:
-    """The equations that depend on linear inputs, and the values of all variables that do not."""
+    """Return the equations that depend on linear inputs, and the values of all variables that do not."""
     environment: dict[Var, Any] = dict(zip(program.inputs, inputs, strict=True))
     linear: list[Equation] = []
     for equation in live_equations(program):
@@ -81,7 +82,7 @@ def _apply(equation: Equation, cotangents: list[Any], inputs: list[Any]) -> Sequ
 
 
 def transposed(program: Program, linear: tuple[bool, ...]) -> Derived:
-    """The program (inputs that are not linear, cotangents of all outputs) -> cotangents of the linear inputs."""
+    """Return the program (inputs that are not linear, cotangents of all outputs) -> cotangents of the linear ones."""
     others = [aval for aval, marked in zip(program.in_avals, linear, strict=True) if not marked]
 
     def build(*values: Any) -> tuple[list[Any], None]:

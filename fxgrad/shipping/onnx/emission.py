@@ -12,7 +12,7 @@ from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive, infer
 from fxgrad.engine.core.program import Equation, Program, Var, join_scopes
 from fxgrad.engine.core.sizes import holds
-from fxgrad.engine.core.walk import walk
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.engine.dtypes import DType
 from fxgrad.errors import ConcretizationError, UnsupportedError
@@ -49,8 +49,8 @@ class Emission:
         self._scope = join_scopes(around, one_line(scope))
         names = {var: one_line(name) for var, name in
                  {**variable_names(program, self.sources), **(called or {})}.items()}
-        outputs = walk(program, inputs, lambda equation, values: self._equation(equation, values, names), self._literal,
-                       live_equations(program))
+        outputs = eval_program(program, inputs, lambda equation, values: self._equation(equation, values, names),
+                               self._literal, live_equations(program))
         self._scope, self.graph.base = around, base
         return outputs
 

@@ -22,8 +22,8 @@ import numpy as np
 from fxgrad import errors
 from fxgrad.engine import dtypes, user_lines
 from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.primitive import ArrayKernel, Primitive
-from fxgrad.engine.core.told import Told
 from fxgrad.shipping.python import constants
 from fxgrad.shipping.python.trees import (
     Refusal,
@@ -129,7 +129,7 @@ class Carrier:
             return self._array_kernel(value, wanted)
         if isinstance(value, functools.partial):
             return self._partial(value)
-        if callable(value) and not isinstance(value, np.dtype | np.generic | Told):
+        if callable(value) and not isinstance(value, np.dtype | np.generic | StructuralKey):
             return self._function(value)
         text = self._value(value)
         if wanted and len(text) > 40:

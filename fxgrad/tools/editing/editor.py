@@ -13,7 +13,7 @@ from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Atom, Equation, Program, Var
 from fxgrad.engine.core.regions import replaced
-from fxgrad.engine.core.walk import walk
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.derivation.simplify import without_dead_code
 from fxgrad.engine.ops.space import convert
 from fxgrad.engine.tracing.tape import aval_of
@@ -338,7 +338,7 @@ class Editor:
             equations.append(Equation(equation.primitive, operands, equation.params, outputs, equation.source))
             return outputs
 
-        return walk(program, inputs, step), equations
+        return eval_program(program, inputs, step), equations
 
     def _needed_by(self, atom: Atom) -> list[Equation]:
         """The equations that a value is computed from, its own among them."""

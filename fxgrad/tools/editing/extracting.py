@@ -21,7 +21,7 @@ from fxgrad.engine.core.program import (
     inner_first,
     join_scopes,
 )
-from fxgrad.engine.core.walk import walk
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.frontend.calling import checked_program
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.user_lines import at_user_line
@@ -217,7 +217,7 @@ class _Part:
             return made
 
         note(program.inputs, inputs)
-        return walk(program, inputs, step)
+        return eval_program(program, inputs, step)
 
     def _added(self, equation: Equation, operands: list[Atom], equations: list[Equation],
                held: tuple[Program, Source | None] | None) -> list[Var]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.facts import is_effectful, makers_of
 from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program_properties import definitions, is_effectful
 from fxgrad.text.equality import same_value
 
 
@@ -36,7 +36,7 @@ class Places:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._makers = makers_of(program)
+        self._makers = definitions(program)
         self._order = {id(equation): number for number, equation in enumerate(program.equations)}
         self.uses: dict[Var, list[Equation]] = {}
         for equation in program.equations:
@@ -54,7 +54,7 @@ class Places:
 
     def matches(self, pattern: Program) -> Iterator[Match]:
         """All places where `pattern` is, which may overlap; in the order of what makes its first output."""
-        makers = makers_of(pattern)
+        makers = definitions(pattern)
         for state in self._outputs(pattern, makers, list(pattern.outputs), _State({}, {}, 0)):
             found = tuple(sorted(state.equations.values(), key=self.number))
             yield Match(found, tuple(state.atoms[var] for var in pattern.inputs),

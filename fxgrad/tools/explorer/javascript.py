@@ -8,7 +8,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.core.walk import walk
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.ops import arithmetic, choose, comparison, exponential, parts, pointwise, trigonometric
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
@@ -56,7 +56,7 @@ def javascript(program: Program, name: str = "program") -> str:
         lines.append(f"  const {made} = {_expression(equation, operands)};")
         return [made]
 
-    results = walk(program, inputs, assign, lambda literal: _number(literal.value))
+    results = eval_program(program, inputs, assign, lambda literal: _number(literal.value))
     return "\n".join([f"function {name}({', '.join(inputs)}) {{", *lines, f"  return [{', '.join(results)}];", "}"])
 
 

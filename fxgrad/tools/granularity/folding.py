@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from fxgrad.engine.core.program import Atom, Equation, Program, Var
 from fxgrad.engine.core.regions import replaced
-from fxgrad.engine.core.walk import walk
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.frontend.calling import checked_program
 from fxgrad.engine.higher_order.call import named_call_p
 from fxgrad.engine.tracing.provenance import CALLED, Called
@@ -110,7 +110,7 @@ def _call(scope: str, group: Sequence[Equation], outputs: Sequence[Var], named: 
                                   source._replace(scope=source.scope.partition("/")[2], origins=())))
         return new
 
-    results = walk(Program(inputs, group, outputs), inner, step)
+    results = eval_program(Program(inputs, group, outputs), inner, step)
     body = Program(inner, equations, results)
     NAMES.put(body, names)
     folded = _folded(body, ["*"], None if depth is None else depth - 1)

@@ -10,7 +10,7 @@ import numpy as np
 from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Equation, Program, Signature, Var
-from fxgrad.engine.core.walk import walk
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.derivation.simplify import without_dead_code
 from fxgrad.engine.frontend.calling import checked_program
 from fxgrad.engine.user_lines import at_user_line
@@ -93,7 +93,7 @@ def _run(scalars: Scalars, program: Program, inputs: Sequence[Elements], made_of
         made_of.update(zip(equation.outputs, made, strict=True))
         return made
 
-    return walk(program, inputs, step, lambda literal: elements([literal], ()))
+    return eval_program(program, inputs, step, lambda literal: elements([literal], ()))
 
 
 def _computed(equation: Equation, operands: list[Elements]) -> list[Elements] | None:

@@ -9,9 +9,9 @@ from rich.table import Table
 
 from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.facts import makers_of
 from fxgrad.engine.core.primitive import Cost
 from fxgrad.engine.core.program import Equation, Program, Source, Var
+from fxgrad.engine.core.program_properties import definitions
 from fxgrad.engine.derivation.sizes import with_numbers
 from fxgrad.engine.frontend.calling import program_of_call
 from fxgrad.engine.frontend.flat import parameter_names, transformation
@@ -194,7 +194,7 @@ def _saved(program: Program, parts: Sequence[Part], user: dict[Var, int]) -> lis
         return None
     if found is None:
         return None
-    makers = makers_of(found.forward)
+    makers = definitions(found.forward)
     arguments = dict(zip(found.forward.inputs[found.captured:], program.inputs, strict=True))
     bytes_of = [0] * len(parts)
     for var, _ in found.kept:

@@ -1,13 +1,15 @@
 """The numbers of a graph: every value in one forward pass, every gradient in one backward pass.
 
-The backward pass is the textbook's: from the root to the leaves, each operation's own pullback is asked once, and what
-arrives at a value from several uses is summed. So each number that reverse mode computes can be looked at.
+The backward pass is the textbook's: from the root to the leaves, each operation's own pullback is called once, and the
+cotangents of a value that is used several times are summed. So each number that reverse mode computes can be read off.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from fxgrad.engine.api.reverse import vjp
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import NO_TANGENT
 from fxgrad.engine.core.program import Atom, Equation
-from fxgrad.engine.core.walk import value_of, walk
+from fxgrad.engine.core.walk import eval_program, pull_back_steps, value_of
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.user_lines import at_user_line
@@ -58,7 +60,7 @@ class Run:
             return value_of(atom)
         if not self._is_run and atom not in self._values:
             program = self._graph.program
-            walk(program, [self._values[var] for var in program.inputs], self._compute, value_of)
+            eval_program(program, [self._values[var] for var in program.inputs], self._compute, value_of)
             self._is_run = True
         return self._values[atom]
 
@@ -117,23 +119,21 @@ class Run:
                 raise ArgumentError(at_user_line(
                     f"gradients need one real scalar output, and {self._graph.title or 'the program'} returns "
                     f"{root.name}: {root.aval}. Sum or average it"))
-            sums: dict[Node, Any] = {root: np.ones((), root.dtype)[()]}
-            for operation in reversed(self._graph.operations):
-                self._back(operation, sums)
-            self._gradients = sums
-        return self._gradients
+            found: dict[Node, Any] = {}
 
-    def _back(self, operation: Operation, sums: dict[Node, Any]) -> None:
-        """Hands what arrived at the outputs of an operation on to its operands; fan-outs are summed."""
-        arrived = tuple([sums.get(node) for node in operation.outputs])
-        if all(cotangent is None for cotangent in arrived):
-            return
-        left = self.pullback(operation)(*arrived)
-        self.arriving[operation.index], self.leaving[operation.index] = arrived, left
-        for node, cotangent in zip(operation.inputs, left, strict=True):
-            if cotangent is not None:
-                before = sums.get(node)
-                sums[node] = cotangent if before is None else before + cotangent
+            def pull_back(operation: Operation, *arrived: Any) -> tuple[Any, ...]:
+                left = self.pullback(operation)(*arrived)
+                self.arriving[operation.index], self.leaving[operation.index] = arrived, left
+                found.update((node, cotangent) for node, cotangent in zip(operation.outputs, arrived, strict=True)
+                             if cotangent is not None)
+                return left
+
+            sums: dict[Node, Any] = {}
+            pull_back_steps(sums, [root], [np.ones((), root.dtype)[()]],
+                            ((operation.outputs, operation.inputs, partial(pull_back, operation))
+                             for operation in reversed(self._graph.operations)), operator.add)
+            self._gradients = {**found, **sums}
+        return self._gradients
 
     def derivative(self, edge: Edge) -> Any:
         """The local derivative along an edge, of shape target.shape + source.shape."""

@@ -15,7 +15,7 @@ from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.devices import device_get
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.program import Atom, Equation, Origin, Program, Source, Var
-from fxgrad.engine.core.walk import value_of, walk
+from fxgrad.engine.core.walk import eval_program, value_of
 from fxgrad.engine.frontend.calling import program_with_values
 from fxgrad.engine.ops.arithmetic import max_p, min_p
 from fxgrad.engine.ops.choose import clamp_p, select_n_p
@@ -134,7 +134,7 @@ class _Search:
         self._values = {var: np.asarray(value, None if hasattr(value, "dtype") else var.aval.dtype)
                         for var, value in zip(program.inputs, device_get(given), strict=True)}
         with np.errstate(all="ignore"):
-            walk(program, [self._values[var] for var in program.inputs], self._compute, value_of)
+            eval_program(program, [self._values[var] for var in program.inputs], self._compute, value_of)
         names = self._result_names()
         results = [name for name, atom in zip(names, program.outputs, strict=True) if self._has(np.isnan, atom)]
         if not results:

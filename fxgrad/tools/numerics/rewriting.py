@@ -12,6 +12,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.interpreter import Interpreter
 from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.regions import Region, replaced
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.simplify import without_repetition
@@ -60,11 +61,8 @@ def search(program: Program, known: Known | None = None) -> Search:
     """The naive forms of a program, remembered on it; `known` are numbers among its inputs."""
     if known is None:
         known = _numbers(program.constants) + (None,) * (len(program.inputs) - len(program.constants))
-    key = "naive forms", known
-    found: Search | None = program.memo.get(key)
-    if found is None:
-        found = program.memo[key] = _searched(without_repetition(_with_numbers(program, known)), known)
-    return found
+    return memoize(program, ("naive forms", known),
+                   lambda: _searched(without_repetition(_with_numbers(program, known)), known))
 
 
 def _with_numbers(program: Program, known: Known) -> Program:

@@ -8,8 +8,8 @@ from typing import Any, overload
 from fxgrad.engine import tree
 from fxgrad.engine.api.reverse import before_derivatives
 from fxgrad.engine.core.avals import plain
-from fxgrad.engine.core.facts import Slot
 from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.engine.frontend.calling import recorded_call
 from fxgrad.engine.frontend.flat import Traced, transformation
 from fxgrad.engine.tracebacks import boundary
@@ -86,7 +86,7 @@ def _rewritten_trace(traced: Traced) -> Traced:
     return Traced(program, [*derived.captured, *traced.captured], traced.out_tree)
 
 
-_CAPTURING: Slot[Program] = Slot("with captured inputs")
+_CAPTURING: ProgramAttribute[Program] = ProgramAttribute("with captured inputs")
 """The rewritten program, which has all inputs as its own, with the captured ones of the trace that it is of."""
 
 

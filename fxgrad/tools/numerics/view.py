@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.facts import makers_of
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program_properties import definitions
 from fxgrad.engine.ops.arithmetic import div_p, max_p, mul_p, neg_p, stop_gradient_p, sub_p
 from fxgrad.engine.ops.choose import select_n_p
 from fxgrad.engine.ops.exponential import exp_p, integer_pow_p, square_p
@@ -79,7 +79,7 @@ class View:
     def __init__(self, program: Program, identities: Sequence[Var] = ()) -> None:
         self.program = program
         self.identities = {*identities}
-        self._makers = makers_of(program)
+        self._makers = definitions(program)
 
     def maker(self, atom: Atom) -> Equation | None:
         """The equation that makes a value; None for inputs and numbers."""

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 from fxgrad.engine.analyses.flow import Flow, flow_of
 from fxgrad.engine.analyses.liveness import LiveRanges, Moment
-from fxgrad.engine.core.facts import fact
 from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program_properties import program_property
 from fxgrad.engine.core.regions import Region
 from fxgrad.tools.profiling.grouping import Grouping
 from fxgrad.tools.profiling.instructions import ELEMENT, INPUT, OPAQUE, PART, REDUCE, RESHAPE, UPDATE
@@ -234,14 +234,14 @@ class CompilerModel:
         for each in members:  # users come before what they read
             if made.kinds[each] != ELEMENT or each in bad:
                 bad.update(made.reads[each])
-        spread = [each for each in bad if each in within]
-        while spread:
-            each = spread.pop()
+        fill_zeros = [each for each in bad if each in within]
+        while fill_zeros:
+            each = fill_zeros.pop()
             for read in made.reads[each]:
                 if read not in bad:
                     bad.add(read)
                     if read in within:
-                        spread.append(read)
+                        fill_zeros.append(read)
         return bad
 
     def _temporary(self) -> int:
@@ -286,7 +286,7 @@ class CompilerModel:
         return most
 
 
-@fact
+@program_property
 def compiler_model(program: Program) -> CompilerModel:
     """Return the model of a program."""
     return CompilerModel(flow_of(program))

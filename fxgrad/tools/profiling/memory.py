@@ -10,7 +10,7 @@ from fxgrad.engine.analyses.flow import Flow, flow_of
 from fxgrad.engine.analyses.liveness import LiveRanges, liveness
 from fxgrad.engine.api.arguments import static_positions, transformation
 from fxgrad.engine.core.program import Program, Source
-from fxgrad.engine.derivation.derive import nothing_collected
+from fxgrad.engine.derivation.derive import gc_paused
 from fxgrad.engine.derivation.sizes import with_numbers
 from fxgrad.engine.frontend.calling import program_of_call
 from fxgrad.engine.tracebacks import boundary
@@ -66,7 +66,7 @@ def memory(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ())
 
 def of_program(program: Program) -> Memory:
     """Return the memory of a program; see `memory`."""
-    with nothing_collected():
+    with gc_paused():
         return _Xray(program).memory()
 
 

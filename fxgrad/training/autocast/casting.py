@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.facts import makers_of
 from fxgrad.engine.core.interpreter import Interpreter
 from fxgrad.engine.core.program import PRIMAL, Equation, Program, Var
+from fxgrad.engine.core.program_properties import definitions
 from fxgrad.engine.core.regions import Region, replaced
 from fxgrad.engine.core.sources import sources
 from fxgrad.engine.derivation.derive import Derived, derive
@@ -89,7 +89,7 @@ def cast_program(program: Program, policy: AutocastPolicy, forced: Kind | None, 
         values = [Value(given, aval, policy.dtype, mark)
                   for given, aval, mark in zip(inputs, program.in_avals, arriving, strict=True)]
         outputs = cast.run(program, values)
-        made = makers_of(program)
+        made = definitions(program)
         results = []
         with sources("") as at:
             for atom, output, may_leave in zip(program.outputs, outputs, leaving, strict=True):

@@ -11,7 +11,7 @@ from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents, se
 from fxgrad.engine.higher_order.mapped_rule import custom_vmap_p
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import WRITTEN, trace
-from fxgrad.engine.transforms.forward import spread
+from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.training.autocast.casting import Caster, Value, rules
 
 
@@ -41,7 +41,7 @@ class CastJvpRule(_Cast):
 
         def both(*values: Any) -> list[Any]:
             avals = [aval_of(value) for value in values[:count]]
-            outputs, found = rule.jvp(values[:count], spread(avals, marks, values[count:]))
+            outputs, found = rule.jvp(values[:count], fill_zeros(avals, marks, values[count:]))
             zeros[:] = [tangent if type(tangent) is Zero else None for tangent in found]
             return [*outputs, *nonzero_tangents(found)]
 
@@ -77,7 +77,7 @@ class CastVjpRule(_Cast):
         absent: list[Any] = []
 
         def back(*values: Any) -> list[Any]:
-            found = rule.backward(structure, values[:count], spread(avals, marks, values[count:]))
+            found = rule.backward(structure, values[:count], fill_zeros(avals, marks, values[count:]))
             absent[:] = [each if each is None or type(each) is Zero else ... for each in found]
             return [each for each in found if each is not None and type(each) is not Zero]
 

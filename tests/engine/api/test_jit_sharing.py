@@ -16,7 +16,8 @@ import pytest
 
 import fxgrad
 from fxgrad import grad, jit, vmap
-from fxgrad.engine.api import plans
+from fxgrad.engine.api import plans, switches
+from fxgrad.engine.api.executables import Sharing
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.tracing import interning
 
@@ -403,3 +404,49 @@ def test_results_are_as_weak_as_those_of_jax() -> None:
             for x in (weak, strong):
                 assert all(leaf.weak_type == x.weak_type for leaf in jax.tree.leaves(
                     (compiled(x), jit(compiled)(x), compiled(x * x))))
+
+
+# --- the states -----------------------------------------------------------------------------------------------------
+
+
+def sharing(jitted: Callable[..., Any]) -> Sharing:
+    """The state of a jitted function under the default dtype."""
+    state, = (each for each in switches.switched if each.lower == jitted.lower)  # type: ignore[attr-defined]
+    return state._of_default().sharing
+
+
+def test_which_executables_a_function_calls_is_one_state() -> None:
+    first, second, lowered = (jit(lambda x: x * 2.5) for _ in range(3))
+    assert sharing(first) is Sharing.UNDECIDED
+    for function, state in ((first, Sharing.OWN), (second, Sharing.SHARED)):
+        function(X)
+        assert sharing(function) is state
+    lowered.lower(X)
+    assert sharing(lowered) is Sharing.OWN
+    donating = jit(lambda x: x * 2.5, donate_argnums=0)
+    donating(jnp.array(X))
+    assert sharing(donating) is Sharing.OWN
+    before, changing = (jit(lambda x: x * 2.5 if x.ndim == 1 else fxgrad.debug.print("{}", x) or x) for _ in range(2))
+    before(X)
+    changing(X)
+    assert sharing(changing) is Sharing.SHARED
+    changing(X[:, None])  # has an effect
+    assert sharing(changing) is Sharing.OWN
+    np.testing.assert_array_equal(changing(X), X * 2.5)
+
+
+def test_a_closure_on_several_devices_is_bound() -> None:
+    mesh = jax.sharding.Mesh(jax.devices()[:2], ("i",))
+    weights = jax.device_put(np.ones(2, np.float32), jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i")))
+    closed = [1.0]
+    function = jit(lambda x: x * closed[0])
+    x = np.ones(2, np.float32)
+    np.testing.assert_array_equal(function(x), x)
+    assert sharing(function) is Sharing.OWN
+    closed[0] = weights
+    np.testing.assert_array_equal(function(np.ones((1, 2), np.float32)), [x])
+    assert sharing(function) is Sharing.BOUND
+    at_once = jit(lambda x: x + weights)
+    np.testing.assert_array_equal(at_once(x), x * 2)
+    assert sharing(at_once) is Sharing.BOUND
+    assert jit(lambda x: x - weights).lower(x).compile()(x).shape == (2,)

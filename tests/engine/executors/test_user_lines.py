@@ -171,7 +171,7 @@ def test_out_of_memory_names_the_largest_values(monkeypatch: pytest.MonkeyPatch)
     def exhausted(*_: Any) -> None:
         raise jax.errors.JaxRuntimeError(message)
 
-    monkeypatch.setattr("fxgrad.engine.api.compiled.run", exhausted)
+    monkeypatch.setattr("fxgrad.engine.api.jitted_functions.run", exhausted)
     with pytest.raises(jax.errors.JaxRuntimeError) as caught:
         compiled(X)
     assert str(caught.value) == message

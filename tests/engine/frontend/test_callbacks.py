@@ -16,7 +16,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import errors
 from fxgrad.engine.api.callbacks import io_callback, pure_callback
-from fxgrad.engine.core.facts import has_effects
+from fxgrad.engine.core.program_properties import has_effects
 
 Seen = list[tuple[Any, ...]]
 X = np.float32(1.5)

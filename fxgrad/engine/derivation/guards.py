@@ -1,7 +1,8 @@
-"""User code that runs while a program is derived, such as custom rules: run again before what it gave is used again.
+"""Guards: run user code (e.g. custom rules) again to see whether a program that was derived with it is still right.
 
-What is derived from a program is remembered on it; but a rule may read what has changed since. So it is recorded, as
-any function is, and the derived program holds while the rule records the same program and closes over equal values.
+Derived programs are kept on the program they come from. A rule of the user's is Python, and may read what has changed
+since. So each run of one is recorded, as any function is; a guard is that recording. It is valid while the rule, run
+again, records the same program and captures equal values.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fxgrad.engine.core.avals import Literal, is_unchanged
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.sources import deeper, equation_source
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.core.walk import walk
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.tracing.tape import aval_of, axes_in_scope, bind, bind_equation, current
 from fxgrad.engine.tracing.trace import Beginning, mesh_in_scope
 from fxgrad.engine.tracing.tracer import Tracer
@@ -29,17 +30,17 @@ batched_axis: ContextVar[str | None] = ContextVar("batched_axis", default=None)
 spmd_names: ContextVar[tuple[str, ...]] = ContextVar("spmd_names", default=())
 """The mesh axes along which the batching under way cuts the axis that it gives to what it batches."""
 
-Consulted = Callable[..., "tuple[Sequence[Any], Any]"]
-"""User code on flat tracers: outputs, each a value, a `Zero` or None, and what else is to be known of them."""
+UserCode = Callable[..., "tuple[Sequence[Any], Any]"]
+"""A function of flat tracers that returns outputs, each a value, a `Zero` or None, and anything else about them."""
 
 
-class Consultation:
-    """One run of user code: what it recorded, and what it takes to see whether it still records that."""
+class Guard:
+    """One run of user code: what it recorded, and what is needed to run it again in the same surroundings."""
 
     __slots__ = ("_axis", "_beginning", "_function", "_in_avals", "_mesh", "_name", "_origin", "_scope", "captured",
                  "extra", "program")
 
-    def __init__(self, function: Consulted, inputs: Sequence[Any], origin: Any, name: str) -> None:
+    def __init__(self, function: UserCode, inputs: Sequence[Any], origin: Any, name: str) -> None:
         self._function, self._in_avals = function, [*map(aval_of, inputs)]
         self._origin, self._name = origin, name
         self._scope, self._mesh, self._axis = dict(axes_in_scope()), mesh_in_scope(), batched_axis.get()
@@ -64,94 +65,110 @@ class Consultation:
                 variable.reset(token)  # type: ignore[attr-defined]
         return program, tape.captured, tuple(found)
 
-    def holds(self) -> bool:
-        """Whether the code, run again, records the same."""
+    def is_valid(self) -> bool:
+        """Whether the code, run again, records the same program and captures equal values."""
         program, captured, extra = self._record()
         return program is self.program and extra == self.extra and all(map(_are_equal, self.captured, captured))
 
     def outputs(self, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs on `inputs`, bound in the current context."""
+        """Return the outputs on `inputs`, bound in the current context."""
         program = self.program
         given = [Literal(value, var.aval) if isinstance(value, np.generic | Integer) and var.aval.dtype.names is None
                  else value for value, var in zip(self.captured, program.inputs, strict=False)]
         walked = equation_source.get() is not None
-        present = iter(walk(program, [*given, *inputs], _bind_at_call if walked else bind_equation))
+        present = iter(eval_program(program, [*given, *inputs], _bind_at_call if walked else bind_equation))
         return [None if kind is True else next(present) if kind is False else Zero(kind) for kind in self.extra[0]]
 
 
 def _bind_at_call(equation: Equation, values: Sequence[Any]) -> list[Any]:
-    """As `bind_equation`, for the line of the call, which an interpreter is at, and within its scope."""
+    """Bind an equation for the line of the call, which an interpreter is at, and within its scope."""
     with deeper(equation.scope) or nullcontext():
         return bind(equation.primitive, *values, **equation.params)
 
 
 def _are_equal(value: Any, other: Any) -> bool:
-    """Whether two captured values are the same to the bit; tracers are right for one call only."""
+    """Whether two captured values are the same to the bit; a tracer equals none, since it belongs to one call."""
     if type(value) is Tracer or type(other) is Tracer or type(value) is not type(other):
         return False
     return value is other or is_unchanged(value, other)
 
 
-_under_way: ContextVar[list[Consultation] | None] = ContextVar("consultations", default=None)
+_collecting: ContextVar[list[Guard] | None] = ContextVar("guards", default=None)
+"""Where the guards go of the user code that runs now, if anybody collects them."""
 
 
-def consult(function: Consulted, inputs: Sequence[Any], origin: Any, name: str) -> tuple[list[Any], Any]:
-    """What the user's `function` gives for `inputs`; `origin` tells functions apart, as for any recording.
-
-    What is derived meanwhile is remembered together with this run.
-    """
+def run_guarded(function: UserCode, inputs: Sequence[Any], origin: Any, name: str) -> tuple[list[Any], Any]:
+    """Run the user's `function` on `inputs` under a new guard; `origin` tells functions apart, as for any recording."""
     try:
-        consultation = Consultation(function, inputs, origin, name)
+        guard = Guard(function, inputs, origin, name)
     except LeakedTracerError as error:
         _, _, line = str(error).rpartition("\n  at ")
         raise LeakedTracerError(
             f"{name} uses a traced array of a function that has returned by the time the rule runs. Make that array an "
             f"argument of the function that the rule belongs to\n  at {line}") from None
-    consultations = _under_way.get()
-    if consultations is not None:
-        consultations.append(consultation)
-    return consultation.outputs(inputs), consultation.extra[1]
+    guards = _collecting.get()
+    if guards is not None:
+        guards.append(guard)
+    return guard.outputs(inputs), guard.extra[1]
 
 
 @contextmanager
-def consulting() -> Iterator[list[Consultation]]:
-    """Collects the runs of user code in this block, also for a block around it."""
-    outer, collected = _under_way.get(), []  # type: ignore[var-annotated]
-    token = _under_way.set(collected)
+def collect_guards() -> Iterator[list[Guard]]:
+    """Collect the guards of the user code that runs in this block, also for a block around it."""
+    outer, collected = _collecting.get(), []  # type: ignore[var-annotated]
+    token = _collecting.set(collected)
     try:
         yield collected
     finally:
-        _under_way.reset(token)
+        _collecting.reset(token)
         if outer is not None:
             outer.extend(collected)
 
 
-def still_hold(consultations: Sequence[Consultation]) -> bool:
-    """Whether what these gave may be used again; then it counts as consulted now, for the block around."""
-    if not all(consultation.holds() for consultation in consultations):
+def all_valid(guards: Sequence[Guard]) -> bool:
+    """Whether all guards are valid; then the block around depends on them, too."""
+    if not guards:
+        return True
+    if not all(guard.is_valid() for guard in guards):
         return False
-    outer = _under_way.get()
+    outer = _collecting.get()
     if outer is not None:
-        outer.extend(consultations)
+        outer.extend(guards)
     return True
 
 
-def forget(program: Program) -> None:
-    """Drops all that was derived from `program`: what was derived from the derived may be older than the user code."""
-    program.memo.clear()
+def find_valid(program: Program, key: Any) -> Any:
+    """Return what is kept on `program` under `key`; None if nothing is.
 
-
-def kept_while_it_holds(program: Program, key: tuple[Any, ...], make: Callable[[], Any],
-               lasts: Callable[[Any], bool] = lambda made: True) -> Any:
-    """What `make` returns, kept on `program`, if it `lasts`, while the user code that it ran records the same."""
+    If a guard of it is not valid, all that was derived from `program` is dropped: what was derived from the derived may
+    be older than the user code, too.
+    """
     kept = program.memo.get(key)
-    if kept is not None:
-        made, consulted = kept
-        if not consulted or still_hold(consulted):
-            return made
-        forget(program)
-    with consulting() as consulted:
-        made = make()
-    if lasts(made):
-        program.memo[key] = made, consulted
+    if kept is None:
+        return None
+    made, guards = kept
+    if all_valid(guards):
+        return made
+    program.memo.clear()
+    return None
+
+
+def keep_guarded(program: Program, key: Any, made: Any, guards: list[Guard]) -> None:
+    """Keep `made` on `program` under `key` while `guards` are valid, and those that the list gains later."""
+    program.memo[key] = made, guards
+
+
+def memoize_guarded(program: Program, key: Any, make: Callable[[list[Guard]], Any],
+                    lasts: Callable[[Any], bool] = lambda made: True) -> Any:
+    """Return `make(guards)`, kept on `program` under `key` if it `lasts`, until user code that it ran traces otherwise.
+
+    `guards` is the list of the guards that are collected meanwhile; `make` may hand it to what it returns, which adds
+    those of user code that runs later, when jax traces it.
+    """
+    made = find_valid(program, key)
+    if made is None:
+        with collect_guards() as guards:
+            made = make(guards)
+        if lasts(made):
+            keep_guarded(program, key, made, guards)
     return made

@@ -1,4 +1,4 @@
-"""What follows from a program alone, found out once and kept on it: effects, axes, widths; and places for more."""
+"""Properties of a program, computed once and kept on it: effects, axes, widths; and attributes for other rooms."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fxgrad.engine.core.program import Equation, Program, Var, subprograms
 Kind = TypeVar("Kind")
 
 
-class Slot(Generic[Kind]):
-    """A place on every program for one kind of thing; what stands there lasts as long as the program does.
+class ProgramAttribute(Generic[Kind]):
+    """An attribute that any program may have; its value lives as long as the program.
 
     >>> import fxgrad
     >>> program = fxgrad.make_program(lambda x: x + 1.0)(1.0)
-    >>> price: Slot[int] = Slot("price")
+    >>> price: ProgramAttribute[int] = ProgramAttribute("price")
     >>> price.of(program), price.put(program, 3), price.of(program)
     (None, 3, 3)
     """
@@ -29,25 +29,29 @@ class Slot(Generic[Kind]):
         self.name = name
 
     def __repr__(self) -> str:
-        return f"Slot({self.name!r})"
+        return f"ProgramAttribute({self.name!r})"
 
     def of(self, program: Program) -> Kind | None:
-        """What was put there, or None."""
-        return program.slots.get(self)
+        """Return the value on `program`, or None."""
+        return program.attributes.get(self)
 
     def put(self, program: Program, value: Kind) -> Kind:
-        """Puts `value` there, and returns it."""
-        program.slots[self] = value
+        """Set the value on `program`, and return it."""
+        program.attributes[self] = value
         return value
 
+    def remove(self, program: Program) -> None:
+        """Remove the value from `program`, if it has one."""
+        program.attributes.pop(self, None)
 
-def fact(find: Callable[[Program], Kind]) -> Callable[[Program], Kind]:
-    """`find`, whose result follows from the program alone and is not None, found out once for each program."""
+
+def program_property(find: Callable[[Program], Kind]) -> Callable[[Program], Kind]:
+    """Compute `find(program)` once for each program: it depends on the program alone, and is not None."""
     @functools.wraps(find)
     def of(program: Program) -> Kind:
-        found: Kind | None = program.slots.get(find)
+        found: Kind | None = program.attributes.get(find)
         if found is None:
-            found = program.slots[find] = find(program)
+            found = program.attributes[find] = find(program)
         return found
     return of
 
@@ -55,7 +59,7 @@ def fact(find: Callable[[Program], Kind]) -> Callable[[Program], Kind]:
 NO_AXES: frozenset[str] = frozenset()
 
 
-@fact
+@program_property
 def has_effects(program: Program) -> bool:
     """Whether running `program` does anything beside computing its outputs."""
     return any(is_effectful(equation.primitive, equation.params) for equation in program.equations)
@@ -66,54 +70,58 @@ def is_effectful(primitive: Primitive, params: dict[str, Any]) -> bool:
     return primitive.effectful or any(map(has_effects, subprograms(primitive, params)))
 
 
-@fact
-def consults(program: Program) -> bool:
-    """Whether running `program` asks code of the user's what is to be computed."""
-    return any(equation.primitive.consults or any(map(consults, equation.programs)) for equation in program.equations)
+@program_property
+def calls_user_code(program: Program) -> bool:
+    """Whether running `program` runs code of the user's, which may compute something else every time."""
+    return any(equation.primitive.calls_user_code or any(map(calls_user_code, equation.programs))
+               for equation in program.equations)
 
 
-@fact
+@program_property
 def axes_used(program: Program) -> frozenset[str]:
     """The names of the mapped axes over which `program` has collective operations."""
     return NO_AXES.union(*(axes_of(equation.primitive, equation.params) for equation in program.equations))
 
 
 def axes_of(primitive: Primitive, params: dict[str, Any]) -> frozenset[str]:
-    """The names of the mapped axes that an operation, or a program that it holds, speaks over."""
+    """The names of the mapped axes that an operation, or a program that it holds, has collectives over."""
     if primitive.collective:
         name = params["axis_name"]
         return frozenset(name if isinstance(name, tuple) else (name,))
     if primitive.regions is None:
         return NO_AXES
-    # What maps its programs over axes says over which, and speaks over none of them to others.
+    # Collectives over the axes that an operation itself maps its programs over end inside it.
     return NO_AXES.union(*map(axes_used, subprograms(primitive, params))).difference(params.get("axis_names", ()))
 
 
-def bonds(primitive: Primitive, params: dict[str, Any]) -> tuple[bool, frozenset[str]]:
-    """`is_effectful` and `axes_of` at once: what keeps an operation at its place."""
+def ordering_constraints(primitive: Primitive, params: dict[str, Any]) -> tuple[bool, frozenset[str]]:
+    """Return `is_effectful` and `axes_of` of an operation, which forbid that it is moved or dropped."""
     if primitive.effectful or primitive.collective or primitive.regions is not None:
         return is_effectful(primitive, params), axes_of(primitive, params)
     return False, NO_AXES
 
 
-@fact
+@program_property
 def needs_x64(program: Program) -> bool:
-    """Whether any value in `program` is of a 64-bit dtype, so that jax must be told to keep it."""
+    """Whether any value in `program` is of a 64-bit dtype, which jax keeps in its x64 mode alone."""
     avals = program.in_avals + program.out_avals
     avals += [atom.aval for equation in program.equations for atom in (*equation.inputs, *equation.outputs)]
     return any(dtypes.is_64bit(aval.dtype) for aval in avals) or any(
         any(map(needs_x64, equation.programs)) for equation in program.equations)
 
 
-@fact
-def makers_of(program: Program) -> Mapping[Var, Equation]:
-    """The equation of `program` that makes each variable; inputs are made by none."""
+@program_property
+def definitions(program: Program) -> Mapping[Var, Equation]:
+    """The defining equation of each variable of `program` that is no input."""
     return {var: equation for equation in program.equations for var in equation.outputs}
 
 
-def made_once(program: Program, key: Any, make: Callable[[], Kind]) -> Kind:
-    """What `make` returns, made once for `program` and `key`."""
-    found: Kind | None = program.memo.get(key)
-    if found is None:
+def memoize(program: Program, key: Any, make: Callable[[], Kind]) -> Kind:
+    """Return `make()`, which depends on `program` and `key` alone, and is called once for them."""
+    found: Kind = program.memo.get(key, _MISSING)
+    if found is _MISSING:
         found = program.memo[key] = make()
     return found
+
+
+_MISSING: Any = object()

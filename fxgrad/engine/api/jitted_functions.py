@@ -1,0 +1,402 @@
+"""`JittedFunction`: the states that a call of a jitted function goes through.
+
+The next state is that whose condition holds first:
+
+    DISPATCH --> RUN       a recent plan fits, no transformation is around, the default dtype is that of the plans
+             --> ROUTE     otherwise
+    ROUTE    --> (end)     jit is disabled: the function itself runs
+             --> (end)     the arguments are traced, an axis is mapped around, or the program has effects in a trace:
+                           the call is recorded
+             --> LOOK UP   otherwise
+    LOOK UP  --> RUN       a plan has the key of the call
+             --> PLAN      otherwise
+    PLAN     --> RUN       always: traces the function if nobody knows what it records, and enters a plan
+    RUN      --> (end)     the executable returns: the results
+             --> EXPLAIN   it raises one of `FAILURES`
+             --> (end)     otherwise: the error is the user's own
+    EXPLAIN  --> PREPARE   the plan was not prepared for the call (`Need`)
+             --> (end)     otherwise: the error is raised in our words
+    PREPARE  --> LOOK UP   always: `Executables.prepare_for` has made the transition that the need asks for
+
+DISPATCH is the closure in `jit` (`compiled.py`), RUN is `plans.run`, `call` is ROUTE, and `_run` is the loop of the
+others. There are two signals that only an error can give, for both come from within jax: `Unprepared` leaves a trace of
+jax's, and jax's `TypeError` is the one sign of NumPy's random keys in a container, into which the key of a call does
+not look. `_need_of` turns either into a `Need`, and nothing else does.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any
+
+import jax
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.arguments import transformation
+from fxgrad.engine.api.conversions import any_to_convert, chained, converted, holds_wide, results_for
+from fxgrad.engine.api.executables import (
+    Bound,
+    Executables,
+    Need,
+    Sharing,
+    Unprepared,
+    any_multi_device,
+    argument_avals,
+    aval_from_jax,
+    bind_captured,
+    emit_call,
+    has_wide_outputs,
+)
+from fxgrad.engine.api.inner_traces import InnerTraces
+from fxgrad.engine.api.jit_shardings import JitShardings
+from fxgrad.engine.api.jitted_calls import JittedCall
+from fxgrad.engine.api.keys import Key, is_jax_tracer, key_of, key_of_leaves
+from fxgrad.engine.api.plans import Plan, Plans, run
+from fxgrad.engine.api.stages import MadeFor, stage_of
+from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
+from fxgrad.engine.api.switches import is_disabled, switched
+from fxgrad.engine.config import default_float
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.program_properties import ProgramAttribute, calls_user_code, has_effects, needs_x64
+from fxgrad.engine.dtypes import DType, is_64bit
+from fxgrad.engine.executors import failures
+from fxgrad.engine.executors.xla import x64
+from fxgrad.engine.frontend.flat import Traced, leaf_aval, trace_flat
+from fxgrad.engine.higher_order.call import jit_call_p
+from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracing import watched
+from fxgrad.engine.tracing.tape import axes_in_scope, bind, current, innermost_for
+from fxgrad.engine.tracing.trace import SHARED, WRITTEN, Mode
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, UnsupportedError
+
+FAILURES = ValueError, TypeError, UnsupportedError, *failures.AT_RUN_TIME, Unprepared
+"""The errors of RUN that lead to EXPLAIN; others are the user's own."""
+
+_FIRST_JITTED_BY: ProgramAttribute[weakref.ref[JittedFunction]] = ProgramAttribute("first jitted by")
+_handed_over: ContextVar[tuple[Any, Traced] | None] = ContextVar("handed_over", default=None)
+"""A jitted function and its trace, which PLAN made, and which jax asks for in RUN."""
+
+
+class JittedFunction:
+    """A jitted function: its plans and executables, and the states of its calls."""
+
+    def __init__(self, fun: Callable[..., Any], static_argnums: Any, static_argnames: Any, donate_argnums: Any,
+                 donate_argnames: Any, inline: bool, **options: Any) -> None:
+        self._given = fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline, options
+        self._fun = fun
+        self._shardings = JitShardings(fun, options["in_shardings"], options["out_shardings"])
+        self._static = StaticArguments(fun, static_argnums, static_argnames)
+        self._options = {"static_argnums": static_argnums, "static_argnames": tuple(sorted(self._static.names)),
+                         "donate_argnums": donate_argnums, "donate_argnames": donate_argnames, "inline": inline,
+                         **{name: option for name, option in options.items() if option is not None}}
+        self._own_alone = donate_argnums is not None or donate_argnames is not None or bool(
+            self._shardings or options["keep_unused"] or options["compiler_options"])
+        self._no_plans = self.plans = Plans(None)
+        self._executables: dict[DType, Executables] = {}
+        self._inside = InnerTraces()
+        switched.add(self)
+
+    def __reduce__(self) -> Any:
+        """What it was made of: compiled code stays here."""
+        *given, options = self._given
+        return functools.partial(JittedFunction, **options), tuple(given)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """jax's `Lowered` stage for these arguments (arrays or `ShapeDtypeStruct`s): `as_text()`, `compile()`."""
+        return self._stage("lower", args, kwargs)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """jax's `Traced` stage for these arguments, with the jaxpr of the emitted operations."""
+        return self._stage("trace", args, kwargs)
+
+    def _stage(self, name: str, args: Args, kwargs: Kwargs) -> Any:
+        executables = self._of_default()
+        if executables.sharing is Sharing.UNDECIDED:
+            executables.sharing = Sharing.OWN  # so that calls use what jax traces here
+        executables.looks = True
+        self._static.check_hashable(args, kwargs)
+        made_for = MadeFor.of(self._fun, self._static, args, kwargs)
+        args, kwargs = converted(args, kwargs)
+        to_bind: Traced | None = None
+        with x64():
+            while True:
+                try:
+                    if to_bind is None:
+                        return stage_of(getattr(executables.own, name)(*args, **kwargs), made_for)
+                    bound = self._bound(executables, JittedCall(self._static, args, kwargs), to_bind)
+                    given, named = self._static.dynamic(args, kwargs)
+                    return bound.stage(name, given, named, made_for)
+                except Unprepared as unprepared:
+                    executables.prepare_for(unprepared.need)
+                    to_bind = unprepared.traced or to_bind
+
+    def clear_cache(self) -> None:
+        """Forget all compiled versions."""
+        self._executables = {}
+        self.plans = self._no_plans
+        self._inside.clear()
+
+    def interrupt(self) -> None:
+        """Have the next call go to ROUTE, which asks whether jit is disabled."""
+        self.plans = self._no_plans
+
+    # --- the states of a call -----------------------------------------------------------------------------------
+
+    @boundary
+    def call(self, args: Args, kwargs: Kwargs) -> Any:
+        """ROUTE: inside a transformation, of a new kind, under another default dtype, or with jit disabled."""
+        if is_disabled():
+            return self._fun(*args, **kwargs)
+        if current.get() is not None:
+            traced, inputs = self._recorded(args, kwargs)
+            if innermost_for(inputs) is not None or axes_in_scope() or has_effects(traced.program):
+                outputs = bind(jit_call_p, *inputs, program=traced.program, name=function_name(self._fun))
+                return tree.unflatten(traced.out_tree, outputs)
+        return self._run(args, kwargs)
+
+    @boundary
+    def failed(self, error: Exception, args: Args, kwargs: Kwargs) -> Any:
+        """EXPLAIN, after a RUN from DISPATCH."""
+        return self._run(args, kwargs, self._need_of(error, args, kwargs))
+
+    def _run(self, args: Args, kwargs: Kwargs, need: Need | None = None) -> Any:
+        """Go from LOOK UP, or from PREPARE if there is a `need`, through the states until the call ends."""
+        while True:
+            executables = self._of_default()
+            if need is Need.CONVERTED_KEYS:  # PREPARE
+                self._convert_keys(executables, args, kwargs)
+            elif need is not None:
+                executables.prepare_for(need)
+            self._static.check_hashable(args, kwargs)
+            self.plans = executables.plans
+            plan, traced = None, None
+            if executables.sharing is not Sharing.UNDECIDED:  # LOOK UP
+                key = self._key(executables, args, kwargs)
+                plan = self._static.looked_up(executables.plans.find, key, args, kwargs)
+            if plan is None:  # PLAN
+                plan, traced = self._plan(executables, JittedCall(self._static, args, kwargs))
+            token = _handed_over.set(None if traced is None else (self, traced))
+            try:
+                return run(plan, args, kwargs)  # RUN
+            except FAILURES as error:
+                need = self._need_of(error, args, kwargs)  # EXPLAIN
+            finally:
+                _handed_over.reset(token)
+
+    def _need_of(self, error: Exception, args: Args, kwargs: Kwargs) -> Need:
+        """Return what the plan was not prepared for, if the call ended in `error` for that; else raise it explained."""
+        if isinstance(error, Unprepared):
+            return error.need
+        if isinstance(error, failures.AT_RUN_TIME):
+            raise self._at_run_time(error, args, kwargs) from None
+        self._static.explain(args, kwargs, error)
+        executables = self._of_default()
+        key = self._key(executables, args, kwargs)
+        plan = executables.plans.find(key)
+        if plan is not None and plan.arguments is None and not key.is_full and any_to_convert(
+                tree.leaves((args, kwargs))):
+            return Need.CONVERTED_KEYS
+        if self._shardings:
+            self._shardings.explain(JittedCall(self._static, args, kwargs))
+        raise failures.told(error)
+
+    def _convert_keys(self, executables: Executables, args: Args, kwargs: Kwargs) -> None:
+        """Have the plan of this call convert its arguments from now on."""
+        key = self._key(executables, args, kwargs)
+        plan = executables.plans.find(key)
+        assert plan is not None  # since `_need_of` found it
+        executables.plans.enter(key, replace(plan, arguments=converted))
+
+    def _at_run_time(self, error: Exception, args: Args, kwargs: Kwargs) -> BaseException:
+        """Return what to raise where the compiled program failed with `error`."""
+        found = failures.told(error)
+        if found is error and failures.is_out_of_memory(error) and not getattr(error, "__notes__", None):
+            call = JittedCall(self._static, args, kwargs)
+            program = self._trace(call, argument_avals(call.leaves) or [], SHARED).program
+            failures.note_memory(error, program)
+        return found
+
+    def _key(self, executables: Executables, args: Args, kwargs: Kwargs) -> Key:
+        """Return the key of a call: by its arguments, and by their leaves if the plan depends on them."""
+        key = key_of(self._static, args, kwargs)
+        by_leaves = executables.sharing in (Sharing.SHARED, Sharing.BOUND) and not key.is_full
+        return key_of_leaves(self._static, args, kwargs) if by_leaves else key
+
+    # --- making plans -------------------------------------------------------------------------------------------
+
+    def _plan(self, executables: Executables, call: JittedCall) -> tuple[Plan, Traced | None]:
+        """Make the plan of a call; return what the function recorded, too, if jax may still ask for that."""
+        avals = argument_avals(call.leaves)
+        if avals is None:  # jax is to say what is wrong with one of them, if we do not
+            self._static.explain(call.args, call.kwargs)
+            return self._general_plan(executables, call), None
+        if executables.sharing is Sharing.UNDECIDED:
+            self._shardings.of_inputs(call, avals)
+            call.traced = self._trace(call, avals, SHARED)
+            executables.sharing = self._first_sharing(call, call.traced)
+        if executables.sharing is not Sharing.OWN:
+            plan = self._shared_plan(executables, call, avals)
+            if plan is not None:
+                return plan, None
+            if executables.sharing is Sharing.SHARED:
+                executables.sharing = Sharing.OWN
+                executables.forget()
+        return self._own_plan(executables, call, avals), call.traced
+
+    def _first_sharing(self, call: JittedCall, traced: Traced) -> Sharing:
+        """Return the state after UNDECIDED, given what the first call recorded."""
+        if any_multi_device(traced.captured):
+            return Sharing.BOUND
+        if not self._may_share(call, traced):
+            return Sharing.OWN
+        first = _FIRST_JITTED_BY.of(traced.program) or _FIRST_JITTED_BY.put(traced.program, weakref.ref(self))
+        return Sharing.OWN if first() is self else Sharing.SHARED
+
+    def _own_plan(self, executables: Executables, call: JittedCall, avals: Sequence[Aval]) -> Plan:
+        """Return the plan to call what is compiled for this function alone."""
+        key = self._key(executables, call.args, call.kwargs)
+        if not key.is_full:
+            return executables.plans.enter(key, self._general_plan(executables, call))
+        signature = call.signature(avals)
+        compiled = executables.compiled(signature)
+        if compiled is None:
+            call.traced = call.traced or self._trace(call, avals, WRITTEN)
+            program = call.traced.program
+            compiled = executables.note(signature, program, scoped=needs_x64(program))
+        return executables.plans.enter(key, Plan(
+            executables.called, compiled.scoped, converted if any_to_convert(call.leaves) else None,
+            results_for(call.leaves) if compiled.is_wide and not self._shardings else None))
+
+    def _general_plan(self, executables: Executables, call: JittedCall) -> Plan:
+        """Return the same plan for all calls whose key does not say what the arguments are."""
+        executables.looks = executables.looks or holds_wide(call.leaves)
+        arguments = converted if executables.looks or any_to_convert(call.leaves) else None
+        return Plan(executables.called, True, arguments, None if self._shardings else executables.outputs.results)
+
+    def _shared_plan(self, executables: Executables, call: JittedCall, avals: Sequence[Aval]) -> Plan | None:
+        """Return the plan to call the executable of the program that was recorded; None if it may not be shared.
+
+        The first call of its signature puts no value on a device, since most that share are called once; the plan is
+        entered at the second.
+        """
+        signature = call.signature(avals)
+        bound = self._static.looked_up(executables.bound.get, signature, call.args, call.kwargs)
+        if bound is not None:
+            bound = executables.bound[signature] = bound.on_device()
+            key, plan = self._key(executables, call.args, call.kwargs), self._plan_of(bound, call)
+            return executables.plans.enter(key, plan) if key.is_full else plan
+        if call.traced is None:
+            call.traced = self._trace(call, avals, SHARED)
+            if not any_multi_device(call.traced.captured) and not self._may_share(call, call.traced):
+                return None
+        bound = executables.bound[signature] = self._bound(executables, call, call.traced)
+        return self._plan_of(bound, call)
+
+    def _bound(self, executables: Executables, call: JittedCall, traced: Traced) -> Bound:
+        """Return the executable of what was traced: that of the program, or one for this function alone."""
+        options = None if self._may_share(call, traced) else self._shardings.behind_captured(
+            self._options, self._static, call)
+        return bind_captured(traced, call.split.structure, function_name(self._fun), self._options["inline"],
+                             executables.on_meshes, options)
+
+    def _plan_of(self, bound: Bound, call: JittedCall) -> Plan:
+        arguments = self._static.dynamic if self._static.any else None
+        if any_to_convert(call.leaves):
+            arguments = converted if arguments is None else functools.partial(chained, arguments, converted)
+        program = bound.program
+        return Plan(bound.executable, needs_x64(program), arguments,
+                    results_for(call.leaves) if has_wide_outputs(program) and not self._shardings else None)
+
+    def _may_share(self, call: JittedCall, traced: Traced) -> bool:
+        """Whether what was traced is right for other calls, and its executable for other functions."""
+        program, values = traced.program, (*call.leaves, *traced.captured)
+        return not (self._own_alone or has_effects(program) or calls_user_code(program) or any(
+            map(is_jax_tracer, values)))
+
+    # --- what they are made of ----------------------------------------------------------------------------------
+
+    def _of_default(self) -> Executables:
+        """Return the executables under the current default dtype."""
+        default = default_float()
+        found = self._executables.get(default)
+        if found is None:
+            make = functools.partial(_own, weakref.ref(self), self._fun, self._options)
+            found = self._executables.setdefault(default, Executables(Plans(default), make, self._shardings.mesh))
+        return found
+
+    def trace_for_jax(self, args: Args, kwargs: Kwargs) -> Any:
+        """Emit our own trace of the function as `lax` calls: this is what jax traces.
+
+        Raises `Unprepared` where the plan by which jax was called was not made for what is traced.
+        """
+        call = JittedCall(self._static, args, kwargs)
+        avals = [*map(aval_from_jax, call.leaves)]
+        executables = self._of_default()
+        if not (executables.looks or call.is_known_by_key) and any(
+                is_64bit(aval.dtype) and not aval.weak for aval in avals):
+            raise Unprepared(Need.WIDE_ARGUMENTS)
+        self._shardings.of_inputs(call, avals)
+        jitted, traced = _handed_over.get() or (None, None)
+        if traced is None or jitted is not self or traced.program.in_avals[traced.program.captured:] != avals:
+            traced = self._trace(call, avals, WRITTEN)
+        if any_multi_device(traced.captured):
+            raise Unprepared(Need.CAPTURED_AS_ARGUMENTS, traced)
+        program, captured, out_tree = traced[:3]
+        self._shardings.of_outputs(out_tree, program.out_avals)
+        self._of_default().note(call.signature(avals) if call.is_flat else None, program,
+                                scoped=jax.config.jax_enable_x64)  # type: ignore[attr-defined]
+        return tree.unflatten(out_tree, emit_call(
+            program, captured, call.leaves, on_meshes=self._of_default().on_meshes))
+
+    def _trace(self, call: JittedCall, avals: Sequence[Aval], mode: Mode, *, inside: bool = False) -> Traced:
+        def function(*leaves: Any) -> Any:
+            if inside:
+                leaves = (*self._shardings.inputs_held(call, leaves),)
+            args, kwargs = call.split.arguments(leaves)
+            outputs = self._fun(*args, **kwargs)
+            return self._shardings.outputs_held(outputs) if inside else outputs
+        if watched.watchers:
+            call.avals = avals
+            traced: Traced = watched.traced(self, call, lambda: trace_flat(
+                function, avals, "jit", self._fun, mode=mode, names=call.leaf_names))
+            return traced
+        return trace_flat(function, avals, "jit", self._fun, mode=mode, names=call.leaf_names)
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The user's function."""
+        return self._fun
+
+    def call_of(self, args: Args, kwargs: Kwargs) -> JittedCall:
+        """Return a call with these arguments, taken apart."""
+        return JittedCall(self._static, args, kwargs)
+
+    def _recorded(self, args: Args, kwargs: Kwargs) -> tuple[Traced, list[Any]]:
+        """Return the trace within a transformation, and all inputs of its program, some of which may be tracers."""
+        call = JittedCall(self._static, args, kwargs)
+        avals = []
+        for index, leaf in enumerate(call.leaves):
+            aval = leaf_aval(leaf)
+            if aval is None:
+                raise ArgumentError(at_user_line(
+                    f"jit: {call.leaf_names()[index]} is a {type(leaf).__name__}, where an array "
+                    "or a number is needed. Make the argument static with static_argnums"))
+            avals.append(aval)
+        traced = self._inside.of(call, avals, functools.partial(self._trace, call, avals, inside=bool(self._shardings)))
+        return traced, [*traced.captured, *call.leaves]
+
+
+def _own(state: weakref.ref[JittedFunction], fun: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """Return what jax compiles for a function alone; it dies when the user drops the function."""
+    @transformation("jit", fun)  # with the signature of the function, in which jax looks for names
+    def trace_for_jax(*args: Any, **kwargs: Any) -> Any:
+        jitted = state()
+        assert jitted is not None  # for who calls this holds it
+        return jitted.trace_for_jax(args, kwargs)
+
+    return jax.jit(trace_for_jax, **options)
