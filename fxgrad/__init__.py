@@ -43,10 +43,10 @@ from fxgrad.engine.config import default_dtype, set_default_dtype
 from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.core.interpreter import Interpreter
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
-from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.regions import Links, Region
 from fxgrad.engine.derivation.simplify import simplify
-from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.structural import instantiate
 from fxgrad.engine.pytorch_names import of_module as _of_module
 from fxgrad.engine.tracing.tape import bind
 
@@ -138,7 +138,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Array", "Cost", "Equation", "Interpreter", "Links", "NOT_LINEAR", "NO_TANGENT", "NamedSharding", "P", "Param",
-    "Primitive", "Program", "Region", "ShapeDtypeStruct", "TODO", "Var", "ad_checkpoint", "associative_scan",
+    "Primitive", "Program", "Region", "ShapeDtypeStruct", "TODO", "Variable", "ad_checkpoint", "associative_scan",
     "auto_axes", "autocast", "autocast_policies", "benchmark", "bind", "block_until_ready", "bucketed",
     "budget_curve", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert",
     "cond", "config", "cost", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp",

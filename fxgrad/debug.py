@@ -19,7 +19,7 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.callback import debug_callback_p, host_function
 from fxgrad.engine.frontend.flat import check_leaf, indexed_names, nth, trace_flat
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import WRITTEN
+from fxgrad.engine.tracing.trace import WITH_LITERALS
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
@@ -207,5 +207,5 @@ def _traced(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
         given, keywords = tree.unflatten(structure, tracers)
         return fun(*given, **keywords)
 
-    traced = trace_flat(call, avals, "check_key_reuse", fun, mode=WRITTEN, names=names)
+    traced = trace_flat(call, avals, "check_key_reuse", fun, mode=WITH_LITERALS, names=names)
     return traced.program.replace(constants=traced.captured)

@@ -20,7 +20,7 @@ from fxgrad.engine.frontend.operands import (
     settled,
     shape_of,
 )
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import fxgrad
 import fxgrad.text  # which registers all primitives
-from fxgrad.engine.core.primitive import RULES, Absent, Primitive
+from fxgrad.engine.core.primitive import RULES, MissingRule, Primitive
 from fxgrad.engine.rooms import registry
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "appendix" / "primitives.md"
@@ -40,7 +40,7 @@ def room(primitive: Primitive) -> str:
 def cell(primitive: Primitive, rule: str) -> str:
     """What the matrix shows of a rule: a mark, or the reason of its absence."""
     value = getattr(primitive, rule)
-    return f"{value.kind}" if isinstance(value, Absent) else "✓"
+    return f"{value.kind}" if isinstance(value, MissingRule) else "✓"
 
 
 def matrix() -> str:
@@ -55,7 +55,7 @@ def matrix() -> str:
         for primitive in sorted(rooms[name], key=lambda primitive: primitive.name):
             lines.append(f"| `{primitive.name}` | {' | '.join(cell(primitive, rule) for rule in RULES)} |")
             reasons |= {value.kind: value.reason for rule in RULES
-                        if isinstance(value := getattr(primitive, rule), Absent)}
+                        if isinstance(value := getattr(primitive, rule), MissingRule)}
         lines.append("")
     lines += ["### Absences", ""]
     lines += [f"- **{kind}**: {reason}." for kind, reason in sorted(reasons.items())]

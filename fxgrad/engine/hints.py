@@ -9,7 +9,7 @@ from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 from fxgrad.engine import user_lines
-from fxgrad.engine.user_source import Written, index_text, item_assignment, text, written
+from fxgrad.engine.user_source import Written, index_text, item_assignment, running_code, text
 
 
 class Advice(NamedTuple):
@@ -30,7 +30,7 @@ def conversion() -> Advice | None:
     frame = user_lines.user_frame()
     if frame is None:
         return None
-    running = written(frame)
+    running = running_code(frame)
     expression = running.expression
     if isinstance(expression, ast.Call):
         return _of_call(frame, expression)
@@ -44,7 +44,7 @@ def conversion() -> Advice | None:
 
 def called() -> str:
     """The text of the call that is running; "" if none is."""
-    expression = written().expression
+    expression = running_code().expression
     return text(expression) if isinstance(expression, ast.Call) else ""
 
 

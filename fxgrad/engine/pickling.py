@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 
-def found(module: str, name: str) -> Any:
+def import_object(module: str, name: str) -> Any:
     """The object of a name in a module; what is pickled by name comes back through this.
 
     The module is there: importing this one imports the package, and that all of it.
@@ -26,7 +26,7 @@ def _refuse(value: Any) -> NoReturn:
     raise TypeError(f"cannot pickle '{type(value).__module__}.{type(value).__name__}' object")
 
 
-def place_of(value: Any, package: str = "") -> tuple[str, str] | None:
+def qualified_name(value: Any, package: str = "") -> tuple[str, str] | None:
     """The module that has `value` under a name, and the name; None if none of `package` has that may be relied on."""
     without = left_behind()
     for module_name, module in [*sys.modules.items()]:
@@ -40,8 +40,8 @@ def place_of(value: Any, package: str = "") -> tuple[str, str] | None:
 
 def _by_name(variable: ContextVar[Any]) -> tuple[Any, tuple[str, str]]:
     """How a context variable of this package's is pickled; others are not."""
-    place = place_of(variable, "fxgrad")
-    return _refuse(variable) if place is None else (found, place)
+    place = qualified_name(variable, "fxgrad")
+    return _refuse(variable) if place is None else (import_object, place)
 
 
 _BY_VALUE = frozenset(["cloudpickle", "dill"])
@@ -85,4 +85,4 @@ class SharedList(list[Any]):
         self._place = module, name
 
     def __reduce__(self) -> tuple[Any, tuple[str, str]]:
-        return found, self._place
+        return import_object, self._place

@@ -21,7 +21,7 @@ class Written(NamedTuple):
     expression: ast.expr | None = None
 
 
-def written(frame: FrameType | None = None) -> Written:
+def running_code(frame: FrameType | None = None) -> Written:
     """What is running in `frame`, by default the innermost frame of the user's."""
     frame = frame or user_lines.user_frame()
     if frame is None:
@@ -170,7 +170,7 @@ class Call(NamedTuple):
 
 def running_call() -> Call | None:
     """The call that is running in the user's frame; None if no call is, or if it cannot be told."""
-    expression = written().expression
+    expression = running_code().expression
     if not isinstance(expression, ast.Call):
         return None
     function = expression.func

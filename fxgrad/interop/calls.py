@@ -15,7 +15,7 @@ from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Aval, varying_of_jax
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.higher_order.groups import Marks, are_linear, nonzero_mask, nonzero_tangents, others, select_marked
-from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.structural import instantiate
 from fxgrad.engine.tracing.tape import aval_of, axes_in_scope
 from fxgrad.engine.tracing.trace import mesh_in_scope
 from fxgrad.engine.transforms.batch import batch_aval

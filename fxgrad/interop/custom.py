@@ -9,7 +9,7 @@ from jax.extend.core import JaxprEqn
 
 from fxgrad.engine.higher_order.custom import ByValue, Flat, custom_jvp_p, custom_vjp_p
 from fxgrad.engine.higher_order.wiring import needs_tangent_tape
-from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.structural import instantiate
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.interop.calls import JaxCall
 from fxgrad.interop.importing import closed, imports, nested

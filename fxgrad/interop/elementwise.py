@@ -10,12 +10,12 @@ from fxgrad import lax
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.primitive import registry
 from fxgrad.engine.ops.arithmetic import div, mul, sub
-from fxgrad.engine.ops.choose import select_n
 from fxgrad.engine.ops.creation import bitcast_convert_type, copy_p
 from fxgrad.engine.ops.exponential import integer_pow_p, log, pow_p, square
 from fxgrad.engine.ops.parts import reduce_precision_p, round_p
 from fxgrad.engine.ops.pointwise import add, add_p, scalar_like
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.select import select_n
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import UnsupportedError
 from fxgrad.interop.importing import imports

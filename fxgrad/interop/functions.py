@@ -14,7 +14,7 @@ from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import Aval, check_dtype
 from fxgrad.engine.derivation.sizes import refuse_names
 from fxgrad.engine.frontend.flat import leaf_aval, transformation
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import axes_in_scope, current, innermost_for
 from fxgrad.engine.tracing.trace import mesh_in_scope
 from fxgrad.engine.tracing.tracer import Tracer

@@ -19,10 +19,10 @@ from fxgrad.engine.core.sources import NOWHERE, equation_source
 from fxgrad.engine.derivation.simplify import without_dead_code
 from fxgrad.engine.derivation.simplifying import SimplifyingTape
 from fxgrad.engine.executors.xla import is_jax, x64
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import aval_of, axes_in_scope
-from fxgrad.engine.tracing.trace import WRITTEN, mesh_in_scope, trace, varying_here
+from fxgrad.engine.tracing.trace import WITH_LITERALS, mesh_in_scope, trace, varying_here
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, is_users
 from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError
@@ -170,7 +170,7 @@ def nested(jaxpr: Any, axes: Mapping[str, int] | None = None) -> tuple[Program, 
 def program_of(jaxpr: ClosedJaxpr, axes: Mapping[str, int]) -> tuple[Program, list[Any]]:
     """As `nested`, made anew, for all the axes in `axes`."""
     avals = varying_here([aval_of_jax(var.aval) for var in jaxpr.jaxpr.invars])
-    recorded, captured = trace(lambda *values: inlined(jaxpr, values), avals, mode=WRITTEN, name="a jaxpr",
+    recorded, captured = trace(lambda *values: inlined(jaxpr, values), avals, mode=WITH_LITERALS, name="a jaxpr",
                                tape_class=SimplifyingTape, axes=axes)
     return without_dead_code(recorded), captured
 

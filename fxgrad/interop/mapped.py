@@ -8,7 +8,7 @@ from typing import Any
 from jax.extend.core import JaxprEqn
 
 from fxgrad.engine.ops.reductions import reduce_max, reduce_min
-from fxgrad.engine.ops.space import reduce_sum
+from fxgrad.engine.ops.structural import reduce_sum
 from fxgrad.interop.importing import imports
 from fxgrad.lax import collectives
 from fxgrad.lax.ragged_exchange import ragged_all_to_all

@@ -10,7 +10,7 @@ from jax.extend.core import ClosedJaxpr
 from fxgrad import lax
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.ops import cumulative, pool, reductions, space
+from fxgrad.engine.ops import cumulative, pool, reductions, structural
 from fxgrad.engine.ops.ordering import sort
 from fxgrad.engine.ops.topk import top_k
 from fxgrad.engine.tracing.tape import bind
@@ -44,7 +44,7 @@ def _running(operation: Operation) -> Rule:
     return rule
 
 
-imports("reduce_sum")(_reduction(space.reduce_sum))
+imports("reduce_sum")(_reduction(structural.reduce_sum))
 for _name in ("reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_xor"):
     imports(_name)(_reduction(getattr(reductions, _name)))
 for _name in ("argmax", "argmin"):

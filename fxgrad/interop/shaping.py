@@ -8,7 +8,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, SingleDeviceSha
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.ops import joining, shaping, space
+from fxgrad.engine.ops import joining, shaping, structural
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.parallel.meshes import jax_mesh, mesh_shape
 from fxgrad.engine.parallel.shardings import constrained, device_put_p, placement_of
@@ -26,19 +26,19 @@ def _broadcast_in_dim(equation: Any, x: Any) -> Any:
 @imports("reshape")
 def _reshape(equation: Any, x: Any) -> Any:
     sizes, order = parameters(equation, "new_sizes", "dimensions")
-    return space.reshape(x if order is None else space.transpose(x, integers(order)), integers(sizes))
+    return structural.reshape(x if order is None else structural.transpose(x, integers(order)), integers(sizes))
 
 
 @imports("squeeze", "expand_dims")
 def _squeeze(equation: Any, x: Any) -> Any:
     parameters(equation, "dimensions")
-    return space.reshape(x, aval_of_jax(equation.outvars[0].aval).shape)
+    return structural.reshape(x, aval_of_jax(equation.outvars[0].aval).shape)
 
 
 @imports("transpose")
 def _transpose(equation: Any, x: Any) -> Any:
     order, = parameters(equation, "permutation")
-    return space.transpose(x, integers(order))
+    return structural.transpose(x, integers(order))
 
 
 @imports("rev")
@@ -99,7 +99,7 @@ def _iota(equation: Any) -> Any:
 def _empty(equation: Any) -> Any:
     """Zeros: a value that is not defined has no place in a program."""
     parameters(equation, "shape", "dtype")
-    return space.zeros(aval_of_jax(equation.outvars[0].aval))
+    return structural.zeros(aval_of_jax(equation.outvars[0].aval))
 
 
 @imports("device_put")

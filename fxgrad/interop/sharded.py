@@ -13,7 +13,7 @@ from fxgrad.engine.parallel.layouts import Layout
 from fxgrad.engine.parallel.meshes import Spec, mesh_shape, spec_of
 from fxgrad.engine.parallel.shard_map import bind_shard_map
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
 from fxgrad.interop.importing import imports, inlined
 from fxgrad.interop.mapped import axis_of
 from fxgrad.lax import collectives
@@ -34,7 +34,7 @@ def _shard_map(equation: JaxprEqn, *operands: Any) -> list[Any]:
         return [layout.brought_to(output, spec) for output, spec in zip(outputs, layout.out_specs, strict=True)]
 
     program, captured = trace(
-        body, [layout.piece(aval, spec) for aval, spec in zip(avals, layout.in_specs, strict=True)], mode=WRITTEN,
+        body, [layout.piece(aval, spec) for aval, spec in zip(avals, layout.in_specs, strict=True)], mode=WITH_LITERALS,
         name="shard_map", tape_class=SimplifyingTape, axes=layout.axes, mesh=layout.mesh_axes)
     return bind_shard_map(program, captured, operands, layout)
 

@@ -11,13 +11,13 @@ from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.frontend.operands import shape_of
 from fxgrad.engine.frontend.strict import applied, array_of, documented, of_one_dtype, wanted_dtype
 from fxgrad.engine.ops import arithmetic, comparison, exponential, trigonometric
-from fxgrad.engine.ops.choose import clamp_p
-from fxgrad.engine.ops.choose import select_n as choose_from
 from fxgrad.engine.ops.families import check_kind
 from fxgrad.engine.ops.parts import complex_p, nextafter_p
 from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.random import equal_keys
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.select import clamp_p
+from fxgrad.engine.ops.select import select_n as choose_from
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError, ShapeError

@@ -8,7 +8,7 @@ from typing import Any
 from fxgrad.engine import tree
 from fxgrad.engine.ops.joining import concatenate, stack
 from fxgrad.engine.ops.shaping import rev, slice_in_dim
-from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import AxisError, ShapeError, TreeError

@@ -10,9 +10,9 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.flat import check_leaf, just
 from fxgrad.engine.higher_order.branch import bind_branches
-from fxgrad.engine.ops.choose import clamp
 from fxgrad.engine.ops.comparison import ne
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.select import clamp
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.provenance import note_results
 from fxgrad.engine.user_lines import at_user_line

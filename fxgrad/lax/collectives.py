@@ -17,7 +17,7 @@ from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.frontend.operands import whole
 from fxgrad.engine.frontend.strict import array_of, axis_of
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.ops.structural import convert, reshape
 from fxgrad.engine.ops.varying import pvary
 from fxgrad.engine.parallel import collective
 from fxgrad.engine.parallel.collective import axis_index_p, pmax_p, pmin_p

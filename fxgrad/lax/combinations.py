@@ -12,9 +12,9 @@ from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.operands import as_array
 from fxgrad.engine.higher_order.call import named_call_p
-from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.engine.tracing.trace import OWN, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace
 from fxgrad.engine.transforms.batch import batched_program
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
@@ -38,7 +38,7 @@ def combination(name: str, computation: Callable[..., Any], avals: Sequence[Aval
                                              f"arguments, {structure}, is needed"))
         return list(map(as_array, leaves))
 
-    program, captured = trace(flat, scalars * operands, mode=OWN)
+    program, captured = trace(flat, scalars * operands, mode=UNSHARED)
     if [(aval.shape, aval.dtype) for aval in program.out_avals] != [(aval.shape, aval.dtype) for aval in scalars]:
         given = " and ".join([str(scalars)] * operands)
         raise ArgumentError(at_user_line(f"{name}: the computation of {given} returned {program.out_avals}; the types "

@@ -18,7 +18,7 @@ from fxgrad.engine.ops.convolution import ConvDimensionNumbers, Geometry, convol
 from fxgrad.engine.ops.pool import window_pads
 from fxgrad.engine.ops.products import dot_general
 from fxgrad.engine.ops.shaping import rev
-from fxgrad.engine.ops.space import inverse_permutation, transpose
+from fxgrad.engine.ops.structural import inverse_permutation, transpose
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError

@@ -15,7 +15,7 @@ from fxgrad.engine.frontend.operands import constant, whole
 from fxgrad.engine.frontend.placing import placed
 from fxgrad.engine.frontend.strict import array_of, check, integers, refuse, sizes
 from fxgrad.engine.ops import creation
-from fxgrad.engine.ops.space import broadcast_to, convert
+from fxgrad.engine.ops.structural import broadcast_to, convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError, ShapeError

@@ -13,7 +13,7 @@ from fxgrad.engine.frontend.operands import whole
 from fxgrad.engine.frontend.strict import applied, array_of, documented, refuse
 from fxgrad.engine.ops import arithmetic, comparison, exponential, parts, trigonometric
 from fxgrad.engine.ops.parts import reduce_precision_p, round_p
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
 
 __all__ = [

@@ -12,14 +12,14 @@ from fxgrad.engine.frontend.operands import is_concrete, shape_of, whole
 from fxgrad.engine.frontend.strict import array_of, axis_of, check, integers, of_one_dtype
 from fxgrad.engine.ops import dynamic, indexing
 from fxgrad.engine.ops.arithmetic import rem
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import lt
 from fxgrad.engine.ops.families import check_kind
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.joining import unstack as unstacked
 from fxgrad.engine.ops.pointwise import add, scalar_like
 from fxgrad.engine.ops.reductions import reduce_max
-from fxgrad.engine.ops.space import full, reshape
+from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.structural import full, reshape
 from fxgrad.engine.ops.windows import Windows
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line

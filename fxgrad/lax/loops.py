@@ -9,20 +9,20 @@ from typing import Any
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.flat import LEAF, Traced, check_leaf, just, parameter_names
 from fxgrad.engine.frontend.operands import operand
 from fxgrad.engine.higher_order.loop import for_loop
 from fxgrad.engine.higher_order.scan import scan as bind_scan
 from fxgrad.engine.higher_order.while_loop import bind_while
 from fxgrad.engine.ops.arithmetic import sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import lt
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.parts import ceil
 from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.ops.structural import convert, reshape
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.provenance import note_results
@@ -119,7 +119,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
     12.0
     """
     check_function("fori_loop", body_fun, "body_fun")
-    lower, upper = (operand(bound) if holds(bound) else bound for bound in (lower, upper))
+    lower, upper = (operand(bound) if has_symbolic_dim(bound) else bound for bound in (lower, upper))
     for bound, name in ((lower, "lower"), (upper, "upper")):
         aval = check_leaf(bound, "fori_loop", just(name))
         if aval.shape != () or aval.dtype.kind not in "iuf":

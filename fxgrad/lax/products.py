@@ -13,7 +13,7 @@ from fxgrad.engine.frontend.strict import array_of, integers, wanted_dtype
 from fxgrad.engine.ops import fft as fft_room
 from fxgrad.engine.ops import products as dot_room
 from fxgrad.engine.ops.arithmetic import mul
-from fxgrad.engine.ops.space import broadcast_to, convert, reshape
+from fxgrad.engine.ops.structural import broadcast_to, convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError

@@ -7,7 +7,7 @@ from typing import Any
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.frontend.strict import array_of
-from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.ops.structural import convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError, ShapeError

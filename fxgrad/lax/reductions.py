@@ -12,7 +12,7 @@ from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.frontend.operands import axis_number, shape_of, whole
 from fxgrad.engine.frontend.placing import placed
 from fxgrad.engine.frontend.strict import array_of, axis_of, check, documented, integers, of_one_dtype
-from fxgrad.engine.ops import cumulative, space
+from fxgrad.engine.ops import cumulative, structural
 from fxgrad.engine.ops import ordering as sort_room
 from fxgrad.engine.ops import reductions as reduce_room
 from fxgrad.engine.ops.arithmetic import max as maximum
@@ -23,7 +23,7 @@ from fxgrad.engine.ops.families import check_axes
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.pointwise import add, add_p
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.space import broadcast_to, reshape, transpose
+from fxgrad.engine.ops.structural import broadcast_to, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
@@ -91,10 +91,10 @@ def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -
     """
     if out_sharding is not None:
         return placed("reduce_sum", reduce_sum(operand, axes), out_sharding)
-    return _reduced(space.reduce_sum_p, space.reduce_sum, operand, axes)
+    return _reduced(structural.reduce_sum_p, structural.reduce_sum, operand, axes)
 
 
-_REDUCTIONS = {add_p: (space.reduce_sum, add), mul_p: (reduce_room.reduce_prod, mul),
+_REDUCTIONS = {add_p: (structural.reduce_sum, add), mul_p: (reduce_room.reduce_prod, mul),
                max_p: (reduce_room.reduce_max, maximum), min_p: (reduce_room.reduce_min, minimum),
                and_p: (reduce_room.reduce_and, and_), or_p: (reduce_room.reduce_or, or_),
                xor_p: (reduce_room.reduce_xor, xor)}

@@ -14,7 +14,7 @@ from fxgrad.engine.ops.indexing import scatter
 from fxgrad.engine.ops.joining import stack
 from fxgrad.engine.ops.pool import identity_of
 from fxgrad.engine.ops.reductions import reduce_max, reduce_min, reduce_prod
-from fxgrad.engine.ops.space import convert, reduce_sum, reshape
+from fxgrad.engine.ops.structural import convert, reduce_sum, reshape
 from fxgrad.engine.ops.windows import Windows
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer

@@ -13,7 +13,7 @@ from fxgrad.engine.frontend.operands import axis_number, shape_of, whole
 from fxgrad.engine.frontend.placing import placed
 from fxgrad.engine.frontend.strict import array_of, axis_of, check, integers, of_one_dtype
 from fxgrad.engine.frontend.strict import sizes as sizes_given
-from fxgrad.engine.ops import joining, shaping, space
+from fxgrad.engine.ops import joining, shaping, structural
 from fxgrad.engine.ops.families import broadcast_shapes as _broadcast_shapes
 from fxgrad.engine.ops.shaping import slice as slice_of
 from fxgrad.engine.user_lines import at_user_line
@@ -36,7 +36,7 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -
     if out_sharding is not None:
         return placed("broadcast", broadcast(operand, sizes), out_sharding)
     operand = array_of("broadcast", operand)
-    return space.broadcast_to(operand, (*sizes_given("broadcast", sizes), *shape_of(operand)))
+    return structural.broadcast_to(operand, (*sizes_given("broadcast", sizes), *shape_of(operand)))
 
 
 def broadcast_in_dim(operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], *,
@@ -66,7 +66,7 @@ def broadcast_like(arr: Any, like_arr: Any) -> Any:
     >>> broadcast_like(np.ones(3), np.ones((2, 3))).shape
     (2, 3)
     """
-    return space.broadcast_to(array_of("broadcast_like", arr), shape_of(array_of("broadcast_like", like_arr)))
+    return structural.broadcast_to(array_of("broadcast_like", arr), shape_of(array_of("broadcast_like", like_arr)))
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
@@ -87,7 +87,7 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
     (1, 3)
     """
     x = array_of("broadcast_to_rank", x)
-    return space.reshape(x, (1,) * (whole("broadcast_to_rank", rank) - len(shape_of(x))) + shape_of(x))
+    return structural.reshape(x, (1,) * (whole("broadcast_to_rank", rank) - len(shape_of(x))) + shape_of(x))
 
 
 # --- layout -------------------------------------------------------------------------------------------------------
@@ -107,8 +107,8 @@ def reshape(operand: Any, new_sizes: Sequence[int], dimensions: Sequence[int] | 
     if out_sharding is not None:
         return placed("reshape", reshape(operand, new_sizes, dimensions), out_sharding)
     operand = array_of("reshape", operand)
-    operand = operand if dimensions is None else space.transpose(operand, integers("reshape", dimensions))
-    return space.reshape(operand, integers("reshape", new_sizes))
+    operand = operand if dimensions is None else structural.transpose(operand, integers("reshape", dimensions))
+    return structural.reshape(operand, integers("reshape", new_sizes))
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
@@ -125,7 +125,7 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
     if begin >= end:
         raise ShapeError(at_user_line(f"collapse: axes from {start_dimension} to {stop_dimension} of an array of shape "
                                       f"{sizes}; at least one axis is needed"))
-    return space.reshape(operand, (*sizes[:begin], prod(sizes[begin:end]), *sizes[end:]))
+    return structural.reshape(operand, (*sizes[:begin], prod(sizes[begin:end]), *sizes[end:]))
 
 
 def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
@@ -143,7 +143,7 @@ def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
     if any(sizes[axis] != 1 for axis in gone):
         raise ShapeError(at_user_line(f"squeeze: axes {tuple(dimensions)} of an array of shape {sizes}; each must have "
                                       "size 1"))
-    return space.reshape(array, tuple(size for axis, size in enumerate(sizes) if axis not in gone))
+    return structural.reshape(array, tuple(size for axis, size in enumerate(sizes) if axis not in gone))
 
 
 def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
@@ -161,7 +161,7 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
         raise ShapeError(at_user_line(f"expand_dims: dimensions {tuple(dimensions)} name an axis twice; name each "
                                       "once"))
     old = iter(shape_of(array))
-    return space.reshape(array, tuple(1 if axis in new else next(old) for axis in range(rank)))
+    return structural.reshape(array, tuple(1 if axis in new else next(old) for axis in range(rank)))
 
 
 def transpose(operand: Any, permutation: Sequence[int]) -> Any:
@@ -175,7 +175,7 @@ def transpose(operand: Any, permutation: Sequence[int]) -> Any:
     if len(order) != len(shape_of(operand)):
         raise ShapeError(at_user_line(f"transpose: permutation {order} for an array of shape {shape_of(operand)}; name "
                                       "each axis once"))
-    return space.transpose(operand, order)
+    return structural.transpose(operand, order)
 
 
 def rev(operand: Any, dimensions: Sequence[int]) -> Any:
@@ -273,7 +273,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
                                          f"of shape {sizes}; one from {-sizes[axis]} to {sizes[axis] - 1} is needed"))
     at = index % sizes[axis]
     part = shaping.slice_in_dim(operand, at, at + 1, axis)
-    return part if keepdims else space.reshape(part, sizes[:axis] + sizes[axis + 1:])
+    return part if keepdims else structural.reshape(part, sizes[:axis] + sizes[axis + 1:])
 
 
 def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:

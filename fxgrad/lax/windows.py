@@ -21,7 +21,7 @@ from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.pool import Sliding, check_sliding, identity_of, window_max, window_min, window_pads, window_sum
 from fxgrad.engine.ops.shaping import pad
 from fxgrad.engine.ops.shaping import slice as slice_of
-from fxgrad.engine.ops.space import broadcast_to, reshape
+from fxgrad.engine.ops.structural import broadcast_to, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError

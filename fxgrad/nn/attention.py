@@ -12,7 +12,7 @@ import numpy as np
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.avals import Shape
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.operands import as_array, operand, shape_of
 from fxgrad.engine.higher_order.call import named_of_arrays
 from fxgrad.engine.higher_order.checkpoint import rematerialize
@@ -20,7 +20,7 @@ from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.space import broadcast_to, move_axis, reshape, transpose
+from fxgrad.engine.ops.structural import broadcast_to, move_axis, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
@@ -221,7 +221,7 @@ def _logits(query: Any, key: Any, scale: float | None, bias: Any) -> Any:
 
 
 def _scale(size: Any) -> Any:
-    return 1 / sqrt(operand(size)) if holds(size) else 1 / math.sqrt(size)
+    return 1 / sqrt(operand(size)) if has_symbolic_dim(size) else 1 / math.sqrt(size)
 
 
 def _masks(shape: Shape, at: Any, mask: Any, is_causal: bool, window: tuple[int, int] | None, lengths: Sequence[Any],

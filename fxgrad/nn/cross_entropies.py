@@ -11,7 +11,7 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Shape
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.operands import (
     as_array,
     axis_of,
@@ -22,8 +22,8 @@ from fxgrad.engine.frontend.operands import (
     whole,
 )
 from fxgrad.engine.higher_order.call import named_of_arrays
-from fxgrad.engine.ops.space import broadcast_to, reshape
 from fxgrad.engine.ops.special import xlogy
+from fxgrad.engine.ops.structural import broadcast_to, reshape
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
@@ -255,9 +255,9 @@ def _at_labels(logarithms: Any, labels: Any, weights: Any, place: int, smoothing
     shape = shape_of(logarithms)
     rest, classes = shape_of(labels), shape[place]
     is_class = greater_equal(labels, 0)
-    if holds(classes) or classes <= np.iinfo(aval_of(labels).dtype).max:
+    if has_symbolic_dim(classes) or classes <= np.iinfo(aval_of(labels).dtype).max:
         is_class = logical_and(is_class, less(labels, classes))
-    if not holds(classes) and not classes:
+    if not has_symbolic_dim(classes) and not classes:
         return broadcast_to(astype(math.nan, aval_of(logarithms).dtype), rest), None
     index = reshape(choose(is_class, labels, 0), (*shape[:place], 1, *shape[place + 1:]))
 
@@ -274,7 +274,7 @@ def _at_labels(logarithms: Any, labels: Any, weights: Any, place: int, smoothing
 
 def _evenly(smoothing: float, classes: int) -> Any:
     """The part of each class of what is spread over all."""
-    return divide(smoothing, classes) if holds(classes) else smoothing / max(classes, 1)
+    return divide(smoothing, classes) if has_symbolic_dim(classes) else smoothing / max(classes, 1)
 
 
 def _weighted(values: Any, weights: Any) -> Any:

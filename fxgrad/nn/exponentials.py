@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.operands import (
     as_array,
     axes_of,
@@ -25,7 +25,7 @@ from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.exponential import rsqrt
 from fxgrad.engine.ops.reductions import reduce_max
-from fxgrad.engine.ops.space import broadcast_to, convert, reshape
+from fxgrad.engine.ops.structural import broadcast_to, convert, reshape
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
@@ -190,7 +190,7 @@ def logmeanexp(x: Any, axis: Axis = None, where: Any = None, keepdims: bool = Fa
 
 
 def _log(count: Any) -> Any:
-    if holds(count):
+    if has_symbolic_dim(count):
         return log(operand(count))
     return math.log(count) if count else -math.inf
 

@@ -18,7 +18,7 @@ from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import axis_of, sizes_of
 from fxgrad.engine.frontend.placing import placed
 from fxgrad.engine.ops.shaping import pad
-from fxgrad.engine.ops.space import move_axis, reshape
+from fxgrad.engine.ops.structural import move_axis, reshape
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.arithmetic import divide, multiply, subtract

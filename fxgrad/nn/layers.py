@@ -11,7 +11,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import as_array, axes_of, axis_of, inexact_operands, shape_of
 from fxgrad.engine.higher_order.call import named_of_arrays
 from fxgrad.engine.ops.exponential import rsqrt
-from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line

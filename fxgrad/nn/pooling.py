@@ -10,7 +10,7 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Shape
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.operands import (
     as_array,
     constant,
@@ -26,7 +26,7 @@ from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.engine.ops.convolution import dilated
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.pool import Sliding, check_sliding, window_max, window_pads, window_sum
-from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
@@ -137,7 +137,7 @@ def _windows(name: str, x: Any, window: Any, strides: Any, padding: Any, dilatio
                       (*((0, 0) for _ in before), *pads, (0, 0)), (1,) * len(shape), (*before, *holes, *one))
     check_sliding(name, aval_of(x), windows)
     counts = windows.result_shape(shape)[-1 - rank:-1]
-    if any(not holds(count) and count == 0 and size for count, size in zip(counts, space, strict=True)):
+    if any(not has_symbolic_dim(count) and count == 0 and size for count, size in zip(counts, space, strict=True)):
         raise ShapeError(at_user_line(f"{name}: a window that reaches over {spans} does not fit in an array of shape "
                                       f"{shape}, whose last axis has the channels"))
     return windows
@@ -233,7 +233,8 @@ def embedding(table: Any, indices: Any, *, padding_idx: int | None = None) -> An
     if dtypes.kind_of(dtype) not in "iu":
         raise DTypeError(at_user_line(f"embedding: indices must be integers, got {dtype.name}; convert with "
                                       "indices.astype(int)"))
-    rows = np.inf if holds(shape[0]) else shape[0]  # of as many as there come, it shows when the program runs
+    # of as many as there come, it shows when the program runs
+    rows = np.inf if has_symbolic_dim(shape[0]) else shape[0]
     if padding_idx is not None and not 0 <= whole("embedding", padding_idx) < rows:
         raise IndexingError(at_user_line(f"embedding: padding_idx is {padding_idx}, where a row from 0 to "
                                          f"{shape[0] - 1} is needed"))

@@ -19,7 +19,7 @@ from fxgrad.engine.frontend import protocol as _protocol
 from fxgrad.numpy.linalg import triangles as _triangles
 from fxgrad.engine.core.arrays import making as _making
 from fxgrad.numpy import arrays as _arrays
-from fxgrad.numpy import meanings as _meanings
+from fxgrad.numpy import numpy_semantics as _meanings
 from fxgrad.numpy import scalars as _scalars
 from fxgrad.engine.user_lines import at_user_line as _at_user_line
 from fxgrad.numpy.alike import empty_like, full_like, ones_like, zeros_like
@@ -98,7 +98,7 @@ from fxgrad.numpy.statistics import (
     average, mean, nanargmax, nanargmin, nanmax, nanmean, nanmin, nanprod, nanstd, nansum, nanvar, std, var,
 )
 from fxgrad.numpy.spaced import geomspace, linspace, logspace
-from fxgrad.numpy.tapers import bartlett, blackman, hamming, hanning, kaiser
+from fxgrad.numpy.window_functions import bartlett, blackman, hamming, hanning, kaiser
 from fxgrad.numpy.types import (
     can_cast, finfo, iinfo, iscomplexobj, isdtype, isrealobj, isscalar, issubdtype, iterable, ndarray, promote_types,
     result_type,

@@ -13,7 +13,7 @@ from fxgrad.engine import tree
 from fxgrad.engine.frontend.flat import trace_flat
 from fxgrad.engine.frontend.operands import WEAK_SCALARS, as_array, as_dtype, axis_of, common_shape, constant, shape_of
 from fxgrad.engine.frontend.ufuncs import Elementwise
-from fxgrad.engine.ops.space import broadcast_to, reshape
+from fxgrad.engine.ops.structural import broadcast_to, reshape
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.transforms.batch import batched_program

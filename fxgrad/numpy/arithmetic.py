@@ -24,11 +24,11 @@ from fxgrad.engine.frontend.operands import (
 from fxgrad.engine.frontend.ufuncs import Elementwise, binary, composite, inexact, with_bool_as
 from fxgrad.engine.ops import arithmetic, exponential, parts, trigonometric
 from fxgrad.engine.ops.arithmetic import div, mul, rem, stop_gradient, sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import and_, and_p, eq, gt, lt, ne, or_, or_p
 from fxgrad.engine.ops.pointwise import add as add_
 from fxgrad.engine.ops.pointwise import add_p, scalar_like
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.numpy.elementwise import isnan, sign_bit, without_bool
 

@@ -13,7 +13,7 @@ from fxgrad.engine.ops.joining import stack
 from fxgrad.engine.ops.parts import complex as complex_
 from fxgrad.engine.ops.parts import imag, real
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.ops.structural import convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError

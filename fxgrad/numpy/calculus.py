@@ -23,7 +23,7 @@ from fxgrad.engine.ops.convolution import ConvDimensionNumbers, Geometry
 from fxgrad.engine.ops.convolution import convolve as windowed
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import rev, slice_in_dim
-from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.ops.structural import convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError

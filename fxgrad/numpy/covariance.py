@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import holds, undecided
+from fxgrad.engine.core.sizes import has_symbolic_dim, undecided
 from fxgrad.engine.frontend.operands import as_array, as_dtype, operands, promoted_inexact, settled, shape_of
 from fxgrad.engine.ops.creation import size_in
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.parts import complex as complex_
-from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError, ShapeError
@@ -92,14 +92,15 @@ def _covariance(name: str, m: Any, y: Any, rowvar: bool, bias: bool, ddof: int |
             correction = divide(multiply(less, sum(squares)), total)
         divisor = maximum(subtract(total, correction), 0.0)
     product = divide(matmul(apart if weighted is None else weighted, conjugate(transpose(apart))), divisor)
-    if holds(*shape_of(product)):
+    if has_symbolic_dim(*shape_of(product)):
         undecided(f"{name}: whether there is one variable, whose covariance is a scalar", *shape_of(product))
     return as_dtype(reshape(product, ()) if shape_of(product) == (1, 1) else product, wanted)
 
 
 def _divisor(count: Any, less: Any, own: Any) -> Any:
     """The number of observations less the correction, and no less than 0."""
-    return maximum(subtract(size_in(count, own), less), 0.0) if holds(count) else max(float(count - less), 0.0)
+    return maximum(subtract(size_in(count, own), less), 0.0) if has_symbolic_dim(count) else max(float(count - less),
+                                                                                                 0.0)
 
 
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:

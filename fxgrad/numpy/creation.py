@@ -11,7 +11,7 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.arrays import ARRAYS
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import (
     as_array,
@@ -35,7 +35,7 @@ from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.comparison import ge
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.pointwise import add
-from fxgrad.engine.ops.space import broadcast_to, convert, reshape
+from fxgrad.engine.ops.structural import broadcast_to, convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
@@ -213,7 +213,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
     check_device("arange", device)
     if stop is None:
         start, stop = 0, start
-    if holds(start, stop, step):
+    if has_symbolic_dim(start, stop, step):
         return numbers_between(start, stop, 1 if step is None else step, dtype)
     bounds = [_static(bound) for bound in (start, stop, 1 if step is None else step)]
     if bounds[2] == 0 or not all(map(math.isfinite, bounds)):

@@ -26,7 +26,7 @@ from fxgrad.engine.frontend.strict import integers
 from fxgrad.engine.ops.arithmetic import rem, sub
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.space import broadcast_to, convert, move_axis, reshape
+from fxgrad.engine.ops.structural import broadcast_to, convert, move_axis, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line

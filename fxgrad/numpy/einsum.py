@@ -13,7 +13,7 @@ from fxgrad.engine.frontend.operands import as_dtype, promoted, refuse_out, sett
 from fxgrad.engine.frontend.operands import operands as read
 from fxgrad.engine.frontend.placing import placed
 from fxgrad.engine.ops.products import dot_general
-from fxgrad.engine.ops.space import reduce_sum, reshape, transpose
+from fxgrad.engine.ops.structural import reduce_sum, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError

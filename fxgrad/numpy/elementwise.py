@@ -26,12 +26,12 @@ from fxgrad.engine.frontend.operands import (
 from fxgrad.engine.frontend.ufuncs import Elementwise, composite, unary
 from fxgrad.engine.ops import exponential, parts, trigonometric
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg_p, stop_gradient
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import eq, lt, ne, not_
 from fxgrad.engine.ops.creation import bitcast_convert_type
 from fxgrad.engine.ops.parts import complex as complex_
 from fxgrad.engine.ops.pointwise import scalar_like
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line

@@ -14,7 +14,7 @@ from fxgrad.engine.ops.fft import fft as transformed
 from fxgrad.engine.ops.parts import conj
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.shaping import pad, slice_in_dim
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, AxisError, DTypeError, ShapeError

@@ -13,12 +13,12 @@ from fxgrad.engine.frontend.operands import as_array, concrete, constant, is_con
 from fxgrad.engine.frontend.ufuncs import as_bool
 from fxgrad.engine.ops import comparison, cumulative
 from fxgrad.engine.ops.arithmetic import div, rem, sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.indexing import scatter
 from fxgrad.engine.ops.joining import stack
 from fxgrad.engine.ops.pointwise import scalar_like
-from fxgrad.engine.ops.space import convert, reduce_sum, reshape
+from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.structural import convert, reduce_sum, reshape
 from fxgrad.engine.ops.windows import Windows
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError

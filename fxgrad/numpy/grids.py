@@ -11,7 +11,7 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import as_array, as_dtype, as_shape, concrete, shape_of, sizes_of, whole
-from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line

@@ -25,7 +25,7 @@ from fxgrad.engine.frontend.placing import placed
 from fxgrad.engine.ops.indexing import scatter
 from fxgrad.engine.ops.joining import stack, unstack
 from fxgrad.engine.ops.shaping import rev, slice_in_dim
-from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.ops.structural import convert, reshape
 from fxgrad.engine.ops.windows import Windows
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer

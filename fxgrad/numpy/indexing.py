@@ -15,13 +15,13 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Shape
-from fxgrad.engine.core.sizes import Size, bounds_of, holds, index_of
+from fxgrad.engine.core.sizes import SymbolicDim, has_symbolic_dim, index_of, slice_indices
 from fxgrad.engine.frontend.operands import common_shape, from_nested, is_concrete, shape_of
 from fxgrad.engine.ops.indexing import gather
 from fxgrad.engine.ops.joining import stack
 from fxgrad.engine.ops.shaping import rev
 from fxgrad.engine.ops.shaping import slice as slice_
-from fxgrad.engine.ops.space import broadcast_to, convert, reshape
+from fxgrad.engine.ops.structural import broadcast_to, convert, reshape
 from fxgrad.engine.ops.windows import Windows
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
@@ -32,7 +32,7 @@ from fxgrad.numpy.positions import addressed, in_range, place_in
 Index = Any
 
 
-class Plan(NamedTuple):
+class IndexPlan(NamedTuple):
     """An index applied to a shape: first a slice, then a reversal, then new axes, then a gather.
 
     `kept` is the shape after the slice, without the axes of integers; `shape` is that with the new axes of None.
@@ -54,14 +54,14 @@ class Plan(NamedTuple):
         return not self.arrays
 
 
-def planned(shape: Shape, index: Index, mode: str | None = None) -> Plan:
+def planned(shape: Shape, index: Index, mode: str | None = None) -> IndexPlan:
     """The plan of `index` for an array of `shape`; raises `IndexingError` for what cannot be.
 
     With a `mode` in which integers may be out of range, all of them are left to `gather`.
     """
     strict = mode in (None, "raise", "promise_in_bounds")
     entries = _expanded(shape, index)
-    plan = Plan([], [], [], [], [], [], {}, 0, sliced=False)
+    plan = IndexPlan([], [], [], [], [], [], {}, 0, sliced=False)
     # A traced integer alone is no array; it is gathered, but changes nothing about the others.
     advanced = any(_is_array(entry) and shape_of_entry(entry) for entry in entries)
     axis, out = 0, 0  # the axis of the operand, and that of the result of all but the gather
@@ -190,7 +190,7 @@ def _check_masks(shape: Shape, entries: list[Any]) -> None:
 
 
 def _is_array(entry: Any) -> bool:
-    return not (entry is None or isinstance(entry, slice | int | np.integer | Size))
+    return not (entry is None or isinstance(entry, slice | int | np.integer | SymbolicDim))
 
 
 def shape_of_entry(entry: Any) -> Shape:
@@ -213,9 +213,9 @@ def _bounds(entry: slice, extent: int) -> tuple[int, int, int]:
     try:
         begin, stop, step = entry.indices(extent)
     except FxgradError:
-        if not holds(extent, entry.start, entry.stop):
+        if not has_symbolic_dim(extent, entry.start, entry.stop):
             raise  # of a traced bound, with its own advice
-        begin, count, step = bounds_of(entry, extent)
+        begin, count, step = slice_indices(entry, extent)
         last = begin + (count - 1) * step
         return (begin, begin + count if step == 1 else last + 1, step) if step > 0 else (last, begin + 1, step)
     except (TypeError, ValueError) as error:
@@ -231,7 +231,7 @@ def _bounds(entry: slice, extent: int) -> tuple[int, int, int]:
 # --- applying the plan --------------------------------------------------------------------------------------------
 
 
-def basic_shape(plan: Plan) -> Shape:
+def basic_shape(plan: IndexPlan) -> Shape:
     """The shape after slicing, dropping and adding axes."""
     sizes = [-(-(limit - start) // stride) for start, limit, stride in
              zip(plan.starts, plan.limits, plan.strides, strict=True)]
@@ -285,7 +285,8 @@ def _first_axis(x: Any, shape: Shape, index: Any) -> Any:
     rest = shape[1:]
     zeros, ones = (0,) * len(rest), (1,) * len(rest)
     if type(index) is int:
-        begin = index if type(extent) is not Size and 0 <= index < extent else place_in("x[...]", index, extent, 0)
+        begin = index if type(extent) is not SymbolicDim and 0 <= index < extent else place_in("x[...]", index, extent,
+                                                                                               0)
         row = x if extent == 1 else slice_(x, (begin, *zeros), (begin + 1, *rest), (1, *ones))
         return reshape(row, rest)
     begin, stop, step = _bounds(index, extent)
@@ -294,7 +295,7 @@ def _first_axis(x: Any, shape: Shape, index: Any) -> Any:
     return rev(x, (0,)) if step < 0 else x
 
 
-def apply_basic(x: Any, plan: Plan) -> Any:
+def apply_basic(x: Any, plan: IndexPlan) -> Any:
     """All of the index but its arrays."""
     if plan.sliced:
         x = slice_(x, plan.starts, plan.limits, plan.strides)
@@ -303,7 +304,7 @@ def apply_basic(x: Any, plan: Plan) -> Any:
     return reshape(x, basic_shape(plan))
 
 
-def gather_form(shape: Shape, plan: Plan, mode: str | None) -> tuple[Windows, Shape, Any, str]:
+def gather_form(shape: Shape, plan: IndexPlan, mode: str | None) -> tuple[Windows, Shape, Any, str]:
     """What `gather` and `scatter` take for the index arrays: dimension numbers, window, indices, mode."""
     axes = sorted(plan.arrays)
     read = [addressed("x[...]", plan.arrays[axis], shape[axis], axis, mode) for axis in axes]

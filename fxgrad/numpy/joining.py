@@ -12,7 +12,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import axis_of, concrete, new_array, refuse_out, shape_of
 from fxgrad.engine.ops import joining
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line

@@ -22,14 +22,14 @@ from fxgrad.engine.frontend.operands import (
 from fxgrad.engine.frontend.ufuncs import Elementwise, as_bool, binary, unary
 from fxgrad.engine.ops import comparison
 from fxgrad.engine.ops.arithmetic import mul
-from fxgrad.engine.ops.choose import select_n
 from fxgrad.engine.ops.comparison import and_, eq, le, or_, shift_right_arithmetic_p, shift_right_logical_p
 from fxgrad.engine.ops.families import check_kind
 from fxgrad.engine.ops.parts import imag, real
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.random import equal_keys
 from fxgrad.engine.ops.reductions import reduce_and
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.select import select_n
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line

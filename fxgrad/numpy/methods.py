@@ -13,8 +13,8 @@ from fxgrad.engine.frontend import inplace
 from fxgrad.engine.frontend.ufuncs import operators
 from fxgrad.engine.frontend.views import VIEWS, item, view, view_of_real
 from fxgrad.engine.ops.joining import unstack
-from fxgrad.engine.ops.space import convert
-from fxgrad.engine.tracing.replay import replayed
+from fxgrad.engine.ops.structural import convert
+from fxgrad.engine.tracing.call_cache import replayed
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
@@ -36,7 +36,7 @@ from fxgrad.numpy import (
     shaping,
     statistics,
 )
-from fxgrad.numpy.meanings import FUNCTIONS, WIDENED
+from fxgrad.numpy.numpy_semantics import FUNCTIONS, WIDENED
 from fxgrad.numpy.updates import Updates
 
 Function = Callable[..., Any]

@@ -29,16 +29,16 @@ from fxgrad.engine.frontend.ufuncs import Elementwise
 from fxgrad.engine.higher_order.while_loop import bind_while
 from fxgrad.engine.ops import comparison, exponential, parts
 from fxgrad.engine.ops.arithmetic import div, mul, rem, sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.creation import bitcast_convert_type
 from fxgrad.engine.ops.pointwise import add, scalar_like
 from fxgrad.engine.ops.reductions import reduce_or
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.shaping import pad, slice_in_dim
-from fxgrad.engine.ops.space import broadcast_to, convert, reshape
 from fxgrad.engine.ops.special import bessel_i0e
+from fxgrad.engine.ops.structural import broadcast_to, convert, reshape
 from fxgrad.engine.tracing.provenance import note_results
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError
 from fxgrad.numpy.arithmetic import multiply, subtract
@@ -76,7 +76,7 @@ def _euclid(aval: Aval) -> tuple[Program, Program]:
         done = comparison.eq(y, scalar_like(0, y))
         return [where(done, x, y), where(done, y, rem(x, where(done, scalar_like(1, y), y)))]
 
-    programs = [trace(function, [aval, aval], mode=WRITTEN, name="gcd")[0]
+    programs = [trace(function, [aval, aval], mode=WITH_LITERALS, name="gcd")[0]
                 for function in (goes_on, step)]
     return programs[0], programs[1]
 

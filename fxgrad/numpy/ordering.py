@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import nominal
+from fxgrad.engine.core.sizes import size_hint
 from fxgrad.engine.frontend.operands import (
     as_array,
     as_dtype,
@@ -29,7 +29,7 @@ from fxgrad.engine.ops.arithmetic import sub
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.shaping import rev, slice_in_dim
-from fxgrad.engine.ops.space import broadcast_to, convert, full, reshape
+from fxgrad.engine.ops.structural import broadcast_to, convert, full, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError
@@ -156,7 +156,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
         values = [each.astype(np.float32) if dtypes.is_floating(each.dtype) and each.dtype.itemsize < 4 else each
                   for each in map(np.asarray, (a, v))]
         return np.searchsorted(*values, side=side).astype(np.int32)  # type: ignore[call-overload]
-    if method == "sort" or (method != "compare_all" and nominal(shape_of(a)[0]) > _FEW):
+    if method == "sort" or (method != "compare_all" and size_hint(shape_of(a)[0]) > _FEW):
         return _among(a, v, side)
     before = (_not_above if side == "right" else _below)(a, reshape(v, (*shape_of(v), 1)))
     return sum(before, -1)

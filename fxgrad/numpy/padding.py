@@ -13,7 +13,7 @@ from fxgrad.engine.frontend.operands import as_array, as_dtype, is_concrete, ope
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import pad as padded
 from fxgrad.engine.ops.shaping import rev, slice_in_dim
-from fxgrad.engine.ops.space import broadcast_to
+from fxgrad.engine.ops.structural import broadcast_to
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError

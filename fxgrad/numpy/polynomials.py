@@ -22,7 +22,7 @@ from fxgrad.engine.frontend.operands import (
 )
 from fxgrad.engine.ops.joining import concatenate, stack, unstack
 from fxgrad.engine.ops.shaping import pad, slice_in_dim
-from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.ops.structural import convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import holds, surely_less
+from fxgrad.engine.core.sizes import has_symbolic_dim, surely_less
 from fxgrad.engine.frontend.operands import as_array, is_concrete, shape_of
 from fxgrad.engine.ops.indexing import gather
-from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.ops.structural import convert, reshape
 from fxgrad.engine.ops.windows import Windows
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
@@ -29,7 +29,7 @@ def in_range(name: str, indices: Any, extent: int, axis: int) -> Any:
         raise DTypeError(at_user_line(f"{name}: indices are integers, got {indices.dtype.name}; convert with "
                                       ".astype(int)"))
     low, high = indices.min(), indices.max()
-    if holds(extent):  # the program looks at them when it runs
+    if has_symbolic_dim(extent):  # the program looks at them when it runs
         for index in (int(low), int(high)):
             _refuse_certain(name, index, extent, axis)
         return indices
@@ -43,7 +43,7 @@ def in_range(name: str, indices: Any, extent: int, axis: int) -> Any:
 
 def place_in(name: str, index: Any, extent: Any, axis: int) -> Any:
     """One known integer counted from the front; for sizes with names what is out of range may show at the call."""
-    if not holds(extent, index):
+    if not has_symbolic_dim(extent, index):
         return int(in_range(name, index, extent, axis))
     _refuse_certain(name, index, extent, axis)
     return index + extent if surely_less(index, 0) else index
@@ -81,7 +81,7 @@ def addressed(name: str, indices: Any, extent: int, axis: int, mode: str | None)
                                          f"'promise_in_bounds', got {mode!r}"))
     if is_concrete(indices):
         known = in_range(name, indices, extent, axis)
-        if holds(extent) and known.size and (known.min() < 0 or not surely_less(int(known.max()), extent)):
+        if has_symbolic_dim(extent) and known.size and (known.min() < 0 or not surely_less(int(known.max()), extent)):
             return known, "checked"
         return known, "promise_in_bounds"
     return indices, "checked"
@@ -120,9 +120,10 @@ def _from_the_front(indices: Any, extent: int) -> Any:
 
 def _roomy(indices: Any, extent: int) -> Any:
     """Integers in a dtype that has the number `extent` too."""
-    if not holds(extent) and extent <= np.iinfo(aval_of(indices).dtype).max:
+    if not has_symbolic_dim(extent) and extent <= np.iinfo(aval_of(indices).dtype).max:
         return indices
-    return convert(indices, np.dtype(np.int32 if not holds(extent) and extent <= np.iinfo(np.int32).max else np.int64))
+    return convert(indices, np.dtype(np.int32 if not has_symbolic_dim(extent) and extent <= np.iinfo(np.int32).max
+                                     else np.int64))
 
 
 def take_along_one(a: Any, indices: Any, axis: int, mode: str, fill_value: Any = None,

@@ -24,8 +24,8 @@ from fxgrad.engine.frontend.operands import (
 from fxgrad.engine.frontend.placing import placed
 from fxgrad.engine.ops.parts import conj
 from fxgrad.engine.ops.products import dot_general, dot_general_p
-from fxgrad.engine.ops.space import reshape, transpose
-from fxgrad.engine.tracing.replay import replayed
+from fxgrad.engine.ops.structural import reshape, transpose
+from fxgrad.engine.tracing.call_cache import replayed
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line

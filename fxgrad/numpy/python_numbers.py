@@ -9,7 +9,7 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import PYTHON_SCALARS, default_float
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError

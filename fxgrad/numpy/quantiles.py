@@ -23,7 +23,7 @@ from fxgrad.engine.frontend.placing import placed
 from fxgrad.engine.ops import cumulative
 from fxgrad.engine.ops import ordering as sorting
 from fxgrad.engine.ops.indexing import take_along
-from fxgrad.engine.ops.space import broadcast_to, reshape, transpose
+from fxgrad.engine.ops.structural import broadcast_to, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.operands import (
     as_array,
     as_shape,
@@ -22,13 +22,13 @@ from fxgrad.engine.frontend.operands import (
     whole,
 )
 from fxgrad.engine.frontend.placing import placed
-from fxgrad.engine.ops.choose import select_n
 from fxgrad.engine.ops.indexing import take_along
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.pointwise import add, scalar_like
+from fxgrad.engine.ops.select import select_n
 from fxgrad.engine.ops.shaping import pad, slice_in_dim
 from fxgrad.engine.ops.shaping import tile as tiled
-from fxgrad.engine.ops.space import broadcast_to, reshape, transpose
+from fxgrad.engine.ops.structural import broadcast_to, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
@@ -75,7 +75,7 @@ def _rolled(a: Any, shift: Any, axis: int) -> Any:
         places = remainder(subtract(arange(extent), shift), extent)
         return take_along_one(a, places, axis, "promise_in_bounds", promises=("unique",))
     first = -whole("roll", shift) % extent
-    if not holds(first) and not first:
+    if not has_symbolic_dim(first) and not first:
         return a
     return concatenate([slice_in_dim(a, first, extent, axis), slice_in_dim(a, 0, first, axis)], axis)
 

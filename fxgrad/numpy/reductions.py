@@ -25,7 +25,7 @@ from fxgrad.engine.frontend.operands import (
 from fxgrad.engine.frontend.ufuncs import as_bool
 from fxgrad.engine.frontend.ufuncs import reductions as reductions_by
 from fxgrad.engine.ops import reductions
-from fxgrad.engine.ops.space import convert, reduce_sum, reshape
+from fxgrad.engine.ops.structural import convert, reduce_sum, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.arrays import made
+from fxgrad.engine.core.arrays import freeze_result
 from fxgrad.engine.dtypes import DType
 from fxgrad.numpy.creation import asarray
 
@@ -41,7 +41,7 @@ class Scalar(metaclass=ScalarType):
 
     def __new__(cls, x: Any = 0) -> Any:
         """`x`, a number, a list, or an array of any kind, as an array of this dtype."""
-        return made(asarray(x, cls.dtype), [x])
+        return freeze_result(asarray(x, cls.dtype), [x])
 
 
 class bool_(Scalar):  # noqa: N801

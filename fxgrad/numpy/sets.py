@@ -20,7 +20,7 @@ from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.parts import imag, real
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.space import broadcast_to, convert, move_axis, reshape
+from fxgrad.engine.ops.structural import broadcast_to, convert, move_axis, reshape
 from fxgrad.engine.ops.windows import Windows
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad.engine.core.sizes import holds, undecided
+from fxgrad.engine.core.sizes import has_symbolic_dim, undecided
 from fxgrad.engine.frontend.operands import (
     as_array,
     as_shape,
@@ -20,9 +20,9 @@ from fxgrad.engine.frontend.operands import (
 from fxgrad.engine.frontend.placing import placed
 from fxgrad.engine.frontend.strict import integers
 from fxgrad.engine.ops.shaping import rev
-from fxgrad.engine.ops.space import broadcast_to as broadcast
-from fxgrad.engine.ops.space import reshape as reshaped
-from fxgrad.engine.ops.space import transpose as transposed
+from fxgrad.engine.ops.structural import broadcast_to as broadcast
+from fxgrad.engine.ops.structural import reshape as reshaped
+from fxgrad.engine.ops.structural import transpose as transposed
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, AxisError, ShapeError
 from fxgrad.numpy.creation import beside
@@ -111,7 +111,7 @@ def squeeze(a: Any, axis: int | Sequence[int] | None = None) -> Any:
     """
     a = as_array(a)
     sizes = shape_of(a)
-    if axis is None and holds(*sizes):
+    if axis is None and has_symbolic_dim(*sizes):
         undecided(f"squeeze: which axes of the shape {sizes} go (write axis=)", *sizes)
     gone = tuple(at for at, extent in enumerate(sizes) if extent == 1) if axis is None \
         else axes_of("squeeze", axis, len(sizes))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import Size, larger
+from fxgrad.engine.core.sizes import SymbolicDim, larger
 from fxgrad.engine.ops.arithmetic import div, mul
 from fxgrad.engine.ops.creation import iota, size_in, size_p
 from fxgrad.engine.ops.pointwise import add, scalar_like
@@ -23,15 +23,16 @@ _EXACT: dict[Any, Callable[..., Any]] = {
     np.greater: operator.gt, np.greater_equal: operator.ge, np.equal: operator.eq, np.not_equal: operator.ne}
 
 
-def _value(self: Size) -> Any:
+def _value(self: SymbolicDim) -> Any:
     return bind(size_p, size=self)[0]
 
 
-def _array_ufunc(_: Size, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+def _array_ufunc(_: SymbolicDim, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
     """NumPy's integers with sizes make sizes, as Python's do; all else is computed on the values."""
-    if ufunc in _EXACT and all(isinstance(value, Size | int | np.integer) for value in inputs):
+    if ufunc in _EXACT and all(isinstance(value, SymbolicDim | int | np.integer) for value in inputs):
         return _EXACT[ufunc](*(int(value) if isinstance(value, np.integer) else value for value in inputs))
-    return getattr(ufunc, method)(*(_value(value) if type(value) is Size else value for value in inputs), **options)
+    return getattr(ufunc, method)(*(_value(value) if type(value) is SymbolicDim else value for value in inputs),
+                                  **options)
 
 
 def numbers_between(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
@@ -47,10 +48,10 @@ def fractions_of(count: Any, gaps: Any) -> Any:
     return div(iota(dtypes.float64, (count,)), size_in(gaps, dtypes.float64))
 
 
-def _remembered(refusal: Callable[[Size], Any]) -> Callable[[Size], Any]:
+def _remembered(refusal: Callable[[SymbolicDim], Any]) -> Callable[[SymbolicDim], Any]:
     """A refusal that is raised again where NumPy raises another error in its place."""
     @functools.wraps(refusal)
-    def refused(self: Size) -> Any:
+    def refused(self: SymbolicDim) -> Any:
         try:
             return refusal(self)
         except ConcretizationError as error:
@@ -59,8 +60,8 @@ def _remembered(refusal: Callable[[Size], Any]) -> Callable[[Size], Any]:
     return refused
 
 
-Size.__index__ = _remembered(Size.__index__)  # type: ignore[method-assign, assignment]
-Size.__int__ = _remembered(Size.__int__)  # type: ignore[method-assign]
-Size.__float__ = _remembered(Size.__float__)  # type: ignore[method-assign]
-Size.__jax_array__ = _value  # type: ignore[method-assign]
-Size.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
+SymbolicDim.__index__ = _remembered(SymbolicDim.__index__)  # type: ignore[method-assign, assignment]
+SymbolicDim.__int__ = _remembered(SymbolicDim.__int__)  # type: ignore[method-assign]
+SymbolicDim.__float__ = _remembered(SymbolicDim.__float__)  # type: ignore[method-assign]
+SymbolicDim.__jax_array__ = _value  # type: ignore[method-assign]
+SymbolicDim.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.sizes import holds, larger
+from fxgrad.engine.core.sizes import has_symbolic_dim, larger
 from fxgrad.engine.frontend.operands import (
     as_dtype,
     axis_of,
@@ -23,7 +23,7 @@ from fxgrad.engine.frontend.operands import (
 from fxgrad.engine.ops.arithmetic import mul, sub
 from fxgrad.engine.ops.parts import floor
 from fxgrad.engine.ops.pointwise import add
-from fxgrad.engine.ops.space import broadcast_to, convert, move_axis, reshape
+from fxgrad.engine.ops.structural import broadcast_to, convert, move_axis, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
@@ -54,7 +54,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     inner = aval_of(low).dtype
     wanted = inner if dtype is None else dtypes.canonical(dtype)
     rank = len(shape_of(low))
-    fractions = np.arange(num) / max(gaps, 1) if not holds(num) else fractions_of(num, larger(gaps, 1))
+    fractions = np.arange(num) / max(gaps, 1) if not has_symbolic_dim(num) else fractions_of(num, larger(gaps, 1))
     part = reshape(convert(fractions, inner), (num,) + (1,) * rank)
     numbers = add(mul(low, sub(1.0, part)), mul(high, part))
     if dtypes.is_integer(wanted):

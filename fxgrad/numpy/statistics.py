@@ -12,7 +12,7 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.operands import (
     as_array,
     as_dtype,
@@ -27,7 +27,7 @@ from fxgrad.engine.higher_order.call import named
 from fxgrad.engine.ops import exponential, parts
 from fxgrad.engine.ops.arithmetic import div, mul, sub
 from fxgrad.engine.ops.creation import size_in
-from fxgrad.engine.ops.space import broadcast_to, convert, reduce_sum, reshape
+from fxgrad.engine.ops.structural import broadcast_to, convert, reduce_sum, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
@@ -57,7 +57,7 @@ def _narrowed(x: Any, dtype: Any) -> Any:
 
 def _count(number: Any, like: Aval) -> Any:
     """A number of elements in their dtype."""
-    return size_in(number, like.dtype, like.weak) if holds(number) else _literal(number, like)
+    return size_in(number, like.dtype, like.weak) if has_symbolic_dim(number) else _literal(number, like)
 
 
 @cached("counts of elements", 1024)
@@ -106,7 +106,7 @@ def _var(x: Any, axes: tuple[int, ...], correction: float, keepdims: bool) -> An
 
 def _degrees(count: Any, correction: float, like: Aval) -> Any:
     """The number of elements less the correction, a NaN where nothing is left."""
-    if not holds(count):
+    if not has_symbolic_dim(count):
         left = count - correction
         return float(left) if left > 0 else math.nan
     left = sub(size_in(count, like.dtype, like.weak), _literal(correction, like))
@@ -193,7 +193,7 @@ def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
         count = math.prod(shape[at] for at in axes)
         if not returned:
             return result
-        return result, (broadcast_to(_count(count, aval_of(result)), shape_of(result)) if holds(count) else
+        return result, (broadcast_to(_count(count, aval_of(result)), shape_of(result)) if has_symbolic_dim(count) else
                         np.full(shape_of(result), count, aval_of(result).dtype))
     weights = as_array(weights)
     if shape_of(weights) != shape:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine.core.avals import Aval, Shape
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.flat import trace_flat
 from fxgrad.engine.frontend.operands import as_array, common_type, is_concrete, new_array, operand, shape_of, typed
 from fxgrad.engine.higher_order.loop import for_p
@@ -18,13 +18,13 @@ from fxgrad.engine.ops.families import broadcast_shapes
 from fxgrad.engine.ops.indexing import Windows, scatter
 from fxgrad.engine.ops.reductions import reduce_max
 from fxgrad.engine.ops.shaping import rev
-from fxgrad.engine.ops.space import broadcast_to, convert, reshape
+from fxgrad.engine.ops.structural import broadcast_to, convert, reshape
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import IndexingError, ShapeError
 from fxgrad.numpy.arithmetic import add, divide, maximum, minimum, multiply, power, subtract
-from fxgrad.numpy.indexing import Plan, apply_basic, basic_shape, gather_form, getitem, planned
+from fxgrad.numpy.indexing import IndexPlan, apply_basic, basic_shape, gather_form, getitem, planned
 from fxgrad.numpy.logic import where
 from fxgrad.numpy.positions import without_negatives
 
@@ -234,9 +234,9 @@ def _fitted(values: Any, shape: Shape) -> Any:
 def _are_places(indices: Any, shape: Shape, windows: Windows, how: str) -> bool:
     """Whether indices that are known address what they say: none is moved to the place of another."""
     limits = [shape[axis] for axis in windows.start_index_map]
-    if not is_concrete(indices) or (how != "clip" and not holds(*limits)):
+    if not is_concrete(indices) or (how != "clip" and not has_symbolic_dim(*limits)):
         return True
-    if holds(*limits):  # where negative ones stand is not known
+    if has_symbolic_dim(*limits):  # where negative ones stand is not known
         return how != "clip" and bool(np.all(indices >= 0))
     return bool(np.all((indices >= 0) & (indices < np.array(limits))))
 
@@ -251,7 +251,7 @@ def _promises(indices: Any, unique: bool, in_order: bool) -> tuple[str, ...]:
     return tuple(name for name, made in (("sorted", in_order), ("unique", unique)) if made)
 
 
-def _update_basic(x: Any, plan: Plan, combine: str, values: Any) -> Any:
+def _update_basic(x: Any, plan: IndexPlan, combine: str, values: Any) -> Any:
     """Slices with stride 1 are one window; all others are addressed element by element along the axes concerned."""
     shape = shape_of(x)
     values = _fitted(values, basic_shape(plan))
@@ -272,7 +272,7 @@ def _update_basic(x: Any, plan: Plan, combine: str, values: Any) -> Any:
     return _update_strided(x, plan, combine, values, sizes)
 
 
-def _update_strided(x: Any, plan: Plan, combine: str, values: Any, sizes: list[int]) -> Any:
+def _update_strided(x: Any, plan: IndexPlan, combine: str, values: Any, sizes: list[int]) -> Any:
     axes = [axis for axis, size in enumerate(sizes)
             if (size, plan.starts[axis]) != (shape_of(x)[axis], 0) or axis in plan.dropped]
     grids = np.meshgrid(*(plan.starts[axis] + plan.strides[axis] * np.arange(sizes[axis], dtype=np.int32)

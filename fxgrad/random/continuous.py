@@ -11,13 +11,13 @@ from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import sizes_of
 from fxgrad.engine.frontend.placing import placed
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import ge, lt
 from fxgrad.engine.ops.exponential import exp, log, log1p, sqrt
 from fxgrad.engine.ops.exponential import pow as power
 from fxgrad.engine.ops.joining import unstack
 from fxgrad.engine.ops.parts import abs as absolute
 from fxgrad.engine.ops.parts import sign
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.trigonometric import tan
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, UnsupportedError

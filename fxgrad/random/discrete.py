@@ -16,7 +16,6 @@ from fxgrad.engine.frontend.placing import placed
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.engine.ops.arithmetic import max as maximum
 from fxgrad.engine.ops.arithmetic import min as minimum
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.cumulative import cumsum
@@ -26,8 +25,9 @@ from fxgrad.engine.ops.ordering import argsort, sort
 from fxgrad.engine.ops.parts import floor
 from fxgrad.engine.ops.reductions import argmax
 from fxgrad.engine.ops.samplers import random_binomial_p, random_poisson_p
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.space import broadcast_to, convert, move_axis, reshape, transpose
+from fxgrad.engine.ops.structural import broadcast_to, convert, move_axis, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError

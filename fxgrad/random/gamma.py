@@ -15,7 +15,7 @@ from fxgrad.engine.ops.exponential import pow as power
 from fxgrad.engine.ops.parts import abs as absolute
 from fxgrad.engine.ops.reductions import reduce_max
 from fxgrad.engine.ops.samplers import random_gamma
-from fxgrad.engine.ops.space import expand_axes, reduce_sum, reshape
+from fxgrad.engine.ops.structural import expand_axes, reduce_sum, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ShapeError

@@ -13,7 +13,6 @@ from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import as_array, as_dtype, common_shape, common_type, operand, shape_of, sizes_of
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import and_p, eq
 from fxgrad.engine.ops.joining import unstack
 from fxgrad.engine.ops.pointwise import scalar_like
@@ -25,7 +24,8 @@ from fxgrad.engine.ops.random import (
     random_unwrap_p,
     random_wrap_p,
 )
-from fxgrad.engine.ops.space import broadcast_to, convert
+from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.structural import broadcast_to, convert
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line

@@ -16,13 +16,13 @@ from fxgrad.engine.higher_order.call import named
 from fxgrad.engine.ops.arithmetic import add, div, mul, stop_gradient, sub
 from fxgrad.engine.ops.arithmetic import max as maximum
 from fxgrad.engine.ops.arithmetic import min as minimum
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import le
 from fxgrad.engine.ops.exponential import exp, log, sqrt, square
 from fxgrad.engine.ops.parts import complex as complex_
 from fxgrad.engine.ops.parts import nextafter
-from fxgrad.engine.ops.space import reduce_sum
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.special import erf, erf_inv
+from fxgrad.engine.ops.structural import reduce_sum
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError
 from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, spread, subkeys

@@ -14,12 +14,12 @@ from fxgrad.engine.frontend.placing import placed
 from fxgrad.engine.ops.arithmetic import add, mul, rem, sub
 from fxgrad.engine.ops.arithmetic import max as maximum
 from fxgrad.engine.ops.arithmetic import min as minimum
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import and_, gt, le, lt, or_, shift_right_logical
 from fxgrad.engine.ops.creation import bitcast_convert_type
 from fxgrad.engine.ops.joining import unstack
 from fxgrad.engine.ops.random import random_bits_p
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError

@@ -9,7 +9,7 @@ from fxgrad.engine.frontend.placing import placed
 from fxgrad.engine.ops.arithmetic import add, mul
 from fxgrad.engine.ops.exponential import sqrt
 from fxgrad.engine.ops.parts import sign
-from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError

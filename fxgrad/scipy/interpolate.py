@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import numpy as fnp
-from fxgrad.engine.core.arrays import handed
+from fxgrad.engine.core.arrays import wrap_array
 from fxgrad.engine.frontend.operands import (
     as_array,
     inexact_operands,
@@ -55,7 +55,7 @@ class RegularGridInterpolator:
             raise UnsupportedError(at_user_line("RegularGridInterpolator: bounds_error=True is not supported; outside "
                                                 "of the grid the value is fill_value"))
         self.method, self.fill_value = method, fill_value
-        self.values = handed(inexact_operands(values)[0])
+        self.values = wrap_array(inexact_operands(values)[0])
         self.grid = tuple(as_array(each) for each in points)
         sizes = tuple(shape_of(each) for each in self.grid)
         if len(sizes) > len(shape_of(self.values)) or sizes != tuple(

@@ -13,10 +13,10 @@ from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.simplifying import SimplifyingTape
-from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.structural import instantiate
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import OWN, WRITTEN, trace
+from fxgrad.engine.tracing.trace import UNSHARED, WITH_LITERALS, trace
 from fxgrad.errors import FxgradError
 from fxgrad.testing.numbers import TOLERANCES, LawError, described, direction, mismatch, widened
 
@@ -85,7 +85,7 @@ class Case:
         """
         program, captured = trace(
             lambda *tracers: [instantiate(output) for output in rule(*tracers) if output is not None],
-            [array_aval(value) for value in values], mode=WRITTEN, tape_class=SimplifyingTape)  # type: ignore[misc]
+            [array_aval(value) for value in values], mode=WITH_LITERALS, tape_class=SimplifyingTape)  # type: ignore[misc]
         program.check()
         arrays = [as_array(output) for output in computed if output is not None]
         types = [(aval.shape, aval.dtype) for aval in program.out_avals]
@@ -103,7 +103,7 @@ class Case:
     def program(self, args: Sequence[Any]) -> Program:
         """The program of this one equation."""
         program, _ = trace(lambda *tracers: bind(self.primitive, *tracers, **self.params),
-                           [array_aval(arg) for arg in args], mode=OWN)  # type: ignore[misc]
+                           [array_aval(arg) for arg in args], mode=UNSHARED)  # type: ignore[misc]
         return program
 
 

@@ -12,9 +12,9 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.frontend.flat import leaf_aval, origin_of
-from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.structural import instantiate
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.engine.tracing.trace import WATCHED, trace
+from fxgrad.engine.tracing.trace import UNSHARED_SELECTIVE, trace
 from fxgrad.engine.transforms.forward import forward
 from fxgrad.engine.transforms.linearize import linearize_in_place, pull_back
 from fxgrad.engine.user_lines import at_user_line, function_name
@@ -193,7 +193,7 @@ class _Checker:
 
     def traced(self, flat: Flat, values: Sequence[Any]) -> tuple[Any, list[Any]]:
         """The program of `flat` at `values`, whose control flow may depend on them, and the inputs to run it on."""
-        program, captured = trace(flat, [aval_of(value) for value in values], mode=WATCHED, values=values,
+        program, captured = trace(flat, [aval_of(value) for value in values], mode=UNSHARED_SELECTIVE, values=values,
                                   name=function_name(self.function), origin=origin_of(self.function))
         return program, [*captured, *values]
 

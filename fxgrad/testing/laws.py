@@ -13,12 +13,12 @@ from jax import lax
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, array_aval, keys_to_jax, to_numpy
-from fxgrad.engine.core.primitive import NO_TANGENT, Absent, Cost, Primitive
+from fxgrad.engine.core.primitive import NO_TANGENT, Cost, MissingRule, Primitive
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Linear, Zero
-from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.structural import instantiate
 from fxgrad.engine.tracing.apply import apply_program
-from fxgrad.engine.tracing.trace import OWN, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace
 from fxgrad.engine.transforms.forward import forward
 from fxgrad.engine.transforms.linearize import linearize_in_place, pull_back
 from fxgrad.errors import FxgradError, LinearityError
@@ -124,7 +124,7 @@ def _check_compiled(cases: Sequence[Case]) -> None:
 
 
 def _jvp_law(case: Case) -> None:
-    if not case.inexact or (isinstance(case.primitive.jvp, Absent) and case.primitive.jvp is not NO_TANGENT):
+    if not case.inexact or (isinstance(case.primitive.jvp, MissingRule) and case.primitive.jvp is not NO_TANGENT):
         return
     outputs = case.numpy(*case.wide)
     steps = step_for(outputs)
@@ -181,7 +181,7 @@ def _subsets(places: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 def _second_law(case: Case) -> None:
     steps = step_for(case.numpy(*case.wide))
-    if not case.inexact or isinstance(case.primitive.jvp, Absent) or steps is None:
+    if not case.inexact or isinstance(case.primitive.jvp, MissingRule) or steps is None:
         return
     count = len(case.wide)
     tangents = [tangent for tangent in case.directions(case.inexact, case.wide) if tangent is not None]
@@ -195,7 +195,7 @@ def _second_law(case: Case) -> None:
 
     values = [*case.wide, *tangents]
     program, captured = trace(first, [array_aval(value) for value in values],  # type: ignore[misc]
-                              mode=OWN)
+                              mode=UNSHARED)
     moved = case.directions([*case.inexact, *range(count, len(values))], values)
     seeds = [Zero(array_aval(value)) for value in captured]  # type: ignore[arg-type]
     seeds += [Zero(array_aval(value)) if tangent is None else tangent  # type: ignore[arg-type]
@@ -208,10 +208,10 @@ def _second_law(case: Case) -> None:
 
 
 def _transpose_law(case: Case) -> None:
-    if not isinstance(case.primitive.transpose, Absent):
+    if not isinstance(case.primitive.transpose, MissingRule):
         for places in _linear_places(case):
             _check_transpose(case, places)
-    if case.inexact and not isinstance(case.primitive.jvp, Absent):
+    if case.inexact and not isinstance(case.primitive.jvp, MissingRule):
         _check_adjoint(case)
 
 
@@ -314,7 +314,7 @@ def _adjoint(case: Case, what: str, forwards: tuple[list[Any], list[Any]],
 
 
 def _batch_law(case: Case) -> None:
-    if not case.args or isinstance(case.primitive.batch, Absent):
+    if not case.args or isinstance(case.primitive.batch, MissingRule):
         return
     for chosen in _choices(len(case.args)):
         for axes in _axes_of(case.args, chosen):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Atom, Program, Var
+from fxgrad.engine.core.program import Atom, Program, Variable
 from fxgrad.text.blocks import CHOICE, NAMES, TRUTH, Block, Part, Roles, blocks, inputs_of
 from fxgrad.text.expressions import Body, Given, StatementSyntax
 from fxgrad.text.expressions import Roles as RolesSyntax
@@ -84,7 +84,7 @@ def _held(maker: Maker, body: Body | Use | None, given: Sequence[tuple[Given, Av
     if isinstance(body, Use):
         return maker.builder.defined(body)
     inside = maker.inside()
-    variables = [inside.bind(each.name, Var(aval), each.at) for each, aval in given]
+    variables = [inside.bind(each.name, Variable(aval), each.at) for each, aval in given]
     outputs = inside.run(body)
     program = Program(variables, inside.equations, outputs, captured)
     inside.note(program)

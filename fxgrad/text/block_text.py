@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.text.blocks import CHOICE, INPUTS, OWN, TRUTH, Block, Roles, is_chosen_by_truth
 from fxgrad.text.literals import shown_literal
 from fxgrad.text.names import Unique, called_name, own_names, quoted_name
@@ -34,7 +34,7 @@ class BlockText:
         self._labels: dict[str, str] = {}
         self._names: dict[int, str] = {}
 
-    def head(self, given: Mapping[Var, Pending]) -> str:
+    def head(self, given: Mapping[Variable, Pending]) -> str:
         """The first line, in which the values `given` stand as expressions; all other operands have names by now."""
         for var in self._equation.outputs:
             self._scope.bind(var)  # first, so that no input gets the same letter
@@ -42,7 +42,7 @@ class BlockText:
         if self._by_truth:
             self._labels = dict(zip("01", TRUTH, strict=True))
         for place, atom in enumerate(self._equation.inputs):
-            pending = given.get(atom) if isinstance(atom, Var) else None
+            pending = given.get(atom) if isinstance(atom, Variable) else None
             if pending is not None and place in self._block.lead and self._by_truth and pending.ready.form == CHOICE:
                 self._texts[place] = pending.ready.operands[0].text
                 continue
@@ -102,7 +102,7 @@ class BlockText:
             return f"{name}: {type_text(aval)}={text}"
         return name if text == name else f"{name}={text}"
 
-    def _links(self) -> list[tuple[int, Var, Program]]:
+    def _links(self) -> list[tuple[int, Variable, Program]]:
         return [(place, var, part.program) for part in self._block.parts if part.program is not None
                 for place, var in zip(part.inputs, part.program.inputs, strict=True)]
 
@@ -120,7 +120,7 @@ class BlockText:
         moving = {*self._block.shared.get("state", "carry", "over")}
         for place, _, _ in links:
             atom = self._equation.inputs[place] if place >= 0 and place not in moving else None
-            outer = self._scope.names.get(atom) if isinstance(atom, Var) else None
+            outer = self._scope.names.get(atom) if isinstance(atom, Variable) else None
             if outer is not None:
                 wanted.setdefault(place, outer)
         taken: dict[int, set[str]] = {key: set() for key in held}
@@ -145,7 +145,7 @@ class BlockText:
                     found.setdefault(start, self._scope.names[var])
         return found
 
-    def _own_names(self, program: Program) -> dict[Var, str]:
+    def _own_names(self, program: Program) -> dict[Variable, str]:
         """What the inputs of a program are called in it, as far as that is known; all of one that is defined below."""
         if self._writer.definitions.has_label([program]):
             return self._writer.defined_names(program)

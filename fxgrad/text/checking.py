@@ -9,9 +9,9 @@ from typing import Any
 from fxgrad.engine import config
 from fxgrad.engine.analyses.check import check
 from fxgrad.engine.caches import Cache
-from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute
-from fxgrad.engine.core.sizes import Size
+from fxgrad.engine.core.sizes import SymbolicDim
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import ProgramSyntaxError
 from fxgrad.text.equality import equal
@@ -50,7 +50,7 @@ def neighbourhoods(program: Program) -> Iterator[int]:
         uses = Counter(id(atom) for equation in inner.equations for atom in equation.inputs)
         uses.update(map(id, inner.outputs))
         for equation in inner.equations:
-            operands = [(makers[id(atom)], uses[id(atom)] > 1) if isinstance(atom, Var) else atom.aval.dtype.kind
+            operands = [(makers[id(atom)], uses[id(atom)] > 1) if isinstance(atom, Variable) else atom.aval.dtype.kind
                         for atom in equation.inputs]
             makers.update((id(output), (equation.primitive, place)) for place, output in enumerate(equation.outputs))
             yield hash((equation.primitive, *operands,
@@ -72,7 +72,7 @@ def check_text(program: Program) -> None:
     are made where a program is exported.
     """
     values = [*program.constants, *_values(program)]
-    is_jaxs = not all(isinstance(size, int | Size) for aval in program.in_avals for size in aval.shape)
+    is_jaxs = not all(isinstance(size, int | SymbolicDim) for aval in program.in_avals for size in aval.shape)
     if is_jaxs or any(isinstance(value, Tracer) or is_opaque(value) for value in values):
         return
     primitives = {equation.primitive for inner in _programs(program) for equation in inner.equations}

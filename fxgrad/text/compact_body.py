@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.dtypes import bool_
 from fxgrad.engine.ops.indexing import gather_p
 from fxgrad.text.block_text import BlockText
@@ -29,7 +29,7 @@ from fxgrad.text.wrapping import wrapped
 if TYPE_CHECKING:
     from fxgrad.text.compact_writer import CompactWriter
 
-_NOTHING = Var(Aval((), bool_))
+_NOTHING = Variable(Aval((), bool_))
 """In the place of the result of an operation that has none."""
 MOST_INSIDE = 20
 """Of the operands of one operation, more than these do not stand inside its expression."""
@@ -51,7 +51,7 @@ class Pending(NamedTuple):
     origins: tuple[str, ...] = ()
 
     @property
-    def var(self) -> Var:
+    def var(self) -> Variable:
         """The value itself."""
         return self.ready.var
 
@@ -77,16 +77,16 @@ class Body:
 
     def __init__(self, writer: CompactWriter, scope: Scope, program: Program) -> None:
         self._writer, self._scope, self._program = writer, scope, program
-        self._uses = Counter(atom for atom in program.outputs if isinstance(atom, Var))
+        self._uses = Counter(atom for atom in program.outputs if isinstance(atom, Variable))
         for equation in program.equations:
-            self._uses.update([atom for atom in equation.inputs if isinstance(atom, Var)])
+            self._uses.update([atom for atom in equation.inputs if isinstance(atom, Variable)])
         self._gathers: dict[Atom, list[Equation]] = {}
         for equation in program.equations:
             if equation.primitive is gather_p:
                 self._gathers.setdefault(equation.inputs[1], []).append(equation)
-        self._indices: dict[Var, Ready] = {}  # arrays of indices, and how they were made of what has names
-        self._first: dict[Hashable, Var] = {}  # of equal ones
-        self._repeated: set[Var] = set()  # the others of them
+        self._indices: dict[Variable, Ready] = {}  # arrays of indices, and how they were made of what has names
+        self._first: dict[Hashable, Variable] = {}  # of equal ones
+        self._repeated: set[Variable] = set()  # the others of them
         self._ready: list[Pending] = []
         self._numbers: dict[Atom, int] = {}  # places in the list, counting those that were at its front before
         self._named = 0
@@ -161,10 +161,10 @@ class Body:
         ready = Ready(var, form, tuple(operands), tuple([atom.aval for atom in atoms]))
         return Pending(ready, shown, first, line, self._writer.margin.called(equation), tuple(filter(None, origins)))
 
-    def _indexed(self, gather: Equation, ready: dict[Var, Ready]) -> None:
+    def _indexed(self, gather: Equation, ready: dict[Variable, Ready]) -> None:
         """Adds how the indices of a gather were made above; takes away what would be read as an array made before."""
         indices = gather.inputs[1]
-        if not isinstance(indices, Var):
+        if not isinstance(indices, Variable):
             return
         if indices in ready:
             if indices in self._repeated:
@@ -178,13 +178,13 @@ class Body:
         if key is None or not self._gathers:
             return False
         var = equation.outputs[0]
-        bound = all(isinstance(atom, Var) and atom in self._scope.names for atom in atoms)
+        bound = all(isinstance(atom, Variable) and atom in self._scope.names for atom in atoms)
         if self._first.setdefault(key, var) is not var:
             self._repeated.add(var)
             return False
         if not bound or (var in self._scope.named and var not in (IMPLIED.of(self._program) or ())):
             return False
-        operands = tuple([self._scope.shown(atom) for atom in atoms if isinstance(atom, Var)])
+        operands = tuple([self._scope.shown(atom) for atom in atoms if isinstance(atom, Variable)])
         made = self._indices[var] = Ready(var, form, operands, tuple([atom.aval for atom in atoms]))
         gathers = self._gathers.get(var, [])
         return len(gathers) == self._uses[var] and all(
@@ -202,7 +202,7 @@ class Body:
         """The values that became ready last, if they are operands, in the order of the text, and of the same line."""
         if not self._ready:
             return []
-        wanted = [atom for atom in atoms if isinstance(atom, Var)]
+        wanted = [atom for atom in atoms if isinstance(atom, Variable)]
         ready = {pending.ready.var for pending in self._ready[-len(wanted):]} if wanted else set()
         wanted = [var for var in wanted if var in ready]
         for count in range(min(len(wanted), MOST_INSIDE), 0, -1):
@@ -220,7 +220,7 @@ class Body:
             for pending in inside:
                 del self._numbers[pending.ready.var]
         if self._ready:
-            numbers = [self._numbers[atom] for atom in atoms if isinstance(atom, Var) and atom in self._numbers]
+            numbers = [self._numbers[atom] for atom in atoms if isinstance(atom, Variable) and atom in self._numbers]
             self._flush(max(numbers) + 1 - self._named if numbers else 0)
         return inside
 
@@ -236,7 +236,7 @@ class Body:
         del self._ready[:count]
         self._named += count
 
-    def _bind(self, outputs: Sequence[Var], pending: Pending) -> None:
+    def _bind(self, outputs: Sequence[Variable], pending: Pending) -> None:
         target = self._scope.target(outputs[0], pending.first) if len(outputs) == 1 else \
             ", ".join(self._scope.bindings(outputs))
         text = f"{target} = {pending.shown.text}" if outputs else pending.shown.text
@@ -252,12 +252,12 @@ class Body:
         line = self._ready[-1].line if self._ready else None
         given = {pending.var: pending for pending in self._take(self._inside(outputs, line), outputs)}
         self._flush(len(self._ready))
-        texts = [given[atom].shown.text if isinstance(atom, Var) and atom in given else self._alone(atom)
+        texts = [given[atom].shown.text if isinstance(atom, Variable) and atom in given else self._alone(atom)
                  for atom in outputs]
         lines = wrapped(f"return {', '.join(texts) or '()'}", self._writer.width - len(INDENT), 2 * INDENT, 7)
         origins = tuple([each for pending in given.values() for each in pending.origins])
         self._statements.append(Statement(lines, line, bool(given), origins=origins))
 
     def _alone(self, atom: Atom) -> str:
-        return self._scope.shown(atom).text if isinstance(atom, Var) else shown_literal(atom, None, ()).text
+        return self._scope.shown(atom).text if isinstance(atom, Variable) else shown_literal(atom, None, ()).text
 

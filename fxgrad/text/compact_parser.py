@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive, output_types
-from fxgrad.engine.core.program import Atom, Equation, Program, Signature, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Signature, Variable
 from fxgrad.engine.higher_order.call import named_call_p
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
 from fxgrad.text import diagonals, indices, operators  # noqa: F401  (the last two fill the table)
@@ -38,7 +38,7 @@ from fxgrad.text.notations import SEVERAL, call_names, meaning
 from fxgrad.text.parsing import WRONG_PARAMS, Builder, nearest
 from fxgrad.text.patterns import Pattern, array_of
 from fxgrad.text.scope import UNTYPED
-from fxgrad.text.sugar import spread
+from fxgrad.text.sugar import desugar
 from fxgrad.text.syntax import Binding, Constant, Reference, Use
 from fxgrad.text.text_reader import converted
 from fxgrad.text.tokens import Text
@@ -88,8 +88,8 @@ class CompactBuilder(Builder):
 
     def _program(self, syntax: Any) -> Program:
         body = Maker(self, {}, [])
-        captured = [body.bind(target.name, Var(self._typed(target)), target.at) for target, _ in syntax.captured]
-        inputs = [body.bind(target.name, Var(self._typed(target)), target.at) for target in syntax.inputs]
+        captured = [body.bind(target.name, Variable(self._typed(target)), target.at) for target, _ in syntax.captured]
+        inputs = [body.bind(target.name, Variable(self._typed(target)), target.at) for target in syntax.inputs]
         outputs = body.run(syntax.body)
         self._check_types(syntax, outputs)
         names = tuple(target.name for target in syntax.inputs)
@@ -171,14 +171,15 @@ class CompactBuilder(Builder):
 class Maker:
     """Makes the equations of one body."""
 
-    def __init__(self, builder: CompactBuilder, scope: dict[str, Var], equations: list[Equation]) -> None:
+    def __init__(self, builder: CompactBuilder, scope: dict[str, Variable], equations: list[Equation]) -> None:
         self.builder, self.scope, self.equations = builder, scope, equations
-        self._bound: set[Var] = set()
-        self._implied: set[Var] = set()
-        self._indices: dict[Any, Var] = {}  # arrays that may be such of indices, each the first of those that are equal
-        self.untyped: set[Var] = set()
+        self._bound: set[Variable] = set()
+        self._implied: set[Variable] = set()
+        # arrays that may be such of indices, each the first of those that are equal
+        self._indices: dict[Any, Variable] = {}
+        self.untyped: set[Variable] = set()
 
-    def bind(self, name: str, var: Var, at: int) -> Var:
+    def bind(self, name: str, var: Variable, at: int) -> Variable:
         """Gives a variable its name."""
         if name in self.scope:
             self.fail(at, f"the name {name!r} is bound already")
@@ -207,7 +208,7 @@ class Maker:
             if target.aval is not None and target.aval != var.aval:
                 self.fail(target.at, f"{target.name} is {var.aval} here, and the text says {target.aval}",
                           ProgramError)
-            if not isinstance(var, Var) or self._is_named(var):
+            if not isinstance(var, Variable) or self._is_named(var):
                 self.fail(syntax.at, "what no operation makes gets no second name; write the first where it is used")
             self.bind(target.name, var, target.at)
             if target.aval is None:
@@ -217,7 +218,7 @@ class Maker:
         """What makes a program that stands in this one."""
         return Maker(self.builder, {}, [])
 
-    def _is_named(self, var: Var) -> bool:
+    def _is_named(self, var: Variable) -> bool:
         return var in self._bound
 
     def fail(self, at: int, problem: str, error: type[FxgradError] = ProgramSyntaxError) -> NoReturn:
@@ -305,13 +306,13 @@ class Maker:
                       else f"{form.name} has no meaning here")
         return self.emit(meant.primitive, [atoms[place] for place in meant.order], meant.params, at)
 
-    def emit(self, primitive: Primitive, atoms: Sequence[Atom], params: dict[str, Any], at: int) -> list[Var]:
+    def emit(self, primitive: Primitive, atoms: Sequence[Atom], params: dict[str, Any], at: int) -> list[Variable]:
         """Makes an equation; returns its results."""
         try:
             avals = output_types(primitive, [atom.aval for atom in atoms], params)
         except (FxgradError, *WRONG_PARAMS) as error:
             self.fail(at, f"{primitive.name} refuses its inputs: {error}", ProgramError)
-        outputs = [Var(aval) for aval in avals]
+        outputs = [Variable(aval) for aval in avals]
         self.equations.append(Equation(primitive, [*atoms], params, outputs))
         key = indices_key(primitive, atoms, params)
         if key is not None:
@@ -370,7 +371,7 @@ class Maker:
         parts = any(isinstance(item, Span) and item != Span() for item in shown)
         if not any(isinstance(item, int | Entry) for item in shown) and not (parts and None in shown):
             return self.meant(Form("index", "[]", 1, tuple(shown)), [base], at)
-        return spread(shown, base, arrays, lambda form, atoms: self.meant(form, atoms, at)[0],
+        return desugar(shown, base, arrays, lambda form, atoms: self.meant(form, atoms, at)[0],
                       lambda form, atoms: self._once(form, atoms, at), lambda problem: self.fail(at, problem))
 
     def _once(self, form: Form, atoms: list[Any], at: int) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.engine.core.cache_keys import cache_key
-from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.text import indices, operators  # noqa: F401  (they fill the table)
 from fxgrad.text.blocks import ROLE_NAMES, block_of
 from fxgrad.text.compact_body import Body, Statement
@@ -44,7 +44,7 @@ class CompactWriter:
         self.numbers: dict[Any, Shown] = {}
         self.scopes: dict[int, Scope] = {}
         self._forms: dict[Any, Written] = {}
-        self._inputs: dict[int, dict[Var, str]] = {}
+        self._inputs: dict[int, dict[Variable, str]] = {}
         self.formulas: dict[int, list[Statement]] = {}
         """Remarks on what is differentiated and not computed, by the `id` of each program that has a head."""
 
@@ -80,7 +80,7 @@ class CompactWriter:
             statements[below:below] = said
         body += statements
         types = ", ".join(type_text(atom.aval) for atom in program.outputs)
-        unnamed = any(isinstance(atom, Var) and atom not in scope.names for atom in program.outputs)
+        unnamed = any(isinstance(atom, Variable) and atom not in scope.names for atom in program.outputs)
         tail = f" -> {types}:" if unnamed else ":"
         *before, last = wrapped(f"{head}({', '.join(inputs)}){tail}", self.width, 2 * INDENT, len(head))
         return self._commented([*((line, "") for line in before), (last, file), *self._marked(body)])
@@ -105,7 +105,7 @@ class CompactWriter:
             return "None"
         return self.definitions.label(program)[0] if self.definitions.has_label([program]) else ""
 
-    def defined_names(self, program: Program) -> dict[Var, str]:
+    def defined_names(self, program: Program) -> dict[Variable, str]:
         """The names of the inputs of a program that is defined under `where`, as they stand there."""
         known = self._inputs.get(id(program))
         if known is None:

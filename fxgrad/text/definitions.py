@@ -9,7 +9,7 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.regions import Link
 from fxgrad.engine.rooms import registry
 from fxgrad.engine.tracing.tracer import Tracer
@@ -81,7 +81,7 @@ class Definitions:
         """A program among parameters: its label."""
         return [self._labels[id(program)][0]]
 
-    def captured(self, program: Program, bindings: Sequence[str], names: Mapping[Var, str]) -> Iterator[str]:
+    def captured(self, program: Program, bindings: Sequence[str], names: Mapping[Variable, str]) -> Iterator[str]:
         """The lines of the captured values, with what they are if that is known."""
         constants = program.constants or [None] * program.captured
         for var, value, binding in zip(program.inputs[:program.captured], constants, bindings, strict=True):

@@ -17,7 +17,7 @@ import numpy as np
 from rich.text import Text
 
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.text.equality import equal
@@ -125,7 +125,7 @@ class _Aligned:
     def __init__(self, first: Program, second: Program, sources: Sources) -> None:
         self._programs, self._sources = (first, second), sources
         self._names = [variable_names(program, sources) for program in self._programs]
-        self._counterpart: dict[Var, Var] = {}
+        self._counterpart: dict[Variable, Variable] = {}
         self._inputs = self._align([*self._in_order(first)], [*self._in_order(second)],
                                    [self._input(0, var) for var in self._in_order(first)],
                                    [self._input(1, var) for var in self._in_order(second)])
@@ -136,7 +136,7 @@ class _Aligned:
                                  if one is not None and other is not None)
 
     @staticmethod
-    def _in_order(program: Program) -> list[Var]:
+    def _in_order(program: Program) -> list[Variable]:
         return [*program.inputs[program.captured:], *program.inputs[:program.captured]]
 
     @staticmethod
@@ -266,7 +266,7 @@ class _Aligned:
 
     # --- texts ------------------------------------------------------------------------------------------------
 
-    def _input(self, number: int, var: Var) -> str:
+    def _input(self, number: int, var: Variable) -> str:
         program = self._programs[number]
         binding = f"{quoted_name(self._names[number][var])}: {var.aval}"
         place = program.inputs.index(var)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Origin, Program, Var
+from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Program, Provenance, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.engine.tracing.provenance import CALLED, CAPTURED
 from fxgrad.text.compact_body import Statement
@@ -70,20 +70,20 @@ class _Value(NamedTuple):
     """A variable of a function of the user's, and whether it is meant itself, not a tangent or a cotangent of it."""
 
     function: Program
-    var: Var
+    var: Variable
     itself: bool
 
 
 class _Derivation:
     """What the values of a program are in the functions that it was derived from."""
 
-    def __init__(self, program: Program, sources: Sources, shown: Mapping[Var, str]) -> None:
+    def __init__(self, program: Program, sources: Sources, shown: Mapping[Variable, str]) -> None:
         self._program, self._sources, self._shown = program, sources, shown
         self._names = own_names(program, sources)
-        self._known: dict[int, dict[Var, list[_Value]]] = {}
+        self._known: dict[int, dict[Variable, list[_Value]]] = {}
         self._programs: list[Program] = []
         self._functions: dict[int, Program] = {}
-        self._computed: dict[int, dict[Var, Var]] = {}  # variables of functions, and which those are here
+        self._computed: dict[int, dict[Variable, Variable]] = {}  # variables of functions, and which those are here
         differentiated = set()
         values = self._values(program)
         for var, _ in _origins(program):  # and not those of before that nothing needs
@@ -104,7 +104,7 @@ class _Derivation:
             if part is not None:
                 yield part
 
-    def _values(self, program: Program) -> dict[Var, list[_Value]]:
+    def _values(self, program: Program) -> dict[Variable, list[_Value]]:
         """What the variables of `program` are, by the notes of how it was derived."""
         known = self._known.get(id(program))
         if known is not None:
@@ -128,7 +128,7 @@ class _Derivation:
     def _absent(self, function: Program) -> Program | None:
         computed = self._computed.get(id(function), {})
         names, numbers = self._named(function, computed)
-        outputs = [atom for atom in function.outputs if isinstance(atom, Var) and atom not in computed
+        outputs = [atom for atom in function.outputs if isinstance(atom, Variable) and atom not in computed
                    and atom not in function.inputs]
         wanted: set[Atom] = {*outputs}
         given = {*function.inputs}
@@ -152,7 +152,8 @@ class _Derivation:
         NAMES.put(part, shown)
         return part
 
-    def _named(self, function: Program, computed: Mapping[Var, Var]) -> tuple[dict[Var, str], dict[Atom, Literal]]:
+    def _named(self, function: Program, computed: Mapping[Variable, Variable]) -> tuple[dict[Variable, str],
+                                                                                        dict[Atom, Literal]]:
         """What variables of a function are called here, and numbers that it closes over."""
         uses = Counter(atom for equation in function.equations for atom in equation.inputs)
         several = {var for equation in function.equations for var in equation.outputs if len(equation.outputs) > 1}
@@ -161,7 +162,7 @@ class _Derivation:
                  for var, here in computed.items()}
         numbers: dict[Atom, Literal] = {}
         for var, value in zip(function.inputs, CAPTURED.of(function) or (), strict=False):
-            if isinstance(value, Var):
+            if isinstance(value, Variable):
                 names[var] = self._shown.get(value) or self._name_around(value)
             elif isinstance(value, np.ndarray) or np.ndim(value):
                 names[var] = self._name_of_array(value)
@@ -169,7 +170,7 @@ class _Derivation:
                 numbers[var] = Literal(value, var.aval)
         return names, numbers
 
-    def _name_around(self, var: Var) -> str:
+    def _name_around(self, var: Variable) -> str:
         """What an input of a function around is called there."""
         around = next((program for program in self._programs if var in program.inputs), None)
         name = None if around is None else wanted_names(around, self._sources).get(var)
@@ -180,7 +181,7 @@ class _Derivation:
         return next((self._shown.get(var, "") for var, constant in captured if constant is value), "")
 
 
-def _origins(program: Program) -> Iterator[tuple[Var, Sequence[Origin]]]:
+def _origins(program: Program) -> Iterator[tuple[Variable, Sequence[Provenance]]]:
     for var in program.inputs:
         yield var, getattr(var, "origins", ())
     for equation in program.equations:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import Atom, Program, Var
+from fxgrad.engine.core.program import Atom, Program, Variable
 
 
 def equal(first: Program, second: Program) -> bool:
@@ -52,7 +52,7 @@ def _same_program(first: Program, second: Program, pending: Pending) -> bool:
             len(first.constants) != len(second.constants) or \
             not all(map(_same_array, first.constants, second.constants)):
         return False
-    paired: dict[Var, Var] = dict(zip(first.inputs, second.inputs, strict=True))
+    paired: dict[Variable, Variable] = dict(zip(first.inputs, second.inputs, strict=True))
 
     def same(one: Atom, other: Atom) -> bool:
         return one == other if isinstance(one, Literal) else paired.get(one) is other

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.cache_keys import param_key
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Atom, Var
+from fxgrad.engine.core.program import Atom, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.engine.ops.indexing import gather_p
 from fxgrad.engine.ops.joining import stack_p
-from fxgrad.engine.ops.space import reshape_p
+from fxgrad.engine.ops.structural import reshape_p
 from fxgrad.text.forms import Entry, Form, Shown, Span
 from fxgrad.text.notations import defaults
 from fxgrad.text.parameters import ordered
@@ -25,14 +25,14 @@ _FULL = Span()
 _REST = {"fill_value", "mode", "promises"}
 
 
-IMPLIED: ProgramAttribute[frozenset[Var]] = ProgramAttribute("implied indices")
+IMPLIED: ProgramAttribute[frozenset[Variable]] = ProgramAttribute("implied indices")
 """Arrays of indices of a program that was read, to which its text gives names, and which indices imply nevertheless."""
 
 
 class Ready(NamedTuple):
     """An expression that may stand inside another: its value, its form, and the texts and types of its operands."""
 
-    var: Var
+    var: Variable
     form: Form
     operands: tuple[Shown, ...]
     avals: tuple[Aval, ...]

@@ -32,7 +32,7 @@ DARK = {"text": "#e6edf3", "keyword": "#e6edf3", "title": "#e6edf3", "input": "#
         "literal": "#e3b341", "comment": "#7d8590", "opaque": "#ff7b72", "on": "#5a4a00", "added": "#12361f",
         "removed": "#4a1a1c"}
 """Colours by role, and of what is marked."""
-LONGEST = 20_000
+MAX_COLORED_CHARACTERS = 20_000
 """Characters of a text that is read to infer types."""
 MONOSPACED = ("margin: 0; padding: 0; font-family: ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace; "
               "line-height: 1.3; white-space: pre; overflow-x: auto; text-align: left; background: none; "
@@ -165,7 +165,7 @@ def _type(text: str, following: Sequence[Word]) -> str:
 
 def _inferred_types(text: str) -> dict[str, str]:
     """The types of the main program's variables that the text leaves out, by name: as reading it finds them."""
-    if len(text) > LONGEST:
+    if len(text) > MAX_COLORED_CHARACTERS:
         return {}
     try:
         program = parse(text)

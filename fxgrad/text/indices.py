@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fxgrad.engine.core.avals import Aval, Shape
-from fxgrad.engine.core.sizes import bounds_of, holds
-from fxgrad.engine.ops import joining, shaping, space
+from fxgrad.engine.core.sizes import has_symbolic_dim, slice_indices
+from fxgrad.engine.ops import joining, shaping, structural
 from fxgrad.text.forms import Form, Item, Span
 from fxgrad.text.notations import Notation, Params, enter
 
@@ -37,7 +37,7 @@ def _one_tuple(name: str, form: Form) -> Params | None:
     return {name: form.statics[0]}
 
 
-enter(Notation(_write_transpose, (("turned", "T"), ("call", "transpose")), _read_transpose), space.transpose_p)
+enter(Notation(_write_transpose, (("turned", "T"), ("call", "transpose")), _read_transpose), structural.transpose_p)
 
 
 # --- ranges -------------------------------------------------------------------------------------------------------
@@ -54,8 +54,8 @@ def trimmed(items: Sequence[Item]) -> tuple[Item, ...]:
 def span_of(start: Any, limit: Any, step: int, size: Any) -> Span:
     """The shortest range that says so of an axis of `size` elements; from the end for its last two."""
     from_end = size - limit
-    if holds(size):  # what stands at a known distance from the end is counted from there
-        begin = start - size if holds(start) else None if start == 0 else start
+    if has_symbolic_dim(size):  # what stands at a known distance from the end is counted from there
+        begin = start - size if has_symbolic_dim(start) else None if start == 0 else start
         stop = (-from_end or None) if type(from_end) is int else limit
         return Span(begin, stop, None if step == 1 else step)
     stop = None if not from_end else -from_end if from_end <= 2 <= limit and from_end < limit else limit
@@ -69,9 +69,9 @@ def _write_slice(avals: Avals, params: Params) -> Iterator[Form]:
 
 def _bounds(span: Any, size: Any) -> tuple[Any, Any, Any]:
     """Where a range begins and ends on an axis; that may have a size with a name."""
-    if not holds(size):
+    if not has_symbolic_dim(size):
         return slice(*span).indices(size)
-    begin, count, step = bounds_of(slice(*span), size)
+    begin, count, step = slice_indices(slice(*span), size)
     return begin, begin + count if step == 1 else begin + (count - 1) * step + 1, step
 
 
@@ -138,7 +138,7 @@ def indexed_shape(shape: Shape, items: Sequence[Item]) -> Shape:
     return (*result, *sizes)
 
 
-enter(Notation(_write_reshape, (("index", "[]"), ("call", "reshape")), _read_reshape), space.reshape_p)
+enter(Notation(_write_reshape, (("index", "[]"), ("call", "reshape")), _read_reshape), structural.reshape_p)
 
 
 # --- lists of axes ------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.analyses.check import check
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Atom, Equation, Program, Signature, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Signature, Variable
 from fxgrad.engine.core.sizes import parsed
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.rooms import registry
@@ -107,7 +107,7 @@ class _Loader:
 
     def program(self, fields: dict[str, Any], where: str) -> Program:
         """One program."""
-        scope: dict[str, Var] = {}
+        scope: dict[str, Variable] = {}
         captured = self._bindings(scope, _field(fields, "captured", list, where), f"{where}.captured")
         inputs = self._bindings(scope, _field(fields, "inputs", list, where), f"{where}.inputs")
         input_names = tuple(scope)[len(captured):]
@@ -129,7 +129,7 @@ class _Loader:
         NAMES.put(result, {var: name for name, var in scope.items()})
         return result
 
-    def _bindings(self, scope: dict[str, Var], items: list[Any], where: str) -> list[Var]:
+    def _bindings(self, scope: dict[str, Variable], items: list[Any], where: str) -> list[Variable]:
         variables = []
         for number, item in enumerate(items):
             place = f"{where}[{number}]"
@@ -138,11 +138,11 @@ class _Loader:
             name = _typed(item[0], str, place)
             if name in scope:
                 _fail(place, f"the name {name!r} is bound already")
-            scope[name] = Var(self._aval(item[1], place))
+            scope[name] = Variable(self._aval(item[1], place))
             variables.append(scope[name])
         return variables
 
-    def _equation(self, scope: dict[str, Var], fields: dict[str, Any], where: str) -> Equation:
+    def _equation(self, scope: dict[str, Variable], fields: dict[str, Any], where: str) -> Equation:
         name = _field(fields, "primitive", str, where)
         if name not in self._primitives:
             _fail(f"{where}.primitive", f"there is no operation of the name {name!r}; operations of your own are "
@@ -154,7 +154,7 @@ class _Loader:
         outputs = self._bindings(scope, _field(fields, "outputs", list, where), f"{where}.outputs")
         return Equation(self._primitives[name], inputs, params, outputs)
 
-    def _atom(self, scope: dict[str, Var], item: Any, where: str) -> Atom:
+    def _atom(self, scope: dict[str, Variable], item: Any, where: str) -> Atom:
         if isinstance(item, dict):
             aval = self._aval(_field(item, "type", str, where), where)
             if aval.shape:

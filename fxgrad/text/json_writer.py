@@ -16,8 +16,8 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.program import Atom, Equation, Program, Var, inner_first
-from fxgrad.engine.core.sizes import Size
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable, inner_first
+from fxgrad.engine.core.sizes import SymbolicDim
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import UnsupportedError
 from fxgrad.text.json_reader import FORMAT, VERSION, from_json
@@ -72,7 +72,7 @@ class _Writer:
             "outputs": [_atom(names, atom) for atom in program.outputs],
         }
 
-    def _equation(self, equation: Equation, names: dict[Var, str]) -> dict[str, Any]:
+    def _equation(self, equation: Equation, names: dict[Variable, str]) -> dict[str, Any]:
         return {
             "primitive": equation.primitive.name,
             "inputs": [_atom(names, atom) for atom in equation.inputs],
@@ -97,7 +97,7 @@ class _Writer:
             return {"dtype": dtypes.short_name(value)}
         if kind is Aval:
             return {"type": repr(value)}
-        if kind is Size:
+        if kind is SymbolicDim:
             return {"size": str(value)}
         if kind in (tuple, list):
             items = [self._value(item, where) for item in value]
@@ -109,7 +109,7 @@ class _Writer:
                                "hold; numbers, strings, dtypes, types, programs, and tuples of them have a form")
 
 
-def _atom(names: dict[Var, str], atom: Atom) -> Any:
+def _atom(names: dict[Variable, str], atom: Atom) -> Any:
     if isinstance(atom, Literal):
         return {"literal": number_text(atom.value), "type": repr(atom.aval)}
     return names[atom]

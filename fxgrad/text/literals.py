@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.avals import Aval, Folded, Literal
+from fxgrad.engine.core.avals import Aval, FoldedConstant, Literal
 from fxgrad.engine.core.program import Equation
 from fxgrad.text.forms import ATOM, PREFIX, Form, Shown
 from fxgrad.text.numbers import NanBits, Number
@@ -115,7 +115,7 @@ def written(equation: Equation, place: int, sources: Sources) -> Literal | None:
     if not text or len(text) > _LONGEST:
         return None
     result = Literal(atom.value, atom.aval)
-    result.made_of = Folded(WRITTEN, (), text)
+    result.made_of = FoldedConstant(WRITTEN, (), text)
     return result
 
 

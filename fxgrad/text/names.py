@@ -10,7 +10,17 @@ import string
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fxgrad.engine.core.program import PRIMAL, TANGENT, TRANSPOSED, Atom, Equation, Origin, Program, Source, Var
+from fxgrad.engine.core.program import (
+    PRIMAL,
+    TANGENT,
+    TRANSPOSED,
+    Atom,
+    Equation,
+    Program,
+    Provenance,
+    Source,
+    Variable,
+)
 from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.engine.derivation.simplify import MERGED
 from fxgrad.engine.tracing.provenance import CALLED
@@ -85,11 +95,11 @@ class Unique:
                     yield name
 
 
-NAMES: ProgramAttribute[dict[Var, str]] = ProgramAttribute("names")
+NAMES: ProgramAttribute[dict[Variable, str]] = ProgramAttribute("names")
 """Those that variables have from text that was read."""
 
 
-def variable_names(program: Program, sources: Sources) -> dict[Var, str]:
+def variable_names(program: Program, sources: Sources) -> dict[Variable, str]:
     """A name for every variable of `program`, each given once: those of `own_names`, and letters for the rest."""
     names = own_names(program, sources)
     letters = Unique([*names.values()]).letters()
@@ -100,12 +110,12 @@ def variable_names(program: Program, sources: Sources) -> dict[Var, str]:
     return names
 
 
-def own_names(program: Program, sources: Sources) -> dict[Var, str]:
+def own_names(program: Program, sources: Sources) -> dict[Variable, str]:
     """The names that variables have from text that was read, the signature, assignments, and from what they are.
 
     Each is given once: what would be called as something before is counted.
     """
-    names: dict[Var, str] = dict(NAMES.of(program) or {})
+    names: dict[Variable, str] = dict(NAMES.of(program) or {})
     unique = Unique([*names.values()])
     if program.signature is not None:
         for var, name in zip(program.inputs[program.captured:], program.signature.input_names, strict=False):
@@ -158,7 +168,7 @@ class Name(NamedTuple):
     """
 
     base: str
-    root: Var
+    root: Variable
     prefix: str = ""
     is_shared: bool = False
 
@@ -168,12 +178,12 @@ class Name(NamedTuple):
         return self.prefix + self.base
 
 
-def wanted_names(program: Program, sources: Sources) -> dict[Var, Name]:
+def wanted_names(program: Program, sources: Sources) -> dict[Variable, Name]:
     """What variables should be called, for those of which it is known; several may have the same name."""
     known = sources.names.get(id(program))
     if known is not None:
         return known
-    names: dict[Var, Name] = {}
+    names: dict[Variable, Name] = {}
     sources.names[id(program)] = names
     names |= {var: Name(text, var) for var, text in (NAMES.of(program) or {}).items()}
     if program.signature is not None:
@@ -209,7 +219,7 @@ def wanted_names(program: Program, sources: Sources) -> dict[Var, Name]:
     return names
 
 
-def _name_by_regions(equation: Equation, names: dict[Var, Name], sources: Sources) -> None:
+def _name_by_regions(equation: Equation, names: dict[Variable, Name], sources: Sources) -> None:
     """Names what a loop or a branch gives and nothing else names: as what the last step, or each branch, returns."""
     if equation.source is None or equation.source.part == "backward":
         return
@@ -218,7 +228,7 @@ def _name_by_regions(equation: Equation, names: dict[Var, Name], sources: Source
         if region.role in ("body", "branch"):
             inside = wanted_names(region.program, sources)
             for atom, link in zip(region.program.outputs, region.outputs, strict=True):
-                name = inside.get(atom) if isinstance(atom, Var) and link.how in ("same", "carry") else None
+                name = inside.get(atom) if isinstance(atom, Variable) and link.how in ("same", "carry") else None
                 found.setdefault(link.place, set()).add("" if name is None or name.prefix else name.base)
     for place, called in found.items():
         if 0 <= place < len(equation.outputs) and len(called) == 1 and "" not in called:
@@ -226,7 +236,8 @@ def _name_by_regions(equation: Equation, names: dict[Var, Name], sources: Source
             names.setdefault(var, Name(next(iter(called)), var))
 
 
-def _name_by_origins(var: Var, origins: Sequence[Origin], names: dict[Var, Name], sources: Sources) -> None:
+def _name_by_origins(var: Variable, origins: Sequence[Provenance], names: dict[Variable, Name],
+                     sources: Sources) -> None:
     """Names `var`, if it has no name yet, by the first of what it is. A primal value is called nobody's derivative."""
     if var in names:
         return
@@ -243,7 +254,7 @@ def _name_by_origins(var: Var, origins: Sequence[Origin], names: dict[Var, Name]
             return
 
 
-def _is_residual(origin: Origin) -> bool:
+def _is_residual(origin: Provenance) -> bool:
     """Whether a value is only known to go into a program of tangents, which is of no function of the user's."""
     program, var = origin.program, origin.var
     return program.signature is None and program.base is None and CALLED.of(program) is None and \
@@ -259,27 +270,27 @@ def _named_as(role: str, name: Name) -> Name:
     return name._replace(prefix="d_" + name.prefix[2 * is_of_tangent:], is_shared=False)
 
 
-def assigned_names(program: Program, sources: Sources) -> Iterator[tuple[Var, str]]:
+def assigned_names(program: Program, sources: Sources) -> Iterator[tuple[Variable, str]]:
     """The variables that the user's code itself made, and the names that it assigns them to."""
     yield from _names_of_captured(program, sources)
     yield from _names_of_results(program, sources)
 
 
-def _names_of_captured(program: Program, sources: Sources) -> Iterator[tuple[Var, str]]:
+def _names_of_captured(program: Program, sources: Sources) -> Iterator[tuple[Variable, str]]:
     """Captured values are called as the expressions that use them call them, where that is beyond doubt.
 
     Where an operation takes two of them, the name that is free in its expression may be that of either.
     """
     captured = {*program.inputs[:program.captured]}
     for equation in program.equations if captured else ():
-        used = {atom for atom in equation.inputs if isinstance(atom, Var) and atom in captured}
+        used = {atom for atom in equation.inputs if isinstance(atom, Variable) and atom in captured}
         if len(used) == 1 and equation.source is not None and equation.source.part is None:
             name = sources.free_operand(equation.source)
             if name is not None:
                 yield used.pop(), name
 
 
-def _names_of_results(program: Program, sources: Sources) -> Iterator[tuple[Var, str]]:
+def _names_of_results(program: Program, sources: Sources) -> Iterator[tuple[Variable, str]]:
     """What the value of an assigned expression is: what its instruction recorded, each time that it ran."""
     equations = [equation for equation in program.equations
                  if equation.source is not None and equation.source.part is None and not equation.source.origins]
@@ -301,22 +312,22 @@ def _runs(equations: Sequence[Equation]) -> list[list[Equation]]:
     return [list(run) for _, run in itertools.groupby(equations, key)]
 
 
-def _used_elsewhere(program: Program, runs: list[list[Equation]]) -> set[Var]:
+def _used_elsewhere(program: Program, runs: list[list[Equation]]) -> set[Variable]:
     """The variables that a run other than their own uses, or that are outputs."""
     made: dict[Atom, int] = {}
-    used = {atom for atom in program.outputs if isinstance(atom, Var)}
+    used = {atom for atom in program.outputs if isinstance(atom, Variable)}
     in_runs = {id(equation) for run in runs for equation in run}
     for equation in program.equations:
         if id(equation) not in in_runs:
-            used.update([atom for atom in equation.inputs if isinstance(atom, Var)])
+            used.update([atom for atom in equation.inputs if isinstance(atom, Variable)])
     for number, run in enumerate(runs):
         for equation in run:
-            used.update(atom for atom in equation.inputs if isinstance(atom, Var) and made.get(atom) != number)
+            used.update(atom for atom in equation.inputs if isinstance(atom, Variable) and made.get(atom) != number)
             made.update(dict.fromkeys(equation.outputs, number))
     return used
 
 
-def _results(run: list[Equation], assigned: Assigned, used: set[Var]) -> Iterator[tuple[Var, str]]:
+def _results(run: list[Equation], assigned: Assigned, used: set[Variable]) -> Iterator[tuple[Variable, str]]:
     """The variables of a run that names are assigned to, and the names.
 
     A library function records several equations at one instruction. The value of the expression is said by a note of
@@ -351,7 +362,7 @@ def _is_called(equation: Equation, operation: str) -> bool:
     return equation.primitive.name == operation or equation.params.get("name") == operation
 
 
-def _at_places(equation: Equation, places: Places) -> Iterator[tuple[Var, str]]:
+def _at_places(equation: Equation, places: Places) -> Iterator[tuple[Variable, str]]:
     """Outputs whose places in the value of the expression are known."""
     assert equation.source is not None
     for var, place in zip(equation.outputs, equation.source.results, strict=True):
@@ -360,7 +371,7 @@ def _at_places(equation: Equation, places: Places) -> Iterator[tuple[Var, str]]:
             yield var, name
 
 
-def _taken_apart(found: Sequence[Equation], targets: Targets) -> Iterator[tuple[Var, str]]:
+def _taken_apart(found: Sequence[Equation], targets: Targets) -> Iterator[tuple[Variable, str]]:
     """Several targets: the outputs of one equation, or of one equation each."""
     made = [equation for equation in found if len(equation.outputs) == len(targets) and not equation.regions]
     if made:
@@ -372,7 +383,7 @@ def _taken_apart(found: Sequence[Equation], targets: Targets) -> Iterator[tuple[
     yield from ((var, name) for var, name in zip(outputs, targets, strict=False) if name is not None)
 
 
-def _all_outputs(equation: Equation, target: str | None) -> Iterator[tuple[Var, str]]:
+def _all_outputs(equation: Equation, target: str | None) -> Iterator[tuple[Variable, str]]:
     """One target: the output, or those of an operation that makes several. What loops make may have any places."""
     outputs = equation.outputs
     if target is not None and len(outputs) == 1:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Primitive, library
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.rooms import registry
 from fxgrad.errors import ConcretizationError
 from fxgrad.text.equality import same_parameters
@@ -115,9 +115,9 @@ def _says_all(form: Form) -> bool:
 
     Sizes may be NumPy's integers, which are others; those with names have no text in an index.
     """
-    return all(type(size) is int or holds(size)
+    return all(type(size) is int or has_symbolic_dim(size)
                for static in form.statics if isinstance(static, Aval) for size in static.shape) and not any(
-        type(static) is Span and holds(*static) for static in form.statics)
+        type(static) is Span and has_symbolic_dim(*static) for static in form.statics)
 
 
 def _proposed(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Iterable[Written]:

@@ -8,10 +8,9 @@ from typing import Any
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.ops import (
     arithmetic,
-    choose,
     comparison,
     convolution,
     cumulative,
@@ -26,7 +25,8 @@ from fxgrad.engine.ops import (
     pool,
     products,
     reductions,
-    space,
+    select,
+    structural,
     topk,
     triangular,
 )
@@ -217,7 +217,7 @@ def reduction(name: str, primitive: Primitive) -> None:
 
 called("maximum", arithmetic.max_p)
 called("minimum", arithmetic.min_p)
-for _name, _primitive in (("sum", space.reduce_sum_p), ("prod", reductions.reduce_prod_p),
+for _name, _primitive in (("sum", structural.reduce_sum_p), ("prod", reductions.reduce_prod_p),
                           ("max", reductions.reduce_max_p), ("min", reductions.reduce_min_p),
                           ("all", reductions.reduce_and_p), ("any", reductions.reduce_or_p)):
     reduction(_name, _primitive)
@@ -232,7 +232,7 @@ def _read_where(form: Form, avals: Avals) -> tuple[Params, tuple[int, ...]] | No
     return ({}, (0, 2, 1)) if form.arity == 3 and avals[0].dtype.kind == "b" and not form.params else None
 
 
-enter(Notation(_write_where, (("call", "where"),), _read_where), choose.select_n_p)
+enter(Notation(_write_where, (("call", "where"),), _read_where), select.select_n_p)
 
 
 def _write_conversion(_: Avals, params: Params) -> Iterator[Form]:
@@ -246,7 +246,7 @@ def _read_conversion(form: Form, _: Avals) -> Params | None:
 
 
 enter(Notation(_write_conversion, tuple(("call", dtypes.short_name(dtype)) for dtype in dtypes.SUPPORTED.values()),
-               _read_conversion), space.convert_element_type_p)
+               _read_conversion), structural.convert_element_type_p)
 
 
 # --- arrays of a type ---------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def _read_full(form: Form, avals: Avals) -> Params | None:
     return {"shape": static} if type(static) is tuple else None
 
 
-enter(Notation(_write_full, (("call", "full"), ("call", "broadcast_to")), _read_full), space.broadcast_to_p)
+enter(Notation(_write_full, (("call", "full"), ("call", "broadcast_to")), _read_full), structural.broadcast_to_p)
 
 
 def _write_iota(_: Avals, params: Params) -> Iterator[Form]:
@@ -286,7 +286,7 @@ enter(Notation(_write_iota, (("call", "iota"),), _read_iota), iota_p)
 
 
 def _write_size(_: Avals, params: Params) -> Iterator[Form]:
-    if holds(params["size"]):
+    if has_symbolic_dim(params["size"]):
         yield Form("call", "size", 0, (params["size"],))
 
 
@@ -317,7 +317,7 @@ fixed([triangular.triangular_solve_p], left_side=True, lower=True, transpose_a=F
       unit_diagonal=False)
 fixed([triangular.lu_solve_p], transpose_a=False)
 fixed([parts.round_p], to_even=True)
-fixed([space.convert_element_type_p], weak=False)
+fixed([structural.convert_element_type_p], weak=False)
 defaults.enter(lambda avals, given: {"axis": avals[0].ndim - 1}, topk.top_k_p)
 defaults.enter(lambda avals, given: {"dimension": avals[0].ndim - 1, "num_keys": 1}, ordering.sort_p)
 

@@ -12,7 +12,7 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive, output_types
-from fxgrad.engine.core.program import Atom, Equation, Program, Signature, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Signature, Variable
 from fxgrad.engine.higher_order.call import named_call_p
 from fxgrad.engine.tracing.provenance import CALLED, Called
 from fxgrad.errors import FxgradError, ProgramError
@@ -94,7 +94,7 @@ class Builder:
     # --- one program --------------------------------------------------------------------------------------
 
     def _program(self, syntax: Any) -> Program:
-        scope: dict[str, Var] = {}
+        scope: dict[str, Variable] = {}
         captured = [self._bind(scope, binding) for binding, _ in syntax.captured]
         inputs = [self._bind(scope, binding) for binding in syntax.inputs]
         equations = [self._equation(scope, equation) for equation in syntax.equations]
@@ -107,13 +107,13 @@ class Builder:
         self._built.append((syntax, program))
         return program
 
-    def _bind(self, scope: dict[str, Var], binding: Binding) -> Var:
+    def _bind(self, scope: dict[str, Variable], binding: Binding) -> Variable:
         if binding.name in scope:
             self._text.fail(binding.at, f"the name {binding.name!r} is bound already")
-        var = scope[binding.name] = Var(binding.aval)
+        var = scope[binding.name] = Variable(binding.aval)
         return var
 
-    def _atom(self, scope: dict[str, Var], operand: Use | Literal) -> Atom:
+    def _atom(self, scope: dict[str, Variable], operand: Use | Literal) -> Atom:
         if isinstance(operand, Literal):
             return operand
         var = scope.get(operand.name)
@@ -122,7 +122,7 @@ class Builder:
                             + nearest(operand.name, scope))
         return var
 
-    def _equation(self, scope: dict[str, Var], syntax: EquationSyntax) -> Equation:
+    def _equation(self, scope: dict[str, Variable], syntax: EquationSyntax) -> Equation:
         inputs = [self._atom(scope, operand) for operand in syntax.operands]
         if syntax.called or syntax.primitive in self._defined:
             primitive, params = self._call(syntax)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.program import Atom, Equation, Path, Program, Var
+from fxgrad.engine.core.program import Atom, Equation, Path, Program, Variable
 from fxgrad.text.compact_writer import CompactWriter
 from fxgrad.text.values import INDENT
 
@@ -35,7 +35,7 @@ def remarks(program: Program) -> list[str]:
     makers = {var: equation for equation in path.conditions.equations for var in equation.outputs}
     asked: dict[Any, list[int]] = {}
     for number, (place, atom) in enumerate(zip(path.places, path.conditions.outputs, strict=True)):
-        maker = makers.get(atom) if isinstance(atom, Var) else None
+        maker = makers.get(atom) if isinstance(atom, Variable) else None
         source = None if maker is None else maker.source
         # A condition of a loop has two instructions, at the begin and at the end.
         written = atom if source is None else source.positions

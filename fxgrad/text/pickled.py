@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.engine.core.avals import Aval, Folded, Literal
+from fxgrad.engine.core.avals import Aval, FoldedConstant, Literal
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Atom, Equation, Program, Signature, Source, Var, inner_first
+from fxgrad.engine.core.program import Atom, Equation, Program, Signature, Source, Variable, inner_first
 from fxgrad.engine.tracing.provenance import CALLED, Called
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import UnsupportedError
@@ -129,12 +129,12 @@ def _told(literal: Literal, margin: Margin) -> Literal:
     if made_of is None or made_of.operation == WRITTEN:
         return literal
     result = Literal(literal.value, literal.aval)
-    result.made_of = Folded(made_of.operation, tuple([_told(each, margin) for each in made_of.operands]),
+    result.made_of = FoldedConstant(made_of.operation, tuple([_told(each, margin) for each in made_of.operands]),
                             margin.called_at(made_of.source))
     return result
 
 
-def _variables(inputs: Sequence[Var], equations: Sequence[Equation]) -> list[Var]:
+def _variables(inputs: Sequence[Variable], equations: Sequence[Equation]) -> list[Variable]:
     return [*inputs, *(var for equation in equations for var in equation.outputs)]
 
 
@@ -147,7 +147,7 @@ def _made(programs: list[_Kept]) -> Program:
 
 
 def _remade(kept: _Kept, held: Sequence[Program]) -> Program:
-    variables = [Var(aval) for aval in kept.inputs]
+    variables = [Variable(aval) for aval in kept.inputs]
     inputs = [*variables]
 
     def atoms(values: Sequence[int | Literal]) -> list[Atom]:
@@ -155,7 +155,7 @@ def _remade(kept: _Kept, held: Sequence[Program]) -> Program:
 
     equations = []
     for equation in kept.equations:
-        operands, outputs = atoms(equation.inputs), [Var(aval) for aval in equation.outputs]
+        operands, outputs = atoms(equation.inputs), [Variable(aval) for aval in equation.outputs]
         params = {name: _replaced(value, _is_held, lambda inner: held[inner.number])
                   for name, value in equation.params.items()}
         source = None if equation.source is None else Source(**equation.source._asdict())

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from fxgrad.engine import dtypes
 from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.text.forms import ATOM, Shown
 from fxgrad.text.names import RESERVED, Unique, own_names, quoted_name
 from fxgrad.text.sources import Sources
 
 _dtype_word = re.compile(r"(bool|bf16|[iuf]\d+|c\d+)")
-UNTYPED: ProgramAttribute[frozenset[Var]] = ProgramAttribute("names without types")
+UNTYPED: ProgramAttribute[frozenset[Variable]] = ProgramAttribute("names without types")
 """The variables that a text which was read gives no type."""
 
 
@@ -25,7 +25,7 @@ class Scope:
     A letter is none that stands for something else in the text `around`.
     """
 
-    def __init__(self, program: Program, sources: Sources, given: Mapping[Var, str],
+    def __init__(self, program: Program, sources: Sources, given: Mapping[Variable, str],
                  around: Scope | None = None) -> None:
         self.names = dict(given)
         self._unique = Unique([*given.values()])
@@ -41,9 +41,9 @@ class Scope:
         self._letters = self._unique.letters() if around is None else around.letters_inside(self._unique)
         paths = {name for name in self.names.values() if "." in name or "[" in name}
         self._longer = {name[:at] for name in paths for at in range(1, len(name)) if name[at] in ".["}
-        self._shown: dict[Var, Shown] = {}
+        self._shown: dict[Variable, Shown] = {}
 
-    def bind(self, var: Var) -> str:
+    def bind(self, var: Variable) -> str:
         """The name of a variable as it is written, a letter if it has none."""
         if var not in self.names:
             self.names[var] = next(self._letters)
@@ -59,7 +59,7 @@ class Scope:
         used = self.letters_used()
         return (letter for letter in unique.letters() if letter not in used)
 
-    def shown(self, var: Var) -> Shown:
+    def shown(self, var: Variable) -> Shown:
         """A variable where it is used."""
         known = self._shown.get(var)
         if known is None:
@@ -70,13 +70,13 @@ class Scope:
             known = self._shown[var] = Shown(quoted_name(name), ATOM - 1 if apart else ATOM)
         return known
 
-    def bindings(self, variables: Iterable[Var]) -> list[str]:
+    def bindings(self, variables: Iterable[Variable]) -> list[str]:
         """Names with types, one type for all in a row that have it."""
         bound = [(self.bind(var), type_text(var.aval)) for var in variables]
         return [name if place + 1 < len(bound) and bound[place + 1][1] == shown else f"{name}: {shown}"
                 for place, (name, shown) in enumerate(bound)]
 
-    def target(self, var: Var, first: Aval | None) -> str:
+    def target(self, var: Variable, first: Aval | None) -> str:
         """What stands before `=`: a letter has no type if it is that of the first variable behind."""
         name = self.bind(var)
         short = first == var.aval and (var not in self.named or var in self._untyped)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import Equation, Var
+from fxgrad.engine.core.program import Equation, Variable
 from fxgrad.text.forms import ATOM, Form, Shown, render
 from fxgrad.text.literals import neighbours, shown_literal
 from fxgrad.text.notations import form_of
 from fxgrad.text.values import value_lines
 
 
-def expression(equation: Equation, name_of: Callable[[Var], str]) -> str:
+def expression(equation: Equation, name_of: Callable[[Variable], str]) -> str:
     """The operation as the compact style writes it, with the names that `name_of` gives its operands.
 
     Of an operation that holds programs the name alone stands before the operands.

@@ -1,7 +1,7 @@
 """Short forms of two equations in a row: `x[0]`, a range and a reshape; `x[i]` and its like, indices and a gather;
 `diag(v)` and `diagonal(m)`.
 
-`sugared` writes them, `spread` reads them, by the same rule.
+`sugared` writes them, `desugar` reads them, by the same rule.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from fxgrad.engine.core.avals import Shape
-from fxgrad.engine.core.program import Atom, Equation, Var
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.program import Atom, Equation, Variable
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.text.diagonals import diagonal_form
 from fxgrad.text.forms import Entry, Form, Item, Shown, Span
 from fxgrad.text.gathers import Make, Ready, gathered, short_form
 from fxgrad.text.indices import FULL, indexed_shape, new_axes, trimmed
 
 
-def sugared(form: Form, equation: Equation, operands: Sequence[Shown], given: Mapping[Var, Ready],
+def sugared(form: Form, equation: Equation, operands: Sequence[Shown], given: Mapping[Variable, Ready],
             ) -> tuple[Form, list[Shown]] | None:
     """A form that stands for an equation and for one that stands ready inside it; None if there is none."""
     last = equation.inputs[-1] if equation.inputs else None
-    ready = given.get(last) if isinstance(last, Var) else None
+    ready = given.get(last) if isinstance(last, Variable) else None
     if ready is None:
         return None
     diagonal = diagonal_form(form, ready) if len(operands) == 1 else None
     if diagonal is not None:
         return diagonal, [ready.operands[0]]
     shapes = [static for static in form.statics + ready.form.statics if type(static) is tuple]
-    if any(type(size) is not int and not holds(size) for shape in shapes for size in shape):
+    if any(type(size) is not int and not has_symbolic_dim(size) for shape in shapes for size in shape):
         return None
     ranges = ready.form.kind == "index" and all(isinstance(item, Span) for item in ready.form.statics)
     if len(operands) == 1 and ranges and _is_reshape(form):
@@ -71,7 +71,7 @@ def _is_reshape(form: Form) -> bool:
     return (form.kind == "index" and None in form.statics) or (form.kind, form.name) == ("call", "reshape")
 
 
-def spread(items: Sequence[Item], base: Atom, arrays: Sequence[Atom], make: Make, once: Make,
+def desugar(items: Sequence[Item], base: Atom, arrays: Sequence[Atom], make: Make, once: Make,
            fail: Callable[[str], NoReturn]) -> list[Any]:
     """Makes the equations of an index with integers or with arrays; returns the result."""
     shape = base.aval.shape

@@ -10,7 +10,7 @@ from typing import Literal as OneOf
 from typing import NamedTuple
 
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.text.color import ansi, names_of
 from fxgrad.text.compact_writer import CompactWriter, scopes_of
 from fxgrad.text.definitions import Definitions, is_call
@@ -119,7 +119,7 @@ class _Writer:
         head = self._broken(f"program {title}", [], [[item] for item in inputs], " {")
         return [*head, *(INDENT + line for line in _commented(body)), "}"]
 
-    def _equation(self, equation: Equation, names: dict[Var, str]) -> _Line:
+    def _equation(self, equation: Equation, names: dict[Variable, str]) -> _Line:
         outputs = ", ".join([self._binding(names, var) for var in equation.outputs]) or "()"
         name = equation.primitive.name
         callee = name if is_identifier(name) else string_text(name)
@@ -153,7 +153,7 @@ class _Writer:
             lines += [*argument[:-1], argument[-1] + ","]
         return [f"{head}(", *(INDENT + line for line in lines), f"){tail}"]
 
-    def _binding(self, names: dict[Var, str], var: Var) -> str:
+    def _binding(self, names: dict[Variable, str], var: Variable) -> str:
         return f"{quoted_name(names[var])}: {self._type(var.aval)}"
 
     def _type(self, aval: Aval) -> str:
@@ -162,7 +162,7 @@ class _Writer:
             known = self._types[aval] = repr(aval)
         return known
 
-    def _atom(self, names: dict[Var, str], atom: Atom) -> str:
+    def _atom(self, names: dict[Variable, str], atom: Atom) -> str:
         if isinstance(atom, Literal):
             return literal_text(atom)
         # A program that is wrong must print too: its error message shows it.

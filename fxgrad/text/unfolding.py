@@ -7,13 +7,13 @@ from fnmatch import fnmatchcase
 
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.primitive import infer
-from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Origin, Program, Source, Var, join_scopes
+from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Program, Provenance, Source, Variable, join_scopes
 from fxgrad.engine.core.regions import Link, Region, replaced
 from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.derivation.simplify import without_dead_code
 from fxgrad.engine.frontend.calling import checked_program
 from fxgrad.engine.ops.joining import stack_p, unstack_p
-from fxgrad.engine.ops.space import broadcast_to_p
+from fxgrad.engine.ops.structural import broadcast_to_p
 from fxgrad.engine.parallel.shard_map import without_devices
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
@@ -119,7 +119,7 @@ class _Unfolding:
     def __init__(self, program: Program, choices: _Choices, done: dict[int, Program]) -> None:
         self._before, self._choices, self._done = program, choices, done
         self._equations: list[Equation] = []
-        self._values: dict[Var, Atom] = {}
+        self._values: dict[Variable, Atom] = {}
 
     def program(self) -> Program:
         """The program; the one before itself if nothing was to be done."""
@@ -143,11 +143,11 @@ class _Unfolding:
             return before
         result = without_dead_code(before.replace(
             equations=self._equations, outputs=[self._read(atom) for atom in before.outputs]))
-        names: dict[Var, str] = {}
+        names: dict[Variable, str] = {}
         for var, name in own_names(before, Sources()).items():
             # What a call made keeps the name that its line gives it.
             atom = self._read(var)
-            if isinstance(atom, Var):
+            if isinstance(atom, Variable):
                 names.setdefault(atom, name)
         NAMES.put(result, names)
         return result
@@ -157,12 +157,12 @@ class _Unfolding:
         if [atom.aval for atom in inputs] == [atom.aval for atom in equation.inputs]:
             self._equations.append(equation.replace(inputs, params))
             return
-        outputs = [*map(Var, infer(equation.primitive, [atom.aval for atom in inputs], params))]
+        outputs = [*map(Variable, infer(equation.primitive, [atom.aval for atom in inputs], params))]
         self._equations.append(Equation(equation.primitive, inputs, params, outputs, equation.source))
         self._values.update(zip(equation.outputs, outputs, strict=True))
 
     def _read(self, atom: Atom) -> Atom:
-        return self._values.get(atom, atom) if isinstance(atom, Var) else atom
+        return self._values.get(atom, atom) if isinstance(atom, Variable) else atom
 
     # --- what is held ---------------------------------------------------------------------------------------
 
@@ -195,20 +195,21 @@ class _Unfolding:
             places[place] = self._stacked(atoms[::-1] if region.reverse else atoms, self._holder.outputs[place])
         return [places[place] for place in range(len(self._holder.outputs))]
 
-    def _taken(self, link: Link, inputs: list[Atom], carried: object, entries: dict[int, list[Var]], step: int) -> Atom:
+    def _taken(self, link: Link, inputs: list[Atom], carried: object, entries: dict[int, list[Variable]],
+               step: int) -> Atom:
         if link.how == "carry":
             return next(carried)  # type: ignore[call-overload]
         return entries[link.place][step] if link.how == "entry" else inputs[link.place]
 
-    def _stacked(self, atoms: list[Atom], var: Var) -> Atom:
+    def _stacked(self, atoms: list[Atom], var: Variable) -> Atom:
         if atoms:
             return self._made(stack_p, atoms, {"axis": 0})[0]
         zero = Literal(0, var.aval.update(shape=()))
         return self._made(broadcast_to_p, [zero], {"shape": var.aval.shape})[0]
 
-    def _made(self, primitive: object, inputs: list[Atom], params: dict[str, object]) -> list[Var]:
+    def _made(self, primitive: object, inputs: list[Atom], params: dict[str, object]) -> list[Variable]:
         """The outputs of an equation of the line of the loop."""
-        outputs = [*map(Var, infer(primitive, [atom.aval for atom in inputs], params))]  # type: ignore[arg-type]
+        outputs = [*map(Variable, infer(primitive, [atom.aval for atom in inputs], params))]  # type: ignore[arg-type]
         source = self._holder.source
         self._equations.append(Equation(primitive, inputs, params, outputs,  # type: ignore[arg-type]
                                         None if source is None else source.derived()))
@@ -227,14 +228,14 @@ class _Unfolding:
                 return None if holder.source is None else holder.source._replace(scope=scope)
             return source.inside(scope) if scope else source
 
-        def step(equation: Equation, operands: list[Atom]) -> list[Var]:
+        def step(equation: Equation, operands: list[Atom]) -> list[Variable]:
             avals = [var.aval for var in equation.outputs]
             given = [atom.aval for atom in operands]
             if given != [atom.aval for atom in equation.inputs]:
                 avals = infer(equation.primitive, given, equation.params)
-            outputs = [*map(Var, avals)]
+            outputs = [*map(Variable, avals)]
             for var, original in zip(outputs, equation.outputs, strict=True):
-                var.origins = (Origin(PRIMAL, program, original),)
+                var.origins = (Provenance(PRIMAL, program, original),)
             self._equations.append(Equation(equation.primitive, operands, equation.params, outputs,
                                             placed(equation.source)))
             return outputs

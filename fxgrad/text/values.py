@@ -18,7 +18,7 @@ from fxgrad.engine.caches import cached
 from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import PYTHON_AVALS, Aval, Literal
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.sizes import Size
+from fxgrad.engine.core.sizes import SymbolicDim
 from fxgrad.engine.dtypes import DType
 
 INDENT = "  "
@@ -178,7 +178,7 @@ def _atomic_text(value: Any) -> str | None:
         return dtype_text(value)
     if kind is Aval:
         return repr(value)
-    if kind is Size:
+    if kind is SymbolicDim:
         return f"'{value}'"
     if isinstance(value, np.generic | Integer) and value.dtype.name in dtypes.SUPPORTED:
         return f"{number_text(value)}:{dtypes.short_name(value.dtype)}"

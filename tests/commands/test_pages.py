@@ -67,7 +67,7 @@ def test_names_exist() -> None:
 
 def test_what_is_missing_is_found() -> None:
     page = ROOT / "docs" / "reference" / "limits.md"
-    text = ("see `engine/core/nowhere.py`, [that](nothing.md), [this](errors.md#here), `engine/ops/space.py` and "
+    text = ("see `engine/core/nowhere.py`, [that](nothing.md), [this](errors.md#here), `engine/ops/structural.py` and "
             "`tests/samples/*.py`")
     assert {path for path in paths(text) if not is_there(path, page)} == {"engine/core/nowhere.py", "nothing.md"}
     assert is_a_name("fxgrad.numpy.linalg.norm")

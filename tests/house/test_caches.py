@@ -285,7 +285,7 @@ KINDS: dict[str, list[Any]] = {
     "attribute of a program": [program_properties.ProgramAttribute, program_properties.program_property,
                                program_properties.memoize],
     "derived under guards": [derive.derive, guards.memoize_guarded],
-    "lookup of recordings": [interning.Node, trace.Beginnings, plans.Plans, executables.Executables],
+    "lookup of recordings": [interning.Node, trace.TraceRootCache, plans.DispatchPlans, executables.Executables],
 }
 """By the name that docs/appendix/caches.md has for a kind of cache, what one is written as."""
 OTHER_MEMORY = re.compile(r"functools\.cache\b|lru_cache|OrderedDict|\.memo\b|\.attributes\b")

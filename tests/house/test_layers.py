@@ -185,7 +185,7 @@ def test_only_tracing_knows_the_keys_of_the_table_of_recordings() -> None:
         "engine.tracing", "engine.derivation", "tools", "shipping.onnx"])]  # nodes of a graph
     found = [f"{path}:{each.lineno} reads .{each.attr}" for path in others
              for each in ast.walk(tree_of(path)) if isinstance(each, ast.Attribute) and each.attr in of_tapes]
-    assert not found, "\n".join(found) + "\nask `Tape.recall`, or the functions of `engine/tracing/recall.py`"
+    assert not found, "\n".join(found) + "\nask `Tape.cache_get`, or the functions of `engine/tracing/op_cache.py`"
 
 
 def test_the_reader_of_imports_sees_each_form() -> None:

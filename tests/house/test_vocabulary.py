@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fxgrad.engine.ops
-from fxgrad.engine.core.primitive import RULES, Absent
+from fxgrad.engine.core.primitive import RULES, MissingRule
 from fxgrad.engine.rooms import registry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,7 +71,7 @@ def test_every_absence_is_named_and_none_is_owed_but_those_that_are_known() -> N
         for rule in RULES:
             value = getattr(primitive, rule)
             assert value is not None
-            is_owed = isinstance(value, Absent) and value not in (fxgrad.NOT_LINEAR, fxgrad.NO_TANGENT)
+            is_owed = isinstance(value, MissingRule) and value not in (fxgrad.NOT_LINEAR, fxgrad.NO_TANGENT)
             assert is_owed == ((primitive.name, rule) in OWED), (primitive, value)
 
 

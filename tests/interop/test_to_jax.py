@@ -16,9 +16,9 @@ import fxgrad.numpy as fnp
 from fxgrad import errors
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.executors.xla import as_jax, emit
-from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.structural import instantiate
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.engine.tracing.trace import OWN, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace
 from fxgrad.engine.transforms.forward import forward, has_tangent
 from fxgrad.interop.emission import alike
 from fxgrad.interop.nested import equation_count
@@ -295,7 +295,7 @@ def test_jax_differentiates_them_alike(primitive: Any, sample: Any) -> None:
     """What is handed to jax without a rule of ours: the tangent is the same, and is there for the same outputs."""
     args = sample.args()
     avals = [aval_of(arg) for arg in args]
-    program, captured = trace(lambda *values: bind(primitive, *values, **sample.params), avals, mode=OWN)
+    program, captured = trace(lambda *values: bind(primitive, *values, **sample.params), avals, mode=UNSHARED)
     assert not captured
     moving = [has_tangent(aval) and index not in sample.fixed for index, aval in enumerate(avals)]
     tangents = [np.cos(np.asarray(arg, arg.dtype)).astype(arg.dtype) if moves else Zero(aval)

@@ -1,11 +1,11 @@
-"""Samples of `fxgrad.engine.ops.choose`."""
+"""Samples of `fxgrad.engine.ops.select`."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.ops.choose import clamp_p, select_n_p
+from fxgrad.engine.ops.select import clamp_p, select_n_p
 from tests.samples import COMPLEX, INTEGER, REAL, Draw, Sample, elementwise_samples
 
 SAMPLES: dict[Primitive, list[Sample]] = {

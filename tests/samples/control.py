@@ -17,10 +17,10 @@ from fxgrad.engine.higher_order.mapped_rule import custom_vmap_p
 from fxgrad.engine.higher_order.safe_call import safe_call_p
 from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.pointwise import add
-from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.structural import instantiate
 from fxgrad.engine.ops.trigonometric import cos, sin
 from fxgrad.engine.rematerialization.operation import within_budget_p
-from fxgrad.engine.tracing.trace import OWN, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace
 from tests.samples import Draw, Sample
 
 SHAPES: list[tuple[tuple[int, ...], str]] = [
@@ -32,7 +32,7 @@ def body(x: Any, y: Any) -> list[Any]:
 
 def program_of(shape: Sequence[int], dtype: str, function: Any = body) -> Program:
     aval = Aval(tuple(shape), np.dtype(dtype))
-    return trace(lambda *inputs: function(*inputs), [aval, aval], mode=OWN)[0]
+    return trace(lambda *inputs: function(*inputs), [aval, aval], mode=UNSHARED)[0]
 
 class Rule:
     """The true derivative of `body`, as a rule of either kind."""

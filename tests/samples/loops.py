@@ -21,13 +21,13 @@ from fxgrad.engine.ops.comparison import lt
 from fxgrad.engine.ops.pointwise import add, scalar_like
 from fxgrad.engine.ops.reductions import reduce_max
 from fxgrad.engine.ops.trigonometric import cos, sin
-from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
 from tests.samples import Draw, Sample, elementwise_samples
 from tests.samples.control import SHAPES, without
 
 
 def program(function: Callable[..., Sequence[Any]], *avals: Aval) -> Program:
-    return trace(lambda *inputs: list(function(*inputs)), list(avals), mode=WRITTEN)[0]
+    return trace(lambda *inputs: list(function(*inputs)), list(avals), mode=WITH_LITERALS)[0]
 
 
 def aval(shape: Sequence[int], dtype: str) -> Aval:

@@ -1,4 +1,4 @@
-"""Samples of `fxgrad.engine.ops.space`."""
+"""Samples of `fxgrad.engine.ops.structural`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.ops.space import broadcast_to_p, convert_element_type_p, reduce_sum_p, reshape_p, transpose_p
+from fxgrad.engine.ops.structural import broadcast_to_p, convert_element_type_p, reduce_sum_p, reshape_p, transpose_p
 from tests.samples import COMPLEX, INTEGER, REAL, Draw, Sample
 from tests.samples.reductions import reduced
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fxgrad import dtypes
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.program import Equation, Program, Signature, Var
+from fxgrad.engine.core.program import Equation, Program, Signature, Variable
 from fxgrad.engine.higher_order.call import named_call_p
 from fxgrad.engine.higher_order.checkpoint import checkpoint_p
 from fxgrad.engine.rooms import registry
@@ -58,7 +58,7 @@ def values(programs: st.SearchStrategy[Program]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def programs(draw: st.DrawFn, depth: int = 2) -> Program:
-    inputs = [Var(aval) for aval in draw(st.lists(avals(), max_size=3))]
+    inputs = [Variable(aval) for aval in draw(st.lists(avals(), max_size=3))]
     atoms: list[Any] = [*inputs, *draw(st.lists(literals(), min_size=not inputs, max_size=3))]
     inner = programs(depth - 1) if depth else st.nothing()
     equations: list[Equation] = []
@@ -74,13 +74,13 @@ def programs(draw: st.DrawFn, depth: int = 2) -> Program:
         else:
             primitive = draw(st.sampled_from([named_call_p, checkpoint_p]))
             params = {"program": draw(inner), "name": draw(NAMES)}
-            operands = [*(var for var in map(Var, params["program"].in_avals))]
+            operands = [*(var for var in map(Variable, params["program"].in_avals))]
             continue_with = [next((atom for atom in atoms if atom.aval == var.aval), None) for var in operands]
             if None in continue_with:
                 continue
             operands = continue_with
         try:
-            outputs = [Var(aval) for aval in primitive.abstract(*(atom.aval for atom in operands), **params)]
+            outputs = [Variable(aval) for aval in primitive.abstract(*(atom.aval for atom in operands), **params)]
         except (FxgradError, TypeError):
             continue
         equations.append(Equation(primitive, operands, params, outputs))

@@ -15,7 +15,7 @@ import fxgrad.engine.ops.reductions
 import fxgrad.engine.ops.trigonometric  # noqa: F401  (enters operations that texts of the tests name)
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
-from fxgrad.engine.core.program import Equation, Program, Signature, Var
+from fxgrad.engine.core.program import Equation, Program, Signature, Variable
 from fxgrad.engine.core.regions import Region
 from fxgrad.text import equal, from_json, parse, program_text, to_json
 
@@ -65,8 +65,8 @@ CLASSES = [Mode, Numbers]
 
 def one_equation(primitive: Primitive, *avals: Aval, **params: Any) -> Program:
     """A program of one equation whose inputs are those of the program."""
-    inputs = [Var(aval) for aval in avals]
-    outputs = [Var(aval) for aval in primitive.abstract(*avals, **params)]
+    inputs = [Variable(aval) for aval in avals]
+    outputs = [Variable(aval) for aval in primitive.abstract(*avals, **params)]
     return Program(inputs, [Equation(primitive, [*inputs], params, outputs)], outputs)
 
 
@@ -82,7 +82,7 @@ def with_literal(value: Any, aval: Aval) -> Program:
 
 def with_constant(value: Any) -> Program:
     """A closed program that returns its one constant."""
-    var = Var(Aval(np.shape(value), np.asarray(value).dtype))
+    var = Variable(Aval(np.shape(value), np.asarray(value).dtype))
     return Program([var], [], [var], 1, [value], Signature("f", (), None, None))
 
 

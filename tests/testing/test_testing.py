@@ -18,7 +18,7 @@ from fxgrad.engine.ops.comparison import gt
 from fxgrad.engine.ops.parts import conj, conj_p
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.shaping import rev
-from fxgrad.engine.ops.space import move_axis, reduce_sum, unbroadcast
+from fxgrad.engine.ops.structural import move_axis, reduce_sum, unbroadcast
 from fxgrad.engine.ops.trigonometric import cos, sin, sin_p
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.tracer import Tracer

@@ -13,7 +13,7 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.higher_order.call import named
 from fxgrad.engine.rooms import registry
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import OWN, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace
 from fxgrad.text import equal, parse, program_text
 from fxgrad.text.blocks import NAMES, block_of
 from fxgrad.text.definitions import is_applied, is_call
@@ -27,7 +27,7 @@ def sample_programs() -> list[Program]:
         for sample in samples if primitive.regions is not None else ():
             avals = [fxgrad.make_program(lambda value: value)(arg).in_avals[0] for arg in sample.args()]
             programs.append(trace(lambda *given, sample=sample, primitive=primitive: bind(
-                primitive, *given, **sample.params), avals, mode=OWN)[0])
+                primitive, *given, **sample.params), avals, mode=UNSHARED)[0])
     return programs
 
 

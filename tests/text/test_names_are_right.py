@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fxgrad
-from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.text.names import own_names
 from fxgrad.text.sources import Sources
@@ -27,7 +27,7 @@ class Reports:
     """The values of named variables, each as often as its program ran."""
 
     def __init__(self, program: Program, args: Sequence[Any]) -> None:
-        self.found: dict[tuple[int, Var], tuple[str, list[Any]]] = {}
+        self.found: dict[tuple[int, Variable], tuple[str, list[Any]]] = {}
         self._sources = Sources()
         leaves = fxgrad.tree.leaves(tuple(args))
         self._run(program, [*program.constants, *leaves], skipped=len(program.constants) + len(leaves))
@@ -37,13 +37,13 @@ class Reports:
         environment: dict[Any, Any] = dict(zip(program.inputs, inputs, strict=True))
         self._report(program, program.inputs[skipped:], environment, names)
         for equation in program.equations:
-            values = [environment[atom] if type(atom) is Var else atom.value for atom in equation.inputs]
+            values = [environment[atom] if type(atom) is Variable else atom.value for atom in equation.inputs]
             environment.update(zip(equation.outputs, self._outputs(equation, values), strict=True))
             self._report(program, equation.outputs, environment, names)
-        return [environment[atom] if type(atom) is Var else atom.value for atom in program.outputs]
+        return [environment[atom] if type(atom) is Variable else atom.value for atom in program.outputs]
 
-    def _report(self, program: Program, variables: Sequence[Var], environment: dict[Any, Any],
-                names: dict[Var, str]) -> None:
+    def _report(self, program: Program, variables: Sequence[Variable], environment: dict[Any, Any],
+                names: dict[Variable, str]) -> None:
         for var in variables:
             if var in names:
                 self.found.setdefault((id(program), var), (names[var], []))[1].append(np.asarray(environment[var]))

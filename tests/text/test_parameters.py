@@ -15,7 +15,7 @@ import fxgrad.engine.ops
 import fxgrad.numpy as fnp
 from fxgrad import lax
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.frontend.operands import aval_of
 from fxgrad.text import program_text
 from tests.samples import COMPILED, Sample, all_samples
@@ -25,9 +25,9 @@ SAMPLES = all_samples()
 
 def written(primitive: Primitive, avals: list[Any], params: dict[str, Any]) -> str | None:
     """The text of one equation; None where there is no such one."""
-    inputs = [Var(aval) for aval in avals]
+    inputs = [Variable(aval) for aval in avals]
     try:
-        outputs = [Var(aval) for aval in primitive.abstract(*avals, **params)]
+        outputs = [Variable(aval) for aval in primitive.abstract(*avals, **params)]
     except Exception:  # noqa: BLE001  (of options that do not go together)
         return None
     return program_text(Program(inputs, [Equation(primitive, [*inputs], params, outputs)], outputs))

@@ -12,7 +12,7 @@ from fxgrad import dtypes
 from fxgrad.engine.api.programs import make_program
 from fxgrad.engine.api.reverse import grad
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Equation, Program, Signature, Var
+from fxgrad.engine.core.program import Equation, Program, Signature, Variable
 from fxgrad.engine.higher_order.call import named, named_call_p
 from fxgrad.engine.higher_order.checkpoint import checkpoint_p
 from fxgrad.engine.ops.arithmetic import add, mul
@@ -158,7 +158,7 @@ def test_programs_among_parameters() -> None:
 @pytest.mark.parametrize("name", ["block", "a block", "mul", "f32", "return", "where", ""])
 def test_calls(primitive: Any, name: str) -> None:
     inner = one_equation(keep_p, VECTOR)
-    x, y, z = Var(VECTOR), Var(VECTOR), Var(VECTOR)
+    x, y, z = Variable(VECTOR), Variable(VECTOR), Variable(VECTOR)
     assert_round_trips(Program([x], [
         Equation(primitive, [x], {"program": inner, "name": name}, [y]),
         Equation(named_call_p, [y], {"program": inner, "name": "other"}, [z]),
@@ -186,7 +186,7 @@ def test_sharing_does_not_multiply() -> None:
 
 @pytest.mark.parametrize("name", ["loss", "my loss", "program", "return", "", 'a"b', "where", "ünïcode"])
 def test_titles(name: str) -> None:
-    x = Var(SCALAR)
+    x = Variable(SCALAR)
     assert_round_trips(Program([x], [], [x], signature=Signature(name, ("x",), None, None)))
 
 
@@ -196,13 +196,13 @@ def test_titles(name: str) -> None:
     "<a>", "#",
 ])
 def test_names(name: str) -> None:
-    x, y = Var(SCALAR), Var(SCALAR)
+    x, y = Variable(SCALAR), Variable(SCALAR)
     assert_round_trips(Program([x], [Equation(keep_p, [x], {}, [y])], [x, y],
                                signature=Signature("f", (name,), None, None)))
 
 
 def test_captured_values_without_constants() -> None:
-    x, y = Var(SCALAR), Var(VECTOR)
+    x, y = Variable(SCALAR), Variable(VECTOR)
     program = Program([x, y], [], [y, x], 1)
     assert_round_trips(program)
     assert parse(str(program)).captured == 1

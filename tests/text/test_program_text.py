@@ -10,7 +10,7 @@ import pytest
 
 from fxgrad.engine.api.programs import make_program
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Equation, Program, Signature, Var
+from fxgrad.engine.core.program import Equation, Program, Signature, Variable
 from fxgrad.engine.higher_order.call import named
 from fxgrad.engine.higher_order.checkpoint import checkpoint_p
 from fxgrad.engine.ops.arithmetic import add, mul, neg
@@ -200,7 +200,7 @@ where mul_1 "mul" = program (x: f32[3]) {
 def test_nested_programs_are_indented() -> None:
     inner = one_equation(keep_p, VECTOR, axes=(0,))
     other = one_equation(keep_p, VECTOR)
-    a, b, c = Var(VECTOR), Var(VECTOR), Var(VECTOR)
+    a, b, c = Variable(VECTOR), Variable(VECTOR), Variable(VECTOR)
     program = Program([a], [Equation(choose_p, [a], {"branches": (inner, other)}, [b]),
                             Equation(repeat_p, [b], {"length": 3, "body": one_equation(keep_p, VECTOR)}, [c]),
                             Equation(effect_p, [c], {}, [])], [c])
@@ -241,7 +241,7 @@ where body = program (a: f32[3]) {
 
 def test_names_that_are_no_paths_are_quoted() -> None:
     names = ("x.y[0]['a b']", "argument 0", "return", "inf", "a`b", "f32[3]", "")
-    inputs = [Var(SCALAR) for _ in names]
+    inputs = [Variable(SCALAR) for _ in names]
     program = Program(inputs, [], [], signature=Signature("my loss", names, None, None))
     assert equations_text(program, width=200) == (
         'program "my loss"(x.y[0][\'a b\']: f32[], `argument 0`: f32[], `return`: f32[], `inf`: f32[], '
@@ -308,7 +308,7 @@ def test_literals(value: Any, aval: Aval, expected: str) -> None:
 
 
 def test_an_unbound_variable_prints() -> None:
-    program = Program([], [Equation(neg_p(), [Var(SCALAR)], {}, [Var(SCALAR)])], [])
+    program = Program([], [Equation(neg_p(), [Variable(SCALAR)], {}, [Variable(SCALAR)])], [])
     assert "neg(<unbound f32[]>)" in equations_text(program)
     assert "-<unbound f32[]>" in str(program)
 

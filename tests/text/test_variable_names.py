@@ -12,7 +12,7 @@ import pytest
 import fxgrad.numpy
 from fxgrad.engine.api.programs import make_program
 from fxgrad.engine.api.reverse import grad
-from fxgrad.engine.core.program import Program, Signature, Var
+from fxgrad.engine.core.program import Program, Signature, Variable
 from fxgrad.engine.higher_order.call import named
 from fxgrad.engine.ops.arithmetic import add, mul, neg
 from fxgrad.engine.ops.trigonometric import sin, tanh
@@ -209,7 +209,7 @@ def test_words_of_the_text_form_are_no_names() -> None:
 
 
 def test_letters_skip_what_is_taken_and_keywords() -> None:
-    variables = [Var(SCALAR) for _ in range(800)]
+    variables = [Variable(SCALAR) for _ in range(800)]
     text = equations_text(Program(variables, [], []))
     found = [line.split(":")[0] for line in text.replace(",", "\n").split("(")[1].split(")")[0].split()]
     found = [name for name in found if name and "[" not in name]
@@ -247,7 +247,7 @@ def test_captured_values_in_doubt_get_letters() -> None:
 
 
 def test_a_signature_that_repeats_a_name() -> None:
-    inputs = [Var(SCALAR), Var(SCALAR)]
+    inputs = [Variable(SCALAR), Variable(SCALAR)]
     program = Program(inputs, [], inputs, signature=Signature("f", ("x", "x"), None, None))
     assert equations_text(program).splitlines()[0] == "program f(x: f32[], x_1: f32[]) {"
 

@@ -68,7 +68,7 @@ TESTS: dict[str, str] = {
                             "tests/numpy/test_elementwise.py tests/numpy/test_arrays.py",
     "fxgrad/numpy/*.py": f"tests/numpy {_SIDE_BY_SIDE} tests/engine/frontend/test_protocol.py "
                          "tests/engine/frontend/test_inplace.py tests/house/test_errors.py "
-                         "tests/house/test_idioms.py tests/house/test_cures.py tests/engine/tracing/test_replay.py",
+                         "tests/house/test_idioms.py tests/house/test_cures.py tests/engine/tracing/test_call_cache.py",
     **{f"fxgrad/{room}/*.py": f"tests/{room} {_SIDE_BY_SIDE}" for room in (
         "interop", "lax", "nn", "random", "scipy")},
     "fxgrad/engine/rematerialization/*.py": "tests/engine/api/test_budgets.py tests/engine/api/test_plans.py",

@@ -6,7 +6,7 @@ from typing import Any
 
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.primitive import output_types, registry
-from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.errors import FxgradError, ProgramError
 
@@ -20,7 +20,7 @@ def check(program: Program) -> None:
     and have the types that the primitive's abstract rule gives; the program's outputs are bound; constants, if any,
     are as many as captured inputs and of their types.
     """
-    bound: set[Var] = set()
+    bound: set[Variable] = set()
     for var in program.inputs:
         if var in bound:
             raise ProgramError(f"an input ({var.aval}) appears twice among the inputs of the program")
@@ -35,11 +35,11 @@ def check(program: Program) -> None:
             raise ProgramError(f"output {number} ({atom.aval}) is bound by no input and no equation\n{program}")
 
 
-def _is_bound(atom: Atom, bound: set[Var]) -> bool:
+def _is_bound(atom: Atom, bound: set[Variable]) -> bool:
     return type(atom) is Literal or atom in bound
 
 
-def _check_equation(program: Program, index: int, equation: Equation, bound: set[Var]) -> None:
+def _check_equation(program: Program, index: int, equation: Equation, bound: set[Variable]) -> None:
     for number, atom in enumerate(equation.inputs):
         if not _is_bound(atom, bound):
             raise _error(program, index, f"input {number} ({atom.aval}) is used before it is bound")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fxgrad.engine.analyses.fusing import ALIAS, BARRIER, VIEW, kind_of
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Equation, Program, Source, Var
+from fxgrad.engine.core.program import Equation, Program, Source, Variable
 from fxgrad.engine.core.program_properties import program_property
 from fxgrad.engine.core.regions import Region
 from fxgrad.engine.core.walk import eval_program
@@ -70,7 +70,7 @@ class Flow:
         self.makes: list[list[int]] = []
         self.avals: list[Aval] = []
         self.sizes: list[int] = []
-        self.variables: list[Var] = []
+        self.variables: list[Variable] = []
         self.homes: list[Program] = []
         self.made_by: list[int] = []
         self.base: list[int] = []
@@ -87,7 +87,7 @@ class Flow:
         self.outputs = self._walk(program, self.inputs, None)
         self.results = [value for value in self.outputs if value >= 0]
 
-    def value(self, var: Var, home: Program, step: int, size: int = -1) -> int:
+    def value(self, var: Variable, home: Program, step: int, size: int = -1) -> int:
         """Add a value, and return its number."""
         number = len(self.avals)
         aval = var.aval

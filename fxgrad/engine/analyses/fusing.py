@@ -8,7 +8,6 @@ from fxgrad.engine.core.program import Equation
 from fxgrad.engine.ops import (
     arithmetic,
     barrier,
-    choose,
     comparison,
     convolution,
     creation,
@@ -20,8 +19,9 @@ from fxgrad.engine.ops import (
     pointwise,
     products,
     reductions,
+    select,
     shaping,
-    space,
+    structural,
     trigonometric,
     varying,
 )
@@ -39,14 +39,14 @@ any other, `LOOP` holds programs.
 
 moves: Analysis[int] = Analysis("moves", missing="conservative", default=KERNEL)
 """The kinds of the operations that do not act on each element."""
-moves.enter(ALIAS, space.reshape_p, arithmetic.stop_gradient_p, arithmetic.name_p, varying.pvary_p,
+moves.enter(ALIAS, structural.reshape_p, arithmetic.stop_gradient_p, arithmetic.name_p, varying.pvary_p,
             varying.take_equal_p)
-moves.enter(VIEW, space.broadcast_to_p, space.transpose_p, shaping.broadcast_in_dim_p, shaping.rev_p,
+moves.enter(VIEW, structural.broadcast_to_p, structural.transpose_p, shaping.broadcast_in_dim_p, shaping.rev_p,
             shaping.slice_p, joining.split_p, joining.unstack_p, parts.real_p, parts.imag_p)
-moves.enter(CHEAP, space.convert_element_type_p, choose.select_n_p)
+moves.enter(CHEAP, structural.convert_element_type_p, select.select_n_p)
 moves.enter(MOVE, shaping.pad_p, shaping.tile_p, joining.concatenate_p, joining.stack_p, dynamic.dynamic_slice_p,
             indexing.gather_p, creation.iota_p)
-moves.enter(REDUCE, space.reduce_sum_p, reductions.reduce_prod_p, reductions.reduce_max_p, reductions.reduce_min_p,
+moves.enter(REDUCE, structural.reduce_sum_p, reductions.reduce_prod_p, reductions.reduce_max_p, reductions.reduce_min_p,
             reductions.reduce_and_p, reductions.reduce_or_p, reductions.reduce_xor_p)
 moves.enter(UPDATE, dynamic.dynamic_update_slice_p, indexing.scatter_p, indexing.scatter_add_p)
 moves.enter(DOT, products.dot_general_p)
@@ -58,7 +58,7 @@ cheap: Analysis[bool] = Analysis("cheap to compute again", missing="conservative
 cheap.enter(True, pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p, arithmetic.neg_p, arithmetic.max_p,
             arithmetic.min_p, comparison.eq_p, comparison.ne_p, comparison.lt_p, comparison.le_p, comparison.gt_p,
             comparison.ge_p, comparison.and_p, comparison.or_p, comparison.xor_p, comparison.not_p,
-            trigonometric.sin_p, trigonometric.cos_p, exponential.square_p, exponential.integer_pow_p, choose.clamp_p,
+            trigonometric.sin_p, trigonometric.cos_p, exponential.square_p, exponential.integer_pow_p, select.clamp_p,
             parts.sign_p, parts.abs_p, parts.floor_p, parts.ceil_p, parts.round_p, parts.is_finite_p, parts.conj_p,
             parts.complex_p)
 
@@ -69,7 +69,7 @@ offloaded.enter(True, pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p, arith
                 exponential.pow_p, exponential.exp_p, exponential.expm1_p, exponential.log_p, exponential.log1p_p,
                 exponential.sqrt_p, exponential.rsqrt_p, exponential.cbrt_p, trigonometric.sin_p, trigonometric.cos_p,
                 trigonometric.tanh_p, parts.abs_p, parts.sign_p, parts.floor_p, parts.ceil_p, parts.round_p,
-                space.convert_element_type_p)
+                structural.convert_element_type_p)
 
 
 def kind_of(equation: Equation) -> int:

@@ -19,7 +19,7 @@ from fxgrad.engine.core.avals import Aval, to_numpy
 from fxgrad.engine.core.program import Equation, Program, Source
 from fxgrad.engine.core.regions import Region
 from fxgrad.engine.core.walk import eval_program
-from fxgrad.engine.ops import joining, shaping, space
+from fxgrad.engine.ops import joining, shaping, structural
 from fxgrad.engine.ops import random as keys_room
 from fxgrad.engine.ops.arithmetic import stop_gradient_p
 from fxgrad.engine.ops.samplers import random_binomial_p, random_gamma_p, random_poisson_p
@@ -168,7 +168,8 @@ key_rules: Analysis[KeyRule | None] = Analysis("key_rules", missing="conservativ
 
 
 @key_rules.register(
-    space.reshape_p, space.transpose_p, space.broadcast_to_p, joining.concatenate_p, joining.stack_p, joining.split_p,
+    structural.reshape_p, structural.transpose_p, structural.broadcast_to_p, joining.concatenate_p, joining.stack_p,
+    joining.split_p,
     joining.unstack_p, shaping.slice_p, shaping.rev_p, stop_gradient_p)
 def _move(_: _KeyUses, equation: Equation, ids: list[Ids | None]) -> list[Ids | None] | None:
     if any(each is None for each in ids):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from fxgrad.engine.analyses.flow import Flow, flow_of, flow_with_calls
 from fxgrad.engine.analyses.fusing import CHEAP, CONVOLUTION, DOT, EXCHANGE, EXPENSIVE
 from fxgrad.engine.analyses.work_space import work_space
-from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.core.program_properties import memoize, program_property
 from fxgrad.engine.core.regions import Region
 
@@ -145,7 +145,7 @@ def _account(flow: Flow, writable: Collection[int] = (), row_major_inputs: Colle
         if equation.primitive.regions is not None and flow.closes(equation):
             operands = iter(reads)
             given = calls[step] = tuple([
-                type(atom) is Var and _is_row_major(flow, row_major, next(operands)) for atom in equation.inputs])
+                type(atom) is Variable and _is_row_major(flow, row_major, next(operands)) for atom in equation.inputs])
             inside, results = _call_needs(equation.regions[0].program, given, ())
             row_major.update(itertools.compress(makes, results))
         elif equation.primitive.regions is not None:

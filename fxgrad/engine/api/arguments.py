@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.core.arrays import Array, handed, returned
+from fxgrad.engine.core.arrays import Array, returned, wrap_array
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, array_aval
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.frontend.flat import check_leaf, indexed_names, leaf_aval, nth, transformation
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line, function_name
@@ -132,8 +132,8 @@ _CONTAINERS = frozenset({dict, list, tuple})
 
 
 def handed_tree(value: Any) -> Any:
-    """`handed(value)`, also of arrays in Python's containers."""
-    return tree.map(handed, value) if type(value) in _CONTAINERS else handed(value)
+    """`wrap_array(value)`, also of arrays in Python's containers."""
+    return tree.map(wrap_array, value) if type(value) in _CONTAINERS else wrap_array(value)
 
 
 def leaf_avals(what: str, selected: Selected) -> list[Aval]:

@@ -22,7 +22,7 @@ from fxgrad.engine.core.avals import Aval, keys_to_jax, struct_of, to_numpy
 from fxgrad.engine.executors.xla import x64
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.space import broadcast_to
+from fxgrad.engine.ops.structural import broadcast_to
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer

@@ -13,7 +13,7 @@ from fxgrad.engine.frontend.flat import trace_flat, transformation
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.engine.tracing.trace import OWN
+from fxgrad.engine.tracing.trace import UNSHARED
 from fxgrad.engine.tracing.tracer import Tracer
 
 
@@ -77,7 +77,7 @@ def _converted(fun: Callable[..., Any], examples: tuple[Any, ...]) -> tuple[Call
     leaves, structure = tree.flatten(examples)
     avals = [struct_aval(leaf) or (leaf if hasattr(leaf, "strong") else aval_of(leaf)) for leaf in leaves]
     traced = trace_flat(lambda *tracers: fun(*tree.unflatten(structure, tracers)), avals, "closure_convert", fun,
-                        mode=OWN)
+                        mode=UNSHARED)
     hoisted = [index for index, value in enumerate(traced.captured)
                if type(value) is Tracer and dtypes.is_inexact(value.dtype)]
 

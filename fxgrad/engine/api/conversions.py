@@ -11,7 +11,7 @@ import numpy as np
 from fxgrad.engine import tree
 from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.api.static_arguments import Args, Kwargs
-from fxgrad.engine.core.arrays import WEAK_CLASSES, Integer, WeakArray, made, weakened
+from fxgrad.engine.core.arrays import WEAK_CLASSES, Integer, WeakArray, freeze_result, weakened
 from fxgrad.engine.core.avals import keys_to_jax, to_numpy
 from fxgrad.engine.dtypes import SUPPORTED, is_64bit
 from fxgrad.engine.executors.xla import as_weak, x64
@@ -76,7 +76,7 @@ def _ours_if_wide(output: Any) -> Any:
     if not isinstance(output, jax.Array) or output.dtype not in WIDE or is_jax_tracer(output) or \
             not output.is_fully_addressable:  # other processes have parts of it
         return output
-    return weakened(to_numpy(output)) if output.weak_type else made(to_numpy(output))
+    return weakened(to_numpy(output)) if output.weak_type else freeze_result(to_numpy(output))
 
 
 def holds_wide(leaves: Iterable[Any]) -> bool:

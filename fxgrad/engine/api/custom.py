@@ -19,7 +19,7 @@ from fxgrad.engine.derivation.guards import run_guarded
 from fxgrad.engine.frontend.flat import LEAF, Traced, check_leaf, leaf_aval, origin_of
 from fxgrad.engine.higher_order.custom import Flat, custom_jvp_p, custom_vjp_p
 from fxgrad.engine.ops import arithmetic
-from fxgrad.engine.ops.space import convert, instantiate
+from fxgrad.engine.ops.structural import convert, instantiate
 from fxgrad.engine.pickling import importable
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of, bind

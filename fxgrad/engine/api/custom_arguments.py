@@ -9,7 +9,7 @@ import numpy as np
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.frontend.flat import check_leaf
-from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.structural import instantiate
 
 
 class CustomVJPPrimal:

@@ -14,7 +14,7 @@ from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.compiled import jit
 from fxgrad.engine.api.mapped_calls import Axes, MappedCall, check_axes_argument, output_axes
 from fxgrad.engine.api.sharded import shard_map
-from fxgrad.engine.ops.space import move_axis, reshape
+from fxgrad.engine.ops.structural import move_axis, reshape
 from fxgrad.engine.parallel.meshes import partition_of
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line, function_name

@@ -28,7 +28,7 @@ import numpy as np
 from fxgrad.engine import tree
 from fxgrad.engine.api.conversions import like_arguments
 from fxgrad.engine.api.keys import is_jax_tracer
-from fxgrad.engine.api.plans import Plans
+from fxgrad.engine.api.plans import DispatchPlans
 from fxgrad.engine.api.stages import MadeFor, Stage, stage_of
 from fxgrad.engine.api.static_arguments import Args, Kwargs
 from fxgrad.engine.caches import BoundedDict
@@ -177,7 +177,7 @@ class Executables:
     __slots__ = ("_called", "_compiled", "_make", "_mesh", "_own", "bound", "looks", "on_meshes", "outputs", "plans",
                  "sharing")
 
-    def __init__(self, plans: Plans, make: Callable[[], Any], mesh: Any = None) -> None:
+    def __init__(self, plans: DispatchPlans, make: Callable[[], Any], mesh: Any = None) -> None:
         self.plans = plans
         self._make, self._own, self._mesh = make, None, mesh
         self._called: explicit.OnMeshes | None = None

@@ -22,7 +22,7 @@ from fxgrad.engine.core.avals import Aval, plain
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.frontend.flat import just, nth
-from fxgrad.engine.ops.space import zeros
+from fxgrad.engine.ops.structural import zeros
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.transforms.forward import ONE, has_tangent, is_one, jvp_program

@@ -29,11 +29,11 @@ from fxgrad.engine.frontend.operands import ones_on_diagonal
 from fxgrad.engine.higher_order.groups import select_marked
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.space import full, instantiate, move_axis, reshape, zeros
+from fxgrad.engine.ops.structural import full, instantiate, move_axis, reshape, zeros
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
 from fxgrad.engine.transforms.batch import Batch, Batched, put_axis
 from fxgrad.engine.transforms.forward import fill_zeros, has_tangent
 from fxgrad.engine.transforms.linearize import linearize_in_place, pull_back
@@ -232,7 +232,7 @@ def _batched_pull(program: Program, half: Any, residuals: Sequence[Any], cotange
         return [instantiate(result) for result in pull_back(half, values[:len(residuals)], arriving)]
 
     assert len(extra) == more
-    pulled, captured = trace(backward_pass, [*residual_avals, *one], mode=WRITTEN)
+    pulled, captured = trace(backward_pass, [*residual_avals, *one], mode=WITH_LITERALS)
     results = Batch(size).run(pulled, [*(Batched(value, None) for value in (*captured, *residuals)),
                                        *(Batched(value, 0) for value in reached)])
     return [put_axis(result, size, 0) for result in results]

@@ -55,7 +55,7 @@ from fxgrad.engine.api.inner_traces import InnerTraces
 from fxgrad.engine.api.jit_shardings import JitShardings
 from fxgrad.engine.api.jitted_calls import JittedCall
 from fxgrad.engine.api.keys import Key, is_jax_tracer, key_of, key_of_leaves
-from fxgrad.engine.api.plans import Plan, Plans, run
+from fxgrad.engine.api.plans import DispatchPlan, DispatchPlans, run
 from fxgrad.engine.api.stages import MadeFor, stage_of
 from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.engine.api.switches import is_disabled, switched
@@ -68,9 +68,9 @@ from fxgrad.engine.executors.xla import x64
 from fxgrad.engine.frontend.flat import Traced, leaf_aval, trace_flat
 from fxgrad.engine.higher_order.call import jit_call_p
 from fxgrad.engine.tracebacks import boundary
-from fxgrad.engine.tracing import watched
+from fxgrad.engine.tracing import observers
 from fxgrad.engine.tracing.tape import axes_in_scope, bind, current, innermost_for
-from fxgrad.engine.tracing.trace import SHARED, WRITTEN, Mode
+from fxgrad.engine.tracing.trace import SHARED, WITH_LITERALS, Mode
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, UnsupportedError
 
@@ -96,7 +96,7 @@ class JittedFunction:
                          **{name: option for name, option in options.items() if option is not None}}
         self._own_alone = donate_argnums is not None or donate_argnames is not None or bool(
             self._shardings or options["keep_unused"] or options["compiler_options"])
-        self._no_plans = self.plans = Plans(None)
+        self._no_plans = self.plans = DispatchPlans(None)
         self._executables: dict[DType, Executables] = {}
         self._inside = InnerTraces()
         switched.add(self)
@@ -203,7 +203,7 @@ class JittedFunction:
             return Need.CONVERTED_KEYS
         if self._shardings:
             self._shardings.explain(JittedCall(self._static, args, kwargs))
-        raise failures.told(error)
+        raise failures.translate_error(error)
 
     def _convert_keys(self, executables: Executables, args: Args, kwargs: Kwargs) -> None:
         """Have the plan of this call convert its arguments from now on."""
@@ -214,7 +214,7 @@ class JittedFunction:
 
     def _at_run_time(self, error: Exception, args: Args, kwargs: Kwargs) -> BaseException:
         """Return what to raise where the compiled program failed with `error`."""
-        found = failures.told(error)
+        found = failures.translate_error(error)
         if found is error and failures.is_out_of_memory(error) and not getattr(error, "__notes__", None):
             call = JittedCall(self._static, args, kwargs)
             program = self._trace(call, argument_avals(call.leaves) or [], SHARED).program
@@ -229,7 +229,7 @@ class JittedFunction:
 
     # --- making plans -------------------------------------------------------------------------------------------
 
-    def _plan(self, executables: Executables, call: JittedCall) -> tuple[Plan, Traced | None]:
+    def _plan(self, executables: Executables, call: JittedCall) -> tuple[DispatchPlan, Traced | None]:
         """Make the plan of a call; return what the function recorded, too, if jax may still ask for that."""
         avals = argument_avals(call.leaves)
         if avals is None:  # jax is to say what is wrong with one of them, if we do not
@@ -257,7 +257,7 @@ class JittedFunction:
         first = _FIRST_JITTED_BY.of(traced.program) or _FIRST_JITTED_BY.put(traced.program, weakref.ref(self))
         return Sharing.OWN if first() is self else Sharing.SHARED
 
-    def _own_plan(self, executables: Executables, call: JittedCall, avals: Sequence[Aval]) -> Plan:
+    def _own_plan(self, executables: Executables, call: JittedCall, avals: Sequence[Aval]) -> DispatchPlan:
         """Return the plan to call what is compiled for this function alone."""
         key = self._key(executables, call.args, call.kwargs)
         if not key.is_full:
@@ -265,20 +265,21 @@ class JittedFunction:
         signature = call.signature(avals)
         compiled = executables.compiled(signature)
         if compiled is None:
-            call.traced = call.traced or self._trace(call, avals, WRITTEN)
+            call.traced = call.traced or self._trace(call, avals, WITH_LITERALS)
             program = call.traced.program
             compiled = executables.note(signature, program, scoped=needs_x64(program))
-        return executables.plans.enter(key, Plan(
+        return executables.plans.enter(key, DispatchPlan(
             executables.called, compiled.scoped, converted if any_to_convert(call.leaves) else None,
             results_for(call.leaves) if compiled.is_wide and not self._shardings else None))
 
-    def _general_plan(self, executables: Executables, call: JittedCall) -> Plan:
+    def _general_plan(self, executables: Executables, call: JittedCall) -> DispatchPlan:
         """Return the same plan for all calls whose key does not say what the arguments are."""
         executables.looks = executables.looks or holds_wide(call.leaves)
         arguments = converted if executables.looks or any_to_convert(call.leaves) else None
-        return Plan(executables.called, True, arguments, None if self._shardings else executables.outputs.results)
+        return DispatchPlan(executables.called, True, arguments, None if self._shardings
+                            else executables.outputs.results)
 
-    def _shared_plan(self, executables: Executables, call: JittedCall, avals: Sequence[Aval]) -> Plan | None:
+    def _shared_plan(self, executables: Executables, call: JittedCall, avals: Sequence[Aval]) -> DispatchPlan | None:
         """Return the plan to call the executable of the program that was recorded; None if it may not be shared.
 
         The first call of its signature puts no value on a device, since most that share are called once; the plan is
@@ -304,12 +305,12 @@ class JittedFunction:
         return bind_captured(traced, call.split.structure, function_name(self._fun), self._options["inline"],
                              executables.on_meshes, options)
 
-    def _plan_of(self, bound: Bound, call: JittedCall) -> Plan:
+    def _plan_of(self, bound: Bound, call: JittedCall) -> DispatchPlan:
         arguments = self._static.dynamic if self._static.any else None
         if any_to_convert(call.leaves):
             arguments = converted if arguments is None else functools.partial(chained, arguments, converted)
         program = bound.program
-        return Plan(bound.executable, needs_x64(program), arguments,
+        return DispatchPlan(bound.executable, needs_x64(program), arguments,
                     results_for(call.leaves) if has_wide_outputs(program) and not self._shardings else None)
 
     def _may_share(self, call: JittedCall, traced: Traced) -> bool:
@@ -326,7 +327,8 @@ class JittedFunction:
         found = self._executables.get(default)
         if found is None:
             make = functools.partial(_own, weakref.ref(self), self._fun, self._options)
-            found = self._executables.setdefault(default, Executables(Plans(default), make, self._shardings.mesh))
+            found = self._executables.setdefault(default, Executables(DispatchPlans(default), make,
+                                                                      self._shardings.mesh))
         return found
 
     def trace_for_jax(self, args: Args, kwargs: Kwargs) -> Any:
@@ -343,7 +345,7 @@ class JittedFunction:
         self._shardings.of_inputs(call, avals)
         jitted, traced = _handed_over.get() or (None, None)
         if traced is None or jitted is not self or traced.program.in_avals[traced.program.captured:] != avals:
-            traced = self._trace(call, avals, WRITTEN)
+            traced = self._trace(call, avals, WITH_LITERALS)
         if any_multi_device(traced.captured):
             raise Unprepared(Need.CAPTURED_AS_ARGUMENTS, traced)
         program, captured, out_tree = traced[:3]
@@ -360,9 +362,9 @@ class JittedFunction:
             args, kwargs = call.split.arguments(leaves)
             outputs = self._fun(*args, **kwargs)
             return self._shardings.outputs_held(outputs) if inside else outputs
-        if watched.watchers:
+        if observers.observers:
             call.avals = avals
-            traced: Traced = watched.traced(self, call, lambda: trace_flat(
+            traced: Traced = observers.run_observed(self, call, lambda: trace_flat(
                 function, avals, "jit", self._fun, mode=mode, names=call.leaf_names))
             return traced
         return trace_flat(function, avals, "jit", self._fun, mode=mode, names=call.leaf_names)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import tree
-from fxgrad.engine.core.arrays import handed
+from fxgrad.engine.core.arrays import wrap_array
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.frontend.flat import check_leaf, indexed_names, just, parameter_names, spread_over
 from fxgrad.engine.ops.shaping import slice_in_dim
@@ -39,7 +39,7 @@ class MappedCall:
 
     def __call__(self, *entries: Any) -> Any:
         """The function of one entry of each mapped leaf, all others being as given."""
-        args, kwargs = self.arguments(entries, [*map(handed, self._leaves)])
+        args, kwargs = self.arguments(entries, [*map(wrap_array, self._leaves)])
         return self._fun(*args, **kwargs)
 
     def arguments(self, entries: Sequence[Any], leaves: Sequence[Any] | None = None) -> tuple[tuple[Any, ...], Any]:

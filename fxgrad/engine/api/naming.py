@@ -7,7 +7,7 @@ from contextlib import ContextDecorator
 from typing import Any
 
 from fxgrad.engine import tree
-from fxgrad.engine.core.sources import deeper
+from fxgrad.engine.core.sources import nested_scope
 from fxgrad.engine.frontend.flat import leaf_aval, transformation
 from fxgrad.engine.frontend.named import call_by_name
 from fxgrad.engine.tracing.scopes import enter, leave
@@ -74,7 +74,7 @@ class named_scope(ContextDecorator):  # noqa: N801  (jax's name)
         return named_scope(self._name)  # each call of a decorated function is a block of its own
 
     def __enter__(self) -> None:
-        handed = deeper(self._name)
+        handed = nested_scope(self._name)
         if handed is not None:
             handed.__enter__()
         self._within.append(enter(self._name) if handed is None else handed)

@@ -15,7 +15,7 @@ from fxgrad.engine.executors.xla import idle_scopes, x64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class DispatchPlan:
     """How all calls of one key run: the executable, jax's x64 mode, conversions of arguments and results.
 
     `f = jit(np.sin)`, called with a NumPy array of three float64, gets the plan to call what jax compiled for `f` alone
@@ -33,7 +33,7 @@ class Plan:
     """Whether a call has the key of this plan."""
 
 
-def run(plan: Plan, args: Args, kwargs: Kwargs) -> Any:
+def run(plan: DispatchPlan, args: Args, kwargs: Kwargs) -> Any:
     """Return the results of a call, run by its plan."""
     given, named = args, kwargs
     if plan.arguments is not None:
@@ -52,7 +52,7 @@ def run(plan: Plan, args: Args, kwargs: Kwargs) -> Any:
     return outputs if plan.results is None else plan.results(outputs, args, kwargs)
 
 
-class Plans:
+class DispatchPlans:
     """The plans of a jitted function under one default dtype, by the keys of calls.
 
     The `recent` ones are tried first, since making a key takes longer.
@@ -62,22 +62,22 @@ class Plans:
 
     def __init__(self, default: DType | None) -> None:
         self.default = default
-        self.recent: tuple[Plan, ...] = ()
-        self._by_key: dict[Key, Plan] = {}
+        self.recent: tuple[DispatchPlan, ...] = ()
+        self._by_key: dict[Key, DispatchPlan] = {}
 
     def clear(self) -> None:
         """Drop all plans."""
         self.recent = ()
         self._by_key.clear()
 
-    def find(self, key: Key) -> Plan | None:
+    def find(self, key: Key) -> DispatchPlan | None:
         """Return the plan for calls of a key, if there is one."""
         plan = self._by_key.get(key)
         if plan is not None:
             self._ask_first(plan, plan)
         return plan
 
-    def enter(self, key: Key, plan: Plan) -> Plan:
+    def enter(self, key: Key, plan: DispatchPlan) -> DispatchPlan:
         """Enter a plan for all calls of a key."""
         if len(self._by_key) >= _PLANS:
             self.clear()
@@ -86,7 +86,7 @@ class Plans:
         self._ask_first(plan, before)
         return plan
 
-    def _ask_first(self, plan: Plan, before: Plan | None) -> None:
+    def _ask_first(self, plan: DispatchPlan, before: DispatchPlan | None) -> None:
         self.recent = (plan, *[each for each in self.recent if each is not before][:_RECENT - 1])
 
 

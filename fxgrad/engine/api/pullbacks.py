@@ -14,7 +14,7 @@ from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.executors import direct
 from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.frontend.flat import just
-from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.structural import instantiate
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import is_tracing

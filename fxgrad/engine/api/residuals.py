@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fxgrad.engine import tree
 from fxgrad.engine.api.arguments import static_positions, transformation
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Equation, Program, Source, Var
+from fxgrad.engine.core.program import Equation, Program, Source, Variable
 from fxgrad.engine.frontend.flat import (
     check_leaf,
     indexed_names,
@@ -25,7 +25,7 @@ from fxgrad.engine.ops.moving import move_p
 from fxgrad.engine.rematerialization.operation import within_budget_p
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
-from fxgrad.engine.tracing.trace import WRITTEN
+from fxgrad.engine.tracing.trace import WITH_LITERALS
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.transforms.residuals import Kept, residuals
 from fxgrad.engine.units import bytes_of
@@ -149,7 +149,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Re
         given, keywords = tree.unflatten(structure, tracers)
         return f(*given, **keywords)
 
-    traced = trace_flat(call, avals, "saved_residuals", f, mode=WRITTEN, names=names)
+    traced = trace_flat(call, avals, "saved_residuals", f, mode=WITH_LITERALS, names=names)
     found = residuals(traced.program)
     if found is None:
         return []
@@ -171,16 +171,16 @@ def _described(forward: Program, kept: Kept, labels: Sequence[str]) -> Residual:
     return Residual(var.aval, name, made, ", ".join(dict.fromkeys(users)))
 
 
-def _maker(program: Program, var: Var) -> Equation:
+def _maker(program: Program, var: Variable) -> Equation:
     """Return the equation that computes `var`, inside of calls, and before moves to other memory."""
     for equation in program.equations:
         if var in equation.outputs:
-            if equation.primitive is move_p and type(equation.inputs[0]) is Var:
+            if equation.primitive is move_p and type(equation.inputs[0]) is Variable:
                 return _maker(program, equation.inputs[0])
             for region in equation.regions:
                 if region.role in ("inline", "call", "recomputed"):
                     within = region.program.outputs[equation.outputs.index(var)]
-                    if type(within) is Var and within not in region.program.inputs:
+                    if type(within) is Variable and within not in region.program.inputs:
                         return _maker(region.program, within)
             return equation
     raise AssertionError("a residual is made by an equation; this is a bug in fxgrad")

@@ -41,12 +41,12 @@ from fxgrad.engine.frontend.flat import (
     trace_flat,
 )
 from fxgrad.engine.higher_order.safe_call import inside_safely, without_safe_calls
-from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.structural import instantiate
 from fxgrad.engine.rematerialization.operation import call_within
 from fxgrad.engine.tracebacks import boundary, shortened
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import Tape
-from fxgrad.engine.tracing.trace import SELECTIVE, SHARED, Beginnings, is_tracing, new_tape, varying_here
+from fxgrad.engine.tracing.trace import SELECTIVE, SHARED, TraceRootCache, is_tracing, new_tape, varying_here
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.joint import grad_program
 from fxgrad.engine.transforms.linearize import linearized
@@ -135,7 +135,7 @@ class _Differentiation:
         self._key = "value_and_grad", holomorphic, self._with_value or has_aux, self._budget
         # Within a safe function all is recorded: what is compiled by itself knows nothing of that.
         # A budget bounds what is computed from other arguments, too.
-        self._beginnings = Beginnings(fun, staging=self._safe is not None or self._budget is not None)
+        self._beginnings = TraceRootCache(fun, staging=self._safe is not None or self._budget is not None)
 
     @property
     def differentiate(self) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Any, Any]]:
@@ -159,7 +159,7 @@ class _Differentiation:
         # All that follows from what was recorded is remembered where the recording ends.
         place = (self._key, before_derivatives.get(), leaves[0].variable) if (
             out_tree is LEAF and tape.is_plain(leaves[0])) else None
-        found: Derived | None = tape.recall(place)
+        found: Derived | None = tape.cache_get(place)
         forced: Sequence[Any] = ()
         if found is None or not found.is_valid:
             call = _finished(tape, leaves, out_tree)
@@ -170,7 +170,7 @@ class _Differentiation:
             if self._safe is not None and tape.parent is None:
                 found = without_safe_calls(found)
             if place is not None and not found.captures_tracers:
-                tape.remember(place, found)
+                tape.cache_put(place, found)
         outputs = apply_program(found.program, [*found.captured, *tape.captured, *selected.leaves, *forced])
         if tape.parent is not None:  # which recorded it
             outputs = plain(outputs)

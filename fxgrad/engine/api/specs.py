@@ -7,7 +7,7 @@ import operator
 from typing import Any
 
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.core.sizes import Size, named, parsed
+from fxgrad.engine.core.sizes import SymbolicDim, named, parsed
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 
@@ -55,7 +55,7 @@ def _dtype(dtype: Any) -> dtypes.DType:
 
 
 def _size(size: Any) -> Any:
-    if type(size) is Size:
+    if type(size) is SymbolicDim:
         return size
     if size is None:
         return named(f"n_{next(_numbers)}")

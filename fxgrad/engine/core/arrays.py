@@ -117,12 +117,12 @@ def copied(value: Any) -> Any:
     return weakened(np.array(value)) if type(value) is WeakArray else np.array(value)
 
 
-def handed(value: Any) -> Any:
+def wrap_array(value: Any) -> Any:
     """What code in jax's idiom gets of NumPy's array: the same as an `Array`; anything else as it is."""
     return value.view(Array) if type(value) is np.ndarray else value
 
 
-def made(value: Any, operands: Sequence[Any] = ()) -> Any:
+def freeze_result(value: Any, operands: Sequence[Any] = ()) -> Any:
     """What a kernel made of NumPy's `operands`, as an `Array` that cannot be written to, of shape () too.
 
     Where nobody else has its memory, what captures it later need not copy it.
@@ -151,7 +151,7 @@ def making(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapper(*args: Any, **options: Any) -> Any:
         result = function(*args, **options)
-        return made(result, [result])  # which may be a caller's: to that one can write as before
+        return freeze_result(result, [result])  # which may be a caller's: to that one can write as before
     return wrapper
 
 

@@ -13,7 +13,7 @@ from jax.export import is_symbolic_dim
 from fxgrad.engine import dtypes
 from fxgrad.engine.caches import Cache
 from fxgrad.engine.core.arrays import Array, Integer, WeakArray, weakened
-from fxgrad.engine.core.sizes import Size, parsed
+from fxgrad.engine.core.sizes import SymbolicDim, parsed
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError, ShapeError
@@ -111,7 +111,7 @@ def varying_of_jax(aval: Any) -> frozenset[str]:
     return names
 
 
-class Folded(NamedTuple):
+class FoldedConstant(NamedTuple):
     """How a number was computed that a program has in the place of an operation on numbers.
 
     `source` is the place in the user's code, as equations have it, or the name of the function that was called there.
@@ -132,7 +132,7 @@ class Literal:
 
     value: np.generic
     aval: Aval
-    made_of: Folded
+    made_of: FoldedConstant
 
     def __init__(self, value: Any, aval: Aval) -> None:
         self.value = np.asarray(value).astype(aval.dtype).reshape(-1)[0]
@@ -232,7 +232,7 @@ def struct_aval(value: Any) -> Aval | None:
     if isinstance(value, jax.ShapeDtypeStruct):
         dtype = dtypes.from_jax(value.dtype)
         shape = tuple([_extent(extent) for extent in value.shape])
-        if not all(type(extent) is Size or extent >= 0 for extent in shape):
+        if not all(type(extent) is SymbolicDim or extent >= 0 for extent in shape):
             raise ShapeError(at_user_line(
                 f"ShapeDtypeStruct of shape {tuple(value.shape)}: sizes are whole numbers, not less than 0. Programs "
                 "are traced for one shape; trace again for another"))
@@ -245,7 +245,7 @@ def _extent(extent: Any) -> Any:
     """A size in a `jax.ShapeDtypeStruct`: a number, one with names, or such a one of jax's; -1 for anything else."""
     if isinstance(extent, int | np.integer):
         return int(extent)
-    if type(extent) is Size:
+    if type(extent) is SymbolicDim:
         return extent
     return parsed(str(extent)) if is_symbolic_dim(extent) else -1
 

@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.pickling import found, is_pickled_by_value, place_of
+from fxgrad.engine.pickling import import_object, is_pickled_by_value, qualified_name
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import FxgradError, UnsupportedError
 
 
 @dataclass(frozen=True)
-class Absent:
+class MissingRule:
     """The named absence of a rule: calling it raises `UnsupportedError` with the reason.
 
     >>> str(NOT_LINEAR)
@@ -43,13 +43,13 @@ class Absent:
         raise UnsupportedError(at_user_line(f"this rule is absent ({self})"))
 
 
-NOT_LINEAR = Absent("NOT_LINEAR", "the output is linear in no input")
+NOT_LINEAR = MissingRule("NOT_LINEAR", "the output is linear in no input")
 """In the place of a transpose rule."""
-NO_TANGENT = Absent("NO_TANGENT", "the output is integer, bool or piecewise constant: every tangent is zero")
+NO_TANGENT = MissingRule("NO_TANGENT", "the output is integer, bool or piecewise constant: every tangent is zero")
 """In the place of a jvp rule; interpreters then give every output a symbolic zero tangent."""
 
 
-def TODO(reason: str) -> Absent:  # noqa: N802  (reads as the marker that it is)
+def TODO(reason: str) -> MissingRule:  # noqa: N802  (reads as the marker that it is)
     """A rule that is still owed, and why; raises `ValueError` without a reason.
 
     >>> print(TODO("the transpose of a sort needs a gather"))
@@ -57,7 +57,7 @@ def TODO(reason: str) -> Absent:  # noqa: N802  (reads as the marker that it is)
     """
     if not reason:
         raise ValueError("TODO needs a reason")
-    return Absent("TODO", reason)
+    return MissingRule("TODO", reason)
 
 
 class Cost(NamedTuple):
@@ -133,7 +133,7 @@ class Primitive:
     - `calls_user_code`: it runs code of the user's, which may compute something else each time: no result is kept.
     - `commutative`: it has two inputs, and exchanging them changes no bit of the result.
     - `exactly_rounded`: it acts on each element alone and rounds alike for one and for many, on every executor.
-    - `says_what_varies`: its abstract rule gives the mesh axes that its outputs vary over; outputs of others vary over
+    - `sets_vma`: its abstract rule gives the mesh axes that its outputs vary over; outputs of others vary over
       the axes that their inputs vary over.
     - `regions(operands, **params)`: the programs that it holds in its parameters, a tuple of `Region`s
       (`fxgrad/engine/core/regions.py`); the operands may
@@ -171,7 +171,7 @@ class Primitive:
     calls_user_code: bool = False
     commutative: bool = False
     exactly_rounded: bool = False
-    says_what_varies: bool = False
+    sets_vma: bool = False
     regions: Rule | None = None
 
     def __post_init__(self) -> None:
@@ -179,7 +179,8 @@ class Primitive:
             if not callable(getattr(self, rule)):
                 raise TypeError(f"primitive {self.name!r} needs the rule {rule}; if it is absent on purpose, "
                                 "say so with NOT_LINEAR, NO_TANGENT or TODO(reason)")
-        if isinstance(self.abstract, Absent) or isinstance(self.numpy, Absent) or isinstance(self.xla, Absent):
+        if isinstance(self.abstract, MissingRule) or isinstance(self.numpy, MissingRule) or isinstance(self.xla,
+                                                                                                       MissingRule):
             raise TypeError(f"primitive {self.name!r} must have the rules abstract, numpy and xla")
 
     def __repr__(self) -> str:
@@ -194,9 +195,9 @@ class Primitive:
     def __reduce__(self) -> Any:
         if registry.get(self.name) is self:
             return _by_name, (self.name,)
-        place = place_of(self)
+        place = qualified_name(self)
         if place is not None:
-            return found, place
+            return import_object, place
         if not is_pickled_by_value():
             raise TypeError(f"the primitive {self.name} cannot be pickled, since no module has it under a name. "
                             f"Assign it to a name at the top of a module ({self.name}_p = Primitive(...)), or use "
@@ -262,7 +263,7 @@ def output_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, 
     """The types of the outputs of an operation on inputs of the types `avals`."""
     outputs: list[Aval] = list(primitive.abstract(*avals, **params))
     for aval in avals:
-        if aval.vma and primitive.regions is None and not primitive.says_what_varies:
+        if aval.vma and primitive.regions is None and not primitive.sets_vma:
             outputs = [output.varying(aval.vma) for output in outputs]
     return outputs
 

@@ -1,4 +1,4 @@
-"""The IR: `Var`, `Equation`, `Program`. Programs are values: built once and never changed."""
+"""The IR: `Variable`, `Equation`, `Program`. Programs are values: built once and never changed."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from fxgrad.engine.core.primitive import Cost, Primitive
 from fxgrad.engine.user_lines import file_name
 
 
-class Var:
+class Variable:
     """A variable of a program; it has a type, `aval`, and its identity is its name.
 
     >>> import numpy as np
-    >>> Var(Aval((2, 3), np.dtype("float32")))
-    Var(f32[2,3])
+    >>> Variable(Aval((2, 3), np.dtype("float32")))
+    Variable(f32[2,3])
     """
 
     __slots__ = ("aval", "origins")
 
     aval: Aval
-    origins: tuple[Origin, ...]
+    origins: tuple[Provenance, ...]
     """What an input of a derived program is, where that was noted; not set elsewhere."""
 
     def __init__(self, aval: Aval) -> None:
         self.aval = aval
 
     def __repr__(self) -> str:
-        return f"Var({self.aval})"
+        return f"Variable({self.aval})"
 
 
-Atom = Var | Literal
+Atom = Variable | Literal
 
 PRIMAL, TANGENT, COTANGENT, TRANSPOSED = "primal", "tangent", "cotangent", "transposed"
 
 
-class Origin(NamedTuple):
+class Provenance(NamedTuple):
     """What a variable of a derived program is: the primal, tangent or cotangent (`role`) of a variable before.
 
     In a transposed program it is the cotangent too; if the variable before was the tangent of x, that of x.
@@ -49,7 +49,7 @@ class Origin(NamedTuple):
 
     role: str
     program: Program
-    var: Var
+    var: Variable
 
 
 class Source(NamedTuple):
@@ -64,7 +64,7 @@ class Source(NamedTuple):
     code: CodeType
     instruction: int
     part: str | None = None
-    origins: tuple[tuple[Origin, ...], ...] = ()
+    origins: tuple[tuple[Provenance, ...], ...] = ()
     results: tuple[str | None, ...] = ()
     scope: str = ""
 
@@ -123,10 +123,10 @@ class Equation(EquationAsJaxpr):
     primitive: Primitive
     inputs: list[Atom]
     params: dict[str, Any]
-    outputs: list[Var]
+    outputs: list[Variable]
     source: Source | None
 
-    def __init__(self, primitive: Primitive, inputs: list[Atom], params: dict[str, Any], outputs: list[Var],
+    def __init__(self, primitive: Primitive, inputs: list[Atom], params: dict[str, Any], outputs: list[Variable],
                  source: Source | None = None) -> None:
         self.primitive, self.inputs, self.params = primitive, inputs, params
         self.outputs, self.source = outputs, source
@@ -228,7 +228,7 @@ class Program(ProgramAsJaxpr):
         "signature",
     )
 
-    inputs: list[Var]
+    inputs: list[Variable]
     equations: list[Equation]
     outputs: list[Atom]
     captured: int
@@ -241,7 +241,7 @@ class Program(ProgramAsJaxpr):
     memo: dict[Any, Any]
     """What was derived from it; dropped once user code that ran for some of it traces otherwise."""
 
-    def __init__(self, inputs: Sequence[Var], equations: Sequence[Equation], outputs: Sequence[Atom],
+    def __init__(self, inputs: Sequence[Variable], equations: Sequence[Equation], outputs: Sequence[Atom],
                  captured: int = 0, constants: Sequence[Any] = (), signature: Signature | None = None) -> None:
         self.inputs, self.equations, self.outputs = list(inputs), list(equations), list(outputs)
         self.captured, self.constants, self.signature = captured, list(constants), signature

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Equation, Program, Var, subprograms
+from fxgrad.engine.core.program import Equation, Program, Variable, subprograms
 
 Kind = TypeVar("Kind")
 
@@ -111,7 +111,7 @@ def needs_x64(program: Program) -> bool:
 
 
 @program_property
-def definitions(program: Program) -> Mapping[Var, Equation]:
+def definitions(program: Program) -> Mapping[Variable, Equation]:
     """The defining equation of each variable of `program` that is no input."""
     return {var: equation for equation in program.equations for var in equation.outputs}
 

@@ -1,4 +1,4 @@
-"""`Size`: the size of an axis that has a name in the place of a number, and what can be told of it."""
+"""`SymbolicDim`: the size of an axis that has a name in the place of a number, and what can be told of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Functions = dict[str, Callable[[Any, Any], Any]]
 _RULE = ("{names} any size from 1 on: the program is traced once for all of them. ")
 
 
-class Size:
+class SymbolicDim:
     """A size such as `n`, `2*n` or `n + m - 1`: exact arithmetic with whole numbers and other sizes.
 
     `expression` is jax's (`jax.export.symbolic_shape`), which does the algebra. Names stand for sizes from 1 on. What
@@ -94,7 +94,7 @@ class Size:
     def __neg__(self) -> Any:
         return sized(-self.expression)
 
-    def __pos__(self) -> Size:
+    def __pos__(self) -> SymbolicDim:
         return self
 
     __radd__, __rmul__ = __add__, __mul__
@@ -108,7 +108,7 @@ class Size:
         return other / self.__jax_array__()
 
     def _with(self, other: Any, operation: Callable[[Any, Any], Any]) -> Any:
-        if type(other) is Size:
+        if type(other) is SymbolicDim:
             return sized(operation(self.expression, other.expression))
         if isinstance(other, _INTEGERS):
             return sized(operation(self.expression, int(other)))
@@ -129,7 +129,7 @@ class Size:
 
     def _is_equal(self, other: object, symbol: str, must_be_told: bool) -> Any:
         """Whether it is equal whatever the names stand for; where that depends, an error if it `must_be_told`."""
-        if type(other) is Size:
+        if type(other) is SymbolicDim:
             given = other.expression
         elif isinstance(other, _INTEGERS):
             given = int(other)
@@ -159,9 +159,9 @@ class Size:
         return self._compared(other, ">=", lambda a, b: a >= b)
 
     def _compared(self, other: Any, symbol: str, comparison: Callable[[Any, Any], bool]) -> Any:
-        if type(other) is not Size and not isinstance(other, _INTEGERS):
+        if type(other) is not SymbolicDim and not isinstance(other, _INTEGERS):
             return NotImplemented
-        given = other.expression if type(other) is Size else int(other)
+        given = other.expression if type(other) is SymbolicDim else int(other)
         found = _told(lambda: comparison(self.expression, given))
         return undecided(f"{self} {symbol} {other}", self, other) if found is None else found
 
@@ -197,7 +197,7 @@ class Size:
 
 def index_of(value: Any) -> Any:
     """`operator.index(value)`, but sizes with names stay what they are."""
-    return value if type(value) is Size else value.__index__()
+    return value if type(value) is SymbolicDim else value.__index__()
 
 
 def surely_less(first: Any, second: Any) -> bool:
@@ -205,7 +205,7 @@ def surely_less(first: Any, second: Any) -> bool:
 
     What is wrong for some sizes only is found when the program is made for these.
     """
-    if type(first) is not Size and type(second) is not Size:
+    if type(first) is not SymbolicDim and type(second) is not SymbolicDim:
         return bool(first < second)
     try:
         return bool(first < second)
@@ -215,23 +215,23 @@ def surely_less(first: Any, second: Any) -> bool:
 
 def may_be_equal(first: Any, second: Any) -> bool:
     """Whether two sizes are equal, or the algebra cannot tell, which knows little of rounded quotients and maxima."""
-    return first == second or any(type(size) is Size and "(" in str(size) for size in (first, second))
+    return first == second or any(type(size) is SymbolicDim and "(" in str(size) for size in (first, second))
 
 
-def nominal(size: Any) -> Any:
+def size_hint(size: Any) -> Any:
     """A number in the place of a size, for choices between programs that compute the same."""
-    return size.at(dict.fromkeys(size.names, _USUAL)) if type(size) is Size else size
+    return size.at(dict.fromkeys(size.names, _USUAL)) if type(size) is SymbolicDim else size
 
 
 _USUAL = 64
 
 
-def holds(*sizes: Any) -> bool:
+def has_symbolic_dim(*sizes: Any) -> bool:
     """Whether one of these has a name in it."""
-    return Size in map(type, sizes)
+    return SymbolicDim in map(type, sizes)
 
 
-def bounds_of(index: slice, extent: Any) -> tuple[Any, Any, Any]:
+def slice_indices(index: slice, extent: Any) -> tuple[Any, Any, Any]:
     """`slice.indices`, and the number of entries in the place of the stop, where sizes with names are among them."""
     step = 1 if index.step is None else operator.index(index.step)
     if step == 0:
@@ -260,7 +260,7 @@ def _told(question: Callable[[], bool]) -> bool | None:
 
 
 def _standing(*sizes: Any) -> str:
-    names = sorted({name for size in sizes if type(size) is Size for name in size.names})
+    names = sorted({name for size in sizes if type(size) is SymbolicDim for name in size.names})
     return _RULE.format(names=f"{' and '.join(names)} stand{'s' * (len(names) == 1)} for")
 
 
@@ -281,7 +281,7 @@ def _is_asked_from_outside() -> bool:
     return not is_own(frame.f_code.co_filename)
 
 
-def _refuse(size: Size, use: str) -> NoReturn:
+def _refuse(size: SymbolicDim, use: str) -> NoReturn:
     advice = conversion() if _is_asked_from_outside() else None
     if advice is not None:
         raise ConcretizationError(at_user_line(
@@ -298,8 +298,8 @@ def _refuse(size: Size, use: str) -> NoReturn:
 
 
 def sized(expression: Any) -> Any:
-    """A dimension of jax's as a size: a number, or a `Size`."""
-    return int(expression) if isinstance(expression, _INTEGERS) else Size(expression)
+    """A dimension of jax's as a size: a number, or a `SymbolicDim`."""
+    return int(expression) if isinstance(expression, _INTEGERS) else SymbolicDim(expression)
 
 
 _SCOPE: Any = export.SymbolicScope()
@@ -334,9 +334,9 @@ def sizes_in(text: str) -> tuple[Any, ...]:
     return sizes
 
 
-def named(name: str) -> Size:
+def named(name: str) -> SymbolicDim:
     """The size of this name."""
-    size: Size = parsed(name)
+    size: SymbolicDim = parsed(name)
     return size
 
 
@@ -351,8 +351,8 @@ def smaller(first: Any, second: Any) -> Any:
 
 
 def _chosen(choice: Callable[[Any, Any], Any], *sizes: Any) -> Any:
-    given = [size.expression if type(size) is Size else size for size in sizes]
-    if all(isinstance(size, Size | int) for size in sizes):
+    given = [size.expression if type(size) is SymbolicDim else size for size in sizes]
+    if all(isinstance(size, SymbolicDim | int) for size in sizes):
         return sized(choice(*given))
     return choice(*given)
 

@@ -33,7 +33,7 @@ def current_source() -> Source | None:
     return None if source is NOWHERE else source
 
 
-def source_again(equation: Equation) -> Source:
+def rerecord_source(equation: Equation) -> Source:
     """The source for recording `equation` another time; if it has none, what is made here is of the line here."""
     source, around = equation.source, scope_around.get()
     if source is None:
@@ -90,7 +90,7 @@ def _handing(source: Source) -> Iterator[None]:
         equation_source.reset(token)
 
 
-def deeper(name: str) -> AbstractContextManager[None] | None:
+def nested_scope(name: str) -> AbstractContextManager[None] | None:
     """A block in which what is recorded for the equation that an interpreter is at is in `name`, within its scope.
 
     None if there is no name, or no interpreter is at an equation: then the user's code is running that is recorded.

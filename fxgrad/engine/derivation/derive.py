@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fxgrad.engine import config
 from fxgrad.engine.core.avals import Aval, Literal, plain
 from fxgrad.engine.core.primitive import Primitive, library
-from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.sources import without_scope, without_source
 from fxgrad.engine.derivation.guards import (
     Guard,
@@ -26,7 +26,7 @@ from fxgrad.engine.derivation.simplifying import SimplifyingTape
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.provenance import is_shown
 from fxgrad.engine.tracing.tape import current, read
-from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
 from fxgrad.engine.tracing.tracer import Tracer
 
 Builder = Callable[..., "tuple[Sequence[Any], Any]"]
@@ -105,7 +105,7 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
         has_lines = any(equation.source is not None for equation in program.equations)
         placed = without_scope() if has_lines else without_source()
         with gc_paused(), placed, collect_guards() as guards:
-            recorded, captured = trace(record, [*in_avals, *known_avals], mode=WRITTEN,
+            recorded, captured = trace(record, [*in_avals, *known_avals], mode=WITH_LITERALS,
                                        name="a derived program", tape_class=SimplifyingTape)
             derived = Derived(without_dead_code(recorded), captured, extra[0], guards)
         if config.check_level:
@@ -115,7 +115,7 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
     return derived
 
 
-def _seed(equations: Sequence[Equation], environment: dict[Var, Any], values: Sequence[Any]) -> None:
+def _seed(equations: Sequence[Equation], environment: dict[Variable, Any], values: Sequence[Any]) -> None:
     """Declare the outputs of `equations`, all of `values` in order, as known to the current tape."""
     tape, remaining = current.get(), iter(values)
     assert isinstance(tape, SimplifyingTape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute, has_effects, is_effectful, memoize
 from fxgrad.engine.core.regions import replaced
 from fxgrad.engine.user_lines import at_user_line
@@ -81,7 +81,7 @@ def repeated_effect(program: Program, computed: int) -> Equation | None:
                  if is_effectful(equation.primitive, equation.params)), None)
 
 
-def outputs_of_effects(program: Program) -> set[Var]:
+def outputs_of_effects(program: Program) -> set[Variable]:
     """Return the outputs of equations with effects, which must not be computed twice."""
     return {var for equation in program.equations if is_effectful(equation.primitive, equation.params)
             for var in equation.outputs}

@@ -17,11 +17,11 @@ import numpy as np
 from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Literal, is_unchanged
 from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.core.sources import deeper, equation_source
+from fxgrad.engine.core.sources import equation_source, nested_scope
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.tracing.tape import aval_of, axes_in_scope, bind, bind_equation, current
-from fxgrad.engine.tracing.trace import Beginning, mesh_in_scope
+from fxgrad.engine.tracing.trace import TraceRoot, mesh_in_scope
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import LeakedTracerError
 
@@ -44,7 +44,7 @@ class Guard:
         self._function, self._in_avals = function, [*map(aval_of, inputs)]
         self._origin, self._name = origin, name
         self._scope, self._mesh, self._axis = dict(axes_in_scope()), mesh_in_scope(), batched_axis.get()
-        self._beginning = Beginning()
+        self._beginning = TraceRoot()
         self.program, self.captured, self.extra = self._record()
 
     def _record(self) -> tuple[Program, list[Any], Any]:
@@ -82,7 +82,7 @@ class Guard:
 
 def _bind_at_call(equation: Equation, values: Sequence[Any]) -> list[Any]:
     """Bind an equation for the line of the call, which an interpreter is at, and within its scope."""
-    with deeper(equation.scope) or nullcontext():
+    with nested_scope(equation.scope) or nullcontext():
         return bind(equation.primitive, *values, **equation.params)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Atom, Equation, Var
+from fxgrad.engine.core.program import Atom, Equation, Variable
 from fxgrad.engine.tracing.tape import Tape
 from fxgrad.engine.tracing.tracer import Tracer
 
@@ -44,7 +44,7 @@ class Definitions:
         made = self.made.get(value.variable) if type(value) is Tracer else None
         if made is None or made.primitive is not primitive:
             return None
-        return [Tracer(value.tape, atom) if type(atom) is Var else atom for atom in made.inputs]
+        return [Tracer(value.tape, atom) if type(atom) is Variable else atom for atom in made.inputs]
 
     def are_plain(self, atoms: Sequence[Atom]) -> bool:
         """Whether none of `atoms` was made by a primitive that some rewrite looks for; literals count as plain."""
@@ -100,7 +100,7 @@ class Rewrites(Analysis[Sequence[Rewrite]]):
         if entries is None or (primitive not in self._undeclared and definitions.are_plain(atoms)
                                and Literal not in map(type, atoms)):
             return None
-        inputs = [Tracer(tape, atom) if type(atom) is Var else atom for atom in atoms]
+        inputs = [Tracer(tape, atom) if type(atom) is Variable else atom for atom in atoms]
         for rewrite in entries:
             outputs = rewrite(definitions, inputs, params)
             if outputs is not None:

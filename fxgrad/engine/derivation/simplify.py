@@ -8,7 +8,7 @@ from typing import Any
 from fxgrad.engine import config, dtypes
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.cache_keys import param_key
-from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Origin, Program, Var
+from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Program, Provenance, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute, is_effectful
 from fxgrad.engine.core.regions import replaced
 from fxgrad.engine.core.sources import sources
@@ -21,7 +21,7 @@ from fxgrad.engine.tracing.tape import current
 partial_use: Analysis[Callable[[Equation, Sequence[bool]], Equation] | None] = Analysis(
     "partial use", missing="conservative", default=None)
 """(equation, used) -> an equation that computes only the outputs that `used` marks, and what these need."""
-MERGED: ProgramAttribute[set[Var]] = ProgramAttribute("merged")
+MERGED: ProgramAttribute[set[Variable]] = ProgramAttribute("merged")
 """Variables of a simplified program that replace several equal ones."""
 _LIVE: ProgramAttribute[list[Equation]] = ProgramAttribute("live equations")
 
@@ -43,8 +43,8 @@ def live_equations(program: Program) -> list[Equation]:
 
 def without_repetition(program: Program) -> Program:
     """Return the program with equal equations merged; the program itself if there are none."""
-    equal: dict[Atom, Var] = {}
-    seen: dict[Any, list[Var]] = {}
+    equal: dict[Atom, Variable] = {}
+    seen: dict[Any, list[Variable]] = {}
     kept: list[Equation] = []
     for equation in program.equations:
         primitive, params = equation.primitive, equation.params
@@ -161,10 +161,10 @@ def _as_used(equations: Sequence[Equation], outputs: Sequence[Atom]) -> list[Equ
 def _note_changes(simple: Program, program: Program, tape: SimplifyingTape, changed: dict[Atom, Atom]) -> None:
     """Note the provenance of the variables of a simplified program, and which of them replace several."""
     made = {var for equation in program.equations for var in equation.outputs}
-    origins: dict[Var, list[Origin]] = {}
+    origins: dict[Variable, list[Provenance]] = {}
     for var, atom in changed.items():
-        if type(atom) is Var and type(var) is Var:
-            origins.setdefault(atom, []).append(Origin(PRIMAL, program, var))
+        if type(atom) is Variable and type(var) is Variable:
+            origins.setdefault(atom, []).append(Provenance(PRIMAL, program, var))
     MERGED.put(simple, {var for var, known in origins.items() if var in made or len(known) > 1})
     enter_origins(origins, [step for step in tape.nodes if made.isdisjoint(step.outputs)])
 

@@ -8,7 +8,7 @@ from typing import Any
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.cache_keys import param_key
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Atom, Equation, Program, Source, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Source, Variable
 from fxgrad.engine.core.program_properties import is_effectful
 from fxgrad.engine.core.sources import current_source
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
@@ -69,7 +69,7 @@ class SimplifyingTape(Tape):
         self._definitions = Definitions()
         self._seen: dict[Any, list[Any]] = {}  # variables of this tape, and values that are none
         self._done_effects: dict[Any, list[list[Any]]] = {}
-        self._tracers: dict[Var, Tracer] = {}
+        self._tracers: dict[Variable, Tracer] = {}
 
     @property
     def takes_effects(self) -> bool:  # type: ignore[override]
@@ -78,7 +78,7 @@ class SimplifyingTape(Tape):
 
     def value_of(self, atom: Any) -> Any:
         """Return the one tracer of a variable, since tapes compare captured values by identity; else `atom` itself."""
-        if type(atom) is not Var:
+        if type(atom) is not Variable:
             return atom
         tracer = self._tracers.get(atom)
         if tracer is None:
@@ -145,7 +145,7 @@ class SimplifyingTape(Tape):
                 if outputs is made:
                     equation = Equation(primitive, atoms, params, made, source)
                     for aval in avals:
-                        var = Var(aval)
+                        var = Variable(aval)
                         made.append(var)
                         made_by[var] = equation
                     nodes.append(Step(equation, made))

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, NoReturn
 from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import output_types
-from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute, program_property
-from fxgrad.engine.core.sizes import Size, holds
+from fxgrad.engine.core.sizes import SymbolicDim, has_symbolic_dim
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, FxgradError, ProgramError
 
@@ -25,7 +25,7 @@ def names_in(program: Program) -> tuple[str, ...]:
 
 
 def _names(avals: Sequence[Aval]) -> tuple[str, ...]:
-    named: list[Any] = [size for aval in avals for size in aval.shape if holds(size)]
+    named: list[Any] = [size for aval in avals for size in aval.shape if has_symbolic_dim(size)]
     return tuple(sorted({name for size in named for name in size.names}))
 
 
@@ -67,17 +67,17 @@ class _Substitution:
         return made
 
     def _of(self, program: Program) -> Program:
-        atoms: dict[Var, Atom] = {}
+        atoms: dict[Variable, Atom] = {}
         inputs = []
         for var in program.inputs:
-            new = atoms[var] = Var(self.aval(var.aval))
+            new = atoms[var] = Variable(self.aval(var.aval))
             inputs.append(new)
         equations = [self._equation(equation, atoms) for equation in program.equations]
         outputs = [_in(atoms, atom) for atom in program.outputs]
         # Variables are new, and names are found from what was recorded, so `base` does not lead to the old ones.
         return Program(inputs, equations, outputs, program.captured, program.constants, program.signature)
 
-    def _equation(self, equation: Equation, atoms: dict[Var, Atom]) -> Equation:
+    def _equation(self, equation: Equation, atoms: dict[Variable, Atom]) -> Equation:
         inputs = [_in(atoms, atom) for atom in equation.inputs]
         params = {name: self.value(value) for name, value in equation.params.items()}
         avals = [self.aval(var.aval) for var in equation.outputs]
@@ -86,7 +86,7 @@ class _Substitution:
             if found != avals:
                 raise ProgramError(f"{equation.primitive} makes {found} at the sizes {dict(self._sizes)}, where "
                                    f"{[var.aval for var in equation.outputs]} are {avals}; this is a bug in fxgrad")
-        outputs = [Var(aval) for aval in avals]
+        outputs = [Variable(aval) for aval in avals]
         atoms.update(zip(equation.outputs, outputs, strict=True))
         return Equation(equation.primitive, inputs, params, outputs, equation.source)
 
@@ -100,14 +100,14 @@ class _Substitution:
             raise type(error)(at_user_line(f"{error}: so it is for {sizes}{place}")) from None
 
     def aval(self, aval: Aval) -> Aval:
-        if not holds(*aval.shape):
+        if not has_symbolic_dim(*aval.shape):
             return aval
         return aval.update(shape=self.value(aval.shape))
 
     def value(self, value: Any) -> Any:
         """Return a parameter with the sizes in it replaced."""
         kind = type(value)
-        if kind is Size:
+        if kind is SymbolicDim:
             return value.at(self._sizes)
         if kind is Program:
             return self.program(value)
@@ -120,7 +120,7 @@ class _Substitution:
         return value
 
 
-def _in(atoms: Mapping[Var, Atom], atom: Atom) -> Atom:
+def _in(atoms: Mapping[Variable, Atom], atom: Atom) -> Atom:
     return atom if type(atom) is Literal else atoms[atom]  # type: ignore[index]
 
 
@@ -151,7 +151,7 @@ def with_numbers(what: str, program: Program) -> Program:
 def refuse_names(what: str, avals: Sequence[Aval], arguments: Sequence[str]) -> None:
     """Raise `ArgumentError` for the first argument that has a named size."""
     for aval, argument in zip(avals, arguments, strict=True):
-        if holds(*aval.shape):
+        if has_symbolic_dim(*aval.shape):
             raise ArgumentError(at_user_line(
                 f"{what}: {argument} is {aval}, and every size must be a number there. Give an array, or a type such "
                 "as fxgrad.spec(4, 3); of a program, make_program(program)(fxgrad.spec(4, 3)) is that for numbers. "
@@ -183,7 +183,8 @@ def found_sizes(what: str, wanted: Sequence[Aval], came: Sequence[Aval], argumen
     while not all(name in sizes for name in names):
         before = len(sizes)
         for given in every:
-            unknown = [] if type(given.size) is not Size else [name for name in given.size.names if name not in sizes]
+            unknown = [] if type(given.size) is not SymbolicDim else [name for name in given.size.names
+                                                                      if name not in sizes]
             if len(unknown) == 1:
                 value = _solved(given, unknown[0], sizes)
                 if value is not None:
@@ -194,7 +195,7 @@ def found_sizes(what: str, wanted: Sequence[Aval], came: Sequence[Aval], argumen
                 f"{what} has sizes that its arguments do not tell: {missing}. Give one argument an axis of each "
                 "such size alone, as in fxgrad.spec(\"n\", 3)"))
     for given in every:
-        expected = given.size.at(sizes) if type(given.size) is Size else given.size
+        expected = given.size.at(sizes) if type(given.size) is SymbolicDim else given.size
         if expected != given.value:
             _refuse(given, sizes, said)
     return sizes
@@ -221,7 +222,7 @@ def _solved(given: _Given, name: str, sizes: Mapping[str, Any]) -> Any:
 
 
 def _refuse(given: _Given, sizes: Mapping[str, Any], said: Mapping[str, _Given]) -> NoReturn:
-    if type(given.size) is not Size:
+    if type(given.size) is not SymbolicDim:
         raise ArgumentError(at_user_line(
             f"{given.problem}: that axis has the size "
             f"{given.size} whatever the named sizes are. Trace it again for other types"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.arrays import OWN, WEAK_CLASSES, Array, WeakArray, made, returned, scalar, weakened
+from fxgrad.engine.core.arrays import OWN, WEAK_CLASSES, Array, WeakArray, freeze_result, returned, scalar, weakened
 from fxgrad.engine.core.avals import PYTHON_SCALARS
 from fxgrad.engine.core.backends import register_executor
 from fxgrad.engine.core.primitive import Primitive, infer
@@ -64,9 +64,10 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
     if has_weak and (not is_settled or len(outputs) > 1) and (
             of_arrays or any(type(output) not in _SCALARS for output in outputs)):
         avals = infer(primitive, [*map(aval_of, args)], params)
-        return [weakened(made(output, values)) if aval.weak else made(output, values) if of_arrays else scalar(output)
+        return [weakened(freeze_result(output, values)) if aval.weak else freeze_result(output, values) if of_arrays
+                else scalar(output)
                 for output, aval in zip(outputs, avals, strict=True)]
-    return [made(output, values) for output in outputs] if of_arrays else [*map(scalar, outputs)]
+    return [freeze_result(output, values) for output in outputs] if of_arrays else [*map(scalar, outputs)]
 
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:

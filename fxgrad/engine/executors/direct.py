@@ -15,23 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.arrays import OWN, made, returned
+from fxgrad.engine.core.arrays import OWN, freeze_result, returned
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.primitive import NO_TANGENT
-from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute, has_effects
 from fxgrad.engine.core.walk import BackwardStep, pull_back_steps
 from fxgrad.engine.derivation.derive import gc_paused
 from fxgrad.engine.derivation.simplify import live_equations, simplify, without_repetition
 from fxgrad.engine.derivation.simplifying import Template
-from fxgrad.engine.executors.numpy import as_arrays, giving_way, own, runner_of
+from fxgrad.engine.executors.numpy import as_arrays, copy_borrowed, giving_way, runner_of
 from fxgrad.engine.executors.straightline import concrete
 from fxgrad.engine.ops.below_byte import has_below_byte
 from fxgrad.engine.transforms.joint import VjpRule, vjp_rule_of
 
 LONG = 1000
 """Programs of this many equations are run directly the first times."""
-LONGEST = 20_000
+MAX_COMPILED_EQUATIONS = 20_000
 """Programs of this many equations are always run directly."""
 _TIMES = 3
 _TIMES_RUN: ProgramAttribute[int] = ProgramAttribute("times run directly")
@@ -57,11 +57,11 @@ def gradients(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], comp
             return None
         outputs, active, steps = found
         slopes = _gradients(chosen, wrt, active, _removed(steps), [1.0, *[None] * (len(outputs) - 1)])
-    results = own([*outputs, *slopes], range(len(outputs) + len(slopes)), given)
+    results = copy_borrowed([*outputs, *slopes], range(len(outputs) + len(slopes)), given)
     outputs = giving_way(program, results[:len(outputs)])
     if not _holds_arrays(inputs):
         return outputs, results[len(outputs):]
-    return as_arrays(program, outputs), [*map(made, results[len(outputs):])]
+    return as_arrays(program, outputs), [*map(freeze_result, results[len(outputs):])]
 
 
 def eager_vjp(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], computed: int = 0) -> EagerVjp | None:
@@ -73,7 +73,7 @@ def eager_vjp(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], comp
     with gc_paused(), np.errstate(all="ignore"):
         found = _forward(chosen, wrt, given)
     return None if found is None else EagerVjp(
-        chosen, wrt, [*map(made, given)] if _holds_arrays(inputs) else given, *found)
+        chosen, wrt, [*map(freeze_result, given)] if _holds_arrays(inputs) else given, *found)
 
 
 def _plain(inputs: Sequence[Any]) -> list[Any]:
@@ -110,15 +110,15 @@ class EagerVjp:
         given = [None if value is None else returned(concrete(value)) for value in cotangents]
         with gc_paused(), np.errstate(all="ignore"):
             found = _gradients(self._program, self._wrt, self._active, reversed(self._steps), given)
-        slopes = own(found, range(len(found)), [*given, *self.inputs])
-        return [*map(made, slopes)] if _holds_arrays([*self.inputs, *cotangents]) else slopes
+        slopes = copy_borrowed(found, range(len(found)), [*given, *self.inputs])
+        return [*map(freeze_result, slopes)] if _holds_arrays([*self.inputs, *cotangents]) else slopes
 
 
 def _to_run(program: Program, computed: int) -> Program | None:
     """Return the program to run for `program`; None if it is short, was run directly often enough, or has effects."""
     if len(program.equations) < LONG or has_effects(program) or has_below_byte(program):
         return None
-    if len(program.equations) < LONGEST:
+    if len(program.equations) < MAX_COMPILED_EQUATIONS:
         times = _TIMES_RUN.put(program, (_TIMES_RUN.of(program) or 0) + 1)
         if times > _TIMES:
             return None
@@ -140,7 +140,7 @@ def _forward(program: Program, wrt: Sequence[bool], inputs: Sequence[Any],
         if active.isdisjoint(operands) or equation.primitive.jvp is NO_TANGENT:
             outputs: Sequence[Any] = _computed(equation, values)
         else:
-            given = {atom: atom for atom in operands if type(atom) is Var}
+            given = {atom: atom for atom in operands if type(atom) is Variable}
             marks = [*map(active.__contains__, given)]
             rule = vjp_rule_of(equation, given, marks)  # type: ignore[arg-type]
             if rule is None:
@@ -159,7 +159,7 @@ def _forward(program: Program, wrt: Sequence[bool], inputs: Sequence[Any],
     return outputs, active, steps
 
 
-_Step = tuple[list[Var], list[Any], VjpRule, Sequence[Any]]
+_Step = tuple[list[Variable], list[Any], VjpRule, Sequence[Any]]
 """The outputs of an operation that cotangents may arrive at, the operands they may go to, its rule, its residuals."""
 
 

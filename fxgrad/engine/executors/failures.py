@@ -26,13 +26,13 @@ _raised: deque[BaseException] = deque(maxlen=4)  # few: each keeps the frames th
 
 
 def note_raised(error: BaseException, what: str, line: str) -> None:
-    """Keeps what a callback raised, which the operation `what` in the user's `line` called, for `told`."""
+    """Keeps what a callback raised, which the operation `what` in the user's `line` called, for `translate_error`."""
     if line:
         _note(error, f"  in {what}, called by a compiled program at {line}")
     _raised.append(error)
 
 
-def told(error: BaseException) -> BaseException:
+def translate_error(error: BaseException) -> BaseException:
     """What is to be raised in the place of `error`, which a compiled program or its compilation ended with.
 
     That is what the user's callback raised, if one did; for a NaN or an infinity, what un-jitted code would say; for a

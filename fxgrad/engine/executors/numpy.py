@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import config
-from fxgrad.engine.core.arrays import made, weakened
+from fxgrad.engine.core.arrays import freeze_result, weakened
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Primitive, infer
 from fxgrad.engine.core.program import Equation, Program
@@ -59,7 +59,7 @@ def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
         return runner(*inputs)
     with np.errstate(all="ignore"):
         outputs = call(program, inputs)
-    return giving_way(program, own(outputs, range(len(outputs)), inputs))
+    return giving_way(program, copy_borrowed(outputs, range(len(outputs)), inputs))
 
 
 def call(program: Program, inputs: Sequence[Any]) -> list[Any]:
@@ -73,7 +73,7 @@ def call(program: Program, inputs: Sequence[Any]) -> list[Any]:
     return interpret(program, inputs)
 
 
-def own(outputs: list[Any], borrowed: Iterable[int], inputs: Sequence[Any]) -> list[Any]:
+def copy_borrowed(outputs: list[Any], borrowed: Iterable[int], inputs: Sequence[Any]) -> list[Any]:
     """`outputs` as results: those at `borrowed` are copied where their memory is not theirs alone.
 
     Kernels may return an operand, or a view of one; views are told by their base, constants by being read-only.
@@ -106,7 +106,8 @@ def giving_way(program: Program, outputs: list[Any]) -> list[Any]:
 
 def as_arrays(program: Program, outputs: Sequence[Any]) -> list[Any]:
     """The outputs of `program` as `Array`s; numbers that give way stay numbers."""
-    return [output if atom.aval.weak else made(output) for atom, output in zip(program.outputs, outputs, strict=True)]
+    return [output if atom.aval.weak else freeze_result(output) for atom,
+            output in zip(program.outputs, outputs, strict=True)]
 
 
 def _is_among(value: Any, others: Sequence[Any]) -> bool:
@@ -164,10 +165,10 @@ def _alone(program: Program, runner: Runner, borrowed: Sequence[int]) -> Runner:
     """A runner for a program that is not part of another one; the outputs at `borrowed` may be inputs or views."""
     quietly = silenced(runner)
     if _weak_outputs(program):
-        return lambda *inputs: giving_way(program, own(quietly(*inputs), borrowed, inputs))
+        return lambda *inputs: giving_way(program, copy_borrowed(quietly(*inputs), borrowed, inputs))
     if not borrowed:
         return quietly
-    return lambda *inputs: own(quietly(*inputs), borrowed, inputs)
+    return lambda *inputs: copy_borrowed(quietly(*inputs), borrowed, inputs)
 
 
 def finite_outputs(avals: Sequence[Aval], places: Sequence[int]) -> Callable[[Sequence[Any]], bool]:

@@ -16,7 +16,7 @@ import numpy as np
 from fxgrad.engine.core.avals import PYTHON_AVALS, Aval, Literal
 from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.primitive import ArrayKernel
-from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import calls_user_code, is_effectful
 from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.engine.ops.below_byte import has_below_byte, kernel_for
@@ -67,7 +67,7 @@ def generate(program: Program) -> tuple[str, dict[str, Any]]:
     given: set[Atom] = {*program.inputs, *constants}
     for index, atom in enumerate(program.outputs):
         returned.append(writer.output(atom))
-        if type(atom) is Var and (atom not in made or atom in given):
+        if type(atom) is Variable and (atom not in made or atom in given):
             borrowed.append(index)
         given.add(atom)  # a second output of the same value is to be copied
     writer.namespace["borrowed"] = borrowed
@@ -128,16 +128,16 @@ class _Storage:
     """
 
     def __init__(self, program: Program, equations: Sequence[Equation], calls: Sequence[Snippet | None]) -> None:
-        self.targets: dict[int, Var] = {}
-        self.dropped: list[list[Var]] = [[] for _ in equations]
-        self._sharing: dict[Atom, frozenset[Var]] = {var: frozenset([var]) for var in program.inputs}
-        self._contiguous: set[Var] = set()
-        self._free: dict[Aval, list[Var]] = {}
-        self._taken: set[Var] = set()
+        self.targets: dict[int, Variable] = {}
+        self.dropped: list[list[Variable]] = [[] for _ in equations]
+        self._sharing: dict[Atom, frozenset[Variable]] = {var: frozenset([var]) for var in program.inputs}
+        self._contiguous: set[Variable] = set()
+        self._free: dict[Aval, list[Variable]] = {}
+        self._taken: set[Variable] = set()
         for equation, call in zip(equations, calls, strict=True):
             self._follow(equation, call)
         self._end = self._ends(program, equations)
-        self._ending: dict[int, list[Var]] = {}
+        self._ending: dict[int, list[Variable]] = {}
         for var, end in self._end.items():
             self._ending.setdefault(end, []).append(var)
         for index, (equation, call) in enumerate(zip(equations, calls, strict=True)):
@@ -146,7 +146,7 @@ class _Storage:
 
     def _follow(self, equation: Equation, call: Snippet | None) -> None:
         """Notes whose memory the outputs share, and whether they are new arrays in row-major order."""
-        operands = [atom for atom in equation.inputs if type(atom) is Var and atom in self._sharing]
+        operands = [atom for atom in equation.inputs if type(atom) is Variable and atom in self._sharing]
         if call is not None and call.owned:
             out = equation.outputs[0]
             self._sharing[out] = frozenset([out])
@@ -159,10 +159,10 @@ class _Storage:
             for out in equation.outputs:
                 self._sharing[out] = shared | {out}
 
-    def _ends(self, program: Program, equations: Sequence[Equation]) -> dict[Var, int]:
+    def _ends(self, program: Program, equations: Sequence[Equation]) -> dict[Variable, int]:
         """After which operation the memory of each variable is needed no more."""
-        end: dict[Var, int] = {}
-        nobody: frozenset[Var] = frozenset()  # for literals and constants
+        end: dict[Variable, int] = {}
+        nobody: frozenset[Variable] = frozenset()  # for literals and constants
         for index, equation in enumerate(equations):
             for atom in (*equation.inputs, *equation.outputs):
                 for owner in self._sharing.get(atom, nobody):
@@ -182,7 +182,7 @@ class _Storage:
             if var in self._contiguous and var not in self._taken:
                 self._free.setdefault(_memory(var), []).append(var)
 
-    def _choose(self, index: int, out: Var, candidates: Sequence[Var]) -> None:
+    def _choose(self, index: int, out: Variable, candidates: Sequence[Variable]) -> None:
         """Takes an operand that ends here, or else an earlier array, for `out` to be written to."""
         if not out.aval.shape:
             return
@@ -195,24 +195,24 @@ class _Storage:
         if free:
             self._take(index, free.pop())
 
-    def _take(self, index: int, var: Var) -> None:
+    def _take(self, index: int, var: Variable) -> None:
         self.targets[index] = var
         self._taken.add(var)
 
     def _drop(self, program: Program, equations: Sequence[Equation]) -> None:
         """Finds after which operation each name is to be deleted, unless its array goes on under the name."""
         kept = set(program.outputs)
-        last: dict[Var, int] = {}
+        last: dict[Variable, int] = {}
         for index, equation in enumerate(equations):
             for atom in (*equation.inputs, *equation.outputs):
-                if type(atom) is Var and atom in self._sharing:
+                if type(atom) is Variable and atom in self._sharing:
                     last[atom] = index
         for var, index in last.items():
             if var not in kept and var not in self._taken:
                 self.dropped[index].append(var)
 
 
-def _memory(var: Var) -> Aval:
+def _memory(var: Variable) -> Aval:
     return var.aval.strong()
 
 
@@ -223,15 +223,15 @@ class _Writer:
         self._constants = constants
         self.lines: list[str] = []
         self.namespace: dict[str, Any] = {"scalar": concrete}
-        self._names: dict[Var, str] = {var: f"x{index}" for index, var in enumerate(program.inputs)}
+        self._names: dict[Variable, str] = {var: f"x{index}" for index, var in enumerate(program.inputs)}
         self._objects: dict[Any, str] = {}
         self._arrays: dict[Literal, str] = {}
 
-    def name(self, var: Var) -> str:
+    def name(self, var: Variable) -> str:
         """The Python name of a variable."""
         return self._names.setdefault(var, f"v{len(self._names)}")
 
-    def rename(self, var: Var, other: Var) -> None:
+    def rename(self, var: Variable, other: Variable) -> None:
         """Lets `var` go by the name of `other`, whose array it takes over."""
         self._names[var] = self._names[other]
 
@@ -264,7 +264,7 @@ class _Writer:
             self.namespace[name] = value
         return name
 
-    def scalars(self, inputs: Sequence[Var]) -> list[str]:
+    def scalars(self, inputs: Sequence[Variable]) -> list[str]:
         """The lines that bring inputs of shape () to NumPy's scalars."""
         lines = []
         for var in inputs:
@@ -274,7 +274,7 @@ class _Writer:
                 lines.append(f"    if type({name}) is not {known}: {name} = scalar({name})")
         return lines
 
-    def snippet(self, equation: Equation, call: Snippet, target: Var | None) -> None:
+    def snippet(self, equation: Equation, call: Snippet, target: Variable | None) -> None:
         """Adds the line of an operation that has an expression of its own."""
         out = equation.outputs[0]
         arrays = bool(out.aval.shape) and call.in_place
@@ -295,7 +295,7 @@ class _Writer:
         self.lines.append(f"    {outputs}{'' if single or not equation.outputs else ','} = "
                           f"{kernel}({', '.join(arguments)})")
 
-    def drop(self, variables: Sequence[Var]) -> None:
+    def drop(self, variables: Sequence[Variable]) -> None:
         """Adds the line that lets go of values."""
         if variables:
             self.lines.append(f"    del {', '.join(map(self.name, variables))}")
@@ -310,8 +310,8 @@ class _FloatWriter(_Writer):
     def output(self, atom: Atom) -> str:
         return f"{self.object(np.float64, np.float64, 't')}({self.value(atom)})"
 
-    def scalars(self, inputs: Sequence[Var]) -> list[str]:
+    def scalars(self, inputs: Sequence[Variable]) -> list[str]:
         return [f"    {name} = float({name})" for name in map(self.name, inputs)]
 
-    def snippet(self, equation: Equation, call: Snippet, target: Var | None) -> None:
+    def snippet(self, equation: Equation, call: Snippet, target: Variable | None) -> None:
         super().snippet(equation, call._replace(text=call.of_floats), target)

@@ -17,13 +17,13 @@ from fxgrad.engine.caches import Cache
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, keys_to_jax, varying_of_jax
 from fxgrad.engine.core.cache_keys import cache_key, param_key
 from fxgrad.engine.core.primitive import Primitive, infer
-from fxgrad.engine.core.program import Equation, Program, Var, subprograms
+from fxgrad.engine.core.program import Equation, Program, Variable, subprograms
 from fxgrad.engine.core.program_properties import ProgramAttribute, calls_user_code, needs_x64
 from fxgrad.engine.core.walk import eval_program, value_of
 from fxgrad.engine.derivation.guards import Guard, collect_guards, memoize_guarded
 from fxgrad.engine.executors import explicit, failures
 from fxgrad.engine.executors.lines import Lines
-from fxgrad.engine.executors.ordinary_first import Attempt, attempt_of
+from fxgrad.engine.executors.speculative import Speculation, speculation_of
 from fxgrad.engine.ops.below_byte import lowering_for
 from fxgrad.engine.ops.strong import is_finite_xla
 from fxgrad.engine.pickling import SharedList
@@ -65,7 +65,7 @@ def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
         finally:
             _under_way.reset(token)
     values = [*map(as_jax, inputs)]
-    attempt = None if emission.is_again else attempt_of(program)
+    attempt = None if emission.is_again else speculation_of(program)
     with jax.numpy_dtype_promotion("standard"):  # the rules call functions of jax that need it inside
         if attempt is None:
             emission.look_into(program)
@@ -173,7 +173,7 @@ class _Emission:
         self._occurrences: dict[Program, int] = {}
         self._functions: dict[tuple[Program, bool], Callable[..., list[Any]]] = {}
 
-    def attempted(self, attempt: Attempt, values: Sequence[Any]) -> list[Any]:
+    def attempted(self, attempt: Speculation, values: Sequence[Any]) -> list[Any]:
         """The outputs of a program with strong products of matrices, by ordinary ones where these make no NaN.
 
         The strong ones are in a loop of no turns then. A conditional would copy what it hands on.
@@ -268,7 +268,7 @@ def _computed(program: Program, key: tuple[Any, ...], emission: explicit.Emissio
         _MET_EXPLICIT_AXES.put(program, True)
         return _computed(program, key, emission, inputs)
     except jax.errors.JaxRuntimeError as error:
-        raise failures.told(error) from None
+        raise failures.translate_error(error) from None
 
 
 _MET_EXPLICIT_AXES: ProgramAttribute[bool] = ProgramAttribute("met Explicit axes")
@@ -295,7 +295,7 @@ def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
         return computed(program, [typed(value, var) for value, var in zip(inputs, program.inputs, strict=True)])
 
 
-def typed(value: Any, var: Var) -> Any:
+def typed(value: Any, var: Variable) -> Any:
     """A value of the dtype that the program expects (Python scalars have none of their own)."""
     if type(value) is Literal:
         return value.value

@@ -22,7 +22,7 @@ from fxgrad.engine.frontend.flat import check_leaf, just, leaf_aval
 from fxgrad.engine.higher_order.custom import ByValue
 from fxgrad.engine.higher_order.masking import acts
 from fxgrad.engine.higher_order.saving import kept_always
-from fxgrad.engine.ops.space import move_axis, reshape
+from fxgrad.engine.ops.structural import move_axis, reshape
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import Batched, put_axis
 from fxgrad.engine.user_lines import at_user_line, function_name

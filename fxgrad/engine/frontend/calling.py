@@ -32,7 +32,7 @@ from fxgrad.engine.frontend.flat import (
 from fxgrad.engine.frontend.mismatches import Expected
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.followed import FollowedTape
-from fxgrad.engine.tracing.trace import SHARED, SHOWN, new_tape, varying_here
+from fxgrad.engine.tracing.trace import DISPLAY, SHARED, new_tape, varying_here
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, TreeError, UnsupportedError
@@ -218,7 +218,7 @@ def _recorded(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs:
         given, keywords = tree.unflatten(structure, tracers)
         return fun(*with_static(args, static, given), **keywords)
 
-    tape = new_tape(varying_here(avals), mode=SHOWN, name=fun, input_names=lambda: names, tape_class=FollowedTape)
+    tape = new_tape(varying_here(avals), mode=DISPLAY, name=fun, input_names=lambda: names, tape_class=FollowedTape)
     assert isinstance(tape, FollowedTape)
     if follow and not any(isinstance(as_struct(leaf), tree.ShapeDtypeStruct | Tracer) for leaf in leaves):
         tape.follow(leaves)

@@ -15,10 +15,10 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.hints import conversion
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.engine.user_source import augmented, is_discarded, item_assignment, running_call, written
+from fxgrad.engine.user_source import augmented, is_discarded, item_assignment, running_call, running_code
 from fxgrad.errors import ArrayConversionError, DTypeError, FxgradError, MutationError, ShapeError
 
 Function = Callable[..., Any]
@@ -144,7 +144,7 @@ _WHY = {
 
 
 def _refusal(tracer: Tracer, symbol: str, why: str, is_item: bool = False) -> MutationError:
-    statement = written().statement
+    statement = running_code().statement
     if is_item:
         assignment = item_assignment(statement)
         if assignment is not None:
@@ -220,7 +220,7 @@ def refuse_option(name: str, array: Any, option: str) -> MutationError:
 
 def refuse_out(name: str, out: Any) -> MutationError:
     """The error for a ufunc with `out=`; NumPy's arrays call one so for `S *= k` too."""
-    statement = written().statement
+    statement = running_code().statement
     assignment = augmented(statement)
     if assignment is None:
         return refuse_option(name, out, "out")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.flat import described_aval, just
 from fxgrad.engine.user_lines import at_user_line
 
@@ -106,7 +106,8 @@ def _around(name: str, names: Iterable[str]) -> str:
 
 def _differences(what: str, name: str, aval: Aval, value: Any) -> list[str]:
     got = described_aval(value, what, just(name))
-    if got.dtype == aval.dtype and (got.shape == aval.shape or (got.ndim == aval.ndim and holds(*aval.shape))):
+    if got.dtype == aval.dtype and (got.shape == aval.shape or (got.ndim == aval.ndim
+                                                                and has_symbolic_dim(*aval.shape))):
         return []  # what a size with a name stands for is found elsewhere
     places = [axis for axis, (size, other) in enumerate(zip(aval.shape, got.shape, strict=False)) if size != other]
     where = ""

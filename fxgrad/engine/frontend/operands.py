@@ -11,17 +11,17 @@ import jax
 import numpy as np
 
 from fxgrad.engine import config, dtypes
-from fxgrad.engine.core.arrays import ARRAYS, WEAK_CLASSES, Integer, handed, made, scalar, weakened
+from fxgrad.engine.core.arrays import ARRAYS, WEAK_CLASSES, Integer, freeze_result, scalar, weakened, wrap_array
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, Shape
 from fxgrad.engine.core.primitive import Primitive, infer
-from fxgrad.engine.core.sizes import Size, index_of
+from fxgrad.engine.core.sizes import SymbolicDim, index_of
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.families import broadcast_shapes
 from fxgrad.engine.ops.joining import stack
 from fxgrad.engine.ops.pointwise import add
-from fxgrad.engine.ops.space import convert, full
+from fxgrad.engine.ops.structural import convert, full
 from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
@@ -96,13 +96,13 @@ def _as_promoted(array: Any, found: dict[Any, Any]) -> Any:
 def new_array(result: Any, given: Any) -> Any:
     """`result`, copied if it is the NumPy array `given` or a view of it: for functions that give new arrays."""
     if type(result) in ARRAYS and type(given) in ARRAYS and np.may_share_memory(result, given):
-        return made(result.copy())
+        return freeze_result(result.copy())
     return result
 
 
 def unchanged(value: Any) -> Any:
     """An operand that is the result too: NumPy's array as an `Array`."""
-    return made(value, [value])
+    return freeze_result(value, [value])
 
 
 def as_array(value: Any) -> Any:
@@ -201,8 +201,8 @@ def inexact_operands(*values: Any) -> list[Any]:
 def _with_operators(value: Any) -> Any:
     """NumPy's array or scalar as an `Array`, whose operators promote as here; numbers that give way as they are."""
     if isinstance(value, np.generic) and type(value) not in WEAK_CLASSES:
-        return made(value)
-    return handed(value)
+        return freeze_result(value)
+    return wrap_array(value)
 
 
 def mask_of(name: str, where: Any) -> Any:
@@ -248,7 +248,7 @@ def apply(primitive: Primitive, *values: Any, **params: Any) -> Any:
 
 def constant(shape: Shape, value: Any, dtype: DType) -> Any:
     """An array of one repeated number: in the words of a program where one is being staged, else NumPy's."""
-    return full(shape, value, dtype) if shape and is_staging() else made(np.full(shape, value, dtype))
+    return full(shape, value, dtype) if shape and is_staging() else freeze_result(np.full(shape, value, dtype))
 
 
 def ones_on_diagonal(shape: tuple[int, int], number: Any, dtype: DType) -> Any:
@@ -283,7 +283,7 @@ def as_shape(shape: Any, what: str = "a shape") -> Shape:
     try:
         return tuple(operator.index(extent) for extent in shape) if several else (operator.index(shape),)
     except FxgradError:
-        if not any(type(extent) is Size for extent in (shape if several else (shape,))):
+        if not any(type(extent) is SymbolicDim for extent in (shape if several else (shape,))):
             raise  # of a traced size, with its own advice
         return tuple(index_of(extent) for extent in (shape if several else (shape,)))
     except TypeError:
@@ -300,7 +300,7 @@ def sizes_of(name: str, shape: Any) -> Shape:
 
 def whole(name: str, number: Any) -> int:
     """An integer that a caller gave; raises `ArgumentError` for anything else."""
-    if type(number) is Size:
+    if type(number) is SymbolicDim:
         return cast(int, number)  # it can do what an integer can, as far as that can be told
     try:
         return operator.index(number)

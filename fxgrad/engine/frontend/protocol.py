@@ -19,7 +19,7 @@ from fxgrad.engine.frontend.operands import wide_dtype
 from fxgrad.engine.frontend.ufuncs import Elementwise
 from fxgrad.engine.frontend.views import VIEWS, view
 from fxgrad.engine.hints import conversion
-from fxgrad.engine.tracing.replay import replayed
+from fxgrad.engine.tracing.call_cache import replayed
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError

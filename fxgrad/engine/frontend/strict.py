@@ -13,7 +13,7 @@ from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.core.primitive import Primitive, infer
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import as_array, axis_number, shape_of, sizes_of, whole
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line

@@ -22,10 +22,10 @@ from fxgrad.engine.frontend.operands import (
     settled,
     shape_of,
 )
-from fxgrad.engine.ops.space import convert, reshape
-from fxgrad.engine.pickling import found
-from fxgrad.engine.tracing.recall import recalled_binary, recalled_unary
-from fxgrad.engine.tracing.replay import replayed
+from fxgrad.engine.ops.structural import convert, reshape
+from fxgrad.engine.pickling import import_object
+from fxgrad.engine.tracing.call_cache import replayed
+from fxgrad.engine.tracing.op_cache import recalled_binary, recalled_unary
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
@@ -126,7 +126,7 @@ class Elementwise:
     def __reduce__(self) -> Any:
         """By name, but for functions of a user's."""
         if getattr(sys.modules.get(self.__module__), self.__name__, None) is self:
-            return found, (self.__module__, self.__name__)
+            return import_object, (self.__module__, self.__name__)
         return super().__reduce_ex__(2)
 
     def __repr__(self) -> str:

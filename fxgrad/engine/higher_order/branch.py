@@ -10,7 +10,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import INVARIANT, Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register
-from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.core.regions import Region, whole
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
@@ -32,11 +32,11 @@ from fxgrad.engine.higher_order.narrowing import narrowed, remaining_operands, u
 from fxgrad.engine.higher_order.partition import partition
 from fxgrad.engine.higher_order.saving import keep_by_cost
 from fxgrad.engine.higher_order.wiring import dual_outputs, dual_program, needs_tangent_tape, rewired
-from fxgrad.engine.ops.choose import clamp, select_n
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.reductions import reduce_or
-from fxgrad.engine.ops.space import convert, instantiate, zeros
+from fxgrad.engine.ops.select import clamp, select_n
+from fxgrad.engine.ops.structural import convert, instantiate, zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import batched_program
@@ -71,7 +71,7 @@ def _out_avals(branches: Branches) -> list[Aval]:
 
 def _run_numpy(index: Any, *values: Any, branches: Branches) -> list[Any]:
     outputs = numpy_executor.call(branches[min(max(int(index), 0), len(branches) - 1)], values)
-    return numpy_executor.own(outputs, range(len(outputs)), values)
+    return numpy_executor.copy_borrowed(outputs, range(len(outputs)), values)
 
 
 def _emit(lax: Any, index: Any, *values: Any, branches: Branches) -> list[Any]:
@@ -147,7 +147,7 @@ def _slots(saved: Sequence[Sequence[Aval]]) -> list[Aval]:
     return list(most.elements())
 
 
-def _places(slots: Sequence[Aval], saved: Sequence[Var]) -> tuple[int, ...]:
+def _places(slots: Sequence[Aval], saved: Sequence[Variable]) -> tuple[int, ...]:
     """The slot of each saved value."""
     remaining = list(enumerate(slots))
     places = []

@@ -29,7 +29,7 @@ from fxgrad.engine.higher_order.groups import are_linear, cotangents_of, nonzero
 from fxgrad.engine.higher_order.wiring import dual_outputs, dual_program, needs_tangent_tape, with_outputs
 from fxgrad.engine.tracing.provenance import note_library
 from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
-from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
 from fxgrad.engine.transforms.batch import batched_program
 from fxgrad.engine.transforms.forward import fill_zeros, forward
 from fxgrad.engine.transforms.linearize import linearized
@@ -214,7 +214,7 @@ def _library_program(function: Callable[..., Any], name: str, avals: tuple[Aval,
         result = function(*tracers, *args, **static)
         return list(result) if isinstance(result, tuple) else [result]
 
-    program, captured = trace(outputs, list(avals), mode=WRITTEN, name=name)
+    program, captured = trace(outputs, list(avals), mode=WITH_LITERALS, name=name)
     if captured:
         raise ValueError(f"the library function {name} closes over an array; make it an argument, or leave out named")
     positional = [each.name for each in inspect.signature(function).parameters.values()

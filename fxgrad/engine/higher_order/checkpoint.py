@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
 
-from fxgrad.engine.analyses.ties import places_to_tie
-from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.analyses.remat_barriers import places_to_tie
+from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.derivation.ordering import as_needed
 from fxgrad.engine.executors import xla as xla_executor
-from fxgrad.engine.executors.ties import tied
+from fxgrad.engine.executors.remat_barriers import remat_barrier
 from fxgrad.engine.higher_order.call import call_primitive, emit_inline, run_with_numpy
 from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents
 from fxgrad.engine.higher_order.partition import Partition, partition
@@ -26,7 +26,7 @@ from fxgrad.engine.higher_order.wiring import (
 )
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
 from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.engine.transforms.linearize import linearized
 
@@ -44,9 +44,9 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str
         return dual_outputs(program.out_avals, both.extra, results)
     known = linearized(program, wrt)
     reached = known.extra.nonzero_outputs
-    answers: dict[Var, Any] = {}
+    answers: dict[Variable, Any] = {}
 
-    def keep(part: Program, needed: Sequence[Var], free: set[Var]) -> list[Var]:
+    def keep(part: Program, needed: Sequence[Variable], free: set[Variable]) -> list[Variable]:
         if policy is not None:
             answers.update(keep_by_policy(policy, part, needed, free))
         return [*answers]
@@ -80,7 +80,7 @@ def _stored(parts: Partition, count: int, answers: Sequence[Any]) -> tuple[Progr
 
 def rematerialize(function: Callable[..., Sequence[Any]], values: Sequence[Any], name: str) -> list[Any]:
     """Call `function` under a checkpoint that keeps only `values`, its inputs; `name` is that of the block."""
-    program, captured = trace(function, [*map(aval_of, values)], mode=WRITTEN, name=name)
+    program, captured = trace(function, [*map(aval_of, values)], mode=WITH_LITERALS, name=name)
     return bind(checkpoint_p, *captured, *values, program=program, name=name)
 
 
@@ -95,7 +95,7 @@ def _late_as_needed(program: Program, linear: Sequence[bool]) -> Program:
 
 
 def _emit_again(lax: Any, *values: Any, program: Program, name: str) -> list[Any]:
-    return xla_executor.emit(program, tied(values, places_to_tie(program)))
+    return xla_executor.emit(program, remat_barrier(values, places_to_tie(program)))
 
 
 checkpoint_p = call_primitive("checkpoint", _jvp, run_with_numpy, emit_inline)

@@ -14,7 +14,7 @@ from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.primitive import Cost, Primitive, register
-from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.core.regions import Region, whole
 from fxgrad.engine.core.sources import in_place
 from fxgrad.engine.core.symbolic import Linear, Zero
@@ -24,10 +24,10 @@ from fxgrad.engine.higher_order.call import check_arguments
 from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents, select_marked
 from fxgrad.engine.higher_order.masking import once_where_equal
 from fxgrad.engine.higher_order.wiring import added, dual_outputs
-from fxgrad.engine.ops.space import convert, instantiate, reduce_sum
+from fxgrad.engine.ops.structural import convert, instantiate, reduce_sum
 from fxgrad.engine.ops.varying import summed_to
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
 from fxgrad.engine.transforms.batch import Batch, Batched, batched_axis, batched_program, batching_over, put_axis
 from fxgrad.engine.transforms.forward import fill_zeros, forward, has_tangent
 from fxgrad.engine.transforms.transpose import backward
@@ -141,7 +141,7 @@ def _apply_batched(function: Callable[..., Sequence[Any]], size: int, values: Fl
                    name: str | None) -> list[Batched]:
     """`function`, which takes values without the batch axis (for collectives: `name`), on batches."""
     avals = [_one(aval_of(value), axis) for value, axis in zip(values, axes, strict=True)]
-    program, captured = trace(function, avals, mode=WRITTEN,
+    program, captured = trace(function, avals, mode=WITH_LITERALS,
                               axes={} if name is None else {name: size})
     with batching_over(name):
         return Batch(size).run(program, [*(Batched(value, None) for value in captured),
@@ -228,7 +228,7 @@ def straight_through(value: Any, like: Any) -> Any:
 
 @cached("programs of straight-through values", 256)
 def _first_of_two(value: Aval, like: Aval) -> Program:
-    first, second = Var(value), Var(like)
+    first, second = Variable(value), Variable(like)
     return Program([first, second], [], [first])
 
 
@@ -325,7 +325,7 @@ def _tangent_program(avals: Sequence[Aval], *, rule: VjpRule, structure: Any, mo
 
     def tangents_of(*values: Any) -> list[Any]:
         residuals, tangents = values[:count], values[count:]
-        program, captured = trace(pass_back, [*avals[:count], *out_avals], mode=WRITTEN)
+        program, captured = trace(pass_back, [*avals[:count], *out_avals], mode=WITH_LITERALS)
         try:
             results = backward(program, [*captured, *residuals, *map(Linear, out_avals)], tangents)
         except (LinearityError, UnsupportedError) as error:
@@ -335,7 +335,7 @@ def _tangent_program(avals: Sequence[Aval], *, rule: VjpRule, structure: Any, mo
                 "Define the function with custom_jvp, or use reverse mode (grad, vjp, jacrev)")) from None
         return [instantiate(result) for result in results[len(captured) + count:]]
 
-    return trace(tangents_of, avals, mode=WRITTEN)
+    return trace(tangents_of, avals, mode=WITH_LITERALS)
 
 
 def _tangent_numpy(*values: Any, **params: Any) -> list[Any]:
@@ -376,5 +376,5 @@ def _tangent_batch(size: int, values: list[Any], axes: list[int | None], **param
 
 custom_vjp_tangent_p = register(Primitive(
     name="custom_vjp_tangent", abstract=_tangent_abstract, numpy=_tangent_numpy, xla=_tangent_xla, jvp=_tangent_jvp,
-    transpose=_tangent_transpose, batch=_tangent_batch, calls_user_code=True, says_what_varies=True,
+    transpose=_tangent_transpose, batch=_tangent_batch, calls_user_code=True, sets_vma=True,
     cost=lambda *avals, **params: total_cost(_tangent_program(avals, **params)[0])))

@@ -13,7 +13,7 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.regions import How, Links
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.derivation.derive import Derived, derive
-from fxgrad.engine.ops.space import zeros
+from fxgrad.engine.ops.structural import zeros
 
 Marks = tuple[bool, ...]
 """Which values of a list have a tangent, are linear, are batched: a flag for each."""

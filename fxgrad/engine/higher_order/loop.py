@@ -72,7 +72,7 @@ from fxgrad.engine.higher_order.wiring import (
 from fxgrad.engine.ops.comparison import lt
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.reductions import reduce_max
-from fxgrad.engine.ops.space import instantiate, zeros
+from fxgrad.engine.ops.structural import instantiate, zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import Batch, Batched, batched_program, put_axis

@@ -27,9 +27,9 @@ from fxgrad.engine.higher_order.groups import (
     select_marked,
 )
 from fxgrad.engine.higher_order.wiring import dual_outputs, dual_program, needs_tangent_tape, with_outputs
-from fxgrad.engine.ops.space import move_axis
+from fxgrad.engine.ops.structural import move_axis
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
 from fxgrad.engine.transforms.batch import Batched, put_axis
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.transpose import transposed
@@ -110,7 +110,7 @@ class _DerivedRule:
             outputs, marks = self._rule.batch(size, values, batched)
             return [put_axis(Batched(output, 0 if mark else None), size, 0)
                     for output, mark in zip(outputs, marks, strict=True)]
-        return trace(batches, avals, mode=WRITTEN)
+        return trace(batches, avals, mode=WITH_LITERALS)
 
 
 class _DualRule(_DerivedRule):

@@ -15,12 +15,12 @@ from fxgrad.engine.core.program_properties import axes_used, has_effects
 from fxgrad.engine.core.regions import closed_marks
 from fxgrad.engine.higher_order.groups import Marks
 from fxgrad.engine.ops.arithmetic import stop_gradient
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.dynamic import dynamic_slice
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.reductions import argmax, reduce_or
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.space import move_axis, reshape
+from fxgrad.engine.ops.structural import move_axis, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.transforms.batch import Batched, batched_axis, batched_program, put_axis
 from fxgrad.engine.user_lines import at_user_line

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.engine.core.interpreter import interpret
-from fxgrad.engine.core.program import PRIMAL, Equation, Program, Var
+from fxgrad.engine.core.program import PRIMAL, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.derivation.effects import outputs_of_effects
 from fxgrad.engine.derivation.simplify import without_dead_code
 from fxgrad.engine.higher_order.groups import Marks, select_marked
 from fxgrad.engine.higher_order.saving import SavePolicy
-from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.structural import instantiate
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.provenance import note
 from fxgrad.engine.tracing.tape import bind
@@ -29,7 +29,7 @@ class Partition(NamedTuple):
 
     forward: Program
     tangent: Program
-    saved: list[Var]
+    saved: list[Variable]
 
 
 def partition(known: Program, count: int, half: Linearized, free: Marks, keep: SavePolicy, wanted: Marks) -> Partition:
@@ -40,7 +40,7 @@ def partition(known: Program, count: int, half: Linearized, free: Marks, keep: S
     """
     residuals = known.outputs[count:]
     free_inputs = {var for var, marked in zip(known.inputs, free, strict=True) if marked}
-    needed = [atom for atom in dict.fromkeys(residuals) if type(atom) is Var and atom not in free_inputs]
+    needed = [atom for atom in dict.fromkeys(residuals) if type(atom) is Variable and atom not in free_inputs]
     saved = _with_effects_kept(known, needed, free_inputs, keep(known, needed, free_inputs))
     forward = memoize(known, ("forward half", count, tuple(saved)), lambda: without_dead_code(Program(
         known.inputs, known.equations, [*known.outputs[:count], *saved], known.captured)))
@@ -68,7 +68,8 @@ def partition(known: Program, count: int, half: Linearized, free: Marks, keep: S
     return Partition(forward, tangent, saved)
 
 
-def _with_effects_kept(known: Program, needed: Sequence[Var], free: set[Var], saved: list[Var]) -> list[Var]:
+def _with_effects_kept(known: Program, needed: Sequence[Variable], free: set[Variable],
+                       saved: list[Variable]) -> list[Variable]:
     """Return `saved`, and the values that an operation with effects would have to recompute."""
     once = outputs_of_effects(known)
     if not once:
@@ -79,12 +80,12 @@ def _with_effects_kept(known: Program, needed: Sequence[Var], free: set[Var], sa
         if missing and missing[0] in once:
             kept.update(missing)
         elif missing:
-            wanted.update(atom for atom in equation.inputs if type(atom) is Var and atom not in free)
+            wanted.update(atom for atom in equation.inputs if type(atom) is Variable and atom not in free)
     return [*saved, *(var for equation in known.equations for var in equation.outputs
                       if var in kept and var not in saved)]
 
 
-def _missing(program: Program, needed: Sequence[Var], given: Sequence[Var]) -> list[Equation]:
+def _missing(program: Program, needed: Sequence[Variable], given: Sequence[Variable]) -> list[Equation]:
     """Return the equations from which the values of `needed` follow, where those of `given` are known."""
     known = {*given}
     wanted = {var for var in needed if var not in known}
@@ -92,5 +93,5 @@ def _missing(program: Program, needed: Sequence[Var], given: Sequence[Var]) -> l
     for equation in reversed(program.equations):
         if not wanted.isdisjoint(equation.outputs):
             equations.append(equation)
-            wanted.update(atom for atom in equation.inputs if type(atom) is Var and atom not in known)
+            wanted.update(atom for atom in equation.inputs if type(atom) is Variable and atom not in known)
     return equations[::-1]

@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import calls_user_code, has_effects, memoize
 from fxgrad.engine.core.regions import marked_inputs, replaced
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import Derived
 from fxgrad.engine.executors.numpy import run_first
-from fxgrad.engine.executors.ordinary_first import hands_nans_on, to_look_at, weakened
+from fxgrad.engine.executors.speculative import nan_check_outputs, propagates_nans, relax_products
 from fxgrad.engine.higher_order.call import call_primitive, emit_inline, named_call_p, opened, run_with_numpy
 from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents
 from fxgrad.engine.ops.strong import has_free_axes, is_plain_factor, strong_form
 from fxgrad.engine.ops.strong_solves import strong_solve
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
 from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.engine.transforms.linearize import linearized
 
@@ -76,7 +76,7 @@ def _strong_solve(equation: Equation, solve: Callable[..., Any]) -> Equation:
     def build(*values: Any) -> list[Any]:
         return [solve(*values, **equation.params)]
 
-    program, _ = trace(build, [atom.aval for atom in equation.inputs], mode=WRITTEN, name="strong solve")
+    program, _ = trace(build, [atom.aval for atom in equation.inputs], mode=WITH_LITERALS, name="strong solve")
     return Equation(named_call_p, equation.inputs, {"program": program, "name": "strong_solve"}, equation.outputs,
                     equation.source)
 
@@ -151,8 +151,8 @@ def wrapped(program: Program, name: str) -> Program:
 
     def make() -> Program:
         bare = program.replace(captured=0, constants=(), signature=None)
-        inputs = [Var(aval) for aval in program.in_avals]
-        outputs = [Var(aval) for aval in program.out_avals]
+        inputs = [Variable(aval) for aval in program.in_avals]
+        outputs = [Variable(aval) for aval in program.out_avals]
         call = Equation(safe_call_p, [*inputs], {"program": bare, "name": name}, outputs, None)
         return program.replace(inputs=inputs, equations=[call], outputs=[*outputs])
 
@@ -184,6 +184,6 @@ def without_safe_calls(derived: Derived) -> Derived:
     program = opened(derived.program, (safe_call_p,))
     if program is derived.program:
         return derived
-    if not has_effects(program) and not calls_user_code(program) and hands_nans_on(program):
-        run_first(program, weakened(program), to_look_at(program))
+    if not has_effects(program) and not calls_user_code(program) and propagates_nans(program):
+        run_first(program, relax_products(program), nan_check_outputs(program))
     return derived._replace(program=program)

@@ -13,9 +13,9 @@ import numpy as np
 
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.program_properties import definitions
-from fxgrad.engine.core.sizes import nominal
+from fxgrad.engine.core.sizes import size_hint
 from fxgrad.engine.higher_order.storing import HOST, STORES
 from fxgrad.engine.ops.arithmetic import name_p
 from fxgrad.engine.ops.convolution import conv_general_dilated_p
@@ -24,7 +24,7 @@ from fxgrad.engine.ops.varying import psum_invariant_p
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 
-SavePolicy = Callable[[Program, Sequence[Var], "set[Var]"], "list[Var]"]
+SavePolicy = Callable[[Program, Sequence[Variable], "set[Variable]"], "list[Variable]"]
 """(known program, residuals that are not free, free inputs) -> the variables to keep."""
 
 RECOMPUTED_FLOPS_PER_BYTE = 32
@@ -38,7 +38,7 @@ a product over an axis of 64 is at the boundary.
 # --- by weight ---------------------------------------------------------------------------------------------------
 
 
-def keep_by_cost(known: Program, needed: Sequence[Var], free: set[Var]) -> list[Var]:
+def keep_by_cost(known: Program, needed: Sequence[Variable], free: set[Variable]) -> list[Variable]:
     """Return the fewest bytes from which every residual follows by cheap computations.
 
     This is a minimum cut of the program in which values that are cheap to recompute cost nothing (the idea is that of
@@ -51,27 +51,28 @@ def keep_by_cost(known: Program, needed: Sequence[Var], free: set[Var]) -> list[
     cut = MinimumCut()
     for var in known.inputs:
         if var in relevant:
-            cut.add([var], [nominal(var.aval.nbytes) + 1], (), None)
+            cut.add([var], [size_hint(var.aval.nbytes) + 1], (), None)
     for equation in known.equations:
         outputs = [var for var in equation.outputs if var in relevant]
         if outputs:
-            inputs = [atom for atom in equation.inputs if type(atom) is Var and atom in relevant and atom not in free]
-            cut.add(outputs, [nominal(var.aval.nbytes) + 1 for var in outputs], inputs,
+            inputs = [atom for atom in equation.inputs if type(atom) is Variable and atom in relevant
+                      and atom not in free]
+            cut.add(outputs, [size_hint(var.aval.nbytes) + 1 for var in outputs], inputs,
                     None if is_expensive(equation) else 0)
     return cut.solve(needed)[0]
 
 
-def _ancestors(known: Program, needed: Sequence[Var], free: set[Var]) -> set[Var]:
+def _ancestors(known: Program, needed: Sequence[Variable], free: set[Variable]) -> set[Variable]:
     wanted = set(needed)
     for equation in reversed(known.equations):
         if not wanted.isdisjoint(equation.outputs):
-            wanted.update(atom for atom in equation.inputs if type(atom) is Var and atom not in free)
+            wanted.update(atom for atom in equation.inputs if type(atom) is Variable and atom not in free)
     return wanted
 
 
 kept_always: Analysis[bool] = Analysis("kept_always", missing="derive",
                                        derive=lambda primitive: primitive.effectful or (
-                                           primitive.collective and not primitive.says_what_varies))
+                                           primitive.collective and not primitive.sets_vma))
 """Whether the results of an operation are never recomputed, whatever its cost rule says.
 
 Communication between devices takes longer than its cost rule says.
@@ -85,8 +86,8 @@ def is_expensive(equation: Equation) -> bool:
         return True
     if kept_always.of(equation.primitive):
         return True
-    bytes_out = sum(nominal(var.aval.nbytes) for var in equation.outputs)
-    flops = nominal(equation.cost.flops)
+    bytes_out = sum(size_hint(var.aval.nbytes) for var in equation.outputs)
+    flops = size_hint(equation.cost.flops)
     return flops > RECOMPUTED_FLOPS_PER_BYTE * max(bytes_out, 1)
 
 
@@ -195,11 +196,11 @@ class Policy(NamedTuple):
         raise KeyError(self.kind)
 
 
-def keep_by_policy(policy: Callable[..., Any], known: Program, needed: Sequence[Var], free: set[Var],
-                   ) -> dict[Var, Any]:
+def keep_by_policy(policy: Callable[..., Any], known: Program, needed: Sequence[Variable], free: set[Variable],
+                   ) -> dict[Variable, Any]:
     """Return the values that `policy` keeps among those that the residuals depend on, with its answers."""
     maker = definitions(known)
-    kept: dict[Var, Any] = {}
+    kept: dict[Variable, Any] = {}
     waiting, seen = list(needed), set(needed)
     while waiting:
         var = waiting.pop()
@@ -208,7 +209,7 @@ def keep_by_policy(policy: Callable[..., Any], known: Program, needed: Sequence[
         if answer:
             kept[var] = answer
             continue
-        more = [atom for atom in equation.inputs if type(atom) is Var and atom not in free and atom not in seen]
+        more = [atom for atom in equation.inputs if type(atom) is Variable and atom not in free and atom not in seen]
         waiting += more
         seen.update(more)
     return {var: kept[var] for var in maker if var in kept}

@@ -10,7 +10,7 @@ import numpy as np
 from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Cost, Primitive, register
-from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.program_properties import is_effectful
 from fxgrad.engine.core.regions import Region, closed_marks, dependent
 from fxgrad.engine.derivation.derive import Derived, holds_tracers
@@ -57,7 +57,7 @@ from fxgrad.engine.higher_order.wiring import (
     used_inputs,
     with_outputs,
 )
-from fxgrad.engine.ops.space import instantiate, move_axis, zeros
+from fxgrad.engine.ops.structural import instantiate, move_axis, zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.transforms.batch import batched_program
@@ -261,7 +261,7 @@ def _hoist(program: Program, count: int) -> tuple[Program, Program]:
     fixed = set(program.inputs[:count])
     outside, inside = [], []
     for equation in program.equations:
-        inputs = [atom for atom in equation.inputs if type(atom) is Var]
+        inputs = [atom for atom in equation.inputs if type(atom) is Variable]
         if fixed.issuperset(inputs) and inputs and not is_effectful(equation.primitive, equation.params):
             outside.append(equation)
             fixed.update(equation.outputs)

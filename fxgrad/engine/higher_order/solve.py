@@ -22,7 +22,7 @@ from fxgrad.engine.higher_order.masking import once_where_equal
 from fxgrad.engine.higher_order.narrowing import left_out, narrowed, remaining_operands
 from fxgrad.engine.higher_order.wiring import dual_program, with_outputs
 from fxgrad.engine.ops.arithmetic import neg, sub
-from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.structural import instantiate
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import inner_mode, takes_literals, trace
 from fxgrad.engine.transforms.batch import Batched, batched_program, put_axis

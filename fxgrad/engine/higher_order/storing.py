@@ -15,12 +15,12 @@ from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.ops import parts
 from fxgrad.engine.ops.arithmetic import div, mul
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.moving import move, round_to_int8_p
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.reductions import reduce_max
-from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.structural import convert, reshape
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 

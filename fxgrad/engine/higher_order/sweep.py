@@ -20,7 +20,7 @@ from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register, registry
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.regions import Links, Region, closed_marks
-from fxgrad.engine.core.sizes import nominal
+from fxgrad.engine.core.sizes import size_hint
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
@@ -48,12 +48,12 @@ from fxgrad.engine.higher_order.wiring import dual_grouped, dual_outputs, join_c
 from fxgrad.engine.ops.arithmetic import div, sub
 from fxgrad.engine.ops.arithmetic import max as maximum
 from fxgrad.engine.ops.arithmetic import min as minimum
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import and_, eq, ge, gt, lt
 from fxgrad.engine.ops.dynamic import dynamic_slice, dynamic_update_slice
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.reductions import reduce_max
-from fxgrad.engine.ops.space import convert, instantiate, reduce_sum, reshape, zeros
+from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.structural import convert, instantiate, reduce_sum, reshape, zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import Batch, Batched, batched_program, put_axis
@@ -135,7 +135,7 @@ INDEX = Aval((), dtypes.int32)
 
 def table_size(state: Sequence[Aval]) -> int:
     """How many states the table holds: as many as fit 64 MiB, within bounds."""
-    size = sum(nominal(aval.nbytes) for aval in state)
+    size = sum(size_hint(aval.nbytes) for aval in state)
     return min(MOST_STATES, max(FEWEST_STATES, TABLE_BYTES // max(size, 1)))
 
 

@@ -55,7 +55,7 @@ from fxgrad.engine.higher_order.wiring import (
 )
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.reductions import reduce_or
-from fxgrad.engine.ops.space import zeros
+from fxgrad.engine.ops.structural import zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import batched_program

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.engine.core.avals import INVARIANT, Aval
-from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.simplify import without_dead_code
 from fxgrad.engine.higher_order.groups import Groups, Marks, divided, joined, nonzero_mask, nonzero_tangents
 from fxgrad.engine.ops.pointwise import add
-from fxgrad.engine.ops.space import convert, instantiate
+from fxgrad.engine.ops.structural import convert, instantiate
 from fxgrad.engine.ops.varying import pvary
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import innermost_for
@@ -26,7 +26,7 @@ def rewired(program: Program, avals: tuple[Aval, ...], positions: tuple[int, ...
     """`program` with inputs of `avals`, of which those at `positions` are its own, in its order; no others are used."""
     def make() -> Program:
         own = dict(zip(positions, program.inputs, strict=True))
-        inputs = [own[index] if index in own else Var(aval) for index, aval in enumerate(avals)]
+        inputs = [own[index] if index in own else Variable(aval) for index, aval in enumerate(avals)]
         return program.replace(inputs=inputs, captured=0, constants=())
 
     if positions == tuple(range(len(avals))) and program.captured == 0:
@@ -79,8 +79,8 @@ def join_carry_vma(outputs: Sequence[Aval], begin: Sequence[Aval], decides: Aval
 
 def used_inputs(program: Program) -> Marks:
     """Which inputs an equation or an output of `program` uses."""
-    atoms = {atom for equation in program.equations for atom in equation.inputs if type(atom) is Var}
-    atoms.update(atom for atom in program.outputs if type(atom) is Var)
+    atoms = {atom for equation in program.equations for atom in equation.inputs if type(atom) is Variable}
+    atoms.update(atom for atom in program.outputs if type(atom) is Variable)
     return tuple(var in atoms for var in program.inputs)
 
 

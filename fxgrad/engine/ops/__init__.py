@@ -1,6 +1,6 @@
 """First-order operations: a room per family, each primitive with all its rules in one record.
 
-`families` builds records, `space` holds what transformations themselves need; the rooms import those two and
+`families` builds records, `structural` holds what transformations themselves need; the rooms import those two and
 each other where a derivative calls for it, and nothing above. `xla` rules are handed `lax`; only
 `xla_kernels` imports jax.
 
@@ -11,7 +11,6 @@ from fxgrad.engine.ops import (
     arithmetic,
     barrier,
     below_byte,
-    choose,
     comparison,
     conversion,
     convolution,
@@ -41,12 +40,13 @@ from fxgrad.engine.ops import (
     reduced_forms,
     reductions,
     samplers,
+    select,
     shaping,
     singular,
-    space,
     special,
     strong,
     strong_solves,
+    structural,
     topk,
     triangular,
     trigonometric,
@@ -55,9 +55,9 @@ from fxgrad.engine.ops import (
     xla_kernels,
 )
 
-__all__ = ["arithmetic", "barrier", "below_byte", "choose", "comparison", "conversion", "convolution", "creation",
+__all__ = ["arithmetic", "barrier", "below_byte", "select", "comparison", "conversion", "convolution", "creation",
            "cumulative", "determinant", "dynamic", "eigen", "exponential", "factorizations", "fft", "gamma",
            "indexing", "integrals", "joining", "matrices", "matrix_functions", "moving", "ordering",
            "parts", "pointwise", "pool", "products", "pseudoinverse", "ragged", "random", "reduced_forms",
-           "reductions", "samplers", "shaping", "singular", "space", "special", "strong", "strong_solves",
+           "reductions", "samplers", "shaping", "singular", "structural", "special", "strong", "strong_solves",
            "topk", "triangular", "trigonometric", "varying", "windows", "xla_kernels"]

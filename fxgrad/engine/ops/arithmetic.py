@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.avals import Aval, Folded, Literal
+from fxgrad.engine.core.avals import Aval, FoldedConstant, Literal
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.sources import equation_source
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.rewrites import Definitions, is_literal, rewrites
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.families import is_linear
 from fxgrad.engine.ops.pointwise import add, add_p, align, binary, is_same, operation, scalar_like, unary
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.snippets import Snippet, of_ufunc, snippets
-from fxgrad.engine.ops.space import unbroadcast
+from fxgrad.engine.ops.structural import unbroadcast
 from fxgrad.engine.tracing.tape import aval_of
 
 COVERED_BY = {"add_any": "add: sums of cotangents are sums like any other"}
@@ -44,7 +44,7 @@ def folded(primitive: Primitive, inputs: list[Any]) -> list[Any] | None:
     aval = primitive.abstract(*(literal.aval for literal in inputs))[0]
     with np.errstate(all="ignore"):
         result = Literal(primitive.numpy(*(literal.value for literal in inputs))[0], aval)
-    result.made_of = Folded(primitive.name, tuple(inputs), equation_source.get())
+    result.made_of = FoldedConstant(primitive.name, tuple(inputs), equation_source.get())
     return [result]
 
 

@@ -9,7 +9,7 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.ops.families import is_linear
-from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.structural import instantiate
 from fxgrad.engine.tracing.tape import bind
 
 

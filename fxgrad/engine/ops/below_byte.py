@@ -26,7 +26,7 @@ from fxgrad.engine.ops.creation import bitcast_convert_type_p
 from fxgrad.engine.ops.ordering import sort_p
 from fxgrad.engine.ops.parts import nextafter_p
 from fxgrad.engine.ops.pointwise import acts_on_each
-from fxgrad.engine.ops.space import convert_element_type_p, reduce_sum_p
+from fxgrad.engine.ops.structural import convert_element_type_p, reduce_sum_p
 
 _SCALES = dtypes.SUPPORTED["float8_e8m0fnu"]
 WIDER = {dtypes.SUPPORTED[name]: np.dtype(np.uint8 if name[0] == "u" else np.int8)

@@ -12,7 +12,7 @@ from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
 from fxgrad.engine.ops.pointwise import binary, comparison, is_same, operation, unary
-from fxgrad.engine.ops.space import broadcast_to
+from fxgrad.engine.ops.structural import broadcast_to
 from fxgrad.engine.tracing.tape import aval_of
 
 # --- comparisons: as NumPy's, so that every one with a NaN is False but `ne` -------------------------------

@@ -17,7 +17,7 @@ from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops.families import check_same_dtype, is_linear
 from fxgrad.engine.ops.pointwise import sum_of_parts
 from fxgrad.engine.ops.shaping import pad_p, rev
-from fxgrad.engine.ops.space import convert, inverse_permutation, is_negative, move_axis, reshape, zeros
+from fxgrad.engine.ops.structural import convert, inverse_permutation, is_negative, move_axis, reshape, zeros
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ShapeError
 

@@ -12,7 +12,7 @@ from fxgrad.engine.core.avals import Aval, Shape
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops.families import check_axes, linear_unary
-from fxgrad.engine.ops.space import broadcast_to, convert, move_axis
+from fxgrad.engine.ops.structural import broadcast_to, convert, move_axis
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import DTypeError, ShapeError
 

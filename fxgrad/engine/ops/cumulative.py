@@ -19,13 +19,13 @@ from fxgrad.engine.core.sizes import surely_less
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
 from fxgrad.engine.ops.arithmetic import complex_extremum, mul, sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.exponential import exp
 from fxgrad.engine.ops.families import check_axes, check_kind, check_same_dtype, linear_unary
 from fxgrad.engine.ops.joining import batched_alike
 from fxgrad.engine.ops.parts import is_finite
 from fxgrad.engine.ops.pointwise import add, scalar_like
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.shaping import pad
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ShapeError

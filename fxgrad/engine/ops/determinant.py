@@ -10,7 +10,6 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.ops.arithmetic import mul, neg
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.cumulative import cumprod, shifted
 from fxgrad.engine.ops.eigen import svd
 from fxgrad.engine.ops.families import check_same_dtype
@@ -34,7 +33,8 @@ from fxgrad.engine.ops.matrices import (
 )
 from fxgrad.engine.ops.parts import complex, imag, real
 from fxgrad.engine.ops.pointwise import add, scalar_like
-from fxgrad.engine.ops.space import broadcast_to, full, reduce_sum, reshape
+from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.structural import broadcast_to, full, reduce_sum, reshape
 from fxgrad.engine.ops.triangular import check_permutation, lu_solve, lu_solve_p
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ShapeError

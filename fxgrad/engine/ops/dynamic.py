@@ -16,7 +16,7 @@ from fxgrad.engine.ops.families import check_kind, check_same_dtype, is_linear
 from fxgrad.engine.ops.indexing import gather, scatter
 from fxgrad.engine.ops.joining import stack
 from fxgrad.engine.ops.shaping import slice
-from fxgrad.engine.ops.space import broadcast_to, full, instantiate, move_axis, zeros
+from fxgrad.engine.ops.structural import broadcast_to, full, instantiate, move_axis, zeros
 from fxgrad.engine.ops.windows import Windows
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ShapeError

@@ -19,7 +19,6 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import NOT_LINEAR, Cost, Primitive, register, total_bytes
 from fxgrad.engine.ops.arithmetic import div, mul, neg, stop_gradient, sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.factorizations import lu
@@ -51,7 +50,8 @@ from fxgrad.engine.ops.matrices import (
 from fxgrad.engine.ops.parts import abs, complex, conj, imag, real
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.reductions import argmax
-from fxgrad.engine.ops.space import broadcast_to, convert, reduce_sum
+from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.structural import broadcast_to, convert, reduce_sum
 from fxgrad.engine.ops.triangular import lu_solve
 from fxgrad.engine.tracing.tape import aval_of, bind
 

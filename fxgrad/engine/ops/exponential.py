@@ -17,10 +17,10 @@ from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg_p, sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import and_, eq, ne
 from fxgrad.engine.ops.families import by_float32
 from fxgrad.engine.ops.pointwise import align, binary, operation, unary
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.snippets import Snippet, of_ufunc, snippets
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import DTypeError

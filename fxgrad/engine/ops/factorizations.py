@@ -14,10 +14,9 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.ops.arithmetic import mul, sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import lt
 from fxgrad.engine.ops.families import check_kind
 from fxgrad.engine.ops.joining import concatenate
@@ -44,7 +43,8 @@ from fxgrad.engine.ops.matrices import (
 )
 from fxgrad.engine.ops.ordering import argsort
 from fxgrad.engine.ops.pointwise import add
-from fxgrad.engine.ops.space import broadcast_to, full, reshape
+from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.structural import broadcast_to, full, reshape
 from fxgrad.engine.ops.triangular import triangular_solve
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ArgumentError, ShapeError
@@ -97,7 +97,7 @@ def _factor_tangent(factor: Any, moved: Any) -> Any:
     tangent is what is left of dA. All but the blocks on the diagonal takes a quarter of the work of one system with L.
     """
     size, axis = shape_of(factor)[-1], len(shape_of(factor)) - 1
-    if holds(size) or size < _UNDIVIDED:
+    if has_symbolic_dim(size) or size < _UNDIVIDED:
         return _undivided_tangent(factor, moved)
     block, found = -(-size // 4), []
     for start in range(0, size, block):

@@ -13,7 +13,7 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, Shape
 from fxgrad.engine.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, Rule, register, total_bytes
-from fxgrad.engine.core.sizes import nominal
+from fxgrad.engine.core.sizes import size_hint
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.tracing.tape import aval_of, bind
@@ -45,7 +45,7 @@ def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
         if len(sizes) > 1:
             shown = " and ".join(str(shape) for shape in shapes)
             raise ShapeError(f"{name}: shapes {shown} do not broadcast: axis {axis} has sizes "
-                             f"{' and '.join(map(str, sorted(sizes, key=nominal)))}, where equal sizes or 1 are "
+                             f"{' and '.join(map(str, sorted(sizes, key=size_hint)))}, where equal sizes or 1 are "
                              "needed. Insert an axis with x[:, None] or x.reshape(...), or transpose one of them")
         result.append(sizes.pop() if sizes else 1)
     return tuple(result)

@@ -11,13 +11,13 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import ArrayKernel, Cost, Primitive, register
 from fxgrad.engine.ops.arithmetic import mul
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.parts import conj, real
 from fxgrad.engine.ops.pointwise import scalar_like
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.shaping import pad
-from fxgrad.engine.ops.space import broadcast_to, convert, move_axis
+from fxgrad.engine.ops.structural import broadcast_to, convert, move_axis
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError
 

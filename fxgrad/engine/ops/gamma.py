@@ -14,14 +14,14 @@ import numpy as np
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.ops import xla_kernels
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import eq, lt
 from fxgrad.engine.ops.cumulative import cumprod, cumsum
 from fxgrad.engine.ops.exponential import exp, log, log1p, pow
 from fxgrad.engine.ops.families import lax_function
 from fxgrad.engine.ops.pointwise import align, elementwise, operation
-from fxgrad.engine.ops.space import reduce_sum, reshape
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.special import digamma, lgamma
+from fxgrad.engine.ops.structural import reduce_sum, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError

@@ -16,13 +16,13 @@ from fxgrad.engine.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitiv
 from fxgrad.engine.core.sizes import surely_less
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.ops.arithmetic import div, mul, neg
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import and_, eq, ne
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.families import check_kind, check_same_dtype, is_linear
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.reductions import reduce_prod
-from fxgrad.engine.ops.space import broadcast_to, convert, full, instantiate, move_axis, reshape, zeros
+from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.structural import broadcast_to, convert, full, instantiate, move_axis, reshape, zeros
 from fxgrad.engine.ops.windows import (
     Axes,
     Windows,

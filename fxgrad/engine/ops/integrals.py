@@ -13,12 +13,12 @@ import numpy as np
 
 from fxgrad.engine.ops import xla_kernels
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import eq, gt, lt
 from fxgrad.engine.ops.exponential import exp, log, square
 from fxgrad.engine.ops.gamma import by_xla, no_derivative
 from fxgrad.engine.ops.parts import abs
 from fxgrad.engine.ops.pointwise import operation
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.special import erf
 from fxgrad.engine.ops.trigonometric import cos, sin
 

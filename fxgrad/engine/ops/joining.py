@@ -14,7 +14,7 @@ from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
 from fxgrad.engine.ops.families import check_axes, check_same_dtype, is_linear
 from fxgrad.engine.ops.shaping import linear_many, slice_in_dim
-from fxgrad.engine.ops.space import broadcast_to, instantiate, move_axis, reshape, zeros
+from fxgrad.engine.ops.structural import broadcast_to, instantiate, move_axis, reshape, zeros
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ShapeError
 

@@ -13,7 +13,6 @@ from fxgrad.engine.core.avals import Aval, Shape
 from fxgrad.engine.core.primitive import Primitive, Rule
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops.arithmetic import div, mul, sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import eq, ge, le
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.indexing import Windows, gather
@@ -21,8 +20,9 @@ from fxgrad.engine.ops.parts import abs, conj
 from fxgrad.engine.ops.pointwise import add, scalar_like
 from fxgrad.engine.ops.products import dot_general
 from fxgrad.engine.ops.reductions import reduce_max
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.shaping import slice
-from fxgrad.engine.ops.space import broadcast_to, convert, move_axis, reduce_sum, reshape, transpose
+from fxgrad.engine.ops.structural import broadcast_to, convert, move_axis, reduce_sum, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError, ShapeError

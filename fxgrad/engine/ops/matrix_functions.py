@@ -28,7 +28,7 @@ from fxgrad.engine.ops.matrices import (
     turned,
 )
 from fxgrad.engine.ops.pointwise import add
-from fxgrad.engine.ops.space import convert, instantiate, zeros
+from fxgrad.engine.ops.structural import convert, instantiate, zeros
 from fxgrad.engine.ops.triangular import lu_solve, lu_solve_p
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ShapeError

@@ -12,11 +12,11 @@ from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
 from fxgrad.engine.ops.arithmetic import div, mul, neg, neg_p
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.families import is_linear, linear_unary
 from fxgrad.engine.ops.pointwise import binary, operation, scalar_like, unary
-from fxgrad.engine.ops.space import convert, unbroadcast
+from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.structural import convert, unbroadcast
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ArgumentError, DTypeError
 

@@ -1,7 +1,7 @@
 """The builder of elementwise records, and `add`, which every sum of tangents or cotangents needs.
 
 Elementwise operations broadcast as NumPy does. The explicit broadcast for XLA and the alignment of batch axes
-stand here, the un-broadcast of cotangents in `space`; each is written once.
+stand here, the un-broadcast of cotangents in `structural`; each is written once.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from fxgrad.engine.core.primitive import (
     register,
     total_bytes,
 )
-from fxgrad.engine.core.sizes import Size
+from fxgrad.engine.core.sizes import SymbolicDim
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.ops import space
+from fxgrad.engine.ops import structural
 from fxgrad.engine.ops.creation import size_in
 from fxgrad.engine.ops.families import broadcast_shapes, check_kind, check_same_dtype, is_linear, lax_function, rank_of
-from fxgrad.engine.ops.space import broadcast_to, unbroadcast
+from fxgrad.engine.ops.structural import broadcast_to, unbroadcast
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import ArgumentError
@@ -69,7 +69,7 @@ def scalars_like(*operands: Any) -> list[Any]:
 def scalar_like(value: Any, operand: Any) -> Any:
     """A number, or a size with a name, in the dtype of `operand`, weak where that is: a literal, or a value."""
     aval = aval_of(operand)
-    if type(value) is Size:
+    if type(value) is SymbolicDim:
         return size_in(value, aval.dtype, aval.weak)
     return Literal(value, Aval((), aval.dtype, aval.weak))
 
@@ -181,14 +181,14 @@ def _joined(name: str, avals: Sequence[Aval], dtype: DType) -> Aval:
 
 def _leave_out_broadcasts(primitive: Primitive) -> None:
     """Enters the rewrite that takes operands before they were broadcast, since the operation broadcasts by itself."""
-    @rewrites.register(primitive, makers=(space.broadcast_to_p, space.reshape_p))
+    @rewrites.register(primitive, makers=(structural.broadcast_to_p, structural.reshape_p))
     def without_needless_broadcasts(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-        scalars = [space.repeated_scalar(known, value) for value in inputs]
+        scalars = [structural.repeated_scalar(known, value) for value in inputs]
         if primitive.exactly_rounded and any(aval_of(value).shape for value in inputs) and \
                 all(scalar is not None for scalar in scalars):
             shape = primitive.abstract(*map(aval_of, inputs), **params)[0].shape
             return [broadcast_to(bind(primitive, *scalars, **params)[0], shape)]
-        bare = space.without_broadcast(known, inputs)
+        bare = structural.without_broadcast(known, inputs)
         return None if bare is None else bind(primitive, *bare, **params)
 
 
@@ -207,7 +207,7 @@ def align_batch(values: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
     """Batched operands with the batch axis first, and the other axes aligned from the right."""
     ranks = [rank_of(value) - (axis is not None) for value, axis in zip(values, axes, strict=True)]
     rank = max(ranks)
-    return [value if axis is None else space.front(value, axis, rank)
+    return [value if axis is None else structural.front(value, axis, rank)
             for value, axis in zip(values, axes, strict=True)]
 
 

@@ -18,7 +18,7 @@ from fxgrad.engine.ops.convolution import dilated, padding_of_adjoint, window_co
 from fxgrad.engine.ops.families import check_kind, check_same_dtype, linear_unary
 from fxgrad.engine.ops.joining import batched_alike
 from fxgrad.engine.ops.shaping import pad, pad_p
-from fxgrad.engine.ops.space import is_negative, zeros
+from fxgrad.engine.ops.structural import is_negative, zeros
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ArgumentError, ShapeError
 

@@ -20,7 +20,7 @@ from fxgrad.engine.ops.conversion import converted, converted_by_xla
 from fxgrad.engine.ops.families import check_same_dtype, is_linear, rank_of
 from fxgrad.engine.ops.pointwise import sum_of_parts
 from fxgrad.engine.ops.snippets import Snippet, snippets
-from fxgrad.engine.ops.space import convert, inverse_permutation, transpose, transpose_p
+from fxgrad.engine.ops.structural import convert, inverse_permutation, transpose, transpose_p
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError

@@ -10,7 +10,6 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.ops.arithmetic import mul, neg, sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import eq, gt, ne
 from fxgrad.engine.ops.eigen import svd, svd_p
 from fxgrad.engine.ops.matrices import (
@@ -26,8 +25,9 @@ from fxgrad.engine.ops.matrices import (
     stack_rule,
 )
 from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.space import broadcast_to, reshape
+from fxgrad.engine.ops.structural import broadcast_to, reshape
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import DTypeError, ShapeError
 

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 from fxgrad.engine import dtypes
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops.arithmetic import sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import and_, ge, lt
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.cumulative import cumsum
 from fxgrad.engine.ops.families import check_kind, check_same_dtype
 from fxgrad.engine.ops.products import DotDimensions, dot_general
-from fxgrad.engine.ops.space import convert, reshape, transpose
+from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.structural import convert, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import ShapeError
 

@@ -16,14 +16,14 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, Shape
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
-from fxgrad.engine.core.sizes import Size
+from fxgrad.engine.core.sizes import SymbolicDim
 from fxgrad.engine.dtypes import DType, key_dtype
 from fxgrad.engine.ops import xla_kernels
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.families import broadcast_shapes, check_kind
 from fxgrad.engine.ops.pointwise import align, align_batch
 from fxgrad.engine.ops.reductions import reduce_and
-from fxgrad.engine.ops.space import move_axis
+from fxgrad.engine.ops.structural import move_axis
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError
 
@@ -144,7 +144,7 @@ def _of_keys(name: str, result: Callable[..., tuple[Shape, DType]], numpy: Calla
 
 def check_sizes(name: str, shape: Any) -> None:
     """Raises `ShapeError` unless `shape` is a tuple of whole numbers from 0 on."""
-    if not isinstance(shape, tuple) or any(not isinstance(extent, int | Size) or extent < 0 for extent in shape):
+    if not isinstance(shape, tuple) or any(not isinstance(extent, int | SymbolicDim) or extent < 0 for extent in shape):
         raise ShapeError(f"{name}: the shape {shape!r}; a tuple of integers that are not negative is needed")
 
 

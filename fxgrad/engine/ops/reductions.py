@@ -21,7 +21,7 @@ from fxgrad.engine.ops.arithmetic import complex_extremum, div, mul
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.cumulative import cumprod, shifted
 from fxgrad.engine.ops.families import check_axes, check_kind, reduced, reduction
-from fxgrad.engine.ops.space import convert, inverse_permutation, reduce_sum, reshape, transpose
+from fxgrad.engine.ops.structural import convert, inverse_permutation, reduce_sum, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import DTypeError, ShapeError
 

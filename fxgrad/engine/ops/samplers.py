@@ -16,13 +16,13 @@ from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops import xla_kernels
 from fxgrad.engine.ops.arithmetic import div, mul
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.exponential import exp
 from fxgrad.engine.ops.families import check_kind, check_same_dtype
 from fxgrad.engine.ops.gamma import random_gamma_grad
 from fxgrad.engine.ops.joining import batched_alike
 from fxgrad.engine.ops.random import check_keys
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import DTypeError, ShapeError
 

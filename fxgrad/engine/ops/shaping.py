@@ -12,14 +12,14 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval, Literal, Shape
 from fxgrad.engine.core.primitive import ArrayKernel, Cost, Primitive, Rule, register, total_bytes
-from fxgrad.engine.core.sizes import holds, larger, surely_less
+from fxgrad.engine.core.sizes import has_symbolic_dim, larger, surely_less
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
 from fxgrad.engine.ops.arithmetic import sub
-from fxgrad.engine.ops.choose import select_n
 from fxgrad.engine.ops.families import check_axes, check_same_dtype, is_linear, linear_unary
+from fxgrad.engine.ops.select import select_n
 from fxgrad.engine.ops.snippets import Snippet, snippets
-from fxgrad.engine.ops.space import broadcast_to, instantiate, move_axis, reduce_sum, reshape
+from fxgrad.engine.ops.structural import broadcast_to, instantiate, move_axis, reduce_sum, reshape
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ShapeError
 
@@ -172,7 +172,8 @@ def _slice_transpose(cotangent: Any, aval: Aval, *, start_indices: tuple[int, ..
                      strides: tuple[int, ...]) -> Any:
     config = []
     for begin, stride, kept, extent in zip(start_indices, strides, aval_of(cotangent).shape, aval.shape, strict=True):
-        covered = larger((kept - 1) * stride + 1, 0) if holds(kept) else (kept - 1) * stride + 1 if kept else 0
+        covered = larger((kept - 1) * stride + 1,
+                         0) if has_symbolic_dim(kept) else (kept - 1) * stride + 1 if kept else 0
         config.append((begin, extent - begin - covered, stride - 1))
     return pad(cotangent, Literal(0, Aval((), aval.dtype)), config)
 

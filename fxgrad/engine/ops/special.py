@@ -14,12 +14,12 @@ import numpy as np
 
 from fxgrad.engine.ops import xla_kernels
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import eq, lt
 from fxgrad.engine.ops.exponential import exp, log, log1p
 from fxgrad.engine.ops.families import by_float32
 from fxgrad.engine.ops.parts import sign
 from fxgrad.engine.ops.pointwise import binary, operation, unary
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
 

@@ -22,7 +22,7 @@ from fxgrad.engine.ops import products
 from fxgrad.engine.ops.arithmetic import div, div_p, mul, mul_p, neg
 from fxgrad.engine.ops.families import is_linear
 from fxgrad.engine.ops.pointwise import binary, operation, sum_of_parts
-from fxgrad.engine.ops.space import unbroadcast
+from fxgrad.engine.ops.structural import unbroadcast
 from fxgrad.engine.tracing.tape import aval_of, bind
 
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.ops.arithmetic import sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import eq, ne, or_
 from fxgrad.engine.ops.matrices import diagonal, eye_like, tril, triu
 from fxgrad.engine.ops.pointwise import add, scalar_like
 from fxgrad.engine.ops.reductions import reduce_or
-from fxgrad.engine.ops.space import broadcast_to, expand_axes, full, reduce_sum, reshape
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.strong import strong_mul
+from fxgrad.engine.ops.structural import broadcast_to, expand_axes, full, reduce_sum, reshape
 from fxgrad.engine.ops.triangular import lu_solve, lu_solve_p, triangular_solve, triangular_solve_p
 from fxgrad.engine.tracing.tape import aval_of
 

@@ -12,7 +12,7 @@ from fxgrad.engine.core.primitive import NOT_LINEAR, Cost, Primitive, register, 
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.ops.families import check_axes, check_kind
 from fxgrad.engine.ops.indexing import take_along
-from fxgrad.engine.ops.space import is_negative
+from fxgrad.engine.ops.structural import is_negative
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ShapeError
 

@@ -28,7 +28,7 @@ from fxgrad.engine.ops.matrices import (
 )
 from fxgrad.engine.ops.pointwise import add, scalar_like
 from fxgrad.engine.ops.shaping import pad
-from fxgrad.engine.ops.space import instantiate, move_axis, reshape
+from fxgrad.engine.ops.structural import instantiate, move_axis, reshape
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import DTypeError, ShapeError
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.exponential import rsqrt
 from fxgrad.engine.ops.families import by_float32
 from fxgrad.engine.ops.pointwise import align, binary, operation, unary
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.tracing.tape import aval_of
 
 # --- circular ---------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from fxgrad.engine.ops.arithmetic import div, mul
 from fxgrad.engine.ops.families import check_kind, linear_unary
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.space import reduce_sum, reshape
+from fxgrad.engine.ops.structural import reduce_sum, reshape
 from fxgrad.engine.tracing.tape import aval_of, axes_in_scope, bind
 from fxgrad.engine.tracing.varying import install_pvary
 from fxgrad.engine.user_lines import at_user_line
@@ -81,7 +81,7 @@ def _pvary_batch(size: int, values: list[Any], axes: list[int | None], *, axis_n
 
 pvary_p = linear_unary(
     "pvary", abstract=_pvary_abstract, numpy=lambda x, **_: x, xla=_pvary_xla, transpose=_pvary_transpose,
-    batch=_pvary_batch, cost=lambda aval, **_: Cost(0, 0), collective=True, says_what_varies=True)
+    batch=_pvary_batch, cost=lambda aval, **_: Cost(0, 0), collective=True, sets_vma=True)
 """The operand, as a value that may differ along `axis_name`."""
 
 
@@ -139,7 +139,7 @@ psum_invariant_p = linear_unary(
     xla=lambda lax, x, *, axis_name, axis_size: x if math.prod(axis_size) == 1 else lax.psum(x, axis_name),
     transpose=lambda cotangent, aval, *, axis_name, axis_size: pvary(cotangent, axis_name), batch=_sum_batch,
     flops=1, collective=True,
-    says_what_varies=True)
+    sets_vma=True)
 """The sum over all devices along `axis_name`, whose numbers are `axis_size`; it is the same for all of them."""
 
 
@@ -191,7 +191,7 @@ def _equal_xla(lax: Any, x: Any, *, axis_name: Names, axis_size: Sizes) -> Any:
 take_equal_p: Primitive = linear_unary(
     "take_equal", abstract=_equal_abstract, numpy=lambda x, **_: np.copy(x)[()], xla=_equal_xla,
     transpose=_equal_transpose, batch=_equal_batch, cost=lambda aval, **_: Cost(0, 0), collective=True,
-    says_what_varies=True)
+    sets_vma=True)
 """The operand, which is the same on all devices along `axis_name`, though its type does not say so."""
 
 

@@ -20,17 +20,17 @@ from fxgrad.engine.analyses.traffic import speaks
 from fxgrad.engine.analyses.variation import Communication, communications
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, Rule, register, total_bytes
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.executors.xla import size_in_jax
 from fxgrad.engine.ops.arithmetic import div, mul
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.families import check_kind, linear_unary
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.reductions import reduce_max, reduce_min
-from fxgrad.engine.ops.space import convert, reduce_sum, zeros
+from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.structural import convert, reduce_sum, zeros
 from fxgrad.engine.parallel.index_groups import Groups, Meeting, group_size, meet_in_groups
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import batched_axis
@@ -81,7 +81,7 @@ def _check_axes(name: str, axis_name: Names, axis_size: Sizes, several: bool = F
     if are_tuples is not isinstance(axis_size, tuple) or (are_tuples and not (several and len(names) > 1)) or (
             len(names) != len(sizes)) or not all(isinstance(each, str) for each in names) or (
             len(set(names)) != len(names)) or not all(
-            holds(size) or (type(size) is int and size >= 0) for size in sizes):
+            has_symbolic_dim(size) or (type(size) is int and size >= 0) for size in sizes):
         raise ArgumentError(f"{name}: axis_name={axis_name!r} and axis_size={axis_size!r}, where a string and an int "
                             "that is not negative are needed" + several * ", or tuples of two or more of them")
     if not groups:

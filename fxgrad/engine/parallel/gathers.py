@@ -14,7 +14,7 @@ from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.dynamic import dynamic_slice
 from fxgrad.engine.ops.families import check_axes
 from fxgrad.engine.ops.pointwise import add, scalar_like
-from fxgrad.engine.ops.space import move_axis, reshape
+from fxgrad.engine.ops.structural import move_axis, reshape
 from fxgrad.engine.parallel.collective import EQUAL, axis_index_p, linear, names_of, summed, without
 from fxgrad.engine.parallel.index_groups import picked
 from fxgrad.engine.tracing.tape import aval_of, bind

@@ -7,7 +7,7 @@ from typing import Any
 
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.space import reshape, zeros
+from fxgrad.engine.ops.structural import reshape, zeros
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.transforms.batch import Batched, put_axis
 from fxgrad.engine.user_lines import at_user_line

@@ -10,7 +10,7 @@ from fxgrad.engine.analyses.variation import check_collectives
 from fxgrad.engine.core.avals import INVARIANT, Aval
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.derivation.derive import Derived, derive
-from fxgrad.engine.ops.space import reshape, transpose
+from fxgrad.engine.ops.structural import reshape, transpose
 from fxgrad.engine.ops.varying import pvary, take_equal
 from fxgrad.engine.parallel.meshes import MeshShape, Spec, names_in
 from fxgrad.engine.tracing.apply import apply_equations

@@ -46,7 +46,7 @@ from fxgrad.engine.higher_order.wiring import (
     with_output_types,
     with_outputs,
 )
-from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.ops.varying import psum_invariant_p, pvary, pvary_p, take_equal, take_equal_p
 from fxgrad.engine.parallel.layouts import Layout, at_once, whole_spec
 from fxgrad.engine.parallel.meshes import Spec, check_cut_of_map, names_in, over_mesh
@@ -267,7 +267,7 @@ def _regions(operands: Sequence[Any], *, program: Program, **params: Any) -> tup
 
 shard_map_p: Primitive = register(Primitive(
     name="shard_map", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp, transpose=_transpose, batch=_batch,
-    cost=_cost, says_what_varies=True, regions=_regions))
+    cost=_cost, sets_vma=True, regions=_regions))
 """A program that the devices of a mesh run, each on its pieces of the operands."""
 
 

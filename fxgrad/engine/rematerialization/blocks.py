@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from fxgrad.engine.core.cache_keys import param_key
-from fxgrad.engine.core.program import Atom, Equation, Program, Source, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Source, Variable
 from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.higher_order.checkpoint import checkpoint_p
 from fxgrad.engine.higher_order.saving import Policy
@@ -47,11 +47,11 @@ def _used_later(program: Program) -> dict[Atom, int]:
     return last
 
 
-def _block(part: Sequence[Equation], outputs: list[Var], kept: Collection[Any], known: Known) -> Equation:
+def _block(part: Sequence[Equation], outputs: list[Variable], kept: Collection[Any], known: Known) -> Equation:
     """Return a checkpoint of equations that returns `outputs`; its program has variables of its own."""
     made = {var for equation in part for var in equation.outputs}
     inputs = [*dict.fromkeys(atom for equation in part for atom in equation.inputs
-                             if type(atom) is Var and atom not in made)]
+                             if type(atom) is Variable and atom not in made)]
     key = _key(part, inputs, outputs, kept)
     program = known.get(key)
     if program is None:
@@ -60,7 +60,8 @@ def _block(part: Sequence[Equation], outputs: list[Var], kept: Collection[Any], 
                                               "policy": Policy("these names", (KEPT,))}, outputs, part[0].source)
 
 
-def _key(part: Sequence[Equation], inputs: Sequence[Var], outputs: Sequence[Var], kept: Collection[Any]) -> Any:
+def _key(part: Sequence[Equation], inputs: Sequence[Variable], outputs: Sequence[Variable],
+         kept: Collection[Any]) -> Any:
     """Return a key that is equal for blocks that compute the same at the same lines of the user's code."""
     number: dict[Atom, int] = {var: place for place, var in enumerate(inputs)}
     steps = []
@@ -78,20 +79,20 @@ def _place(source: Source | None) -> Source | None:
     return None if source is None else source._replace(origins=(), results=())
 
 
-def _program(part: Sequence[Equation], inputs: Sequence[Var], outputs: Sequence[Var], kept: Collection[Any],
+def _program(part: Sequence[Equation], inputs: Sequence[Variable], outputs: Sequence[Variable], kept: Collection[Any],
              ) -> Program:
     """Return the program of a block, with variables of its own; the values `kept` are named."""
-    own_inputs = [Var(var.aval) for var in inputs]
+    own_inputs = [Variable(var.aval) for var in inputs]
     equations: list[Equation] = []
 
-    def copy(equation: Equation, operands: list[Atom]) -> list[Var]:
-        results = [Var(var.aval) for var in equation.outputs]
+    def copy(equation: Equation, operands: list[Atom]) -> list[Variable]:
+        results = [Variable(var.aval) for var in equation.outputs]
         equations.append(Equation(equation.primitive, operands, equation.params, results, equation.source))
         return [name(result, equation.source) if var in kept else result
                 for var, result in zip(equation.outputs, results, strict=True)]
 
-    def name(var: Var, source: Source | None) -> Var:
-        named = Var(var.aval)
+    def name(var: Variable, source: Source | None) -> Variable:
+        named = Variable(var.aval)
         equations.append(Equation(name_p, [var], {"name": KEPT}, [named], source))
         return named
 

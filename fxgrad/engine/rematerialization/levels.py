@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.higher_order.saving import MinimumCut
 from fxgrad.engine.rematerialization.residual_costs import ResidualCost
 
@@ -47,7 +47,7 @@ def levels(program: Program, found: Sequence[ResidualCost]) -> list[Level]:
     return result
 
 
-def _needed(found: Sequence[ResidualCost], made: dict[Var, int]) -> dict[Any, int]:
+def _needed(found: Sequence[ResidualCost], made: dict[Variable, int]) -> dict[Any, int]:
     """Return what the backward pass needs beside the inputs, with its bytes."""
     needed: dict[Any, int] = {var: var.aval.nbytes for cost in found for var in cost.values if var in made}
     for number, cost in enumerate(found):
@@ -56,7 +56,8 @@ def _needed(found: Sequence[ResidualCost], made: dict[Var, int]) -> dict[Any, in
     return needed
 
 
-def _level(program: Program, found: Sequence[ResidualCost], made: dict[Var, int], needed: dict[Any, int], rate: float,
+def _level(program: Program, found: Sequence[ResidualCost], made: dict[Variable, int], needed: dict[Any, int],
+           rate: float,
            ) -> Level:
     """Return the cut at which a byte kept is worth `rate` operations."""
     if not rate:

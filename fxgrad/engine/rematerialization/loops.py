@@ -18,10 +18,10 @@ from fxgrad.engine.higher_order.groups import Marks
 from fxgrad.engine.higher_order.scan import Loop, scan, scan_p
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.space import reshape
+from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.rematerialization.residual_costs import ResidualCost
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
 
 
 def in_chunks(program: Program, found: Sequence[ResidualCost], wrt: Marks) -> tuple[Program, float]:
@@ -103,4 +103,5 @@ def _outer(program: Program, loop: Loop, values: Sequence[Any]) -> Program:
     def chunk(*given: Any) -> list[Any]:
         return loop.again(program, *loop.takes(program).split(given))
 
-    return trace(lambda *given: rematerialize(chunk, given, "chunk"), avals, mode=WRITTEN, name="a loop in chunks")[0]
+    return trace(lambda *given: rematerialize(chunk, given, "chunk"), avals, mode=WITH_LITERALS,
+                 name="a loop in chunks")[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.sources import in_place
 from fxgrad.engine.higher_order.call import call_primitive, emit_inline, run_with_numpy
@@ -45,7 +45,7 @@ def planned(program: Program, wrt: Marks, name: str, budget: int) -> Planned:
 def call_within(program: Program, name: str, budget: int) -> Program:
     """Return the program that makes one call of `program` within `budget`."""
     def make() -> Program:
-        outputs = [*map(Var, program.out_avals)]
+        outputs = [*map(Variable, program.out_avals)]
         equation = Equation(within_budget_p, [*program.inputs], {"program": program, "name": name, "budget": budget},
                             outputs)
         return Program(program.inputs, [equation], outputs, program.captured)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fxgrad.engine.analyses.fusing import ALIAS, VIEW, kind_of
 from fxgrad.engine.core.primitive import NO_TANGENT
-from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import is_effectful
 from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.higher_order.groups import Marks
@@ -30,7 +30,7 @@ class ResidualCost(NamedTuple):
     operations; None if that is not allowed.
     """
 
-    values: tuple[Var, ...]
+    values: tuple[Variable, ...]
     own: int
     work: float | None
 
@@ -48,11 +48,11 @@ def residual_costs(program: Program, wrt: Marks) -> list[ResidualCost]:
 
     def step(equation: Equation, active: list[bool]) -> Sequence[bool]:
         """Return which results have tangents, given which operands do."""
-        values: tuple[Var, ...] = ()
+        values: tuple[Variable, ...] = ()
         own = 0
         reached: Sequence[bool] = (False,) * len(equation.outputs)
         if any(active) and equation.primitive.jvp is not NO_TANGENT:
-            marked = {atom: mark for atom, mark in zip(equation.inputs, active, strict=True) if type(atom) is Var}
+            marked = {atom: mark for atom, mark in zip(equation.inputs, active, strict=True) if type(atom) is Variable}
             forward, reached = _forward(equation, {var: var for var in marked}, (*marked.values(),))
             values, own = _residuals(equation, [*marked], forward)
             values = tuple(dict.fromkeys(origin.get(var, var) for var in values))  # type: ignore[misc]
@@ -92,7 +92,7 @@ def work(equation: Equation) -> float | None:
     return float(cost.flops + OPERATIONS_PER_BYTE * cost.bytes)
 
 
-def _forward(equation: Equation, given: dict[Var, Var], marks: Marks) -> tuple[Program, Sequence[bool]]:
+def _forward(equation: Equation, given: dict[Variable, Variable], marks: Marks) -> tuple[Program, Sequence[bool]]:
     """Return the program from captured values and operands to outputs and residuals; which outputs have tangents."""
     rules = vjp_rule_of(equation, given, marks)  # type: ignore[arg-type]
     if rules is not None:
@@ -101,10 +101,10 @@ def _forward(equation: Equation, given: dict[Var, Var], marks: Marks) -> tuple[P
     return derived.program, derived.extra.nonzero_outputs
 
 
-def _residuals(equation: Equation, given: list[Var], forward: Program) -> tuple[tuple[Var, ...], int]:
+def _residuals(equation: Equation, given: list[Variable], forward: Program) -> tuple[tuple[Variable, ...], int]:
     count = len(equation.outputs)
-    known: dict[Atom, Var] = dict(zip(forward.inputs[-len(given):], given, strict=True))
+    known: dict[Atom, Variable] = dict(zip(forward.inputs[-len(given):], given, strict=True))
     known |= dict(zip(forward.outputs[:count], equation.outputs, strict=True))
-    residuals = [*dict.fromkeys(atom for atom in forward.outputs[count:] if type(atom) is Var)]
+    residuals = [*dict.fromkeys(atom for atom in forward.outputs[count:] if type(atom) is Variable)]
     values = tuple(known[atom] for atom in residuals if atom in known)
     return values, sum(atom.aval.nbytes for atom in residuals if atom not in known)

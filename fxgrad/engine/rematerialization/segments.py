@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.rematerialization.levels import Level
 from fxgrad.engine.rematerialization.residual_costs import ResidualCost, origins
 
@@ -131,7 +131,7 @@ def _chosen(crossing: Any, inside: Any, bounds: Any) -> list[tuple[float, list[i
     return result
 
 
-def both(early: Level, late: Level, border: int, made: dict[Var, int]) -> Level:
+def both(early: Level, late: Level, border: int, made: dict[Variable, int]) -> Level:
     """Return the level that is `early` for the equations before `border`, and `late` for those from there on."""
     def of(value: Any) -> int:
         return value if isinstance(value, int) else made[value]

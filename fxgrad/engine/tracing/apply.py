@@ -10,8 +10,8 @@ from fxgrad.engine.core.program import PRIMAL, Equation, Program
 from fxgrad.engine.core.program_properties import axes_used, has_effects
 from fxgrad.engine.core.sources import equation_source, in_place
 from fxgrad.engine.core.walk import eval_program
+from fxgrad.engine.tracing.call_cache import inlined
 from fxgrad.engine.tracing.provenance import note
-from fxgrad.engine.tracing.replay import inlined
 from fxgrad.engine.tracing.tape import Tape, bind_equation, current, innermost_for
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.engine.core.program import Var
+from fxgrad.engine.core.program import Variable
 from fxgrad.engine.tracing.tape import Tape
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import user_line
@@ -16,7 +16,7 @@ from fxgrad.engine.user_lines import user_line
 class Asked(NamedTuple):
     """A value that Python's control flow asked for, and the line of the user's that did."""
 
-    var: Var
+    var: Variable
     value: Any
     place: str
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fxgrad.engine import caches, config
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program import Equation, Program, Variable
 
 
 class Step:
@@ -19,7 +19,7 @@ class Step:
 
     __slots__ = ("equation", "outputs")
 
-    def __init__(self, equation: Equation | None, outputs: list[Var]) -> None:
+    def __init__(self, equation: Equation | None, outputs: list[Variable]) -> None:
         self.equation, self.outputs = equation, outputs
 
 
@@ -37,7 +37,7 @@ class Node(Step):
 
     __slots__ = ("calls", "children", "programs")
 
-    def __init__(self, equation: Equation | None, outputs: list[Var]) -> None:
+    def __init__(self, equation: Equation | None, outputs: list[Variable]) -> None:
         self.equation, self.outputs = equation, outputs
         self.children: dict[Any, Node] = {}
         self.calls: dict[Any, Any] = {}
@@ -52,7 +52,7 @@ class Root(Node):
 
     __slots__ = ("varies",)
 
-    def __init__(self, inputs: list[Var]) -> None:
+    def __init__(self, inputs: list[Variable]) -> None:
         super().__init__(None, inputs)
         self.varies = any(var.aval.vma for var in inputs)
 
@@ -77,16 +77,16 @@ def root(origin: Any, in_avals: tuple[Aval, ...], scope: Mapping[str, int], sett
     entry = _roots.get(key)
     if entry is None:
         _count()
-        entry = _roots.setdefault(key, (Root([Var(aval) for aval in in_avals]), origin))
+        entry = _roots.setdefault(key, (Root([Variable(aval) for aval in in_avals]), origin))
     return entry[0]
 
 
 def fresh_root(in_avals: tuple[Aval, ...]) -> Root:
     """A root of its own: the program recorded from it is shared with no other and is not remembered."""
-    return Root([Var(aval) for aval in in_avals])
+    return Root([Variable(aval) for aval in in_avals])
 
 
-def extend(node: Node, key: Any, equation: Equation | None, outputs: list[Var]) -> Node:
+def extend(node: Node, key: Any, equation: Equation | None, outputs: list[Variable]) -> Node:
     """The child of `node` under `key`, new unless another thread was faster."""
     _count()
     return node.children.setdefault(key, Node(equation, outputs))
@@ -106,7 +106,7 @@ class Segment(NamedTuple):
     """Consecutive steps as a program of what they need, returning all that they make; `captured` are its new inputs."""
 
     program: Program
-    captured: list[Var]
+    captured: list[Variable]
 
 
 def segment(steps: Sequence[Step], start: int) -> Segment:
@@ -119,14 +119,14 @@ def segment(steps: Sequence[Step], start: int) -> Segment:
         equations = [step.equation for step in steps[start:] if step.equation is not None]
         outputs = [var for equation in equations for var in equation.outputs]
         made = {*outputs}
-        needed = dict.fromkeys(atom for equation in equations for atom in equation.inputs if type(atom) is Var)
+        needed = dict.fromkeys(atom for equation in equations for atom in equation.inputs if type(atom) is Variable)
         found = Segment(Program([var for var in needed if var not in made], equations, outputs), captured)
         if isinstance(last, Node):
             last.calls[key] = found
     return found
 
 
-def remember(node: Node, key: Any, call: Any) -> None:
+def cache_put(node: Node, key: Any, call: Any) -> None:
     """Enters at `node` the steps of a call, or something else that follows from what was recorded."""
     _count()
     node.calls[key] = call

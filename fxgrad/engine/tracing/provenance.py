@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fxgrad.engine.core.program import Atom, Equation, Origin, Program, Source, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Provenance, Source, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.engine.core.sources import current_source
 from fxgrad.engine.tracing.interning import Step
@@ -27,11 +27,11 @@ def note(values: Sequence[Any], role: str, program: Program, variables: Sequence
     What is noted first counts most.
     """
     for value, variable in zip(values, variables, strict=False):
-        if type(value) is Tracer and type(variable) is Var and value.tape.origins is not None:
-            value.tape.origins.setdefault(value.variable, []).append(Origin(role, program, variable))
+        if type(value) is Tracer and type(variable) is Variable and value.tape.origins is not None:
+            value.tape.origins.setdefault(value.variable, []).append(Provenance(role, program, variable))
 
 
-def enter_origins(origins: Mapping[Var, Sequence[Origin]], steps: Sequence[Step]) -> None:
+def enter_origins(origins: Mapping[Variable, Sequence[Provenance]], steps: Sequence[Step]) -> None:
     """Writes what was noted into the equations of `steps`, and into variables that no equation of a line makes."""
     for step in steps:
         if origins.keys().isdisjoint(step.outputs):
@@ -127,7 +127,7 @@ def recent_maker(value: Tracer) -> Equation | None:
     return next((equation for equation in recent_equations(value.tape) if value.variable in equation.outputs), None)
 
 
-def shown_around(tape: Tape | None) -> Tape | None:
+def enclosing_display_tape(tape: Tape | None) -> Tape | None:
     """The tape of the program for people to read, as `make_program` gives it, that what is recorded is part of."""
     if tape is None:
         return None
@@ -138,7 +138,7 @@ def shown_around(tape: Tape | None) -> Tape | None:
 
 def is_shown(tape: Tape | None) -> bool:
     """Whether what is recorded becomes part of a program that is shown."""
-    return shown_around(tape) is not None
+    return enclosing_display_tape(tape) is not None
 
 
 def note_called(tape: Tape, program: Program) -> None:

@@ -20,10 +20,10 @@ from fxgrad.engine.core.arrays import Array, copied, weakened
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, array_aval, is_frozen, is_unchanged
 from fxgrad.engine.core.cache_keys import param_key
 from fxgrad.engine.core.primitive import Primitive, infer
-from fxgrad.engine.core.program import Atom, Equation, Origin, Program, Source, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Provenance, Source, Variable
 from fxgrad.engine.core.program_properties import ordering_constraints
-from fxgrad.engine.core.sizes import Size
-from fxgrad.engine.core.sources import NOWHERE, equation_source, source_again, user_source
+from fxgrad.engine.core.sizes import SymbolicDim
+from fxgrad.engine.core.sources import NOWHERE, equation_source, rerecord_source, user_source
 from fxgrad.engine.tracing import interning
 from fxgrad.engine.tracing.provenance import enter_origins, note_called, note_partial
 from fxgrad.engine.tracing.tracer import Tracer, leaked
@@ -46,7 +46,7 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> list[Any]:
     [array([2., 2.])]
     """
     innermost = current.get()
-    tape = _concerned(innermost, args)
+    tape = _find_tape(innermost, args)
     if tape is not innermost:
         tape = _in_scope(primitive, params, innermost, tape)
     if tape is None:
@@ -57,20 +57,20 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> list[Any]:
 def bind_equation(equation: Equation, args: Sequence[Any]) -> list[Any]:
     """Applies the primitive of `equation` to `args`; what is recorded keeps the source of the equation."""
     innermost = current.get()
-    tape = _concerned(innermost, args)
+    tape = _find_tape(innermost, args)
     if tape is not innermost:
         tape = _in_scope(equation.primitive, equation.params, innermost, tape)
     if tape is None:
         return backends.executor.evaluate(equation.primitive, args, equation.params)
-    return tape.record(equation.primitive, args, equation.params, source_again(equation))
+    return tape.record(equation.primitive, args, equation.params, rerecord_source(equation))
 
 
 def innermost_for(values: Sequence[Any]) -> Tape | None:
     """The tape that would record an operation on `values`, or None if it would be computed."""
-    return _concerned(current.get(), values)
+    return _find_tape(current.get(), values)
 
 
-def _concerned(tape: Tape | None, values: Sequence[Any]) -> Tape | None:
+def _find_tape(tape: Tape | None, values: Sequence[Any]) -> Tape | None:
     """The first of `tape` and those around it that records everything, or owns one of `values`."""
     while tape is not None:
         if tape.staging:
@@ -104,8 +104,8 @@ def axes_in_scope() -> Mapping[str, int]:
     return NO_AXES if tape is None else tape.scope
 
 
-made_programs: list[Callable[[Tape, Program], None]] = []  # told of recordings of what there was not before
-LONGEST = 20_000
+on_new_program: list[Callable[[Tape, Program], None]] = []  # told of recordings of what there was not before
+MAX_INTERNED_STEPS = 20_000
 """Steps of one recording that the table remembers: a longer one would push everything else out of it."""
 NO_AXES: Mapping[str, int] = {}
 InputNames = Callable[[], Sequence[str]]
@@ -131,10 +131,10 @@ class Tape:
     varies = False  # whether values may vary over the devices of a mesh
     parameters: InputNames | None = None  # the names of the inputs in the function, if messages call them otherwise
     node: interning.Node
-    _environment: dict[Var, Any] | None = None
+    _environment: dict[Variable, Any] | None = None
     roots: dict[Any, Any] | None = None  # of what is recorded within a program that is shown
-    origins: dict[Var, list[Origin]] | None = None  # noted by `fxgrad/engine/tracing/provenance.py`
-    times_forced = _done = _captured_done = 0
+    origins: dict[Variable, list[Provenance]] | None = None  # noted by `fxgrad/engine/tracing/provenance.py`
+    num_concretizations = _done = _captured_done = 0
 
     def __init__(self, root: interning.Root, staging: bool, values: Sequence[Any] | None = None,
                  function: Any = "function", input_names: InputNames | None = None, interned: bool = True,
@@ -156,7 +156,7 @@ class Tape:
         self.function, self.input_names = function, input_names
         self.nodes: list[interning.Step] = []
         self.captured: list[Any] = []
-        self._identified: dict[int, tuple[Var, Any, Any]] = {}
+        self._identified: dict[int, tuple[Variable, Any, Any]] = {}
 
     def run(self, function: Callable[..., Any], flatten: Callable[[Any], Any] | None = None) -> Any:
         """What `function` returns for tracers of the inputs; its operations are recorded.
@@ -196,7 +196,7 @@ class Tape:
         return [Tracer(self, var) for var in self.append(primitive, atoms, params, source)]
 
     def append(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any], source: Source | None,
-               avals: Sequence[Aval] | None = None) -> list[Var]:
+               avals: Sequence[Aval] | None = None) -> list[Variable]:
         """As `record`, of variables of this tape and literals; `avals` are the types of the outputs, if known."""
         if self.varies:
             atoms = varying_alike(self.put, primitive, atoms, params, source)
@@ -227,11 +227,11 @@ class Tape:
             source = None
         elif self.named_scope and source is not None:
             source = source.inside(self.named_scope)
-        return Equation(primitive, atoms, params, [Var(aval) for aval in avals], source)
+        return Equation(primitive, atoms, params, [Variable(aval) for aval in avals], source)
 
     def _is_too_long(self) -> bool:
         """Whether the table is not to remember what follows; from then on nothing is looked up there either."""
-        if len(self.nodes) < LONGEST:
+        if len(self.nodes) < MAX_INTERNED_STEPS:
             return False
         self.interned, self.node = False, interning.fresh_root(())
         if gc.isenabled():  # what is made stays, and to look through it again and again takes longer than to make it
@@ -244,13 +244,13 @@ class Tape:
         return (type(output) is Tracer and output.tape is self and self.parent is None and self.interned
                 and self._environment is None)
 
-    def recall(self, key: Any) -> Any:
+    def cache_get(self, key: Any) -> Any:
         """What was remembered here under `key`, None if nothing was."""
         return self.node.calls.get(key)
 
-    def remember(self, key: Any, value: Any) -> None:
+    def cache_put(self, key: Any, value: Any) -> None:
         """Keeps `value`, which follows from what was recorded and `key`, for all recordings that come by here."""
-        interning.remember(self.node, key, value)
+        interning.cache_put(self.node, key, value)
 
     def step(self, node: interning.Node) -> Tracer:
         """Goes on to a node that follows this one; returns the tracer of its first output."""
@@ -266,9 +266,9 @@ class Tape:
             self.node = nodes[-1]  # type: ignore[assignment]
             if captured:
                 self.captured += captured
-        elif type(outputs) is Var:  # nothing was done, and NumPy would have made a copy
+        elif type(outputs) is Variable:  # nothing was done, and NumPy would have made a copy
             return Tracer(self, outputs).__copy__()
-        if type(outputs) is Var:
+        if type(outputs) is Variable:
             return Tracer(self, outputs)
         return type(outputs)([Tracer(self, var) for var in outputs])
 
@@ -295,7 +295,7 @@ class Tape:
         """The tracer of an array from outside, a captured input of the program."""
         return Tracer(self, self._array(array))
 
-    def _array(self, value: Any) -> Var:
+    def _array(self, value: Any) -> Variable:
         """The variable of an array that is captured, or a tracer of another tape: one for each, by identity."""
         entry = self._identified.get(id(value))
         if entry is not None and (entry[1] is value or is_unchanged(entry[1], value)):
@@ -311,7 +311,7 @@ class Tape:
         self._identified[id(value)] = var, captured, value  # known by its id, so it must live as long
         return var
 
-    def _capture(self, value: Any, aval: Aval) -> Var:
+    def _capture(self, value: Any, aval: Aval) -> Variable:
         if aval.vma:
             self.varies = True
         self.captured.append(value)
@@ -321,13 +321,13 @@ class Tape:
         if node is None:
             if self._is_too_long():
                 return self._capture_var(aval)
-            node = interning.extend(self.node, aval, None, [Var(aval)])
+            node = interning.extend(self.node, aval, None, [Variable(aval)])
         self.node = node
         self.nodes.append(node)
         return node.outputs[0]
 
-    def _capture_var(self, aval: Aval) -> Var:
-        self.nodes.append(interning.Step(None, [Var(aval)]))
+    def _capture_var(self, aval: Aval) -> Variable:
+        self.nodes.append(interning.Step(None, [Variable(aval)]))
         return self.nodes[-1].outputs[0]
 
     def finish(self, outputs: Sequence[Any]) -> Program:
@@ -343,7 +343,7 @@ class Tape:
             if config.check_level:
                 program.check()
             program = self.node.programs.setdefault(atoms, program)
-            for told in made_programs:
+            for told in on_new_program:
                 told(self, program)
         if self.parent is not None:
             note_called(self, program)
@@ -360,11 +360,11 @@ class Tape:
             raise leaked(tracer)
         if self.values is None:
             raise self.refuse(self._unknown(tracer, use))
-        self.times_forced += 1
+        self.num_concretizations += 1
         value = self.run_prefix(self.values)[tracer.variable]
         return value.tape.force(value, use) if type(value) is Tracer else np.asarray(value)
 
-    def run_prefix(self, values: Sequence[Any]) -> dict[Var, Any]:
+    def run_prefix(self, values: Sequence[Any]) -> dict[Variable, Any]:
         """Evaluates, in the enclosing context, what was recorded since the last time, of these inputs."""
         if self._environment is None:
             self._environment = dict(zip(self.root.outputs, values, strict=True))
@@ -404,17 +404,17 @@ class Tape:
             "fxgrad.lax.cond, while_loop or fori_loop to choose or repeat pieces of code, or make the argument static "
             "(static_argnums)"))
 
-    def _ancestors(self, var: Var) -> list[str]:
+    def _ancestors(self, var: Variable) -> list[str]:
         """The names of the inputs, and of the sizes, that `var` depends on."""
         wanted: set[Any] = {var}
         for equation in reversed([*self._equations()]):
             if not wanted.isdisjoint(equation.outputs):
-                wanted.update(equation.inputs, (size for size in equation.params.values() if type(size) is Size))
+                wanted.update(equation.inputs, (size for size in equation.params.values() if type(size) is SymbolicDim))
         names = self.input_names() if self.input_names else [f"input {i}" for i in range(len(self.root.outputs))]
-        sizes = sorted(f"the size {size}" for size in wanted if type(size) is Size)
+        sizes = sorted(f"the size {size}" for size in wanted if type(size) is SymbolicDim)
         return [name for name, root in zip(names, self.root.outputs, strict=True) if root in wanted] + sizes
 
 
-def read(environment: dict[Var, Any], atom: Atom) -> Any:
+def read(environment: dict[Variable, Any], atom: Atom) -> Any:
     """The value of an atom: that of the variable, or the literal itself."""
     return atom if type(atom) is Literal else environment[atom]  # type: ignore[index]

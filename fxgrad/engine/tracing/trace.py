@@ -11,7 +11,7 @@ from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.tracing import interning
-from fxgrad.engine.tracing.provenance import shown_around
+from fxgrad.engine.tracing.provenance import enclosing_display_tape
 from fxgrad.engine.tracing.tape import NO_AXES, InputNames, Tape, current, innermost_for
 from fxgrad.engine.tracing.varying import MeshAxes
 
@@ -35,21 +35,21 @@ SELECTIVE = Mode(staging=False, interned=True, literals=False)
 """Un-jitted derivatives: Python goes on computing what does not depend on the inputs."""
 SHARED = Mode(staging=True, interned=True, literals=False)
 """`jit` and its like: one program for all calls that record the same."""
-WRITTEN = Mode(staging=True, interned=False, literals=True)
+WITH_LITERALS = Mode(staging=True, interned=False, literals=True)
 """Programs that are made of other programs, and those in programs that are shown: with their numbers in them."""
-SHOWN = Mode(staging=True, interned=False, literals=True, shown=True)
+DISPLAY = Mode(staging=True, interned=False, literals=True, shown=True)
 """Programs to be read, as `make_program` gives them."""
-OWN = Mode(staging=True, interned=False, literals=False)
+UNSHARED = Mode(staging=True, interned=False, literals=False)
 """A program by itself, with all that it closes over as inputs."""
 TANGENTS = Mode(staging=False, interned=False, literals=True)
 """The linear half of a derivative: what depends on tangents, while the rest goes to the tape around."""
-WATCHED = Mode(staging=False, interned=False, literals=False)
+UNSHARED_SELECTIVE = Mode(staging=False, interned=False, literals=False)
 """Selective, and not shared: for looking at one recording."""
 
 
 def inner_mode(literals: bool) -> Mode:
     """That of a program in a program: written where the one around is, shared otherwise."""
-    return WRITTEN if literals else SHARED
+    return WITH_LITERALS if literals else SHARED
 
 
 def trace(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **options: Any,
@@ -90,7 +90,7 @@ def new_tape(in_avals: Sequence[Aval], *, mode: Mode, values: Sequence[Any] | No
             staging, literals, outer is None or innermost_for(()) is None, config.default_float())
         if mesh is not None or around_mesh is not None:
             settings += (mesh or around_mesh,)
-        around = shown_around(outer)
+        around = enclosing_display_tape(outer)
         if around is None:
             root = interning.root(origin, avals, {**scope, **axes} if axes else scope, settings)
         else:
@@ -100,7 +100,7 @@ def new_tape(in_avals: Sequence[Aval], *, mode: Mode, values: Sequence[Any] | No
     tape = tape_class(root, staging, values, name, input_names, interned, literals, axes, mesh)
     if shown:
         tape.shown = True
-    elif not interned and shown_around(tape) is not None:
+    elif not interned and enclosing_display_tape(tape) is not None:
         tape.origins = {}
     if parameters is not None:
         tape.parameters = parameters
@@ -132,7 +132,7 @@ def _content(cell: Any) -> Any:
         return None
 
 
-class Beginning:
+class TraceRoot:
     """Where recordings of one function begin that are made outside of all others, without values."""
 
     __slots__ = ("_default", "_epoch", "_root")
@@ -152,7 +152,7 @@ class Beginning:
         return Tape(self._root, True, None, name, None, True, False, axes, mesh)
 
 
-class Beginnings:
+class TraceRootCache:
     """Where recordings of calls of one function begin, by the types of its inputs, found again in less time.
 
     For calls with known values and no transformation around them, which are recorded in the mode `SELECTIVE`, or

@@ -14,12 +14,12 @@ import numpy as np
 from fxgrad import errors
 from fxgrad.engine import dtypes, user_lines
 from fxgrad.engine.core.avals import Aval, Shape, array_aval, check_dtype
-from fxgrad.engine.core.program import Var
+from fxgrad.engine.core.program import Variable
 from fxgrad.engine.core.symbolic import Linear
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.hints import called, conversion
 from fxgrad.engine.pytorch_names import answering
-from fxgrad.engine.user_source import Assignment, item_assignment, running_call, written
+from fxgrad.engine.user_source import Assignment, item_assignment, running_call, running_code
 
 if TYPE_CHECKING:
     from fxgrad.engine.tracing.tape import Tape
@@ -38,11 +38,11 @@ class Tracer:
     __array_priority__ = 1000
 
     tape: Tape
-    variable: Var
+    variable: Variable
     viewed: Tracer | None
     """What this would be a view of in NumPy, None for a copy; unset where that makes no difference."""
 
-    def __init__(self, tape: Tape, variable: Var) -> None:
+    def __init__(self, tape: Tape, variable: Variable) -> None:
         self.tape, self.variable = tape, variable
 
     @property
@@ -142,7 +142,7 @@ class Tracer:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         shown = _shown_index(index)
-        assignment = item_assignment(written().statement, view=type(getattr(self, "viewed", None)) is Tracer)
+        assignment = item_assignment(running_code().statement, view=type(getattr(self, "viewed", None)) is Tracer)
         call = running_call()
         if assignment is None and call is not None and call.function.endswith("shuffle") and call.positional:
             array = call.positional[0]

@@ -50,7 +50,7 @@ def _operands_vary(primitive: Primitive, atoms: Sequence[Atom], params: dict[str
     it of its operands.
     """
     own = [atom.aval.vma for atom in atoms]
-    if primitive.says_what_varies:
+    if primitive.sets_vma:
         return own
     if primitive.regions is None:
         return [INVARIANT.union(*own)] * len(own)

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.interpreter import Interpreter
-from fxgrad.engine.core.program import PRIMAL, Equation, Program, Var
+from fxgrad.engine.core.program import PRIMAL, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import axes_of
 from fxgrad.engine.derivation.derive import Derived, derive, rule_inputs
 from fxgrad.engine.derivation.guards import batched_axis, spmd_names
-from fxgrad.engine.ops.space import broadcast_to, move_axis, reshape
+from fxgrad.engine.ops.structural import broadcast_to, move_axis, reshape
 from fxgrad.engine.tracing.provenance import is_shown, note
 from fxgrad.engine.tracing.tape import aval_of, bind, current
 
@@ -42,7 +42,7 @@ class Batch(Interpreter):
             self._note(inputs, program.inputs[len(program.constants):])
         return super().run(program, inputs)
 
-    def _note(self, items: Sequence[Batched], variables: Sequence[Var]) -> None:
+    def _note(self, items: Sequence[Batched], variables: Sequence[Variable]) -> None:
         note([item.value for item in items], PRIMAL, self._program, variables)
 
     def equation(self, equation: Equation, inputs: list[Batched]) -> list[Batched]:

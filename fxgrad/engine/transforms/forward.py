@@ -12,10 +12,10 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.interpreter import Interpreter
 from fxgrad.engine.core.primitive import NO_TANGENT
-from fxgrad.engine.core.program import PRIMAL, TANGENT, Equation, Program, Var
+from fxgrad.engine.core.program import PRIMAL, TANGENT, Equation, Program, Variable
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import Derived, derive, rule_inputs
-from fxgrad.engine.ops.space import full, instantiate
+from fxgrad.engine.ops.structural import full, instantiate
 from fxgrad.engine.tracing.provenance import is_shown, note
 from fxgrad.engine.tracing.tape import aval_of, bind, current
 
@@ -37,7 +37,7 @@ class Forward(Interpreter):
             self._note(inputs, program.inputs)
         return super().run(program, inputs)
 
-    def _note(self, duals: Sequence[Dual], variables: Sequence[Var]) -> None:
+    def _note(self, duals: Sequence[Dual], variables: Sequence[Variable]) -> None:
         note([dual.primal for dual in duals], PRIMAL, self._program, variables)
         note([dual.tangent for dual in duals], TANGENT, self._program, variables)
 

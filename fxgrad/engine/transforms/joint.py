@@ -16,7 +16,7 @@ from fxgrad.engine.caches import BoundedDict, Cache, cached
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.cache_keys import param_key
 from fxgrad.engine.core.primitive import NO_TANGENT, infer
-from fxgrad.engine.core.program import COTANGENT, PRIMAL, Atom, Equation, Origin, Program, Var
+from fxgrad.engine.core.program import COTANGENT, PRIMAL, Atom, Equation, Program, Provenance, Variable
 from fxgrad.engine.core.sources import sources
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.core.walk import BackwardStep, pull_back_steps
@@ -25,9 +25,9 @@ from fxgrad.engine.derivation.guards import batched_axis, spmd_names
 from fxgrad.engine.derivation.simplify import simplify, without_dead_code, without_repetition
 from fxgrad.engine.derivation.simplifying import SimplifyingTape, Template
 from fxgrad.engine.ops.pointwise import add
-from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.structural import instantiate
 from fxgrad.engine.tracing.tape import current
-from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.transforms.linearize import Linearized, linearize_in_place, pull_back
 
@@ -102,7 +102,7 @@ def _forward(tape: SimplifyingTape, program: Program, environment: dict[Atom, An
         else:
             given = dict(zip(inputs, values))  # noqa: B905  (an operand that stands twice is one)
             if Literal in map(type, inputs):
-                given = {atom: value for atom, value in given.items() if type(atom) is Var}
+                given = {atom: value for atom, value in given.items() if type(atom) is Variable}
             marks = [*map(active.__contains__, given)]
             known = None if unrepeatable else vjp_rule_of(equation, given, marks)
             rule: VjpRule | _UncachedPullback
@@ -124,13 +124,14 @@ def _forward(tape: SimplifyingTape, program: Program, environment: dict[Atom, An
     return steps
 
 
-def _note(tape: SimplifyingTape, values: Mapping[Atom, Any], role: str, program: Program, variables: list[Var]) -> None:
+def _note(tape: SimplifyingTape, values: Mapping[Atom, Any], role: str, program: Program,
+          variables: list[Variable]) -> None:
     """Note the provenance of variables of a tape that takes notes; skip those of `variables` that have no value."""
     assert tape.origins is not None
     for variable in variables:
         value = values.get(variable)
-        if type(value) is Var:
-            tape.origins.setdefault(value, []).append(Origin(role, program, variable))
+        if type(value) is Variable:
+            tape.origins.setdefault(value, []).append(Provenance(role, program, variable))
 
 
 class _UncachedPullback:
@@ -214,7 +215,7 @@ class BackwardTemplate(NamedTuple):
     nonzero: list[bool]
 
 
-_Step = tuple[Equation, list[Var], VjpRule | _UncachedPullback, list[Any], list[Atom]]
+_Step = tuple[Equation, list[Variable], VjpRule | _UncachedPullback, list[Any], list[Atom]]
 """An equation, the outputs that cotangents may arrive at, its rule, its residuals, the operands they may go to."""
 
 _LIMIT = 4096
@@ -243,9 +244,9 @@ def vjp_rule_of(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool
 
 def _find_rule(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool], avals: list[Aval]) -> VjpRule | None:
     primitive, params = equation.primitive, equation.params
-    variables: dict[Atom, Var] = dict(zip(given, map(Var, avals), strict=True))
+    variables: dict[Atom, Variable] = dict(zip(given, map(Variable, avals), strict=True))
     inputs = [atom if type(atom) is Literal else variables[atom] for atom in equation.inputs]
-    outputs = [*map(Var, infer(primitive, [atom.aval for atom in inputs], params))]
+    outputs = [*map(Variable, infer(primitive, [atom.aval for atom in inputs], params))]
     program = Program([*variables.values()], [Equation(primitive, inputs, params, outputs)], outputs)
     halves: list[Linearized] = []
 
@@ -261,7 +262,7 @@ def _find_rule(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool]
 
 
 def _template(build: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> Template:
-    program, captured = trace(build, avals, mode=WRITTEN, tape_class=SimplifyingTape,
+    program, captured = trace(build, avals, mode=WITH_LITERALS, tape_class=SimplifyingTape,
                               name="rules of an operation")
     return Template(without_dead_code(program), captured)
 

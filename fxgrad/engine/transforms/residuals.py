@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.linearize import Linearized, linearized
 
@@ -12,7 +12,7 @@ from fxgrad.engine.transforms.linearize import Linearized, linearized
 class Kept(NamedTuple):
     """A variable of the forward program that is kept, and the equations of the tangent program that read it."""
 
-    var: Var
+    var: Variable
     users: list[Equation]
 
 
@@ -46,5 +46,5 @@ def residuals(program: Program, wrt: tuple[bool, ...] | None = None) -> Residual
     half: Linearized = derived.extra
     kept = [Kept(atom, [equation for equation in half.linear.equations if inside in equation.inputs])
             for atom, inside in zip(derived.program.outputs[len(program.outputs):], half.linear.inputs, strict=False)
-            if type(atom) is Var]
+            if type(atom) is Variable]
     return Residuals(derived.program, len(derived.captured), kept)

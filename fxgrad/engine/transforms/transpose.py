@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from fxgrad.engine.core.primitive import Absent
-from fxgrad.engine.core.program import PRIMAL, TRANSPOSED, Equation, Program, Var
+from fxgrad.engine.core.primitive import MissingRule
+from fxgrad.engine.core.program import PRIMAL, TRANSPOSED, Equation, Program, Variable
 from fxgrad.engine.core.sources import sources
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.core.walk import pull_back_steps
 from fxgrad.engine.derivation.derive import Derived, derive, rule_inputs
 from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.engine.ops.pointwise import add
-from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.structural import instantiate
 from fxgrad.engine.tracing.provenance import note
 from fxgrad.engine.tracing.tape import bind_equation, read
 from fxgrad.engine.user_lines import at_user_line
@@ -29,7 +29,7 @@ def backward(program: Program, inputs: Sequence[Any], cotangents: Sequence[Any])
     """
     note(inputs, PRIMAL, program, program.inputs)
     equations, environment = _known_part(program, inputs)
-    sums: dict[Var, Any] = {}
+    sums: dict[Variable, Any] = {}
     with sources("backward") as at:
         def pull_back(equation: Equation, *out_cotangents: Any) -> list[Any]:
             note(out_cotangents, TRANSPOSED, program, equation.outputs)
@@ -54,9 +54,9 @@ def _of_linear(values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
             for value, cotangent in zip(values, cotangents, strict=True)]
 
 
-def _known_part(program: Program, inputs: Sequence[Any]) -> tuple[list[Equation], dict[Var, Any]]:
+def _known_part(program: Program, inputs: Sequence[Any]) -> tuple[list[Equation], dict[Variable, Any]]:
     """Return the equations that depend on linear inputs, and the values of all variables that do not."""
-    environment: dict[Var, Any] = dict(zip(program.inputs, inputs, strict=True))
+    environment: dict[Variable, Any] = dict(zip(program.inputs, inputs, strict=True))
     linear: list[Equation] = []
     for equation in live_equations(program):
         values = [read(environment, atom) for atom in equation.inputs]
@@ -71,7 +71,7 @@ def _known_part(program: Program, inputs: Sequence[Any]) -> tuple[list[Equation]
 
 def _apply(equation: Equation, cotangents: list[Any], inputs: list[Any]) -> Sequence[Any]:
     primitive = equation.primitive
-    if isinstance(primitive.transpose, Absent):
+    if isinstance(primitive.transpose, MissingRule):
         where = "" if equation.source is None else f" at line {equation.source.line}"
         raise LinearityError(at_user_line(
             f"cannot transpose {primitive}{where} ({primitive.transpose}): the function is not linear in the inputs "

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 from fxgrad.engine.ops import eigen, factorizations
 from fxgrad.engine.ops.arithmetic import mul, neg
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import lt
 from fxgrad.engine.ops.indexing import take_along
 from fxgrad.engine.ops.matrices import adjoint, as_row, conjugated, in_dtype_of, shape_of, turned
 from fxgrad.engine.ops.ordering import argsort
 from fxgrad.engine.ops.parts import abs
 from fxgrad.engine.ops.pointwise import scalar_like
-from fxgrad.engine.ops.space import broadcast_to
+from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.structural import broadcast_to
 from fxgrad.engine.tracing.provenance import note_results
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, UnsupportedError

@@ -13,7 +13,7 @@ from fxgrad.engine.frontend.operands import as_array, axes_of, axis_of, is_concr
 from fxgrad.engine.ops import exponential, parts
 from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.matrices import check_matrices
-from fxgrad.engine.ops.space import convert, reshape
+from fxgrad.engine.ops.structural import convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.operands import inexact_operands, shape_of
 from fxgrad.engine.ops.arithmetic import mul
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import eq, gt
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.matrices import adjoint, check_matrices
 from fxgrad.engine.ops.parts import complex as complex_
 from fxgrad.engine.ops.parts import real
 from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError, ShapeError
@@ -58,11 +58,11 @@ def from_triangle(a: Any, lower: bool) -> Any:
 
 def _strict_triangle(size: Any) -> Any:
     """Whether an element is below the diagonal."""
-    return np.tri(size, size, -1, dtype=bool) if not holds(size) else gt(*_places(size))
+    return np.tri(size, size, -1, dtype=bool) if not has_symbolic_dim(size) else gt(*_places(size))
 
 
 def _identity(size: Any) -> Any:
-    return np.eye(size, dtype=bool) if not holds(size) else eq(*_places(size))
+    return np.eye(size, dtype=bool) if not has_symbolic_dim(size) else eq(*_places(size))
 
 
 def _places(size: Any) -> tuple[Any, Any]:

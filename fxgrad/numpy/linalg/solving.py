@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.operands import (
     as_array,
     common_shape,
@@ -25,7 +25,7 @@ from fxgrad.engine.ops.matrices import diagonal
 from fxgrad.engine.ops.parts import abs, sign
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.pseudoinverse import pinv as pseudo_inverse
-from fxgrad.engine.ops.space import broadcast_to, convert, reshape
+from fxgrad.engine.ops.structural import broadcast_to, convert, reshape
 from fxgrad.engine.ops.triangular import lu_solve
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
@@ -110,7 +110,7 @@ def det(a: Any) -> Any:
     """
     a, = matrices("det", a, square=True)
     size = shape_of(a)[-1]
-    if holds(size) or not 0 < size < 4:
+    if has_symbolic_dim(size) or not 0 < size < 4:
         return determinant.det(a)
     if size == 1:
         return a[..., 0, 0]

@@ -15,7 +15,7 @@ from fxgrad.engine.ops.matrices import adjoint, as_row, columns, conjugated, eye
 from fxgrad.engine.ops.matrix_functions import nearest_unitary
 from fxgrad.engine.ops.pointwise import add, scalar_like
 from fxgrad.engine.ops.shaping import pad
-from fxgrad.engine.ops.space import broadcast_to, convert, reshape
+from fxgrad.engine.ops.structural import broadcast_to, convert, reshape
 from fxgrad.engine.ops.triangular import triangular_solve
 from fxgrad.engine.tracing.provenance import note_results
 from fxgrad.engine.tracing.tape import aval_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from fxgrad.engine.frontend.operands import common_shape, inexact_operands, shape_of, whole
 from fxgrad.engine.ops import matrix_functions
-from fxgrad.engine.ops.space import broadcast_to
+from fxgrad.engine.ops.structural import broadcast_to
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.numpy.linalg.operands import check, matrices

@@ -24,7 +24,7 @@ from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.matrices import as_column, as_row, conjugated
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.shaping import pad, slice_in_dim
-from fxgrad.engine.ops.space import broadcast_to
+from fxgrad.engine.ops.structural import broadcast_to
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError

@@ -10,7 +10,7 @@ from fxgrad.engine.frontend.operands import as_array, common_shape, inexact_oper
 from fxgrad.engine.ops import factorizations
 from fxgrad.engine.ops.matrices import adjoint, conjugated, permuted_rows
 from fxgrad.engine.ops.ordering import argsort
-from fxgrad.engine.ops.space import broadcast_to, reshape
+from fxgrad.engine.ops.structural import broadcast_to, reshape
 from fxgrad.engine.ops.triangular import triangular_solve
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError

@@ -12,13 +12,13 @@ from fxgrad.engine.frontend.ufuncs import Elementwise, composite
 from fxgrad.engine.ops import gamma as gamma_room
 from fxgrad.engine.ops import integrals, special
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, stop_gradient, sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import and_, eq, ge, gt, le, lt
 from fxgrad.engine.ops.exponential import exp, expm1, log, log1p, logistic, square
 from fxgrad.engine.ops.parts import abs as absolute
 from fxgrad.engine.ops.parts import floor
 from fxgrad.engine.ops.pointwise import scalar_like
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError

@@ -10,7 +10,6 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import as_array, promoted_inexact, refuse_complex
 from fxgrad.engine.ops.arithmetic import div, mul, neg, sub
-from fxgrad.engine.ops.choose import where
 from fxgrad.engine.ops.comparison import gt, le, lt
 from fxgrad.engine.ops.cumulative import cumprod
 from fxgrad.engine.ops.exponential import exp, sqrt
@@ -18,9 +17,10 @@ from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.parts import abs as absolute
 from fxgrad.engine.ops.parts import complex as complex_of
 from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.shaping import rev, slice_in_dim
-from fxgrad.engine.ops.space import broadcast_to, convert, reduce_sum, zeros
 from fxgrad.engine.ops.special import lgamma
+from fxgrad.engine.ops.structural import broadcast_to, convert, reduce_sum, zeros
 from fxgrad.engine.ops.trigonometric import cos, sin
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer

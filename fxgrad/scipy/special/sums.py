@@ -13,14 +13,14 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import as_array, axes_of, common_shape, inexact_operands, shape_of
 from fxgrad.engine.frontend.ufuncs import composite
 from fxgrad.engine.ops.arithmetic import add, div, mul, stop_gradient, sub
-from fxgrad.engine.ops.choose import where as choose
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.exponential import exp, log
 from fxgrad.engine.ops.parts import abs as absolute
 from fxgrad.engine.ops.parts import is_finite, real, sign
 from fxgrad.engine.ops.reductions import reduce_max
-from fxgrad.engine.ops.space import broadcast_to, convert, expand_axes, reduce_sum, reshape
+from fxgrad.engine.ops.select import where as choose
 from fxgrad.engine.ops.special import lgamma
+from fxgrad.engine.ops.structural import broadcast_to, convert, expand_axes, reduce_sum, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError

@@ -10,7 +10,7 @@ import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine.frontend.operands import inexact_operands
-from fxgrad.engine.pickling import found
+from fxgrad.engine.pickling import import_object
 
 Formula = Callable[..., Any]
 
@@ -34,7 +34,7 @@ class Distribution:
         setattr(self, name, function)
 
     def __reduce__(self) -> Any:
-        return found, ("fxgrad.scipy.stats", self.__name__)
+        return import_object, ("fxgrad.scipy.stats", self.__name__)
 
     def __repr__(self) -> str:
         return f"<distribution {self.__name__}: {', '.join(self.functions)}>"

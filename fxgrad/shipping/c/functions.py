@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.engine.ops.dynamic import dynamic_slice_p
 from fxgrad.engine.ops.indexing import gather_p
@@ -42,9 +42,9 @@ class Statement(NamedTuple):
 class Function:
     """The function of a program. `inputs` and `outputs` are the names of its parameters."""
 
-    def __init__(self, file: File, program: Program, name: str, names: dict[Var, str], is_main: bool) -> None:
+    def __init__(self, file: File, program: Program, name: str, names: dict[Variable, str], is_main: bool) -> None:
         self.file, self.program, self.name, self.names = file, program, name, names
-        self._values: dict[Var, Value] = {}
+        self._values: dict[Variable, Value] = {}
         self._statements: list[Statement] = []
         self._arrays: dict[str, Aval] = {}
         self._variables: dict[str, Aval] = {}
@@ -55,8 +55,9 @@ class Function:
         self.below = 0
         """The bytes of work space of the functions that it calls."""
         self._equations = live_equations(program)
-        self._uses = Counter(atom for equation in self._equations for atom in equation.inputs if isinstance(atom, Var))
-        self._uses.update({atom: 2 for atom in program.outputs if isinstance(atom, Var)})
+        self._uses = Counter(atom for equation in self._equations for atom in equation.inputs
+                             if isinstance(atom, Variable))
+        self._uses.update({atom: 2 for atom in program.outputs if isinstance(atom, Variable)})
         for place, var in enumerate(program.inputs):
             constant = is_main and place < len(program.constants)
             c_type(var.aval)
@@ -65,7 +66,7 @@ class Function:
         self.inputs = program.inputs[len(program.constants):] if is_main else program.inputs
         self.outputs = self._output_names()
         self._targets = {atom: name for atom, name in reversed([*zip(program.outputs, self.outputs, strict=True)])
-                         if isinstance(atom, Var) and atom not in program.inputs}
+                         if isinstance(atom, Variable) and atom not in program.inputs}
         for equation in self._equations:
             self.equation = equation
             self._comment = file.comment(equation)
@@ -77,7 +78,7 @@ class Function:
         taken: set[str] = set()
         found = []
         for atom in self.program.outputs:
-            name = self.names[atom] if isinstance(atom, Var) and atom not in self.program.inputs else ""
+            name = self.names[atom] if isinstance(atom, Variable) and atom not in self.program.inputs else ""
             found.append(self.file.unique("out") if not name or name in taken else name)
             taken.add(found[-1])
         return found
@@ -104,7 +105,7 @@ class Function:
     def many(self, atom: Atom) -> Value:
         """The value of an atom, whose elements cost nothing to read."""
         value = self.value(atom)
-        if value.depth and isinstance(atom, Var):
+        if value.depth and isinstance(atom, Variable):
             return self.store(atom, value)
         return value
 
@@ -114,11 +115,11 @@ class Function:
         if not value.aval.shape:
             return value.at([])
         if not value.name:
-            value = self.store(atom if isinstance(atom, Var) else Var(atom.aval), value)
+            value = self.store(atom if isinstance(atom, Variable) else Variable(atom.aval), value)
         self._read(value.name)
         return value.name
 
-    def new(self, var: Var, result: bool = True) -> Value:
+    def new(self, var: Variable, result: bool = True) -> Value:
         """An array, or a variable, for a value; that of a result of the program where it is one."""
         if result and var in self._targets:
             made = stored(var.aval, self._targets[var], self._read, pointer=True, var=var)
@@ -129,7 +130,7 @@ class Function:
         c_type(var.aval)
         return made
 
-    def store(self, var: Var, value: Value) -> Value:
+    def store(self, var: Variable, value: Value) -> Value:
         """The value computed into an array or a variable."""
         made = self.new(var)
 
@@ -207,7 +208,7 @@ class Function:
     def _return(self) -> None:
         """Copies what is returned and does not lie in its place: arguments, numbers, what is returned twice."""
         for atom, name in zip(self.program.outputs, self.outputs, strict=True):
-            if isinstance(atom, Var) and self._targets.get(atom) == name:
+            if isinstance(atom, Variable) and self._targets.get(atom) == name:
                 continue
             value = self.value(atom)
             made = stored(atom.aval, name, self._read, pointer=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Equation, Var
+from fxgrad.engine.core.program import Equation, Variable
 from fxgrad.engine.core.regions import Region
 from fxgrad.engine.higher_order.branch import cond_p
 from fxgrad.engine.higher_order.while_loop import while_p
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WORKSPACE = "workspace + @FRAME@"
 
 
-def held(function: Function, equation: Equation) -> dict[Var, Value]:
+def held(function: Function, equation: Equation) -> dict[Variable, Value]:
     """Writes an operation that holds programs; returns its results."""
     regions = equation.regions
     for region in regions:
@@ -35,7 +35,7 @@ def held(function: Function, equation: Equation) -> dict[Var, Value]:
     raise Refusal("which is not written in C")
 
 
-def _made(function: Function, equation: Equation) -> dict[Var, Value]:
+def _made(function: Function, equation: Equation) -> dict[Variable, Value]:
     return {var: function.new(var) for var in equation.outputs}
 
 
@@ -51,7 +51,7 @@ def _called(function: Function, region: Region, arguments: list[str]) -> str:
     return f"{name}({', '.join([*arguments, WORKSPACE])});"
 
 
-def _call(function: Function, equation: Equation, region: Region) -> dict[Var, Value]:
+def _call(function: Function, equation: Equation, region: Region) -> dict[Variable, Value]:
     arguments = [function.array(equation.inputs[link.place]) for link in region.inputs]
     made = _made(function, equation)
 
@@ -65,7 +65,7 @@ def _call(function: Function, equation: Equation, region: Region) -> dict[Var, V
     return made
 
 
-def _branches(function: Function, equation: Equation) -> dict[Var, Value]:
+def _branches(function: Function, equation: Equation) -> dict[Variable, Value]:
     which = function.many(equation.inputs[0])
     for atom in equation.inputs[1:]:
         function.array(atom)
@@ -94,14 +94,14 @@ def _copied(target: Value, source: str, aval: Aval) -> str:
     return f"memcpy({target.name}, {source}, sizeof({c_type(aval)}) * {aval.size});"
 
 
-def _copy_of(function: Function, var: Var) -> Value:
+def _copy_of(function: Function, var: Variable) -> Value:
     """A variable beside the one of a result: what the next turn of a loop is given."""
-    other = Var(var.aval)
+    other = Variable(var.aval)
     function.names[other] = function.file.unique(function.names[var] + "_next")
     return function.new(other)
 
 
-def _scan(function: Function, equation: Equation, region: Region) -> dict[Var, Value]:
+def _scan(function: Function, equation: Equation, region: Region) -> dict[Variable, Value]:
     for atom in equation.inputs:
         function.array(atom)
     made = _made(function, equation)
@@ -147,7 +147,7 @@ def _entry_of(value: Value) -> str:
     return f"{value.name} + step" if stride == 1 else f"{value.name} + step * {stride}"
 
 
-def _while(function: Function, equation: Equation) -> dict[Var, Value]:
+def _while(function: Function, equation: Equation) -> dict[Variable, Value]:
     condition, body = equation.regions
     for atom in equation.inputs:
         function.array(atom)
@@ -187,6 +187,6 @@ def _while(function: Function, equation: Equation) -> dict[Var, Value]:
 
 
 def _flag(function: Function, condition: Region) -> Value:
-    var = Var(condition.program.outputs[0].aval)
+    var = Variable(condition.program.outputs[0].aval)
     function.names[var] = function.file.unique("go_on")
     return function.new(var)

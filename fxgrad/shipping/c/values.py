@@ -11,7 +11,7 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, Shape
-from fxgrad.engine.core.program import Var
+from fxgrad.engine.core.program import Variable
 from fxgrad.shipping.python.trees import Refusal
 
 INDICES = "ijklmnpq"
@@ -35,7 +35,7 @@ class Value:
     flat: Callable[[str], str] | None
     depth: int = 0
     name: str = ""
-    var: Var | None = None
+    var: Variable | None = None
 
     @property
     def kind(self) -> str:
@@ -126,7 +126,7 @@ def unravelled(text: str, shape: Shape) -> list[str]:
 
 
 def stored(aval: Aval, name: str, reading: Callable[[str], None], pointer: bool = False,
-           var: Var | None = None) -> Value:
+           var: Variable | None = None) -> Value:
     """An array, or a scalar variable; one behind a `pointer` where this is said."""
     def element(text: str) -> str:
         reading(name)

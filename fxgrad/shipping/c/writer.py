@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from fxgrad.engine import tree
-from fxgrad.engine.core.program import Equation, Program, Var, inner_first
+from fxgrad.engine.core.program import Equation, Program, Variable, inner_first
 from fxgrad.engine.derivation.sizes import with_numbers
 from fxgrad.engine.frontend.calling import refuse_path
 from fxgrad.engine.parallel.shard_map import without_devices
@@ -61,7 +61,7 @@ class File:
                     *(f"i{number}" for number in range(40)), *(f"at_{index}" for index in INDICES)]
         self.unique = Unique(reserved)
         self._title = self.unique(_identifier(_what(program)))
-        self._names: dict[int, dict[Var, str]] = {}
+        self._names: dict[int, dict[Variable, str]] = {}
         found = {id(each): variable_names(each, sources) for each in inner_first(program)}
         for var in program.inputs[:len(program.constants)]:  # these are of the whole file
             found[id(program)][var] = self.unique(_identifier(found[id(program)][var]))
@@ -119,7 +119,7 @@ class File:
             raise UnsupportedError(_refused(equation, str(refusal))) from None
         return function
 
-    def constant(self, name: str, var: Var, value: object) -> Value:
+    def constant(self, name: str, var: Variable, value: object) -> Value:
         """An array that the program closes over, which becomes part of the file; a number stands where it is used."""
         if isinstance(value, Tracer):
             raise UnsupportedError(at_user_line(

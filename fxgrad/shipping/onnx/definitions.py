@@ -15,7 +15,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.api.programs import make_program
 from fxgrad.engine.core.avals import Aval, struct_of
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.executors.xla import x64
 from fxgrad.engine.ops.arithmetic import mulhi_wide
 from fxgrad.engine.ops.parts import MANTISSA, rounded_bits
@@ -211,7 +211,7 @@ def in_definition(emission: Emission, operation: Operation, values: list[Value])
 
 def written_out(emission: Emission, operation: Operation, avals: list[Aval], values: list[Value]) -> list[Value]:
     """The program of the rule for XLA, in the place of the operation."""
-    if any(holds(*aval.shape) for aval in avals):
+    if any(has_symbolic_dim(*aval.shape) for aval in avals):
         raise Refusal("needs a number in the place of each size: it has no rule of its own, and jax writes out what "
                       "it is made of. Trace the function for numbers")
     program = _program(operation, avals)

@@ -10,8 +10,8 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive, infer
-from fxgrad.engine.core.program import Equation, Program, Var, join_scopes
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.program import Equation, Program, Variable, join_scopes
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.engine.dtypes import DType
@@ -43,7 +43,7 @@ class Emission:
     # --- programs ---------------------------------------------------------------------------------------------
 
     def program(self, program: Program, inputs: Sequence[Value], scope: str = "",
-                called: dict[Var, str] | None = None) -> list[Value]:
+                called: dict[Variable, str] | None = None) -> list[Value]:
         """The values of the outputs of `program`; `called` are names of variables that are not their own."""
         around, base = self._scope, self.graph.base
         self._scope = join_scopes(around, one_line(scope))
@@ -60,7 +60,7 @@ class Emission:
                                    + COMPLEX)
         return self.graph.constant(literal.value)
 
-    def _equation(self, equation: Equation, values: list[Value], names: dict[Var, str]) -> list[Value]:
+    def _equation(self, equation: Equation, values: list[Value], names: dict[Variable, str]) -> list[Value]:
         source, begin = equation.source, len(self.graph.nodes)
         scope = join_scopes(self._scope, one_line(source.scope) if source is not None else "")
         own = [join_scopes(self._scope, names[var]) if self._scope else names[var] for var in equation.outputs]
@@ -120,7 +120,8 @@ def _reason(equation: Equation, refusal: Exception) -> str:
     """Why an operation is refused; rules that need a number of a size that has a name do not say so themselves."""
     if isinstance(refusal, Refusal):
         return str(refusal)
-    named = {str(size) for atom in (*equation.inputs, *equation.outputs) for size in atom.aval.shape if holds(size)}
+    named = {str(size) for atom in (*equation.inputs, *equation.outputs) for size in atom.aval.shape
+             if has_symbolic_dim(size)}
     return (f"needs a number in the place of {' and '.join(sorted(named)) or 'a size with a name'}, since the nodes "
             "that it becomes depend on it. Trace the function for a number")
 

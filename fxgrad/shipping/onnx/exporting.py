@@ -11,8 +11,8 @@ import numpy as np
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.programs import program_for
-from fxgrad.engine.core.program import Program, Var
-from fxgrad.engine.core.sizes import Size, named
+from fxgrad.engine.core.program import Program, Variable
+from fxgrad.engine.core.sizes import SymbolicDim, named
 from fxgrad.engine.parallel.shard_map import without_devices
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, UnsupportedError
@@ -115,10 +115,10 @@ def _model(program: Program) -> Any:
     emission.graph.unique.taken.update(results, (names[var] for var in program.inputs))
     inputs, infos = _inputs(emission, program, names)
     _sizes(emission, program, inputs)
-    called: dict[Var, str] = {}
+    called: dict[Variable, str] = {}
     given = {*program.inputs}
     for atom, name in zip(program.outputs, results, strict=True):
-        if isinstance(atom, Var) and atom not in given and not dtypes.is_key(atom.aval.dtype):
+        if isinstance(atom, Variable) and atom not in given and not dtypes.is_key(atom.aval.dtype):
             called.setdefault(atom, name)
     for name in called.values():
         emission.graph.unique.taken.discard(name)
@@ -129,7 +129,7 @@ def _model(program: Program) -> Any:
     return protos.model(graph, emission.graph.opset)
 
 
-def _inputs(emission: Emission, program: Program, names: dict[Var, str]) -> tuple[list[Value], list[Any]]:
+def _inputs(emission: Emission, program: Program, names: dict[Variable, str]) -> tuple[list[Value], list[Any]]:
     values: list[Value] = []
     infos: list[Any] = []
     closed = [*program.constants, *[None] * (len(program.inputs) - len(program.constants))]
@@ -159,7 +159,7 @@ def _sizes(emission: Emission, program: Program, inputs: Sequence[Value]) -> Non
     for value, var in zip(inputs, program.inputs, strict=True):
         sizes: Sequence[Any] = var.aval.shape
         for axis, size in enumerate(sizes):
-            if type(size) is not Size or len(size.names) > 1 or size.names[0] in graph.named:
+            if type(size) is not SymbolicDim or len(size.names) > 1 or size.names[0] in graph.named:
                 continue
             name, = size.names
             begin, step = size.at({name: 0}), size.at({name: 1}) - size.at({name: 0})

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import Functions, Size, holds
+from fxgrad.engine.core.sizes import Functions, SymbolicDim, has_symbolic_dim
 from fxgrad.engine.dtypes import DType
 from fxgrad.shipping.onnx import protos
 from fxgrad.shipping.onnx.kernels import COMPARING, way_of
@@ -98,7 +98,7 @@ class _Level:
         self.constants: list[Any] = []
         self.known: list[Any] = []
         self.values: dict[Any, Value] = {}
-        self.sizes: dict[Size, Value] = {}
+        self.sizes: dict[SymbolicDim, Value] = {}
 
     def used_constants(self) -> list[Any]:
         """The constants that a node uses, here or in a graph within: of others runtimes warn."""
@@ -205,13 +205,13 @@ class Graph:
     def sizes(self, values: Sequence[Any]) -> Value:
         """Shapes, axes and other lists of whole numbers, as nodes take them; sizes with names are computed."""
         values = [*values]
-        if not holds(*values):
+        if not has_symbolic_dim(*values):
             return self.constant(np.array(values, np.int64))
         return self.concatenate([self.size(value) for value in values], 0)
 
     def size(self, value: Any) -> Value:
         """A size, which may have a name, as an array of one element."""
-        if type(value) is not Size:
+        if type(value) is not SymbolicDim:
             return self.constant(np.array([value], np.int64))
         for level in reversed(self._levels):
             if value in level.sizes:
@@ -226,17 +226,17 @@ class Graph:
 
     def number_of(self, value: Any) -> Value:
         """A size, which may have a name, as a scalar."""
-        return self.number(value, INT64) if type(value) is not Size else self.reshape(self.size(value), ())
+        return self.number(value, INT64) if type(value) is not SymbolicDim else self.reshape(self.size(value), ())
 
     def counting(self, count: Any) -> Value:
         """0, 1, 2, ... as int64, so many."""
-        if type(count) is not Size:
+        if type(count) is not SymbolicDim:
             return self.constant(np.arange(count))
         return self.operation("Range", self.number(0, INT64), self.number_of(count), self.number(1, INT64))
 
     def filled(self, number: Any, dtype: DType, shape: Sequence[Any]) -> Value:
         """An array of one number."""
-        if holds(*shape):
+        if has_symbolic_dim(*shape):
             return self.expand(self.number(number, dtype), shape)
         return self.constant(np.full(tuple(shape), np.asarray(number).astype(dtype), dtype))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import holds, surely_less
+from fxgrad.engine.core.sizes import has_symbolic_dim, surely_less
 from fxgrad.engine.dtypes import DType
 from fxgrad.shipping.onnx.emission import Emission, dtype_of
 from fxgrad.shipping.onnx.graph import INT64, Graph, Value
@@ -148,7 +148,7 @@ def _unstack(emission: Emission, operation: Operation, values: Values) -> Values
 def _iota(emission: Emission, operation: Operation, values: Values) -> Values:
     graph, shape, axis = emission.graph, operation.shape, operation.params["dimension"]
     sizes = (shape[axis], *(1,) * (len(shape) - axis - 1))
-    if holds(shape[axis]):
+    if has_symbolic_dim(shape[axis]):
         line = graph.reshape(graph.cast(graph.counting(shape[axis]), operation.params["dtype"]), sizes)
     else:
         line = graph.constant(np.arange(shape[axis]).astype(operation.params["dtype"]).reshape(sizes))
@@ -215,7 +215,7 @@ def strided(graph: Graph, lines: Sequence[tuple[Any, Any, int]], rank: int) -> V
     known = np.zeros([1] * rank, np.int64)
     total: Value | None = None
     for size, step, axis in lines:
-        if not holds(size, step):
+        if not has_symbolic_dim(size, step):
             known = known + (np.arange(size) * step).reshape(spread(size, axis))
             continue
         line = graph.operation("Mul", graph.counting(size), graph.size(step))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.ops.random import GROUPS, PARITY, ROTATIONS
 from fxgrad.shipping.onnx import library
 from fxgrad.shipping.onnx.emission import Emission
@@ -48,7 +48,7 @@ def packed(graph: Graph, words: Sequence[Value]) -> Value:
 
 def _of_counters(graph: Graph, keys: Value, shape: tuple[int, ...], added: tuple[int, ...]) -> Values:
     """For each key the hashes of 0, 1, 2, ... in the elements of `added`."""
-    if holds(*added):
+    if has_symbolic_dim(*added):
         counted = graph.reshape(graph.cast(graph.counting(math.prod(added)), UINT64), added)
         high, low = library.both_words(graph, counted)
         spread = graph.reshape(keys, (*shape, *[1] * len(added)))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import holds
+from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.ops.pool import identity_of
 from fxgrad.engine.ops.reductions import argmax_p
 from fxgrad.engine.rooms import registry
@@ -65,7 +65,7 @@ def _parity(graph: Graph, value: Value, axes: tuple[int, ...]) -> Value:
 
 def known_size(size: Any) -> int:
     """The size of an axis, for what takes so many nodes as it says; raises `Refusal` if it has a name."""
-    if holds(size):
+    if has_symbolic_dim(size):
         raise Refusal(f"runs along an axis of the size {size}, and how many nodes it takes depends on that. Trace the "
                       "function for a number")
     return int(size)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.engine import tree
-from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program import Program, Variable
 from fxgrad.errors import UnsupportedError
 from fxgrad.shipping.python import constants
 from fxgrad.shipping.python.carried import Carrier, Definition
@@ -31,7 +31,7 @@ class Containers:
     by one.
     """
 
-    def __init__(self, program: Program, names: dict[Var, str], carrier: Carrier, unique: Unique) -> None:
+    def __init__(self, program: Program, names: dict[Variable, str], carrier: Carrier, unique: Unique) -> None:
         self._program, self._names, self._carrier, self._unique = program, names, carrier, unique
         self._check = ""
         self._inputs = program.inputs[len(program.constants):]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.regions import Region
 from fxgrad.shipping.python.trees import Refusal
 
@@ -18,7 +18,7 @@ INDENT = "    "
 CALLS = ("inline", "call", "recomputed", "solve")
 
 
-def held_statements(file: File, equation: Equation, names: dict[Var, str]) -> list[str]:
+def held_statements(file: File, equation: Equation, names: dict[Variable, str]) -> list[str]:
     """The statements of an operation with regions; raises `Refusal` for those of other kinds than there are."""
     return _Held(file, equation, names).statements()
 
@@ -26,7 +26,7 @@ def held_statements(file: File, equation: Equation, names: dict[Var, str]) -> li
 class _Held:
     """One operation, with the texts of its operands and its results."""
 
-    def __init__(self, file: File, equation: Equation, names: dict[Var, str]) -> None:
+    def __init__(self, file: File, equation: Equation, names: dict[Variable, str]) -> None:
         self._file, self._equation = file, equation
         self._regions: tuple[Region, ...] = equation.regions
         self._operands = [file.atom(names, atom) for atom in equation.inputs]

@@ -18,13 +18,13 @@ import numpy as np
 
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.primitive import ArrayKernel
-from fxgrad.engine.core.program import Atom, Equation, Program, Var, inner_first
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable, inner_first
 from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.engine.derivation.sizes import with_numbers
 from fxgrad.engine.frontend.calling import refuse_path
 from fxgrad.engine.ops.below_byte import WIDER, kernel_for
 from fxgrad.engine.ops.snippets import Snippet, snippet_of
-from fxgrad.engine.ops.space import broadcast_to_p, convert_element_type_p
+from fxgrad.engine.ops.structural import broadcast_to_p, convert_element_type_p
 from fxgrad.engine.parallel.shard_map import without_devices
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import UnsupportedError
@@ -76,7 +76,7 @@ class File:
         program = without_devices(with_numbers("to_python", program))
         self._main, self._source = program, source
         self.sources = Sources()
-        self._names: dict[int, dict[Var, str]] = {}
+        self._names: dict[int, dict[Variable, str]] = {}
         self._functions: dict[int, str] = {}
         self._text: list[str] = []
         programs = inner_first(program)
@@ -172,7 +172,7 @@ class File:
 
     # --- equations --------------------------------------------------------------------------------------------
 
-    def statements(self, equation: Equation, names: dict[Var, str]) -> list[str]:
+    def statements(self, equation: Equation, names: dict[Variable, str]) -> list[str]:
         """The statements of an equation."""
         if equation.regions:
             return held_statements(self, equation, names)
@@ -207,7 +207,7 @@ class File:
         call = f"{self.carrier.expression(function)}({arguments})"
         return [f"{targets} = {call}" if targets else call]
 
-    def _simple(self, equation: Equation, names: dict[Var, str]) -> str:
+    def _simple(self, equation: Equation, names: dict[Variable, str]) -> str:
         """What NumPy's own functions say shorter than the kernel; "" for most operations."""
         if equation.primitive is broadcast_to_p and isinstance(equation.inputs[0], Literal):
             return f"np.full({equation.params['shape']}, {self.atom(names, equation.inputs[0])})"
@@ -224,7 +224,7 @@ class File:
             return constants.dtype_text(value, self.carrier.root)
         return self.carrier.expression(value)
 
-    def _expression(self, equation: Equation, snippet: Snippet, names: dict[Var, str]) -> str:
+    def _expression(self, equation: Equation, snippet: Snippet, names: dict[Variable, str]) -> str:
         """The expression of a snippet: ufuncs as operators where Python's call them, plain numbers among arrays."""
         plain = snippet.in_place or "dot" not in snippet.text
         operands = [self._operand(equation, names, atom, plain) for atom in equation.inputs]
@@ -237,15 +237,15 @@ class File:
             _tree(text))
         return ast.unparse(tree)
 
-    def _operand(self, equation: Equation, names: dict[Var, str], atom: Atom, plain: bool) -> str:
-        if isinstance(atom, Literal) and plain and any(type(other) is Var and other.aval.dtype == atom.aval.dtype
+    def _operand(self, equation: Equation, names: dict[Variable, str], atom: Atom, plain: bool) -> str:
+        if isinstance(atom, Literal) and plain and any(type(other) is Variable and other.aval.dtype == atom.aval.dtype
                                                        for other in equation.inputs):
             text = constants.plain_text(atom.value, self.carrier.root) if atom.aval.dtype.kind in "iufc" else None
             if text is not None:
                 return text
         return self.atom(names, atom)
 
-    def atom(self, names: dict[Var, str], atom: Atom) -> str:
+    def atom(self, names: dict[Variable, str], atom: Atom) -> str:
         """A variable or a number."""
         if isinstance(atom, Literal):
             return constants.scalar_text(atom.value, self.carrier.root)
@@ -253,11 +253,11 @@ class File:
 
     # --- results ----------------------------------------------------------------------------------------------
 
-    def _return(self, program: Program, names: dict[Var, str]) -> str:
+    def _return(self, program: Program, names: dict[Variable, str]) -> str:
         outputs = [self.atom(names, atom) for atom in program.outputs]
         return f"return {outputs[0]}" if len(outputs) == 1 else f"return ({', '.join(outputs)})"
 
-    def _result(self, program: Program, names: dict[Var, str], atom: Atom) -> str:
+    def _result(self, program: Program, names: dict[Variable, str], atom: Atom) -> str:
         """A result: nobody else's memory, and a scalar of NumPy's for the shape ()."""
         text = self.atom(names, atom)
         if isinstance(atom, Literal):
@@ -306,7 +306,7 @@ def _tree(text: str) -> Any:
     return ast.parse(text, mode="eval").body
 
 
-def _identifiers(program: Program, sources: Sources) -> dict[Var, str]:
+def _identifiers(program: Program, sources: Sources) -> dict[Variable, str]:
     """The names of variables, as Python allows them."""
     unique = Unique([*keyword.kwlist, "np", "at", "states"])
     return {var: unique(_identifier(name)) for var, name in variable_names(program, sources).items()}

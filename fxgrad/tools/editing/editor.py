@@ -11,11 +11,11 @@ import numpy as np
 from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.regions import replaced
 from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.derivation.simplify import without_dead_code
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, FxgradError
@@ -26,7 +26,7 @@ from fxgrad.text.text_writer import shown_scopes
 from fxgrad.tools.editing.order import described, in_order
 from fxgrad.tools.editing.pieces import piece
 
-Value = str | Var
+Value = str | Variable
 """A value of a program: its name, as printed, or the variable."""
 
 
@@ -36,7 +36,7 @@ class Instead(NamedTuple):
     equations: Sequence[Equation]
     program: Program
     inputs: Sequence[Atom]
-    outputs: Sequence[Var]
+    outputs: Sequence[Variable]
 
 
 class Editor:
@@ -65,10 +65,10 @@ class Editor:
         self._inputs, self._constants = [*program.inputs], [*program.constants]
         self._signature = program.signature
         self._own = own_names(program, Sources())
-        self._given: dict[Var, str] = {}
+        self._given: dict[Variable, str] = {}
         self._made = program
-        self._held: list[tuple[list[Var], int, Editor]] = []
-        self._exchanged: dict[Var, Atom] = {}
+        self._held: list[tuple[list[Variable], int, Editor]] = []
+        self._exchanged: dict[Variable, Atom] = {}
 
     def __repr__(self) -> str:
         signature = self._before.signature
@@ -87,13 +87,13 @@ class Editor:
         return tuple(self._outputs)
 
     @property
-    def names(self) -> dict[str, Var]:
+    def names(self) -> dict[str, Variable]:
         """The values by name, as the program prints them now, and what was inserted under a name."""
         made = {var for equation in self._equations for var in equation.outputs}
         own = {var: name for var, name in self._own.items() if var in made or var in self._inputs}
         return {name: var for var, name in {**own, **self._given, **self._printed()}.items()}
 
-    def _printed(self) -> dict[Var, str]:
+    def _printed(self) -> dict[Variable, str]:
         """The names in the text of the program as it is now; letters for what is bound without a name."""
         top = self
         while top._outer is not None:
@@ -104,14 +104,14 @@ class Editor:
             return {}
         return scopes[id(self._made)].names if id(self._made) in scopes else {}
 
-    def value(self, name: Value) -> Var:
+    def value(self, name: Value) -> Variable:
         """The variable of a name; raises `ArgumentError`, with names that are similar, if there is none."""
-        if isinstance(name, Var):
+        if isinstance(name, Variable):
             return name
         for var, known in {**self._own, **self._given}.items():
             if known == name:
                 now = self._now(var)
-                return now if isinstance(now, Var) else var
+                return now if isinstance(now, Variable) else var
         names = self.names
         if name in names:
             return names[name]
@@ -167,7 +167,7 @@ class Editor:
         self._equations[place:place] = equations
         if name is not None:
             single = results[0] if len(results) == 1 else None
-            if not isinstance(single, Var):
+            if not isinstance(single, Variable):
                 raise ArgumentError(at_user_line(f"edit: name={name!r} is for one computed result; the function has "
                                                  f"{len(results)} results"))
             self._rename(single, name)
@@ -312,7 +312,7 @@ class Editor:
         """The equations of a piece; what they do not compute anew is noted to be exchanged."""
         results, equations = self._copied(piece.program, piece.inputs)
         fresh = {var for equation in equations for var in equation.outputs}
-        renamed: dict[Atom, Var] = {}
+        renamed: dict[Atom, Variable] = {}
         for var, atom in zip(piece.outputs, results, strict=True):
             if atom in fresh and atom not in renamed:
                 renamed[atom] = var
@@ -325,7 +325,7 @@ class Editor:
 
     def _now(self, atom: Atom) -> Atom:
         """What stands for a value after what was put in the place of its equation."""
-        while isinstance(atom, Var) and atom in self._exchanged:
+        while isinstance(atom, Variable) and atom in self._exchanged:
             atom = self._exchanged[atom]
         return atom
 
@@ -333,8 +333,8 @@ class Editor:
         """The outputs and the equations of `program` with new variables."""
         equations: list[Equation] = []
 
-        def step(equation: Equation, operands: list[Atom]) -> list[Var]:
-            outputs = [Var(var.aval) for var in equation.outputs]
+        def step(equation: Equation, operands: list[Atom]) -> list[Variable]:
+            outputs = [Variable(var.aval) for var in equation.outputs]
             equations.append(Equation(equation.primitive, operands, equation.params, outputs, equation.source))
             return outputs
 
@@ -350,7 +350,7 @@ class Editor:
         return found
 
     def _atom(self, operand: Any) -> Atom:
-        if isinstance(operand, str | Var):
+        if isinstance(operand, str | Variable):
             var = self.value(operand)
             if var not in self._inputs and self._made_at(var) < 0:
                 raise ArgumentError(at_user_line("edit: that variable is not of this program"))
@@ -360,14 +360,14 @@ class Editor:
         aval = aval_of(operand)
         return self.constant(operand) if aval.shape else Literal(operand, aval)
 
-    def constant(self, value: Any) -> Var:
+    def constant(self, value: Any) -> Variable:
         """The variable of an array that is a new constant of the program."""
         before = self._before
         if self._is_held or len(before.constants) != before.captured:
             raise ArgumentError(at_user_line(
                 f"edit: an array ({aval_of(value)}) cannot be added to a program that an operation holds. Compute it "
                 "of numbers and of values there"))
-        var = Var(Aval(np.shape(value), aval_of(value).dtype))
+        var = Variable(Aval(np.shape(value), aval_of(value).dtype))
         self._inputs.insert(len(self._constants), var)
         self._constants.append(np.array(value))
         return var
@@ -383,7 +383,7 @@ class Editor:
     def _made_at(self, atom: Atom) -> int:
         return next((place for place, equation in enumerate(self._equations) if atom in equation.outputs), -1)
 
-    def _rename(self, var: Var, name: str) -> None:
+    def _rename(self, var: Variable, name: str) -> None:
         if name in self.names:
             raise ArgumentError(at_user_line(f"edit: the program has a value {name!r} already"))
         self._given[var] = name

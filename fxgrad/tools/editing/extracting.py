@@ -13,11 +13,11 @@ from fxgrad.engine.core.program import (
     PRIMAL,
     Atom,
     Equation,
-    Origin,
     Program,
+    Provenance,
     Signature,
     Source,
-    Var,
+    Variable,
     inner_first,
     join_scopes,
 )
@@ -73,7 +73,7 @@ def extract(program: Program, inputs: Any = None, outputs: Any = None) -> Progra
     {'hidden': array([0., 0., 0.])}
     """
     checked_program("extract", program)
-    wanted = [inputs] if isinstance(inputs, str | Var) else inputs
+    wanted = [inputs] if isinstance(inputs, str | Variable) else inputs
     if wanted is not None and not isinstance(wanted, list | tuple):
         raise ArgumentError(at_user_line(
             f"extract: inputs is a list of names, or of containers of names, one for each argument; got {inputs!r}"))
@@ -93,7 +93,7 @@ class _Inside(NamedTuple):
     """A value inside calls: these, the outermost first, and its variable in the program that the last one holds."""
 
     calls: tuple[int, ...]
-    var: Var
+    var: Variable
 
 
 class _Part:
@@ -118,7 +118,7 @@ class _Part:
             self._call_it(path if last in self._names.values() else last, atom)
 
     def _call_it(self, name: str, atom: Atom) -> None:
-        if isinstance(atom, Var):
+        if isinstance(atom, Variable):
             self._names.setdefault(atom, name)
 
     # --- names ----------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class _Part:
 
     def _value(self, name: Any) -> Atom:
         """What a name or a variable stands for, which is a number where a call returns one."""
-        if isinstance(name, Var):
+        if isinstance(name, Variable):
             program = self._given
             if name in program.inputs or any(name in each.outputs for each in program.equations):
                 return self._atoms.get(_Inside((), name), name)
@@ -197,7 +197,7 @@ class _Part:
     def _copied(self, program: Program, inside: tuple[int, ...], inputs: Sequence[Atom],
                 around: Source | None, calls: set[tuple[int, ...]], equations: list[Equation]) -> list[Atom]:
         """Adds the equations of a program, called at `around`, to `equations`; returns the atoms of its outputs."""
-        def note(variables: Sequence[Var], atoms: Sequence[Atom]) -> None:
+        def note(variables: Sequence[Variable], atoms: Sequence[Atom]) -> None:
             self._atoms.update((_Inside(inside, var), atom) for var, atom in zip(variables, atoms, strict=True))
 
         def step(equation: Equation, operands: list[Atom]) -> Sequence[Atom]:
@@ -220,18 +220,18 @@ class _Part:
         return eval_program(program, inputs, step)
 
     def _added(self, equation: Equation, operands: list[Atom], equations: list[Equation],
-               held: tuple[Program, Source | None] | None) -> list[Var]:
+               held: tuple[Program, Source | None] | None) -> list[Variable]:
         """Adds one equation on other operands; what a call holds makes new variables, as there may be other calls."""
         avals, outputs, source = [var.aval for var in equation.outputs], equation.outputs, equation.source
         changed = [atom.aval for atom in operands] != [atom.aval for atom in equation.inputs]
         if changed:  # a number may be weak where the call takes it to be strong
             avals = infer(equation.primitive, [atom.aval for atom in operands], equation.params)
         if held is not None or changed:
-            outputs = [*map(Var, avals)]
+            outputs = [*map(Variable, avals)]
         if held is not None:
             program, around = held
             for var, original in zip(outputs, equation.outputs, strict=True):
-                var.origins = (Origin(PRIMAL, program, original),)
+                var.origins = (Provenance(PRIMAL, program, original),)
             source = source.inside(around.scope) if source is not None and around is not None else source or around
         equations.append(Equation(equation.primitive, operands, equation.params, outputs, source))
         return outputs
@@ -277,7 +277,7 @@ class _Part:
         chosen = [] if inputs is None else [tree.map(self._variables, each) for each in inputs if each is not ...]
         leaves = tree.leaves(chosen)
         for place, var in enumerate(leaves):
-            if not isinstance(var, Var):
+            if not isinstance(var, Variable):
                 raise ArgumentError(at_user_line(
                     f"extract: input {place} is the number {var!r} in this program, which cannot be given"))
             if var in leaves[:place]:
@@ -317,17 +317,17 @@ class _Part:
             arguments += plain if each is ... else [next(rest)]
         return arguments, keywords
 
-    def _needed(self, results: Sequence[Atom], given: set[Var]) -> tuple[list[Equation], set[Var]]:
+    def _needed(self, results: Sequence[Atom], given: set[Variable]) -> tuple[list[Equation], set[Variable]]:
         """The equations that `results` need, in order, where the values `given` are known; and the inputs of these."""
-        wanted = {atom for atom in results if isinstance(atom, Var)}
+        wanted = {atom for atom in results if isinstance(atom, Variable)}
         equations = []
         for equation in reversed(self._program.equations):
             if not (wanted - given).isdisjoint(equation.outputs):
                 equations.append(equation)
-                wanted.update(atom for atom in equation.inputs if isinstance(atom, Var))
+                wanted.update(atom for atom in equation.inputs if isinstance(atom, Variable))
         return equations[::-1], wanted.intersection(self._program.inputs)
 
-    def _refuse(self, missing: Sequence[Var], results: Sequence[Atom], given: set[Var]) -> None:
+    def _refuse(self, missing: Sequence[Variable], results: Sequence[Atom], given: set[Variable]) -> None:
         ways = []
         order = [var for var in self._program.inputs if var in missing]
         for var in order[:SHOWN]:
@@ -341,11 +341,11 @@ class _Part:
             + "\n".join(ways) + f"\nAdd these to inputs ({names}{', ...' if len(order) > SHOWN else ''}), or `...` for "
             "the arguments of the program that are needed, or values in between"))
 
-    def _way(self, var: Var, results: Sequence[Atom], given: set[Var]) -> Iterator[Var]:
+    def _way(self, var: Variable, results: Sequence[Atom], given: set[Variable]) -> Iterator[Variable]:
         """From a value to an output, each what the one before goes into; of what is made inside an expression none."""
         equations, _ = self._needed(results, given)
-        last: Var | None = var
-        outputs = {atom for atom in results if isinstance(atom, Var)}
+        last: Variable | None = var
+        outputs = {atom for atom in results if isinstance(atom, Variable)}
         while last is not None:
             if last in self._names or last in outputs:
                 yield last
@@ -356,10 +356,10 @@ class _Part:
                 (each for each in user.outputs if self._leads(each, equations, outputs)), None)
 
     @staticmethod
-    def _leads(var: Var, equations: Sequence[Equation], outputs: set[Var]) -> bool:
+    def _leads(var: Variable, equations: Sequence[Equation], outputs: set[Variable]) -> bool:
         return var in outputs or any(var in each.inputs for each in equations)
 
-    def _name(self, var: Var) -> str:
+    def _name(self, var: Variable) -> str:
         return self._names.get(var) or next(
             (described(each) for each in self._program.equations if var in each.outputs), f"a value of type {var.aval}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fxgrad.engine.core.program import Equation, Var
+from fxgrad.engine.core.program import Equation, Variable
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.text.short import operation_name
@@ -22,7 +22,7 @@ def in_order(equations: Sequence[Equation]) -> Iterator[Equation]:
         while stack:
             equation = stack[-1]
             waiting = [maker[atom] for atom in equation.inputs
-                       if isinstance(atom, Var) and atom in maker and state.get(id(maker[atom])) != "done"]
+                       if isinstance(atom, Variable) and atom in maker and state.get(id(maker[atom])) != "done"]
             if state.get(id(equation)) == "done":
                 stack.pop()
             elif not waiting:

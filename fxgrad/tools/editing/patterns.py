@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import definitions, is_effectful
 from fxgrad.text.equality import same_value
 
@@ -19,7 +19,7 @@ class Match(NamedTuple):
 
     equations: tuple[Equation, ...]
     operands: tuple[Atom, ...]
-    outputs: tuple[Var, ...]
+    outputs: tuple[Variable, ...]
     exchanged: int = 0
 
 
@@ -38,10 +38,10 @@ class Places:
         self.program = program
         self._makers = definitions(program)
         self._order = {id(equation): number for number, equation in enumerate(program.equations)}
-        self.uses: dict[Var, list[Equation]] = {}
+        self.uses: dict[Variable, list[Equation]] = {}
         for equation in program.equations:
             for atom in equation.inputs:
-                if isinstance(atom, Var):
+                if isinstance(atom, Variable):
                     self.uses.setdefault(atom, []).append(equation)
 
     def number(self, equation: Equation) -> int:
@@ -50,7 +50,7 @@ class Places:
 
     def made_at(self, atom: Atom) -> int:
         """The number of the equation that makes a value; -1 for arguments and numbers."""
-        return self.number(self._makers[atom]) if isinstance(atom, Var) and atom in self._makers else -1
+        return self.number(self._makers[atom]) if isinstance(atom, Variable) and atom in self._makers else -1
 
     def matches(self, pattern: Program) -> Iterator[Match]:
         """All places where `pattern` is, which may overlap; in the order of what makes its first output."""
@@ -61,14 +61,14 @@ class Places:
                         tuple(state.atoms[atom] for atom in pattern.outputs),  # type: ignore[misc]
                         state.exchanged)
 
-    def _outputs(self, pattern: Program, makers: Mapping[Var, Equation], outputs: Sequence[Atom], state: _State,
+    def _outputs(self, pattern: Program, makers: Mapping[Variable, Equation], outputs: Sequence[Atom], state: _State,
                  ) -> Iterator[_State]:
         """The ways to match what is left of the outputs of the pattern."""
         if not outputs:
             yield state
             return
         first, *rest = outputs
-        assert isinstance(first, Var)
+        assert isinstance(first, Variable)
         if first in state.atoms:
             yield from self._outputs(pattern, makers, rest, state)
             return
@@ -79,7 +79,8 @@ class Places:
                 for found in self._all([(first, equation.outputs[number])], makers, state):
                     yield from self._outputs(pattern, makers, rest, found)
 
-    def _all(self, goals: list[tuple[Atom, Atom]], makers: Mapping[Var, Equation], state: _State) -> Iterator[_State]:
+    def _all(self, goals: list[tuple[Atom, Atom]], makers: Mapping[Variable, Equation],
+             state: _State) -> Iterator[_State]:
         """The ways in which all pairs of an atom of the pattern and one of the program can be the same."""
         if not goals:
             yield state
@@ -100,7 +101,7 @@ class Places:
         if wanted not in makers:
             yield from self._all(rest, makers, bound)
             return
-        equation = self._makers.get(atom) if isinstance(atom, Var) else None
+        equation = self._makers.get(atom) if isinstance(atom, Variable) else None
         if equation is None or not _is_alike(makers[wanted], equation, wanted, atom):
             return
         before = state.equations.get(id(makers[wanted]))
@@ -116,7 +117,7 @@ class Places:
                                  bound._replace(exchanged=bound.exchanged + exchanged))
 
 
-def _is_alike(wanted: Equation, equation: Equation, var: Var, atom: Atom) -> bool:
+def _is_alike(wanted: Equation, equation: Equation, var: Variable, atom: Atom) -> bool:
     """Whether an equation does what that of the pattern does, and makes the value in the same place."""
     return (wanted.primitive is equation.primitive and len(wanted.inputs) == len(equation.inputs)
             and len(wanted.outputs) == len(equation.outputs) and equation.outputs[wanted.outputs.index(var)] is atom

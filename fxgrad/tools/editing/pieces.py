@@ -10,8 +10,8 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.derivation.simplify import readable
 from fxgrad.engine.frontend.flat import leaf_aval, trace_flat
-from fxgrad.engine.ops.space import convert
-from fxgrad.engine.tracing.trace import WRITTEN
+from fxgrad.engine.ops.structural import convert
+from fxgrad.engine.tracing.trace import WITH_LITERALS
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 
@@ -43,7 +43,7 @@ def piece(what: str, function: Callable[..., Any], avals: Sequence[Aval], wanted
                 "needed. Give it results of the same shape and dtype"))
         return [convert(leaf, aval.dtype, aval.weak) for leaf, aval in zip(leaves, wanted, strict=True)]
 
-    traced = trace_flat(call, avals, what, function, mode=WRITTEN)
+    traced = trace_flat(call, avals, what, function, mode=WITH_LITERALS)
     return Piece(readable(traced.program), traced.captured, traced.out_tree)
 
 

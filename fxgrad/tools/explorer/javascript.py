@@ -9,7 +9,7 @@ from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.walk import eval_program
-from fxgrad.engine.ops import arithmetic, choose, comparison, exponential, parts, pointwise, trigonometric
+from fxgrad.engine.ops import arithmetic, comparison, exponential, parts, pointwise, select, trigonometric
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
 
@@ -27,7 +27,7 @@ for _text, _primitives in (
         ("Math.log1p({0})", (exponential.log1p_p,)), ("Math.expm1({0})", (exponential.expm1_p,)),
         ("{0} === {1}", (comparison.eq_p,)), ("{0} !== {1}", (comparison.ne_p,)), ("{0} < {1}", (comparison.lt_p,)),
         ("{0} <= {1}", (comparison.le_p,)), ("{0} > {1}", (comparison.gt_p,)), ("{0} >= {1}", (comparison.ge_p,)),
-        ("{0} ? {2} : {1}", (choose.select_n_p,))):
+        ("{0} ? {2} : {1}", (select.select_n_p,))):
     expressions.enter(_text, *_primitives)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.core.program import Program
 from fxgrad.text.text_writer import program_text
-from fxgrad.tools.explorer.film import Stage, film
 from fxgrad.tools.explorer.items import Items
+from fxgrad.tools.explorer.stages import Stage, stages_of
 from fxgrad.tools.graphs.graph import Graph, of_call
 from fxgrad.tools.graphs.roles import tagged
 
@@ -59,7 +59,7 @@ def explore(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 0)
 
     @transformation("explore", fun)
     def made(*args: Any, **kwargs: Any) -> Page:
-        stages = film(fun, argnums, args, kwargs)
+        stages = stages_of(fun, argnums, args, kwargs)
         roles = {"params": [*tagged(fun, len(args), argnums)]} if args else {}
         names = {"simplified": "function", "gradient, simplified": "gradient"}
         graphs = [(names[stage.name], of_call(stage.program, roles, args, kwargs)) for stage in stages

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.regions import replaced
 from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.frontend.calling import checked_program
@@ -58,7 +58,7 @@ def _folded(program: Program, patterns: Sequence[str], depth: int | None) -> Pro
         group = [*run]
         for equation in group:
             for atom in equation.inputs:
-                if isinstance(atom, Var):
+                if isinstance(atom, Variable):
                     left[atom] -= 1
         if not scope:
             equations += [_with_folded(equation, patterns, depth) for equation in group]
@@ -73,12 +73,12 @@ def _folded(program: Program, patterns: Sequence[str], depth: int | None) -> Pro
     return result.check()
 
 
-def _uses(program: Program) -> dict[Var, int]:
+def _uses(program: Program) -> dict[Variable, int]:
     """How often each variable is used, as an output too."""
     uses = dict.fromkeys((var for equation in program.equations for var in equation.outputs), 0)
     uses.update(dict.fromkeys(program.inputs, 0))
     for atom in itertools.chain(program.outputs, *(equation.inputs for equation in program.equations)):
-        if isinstance(atom, Var):
+        if isinstance(atom, Variable):
             uses[atom] += 1
     return uses
 
@@ -91,18 +91,19 @@ def _with_folded(equation: Equation, patterns: Sequence[str], depth: int | None)
     return equation.replace(equation.inputs, replaced(equation.params, regions, programs))
 
 
-def _call(scope: str, group: Sequence[Equation], outputs: Sequence[Var], named: dict[Var, str], depth: int | None,
+def _call(scope: str, group: Sequence[Equation], outputs: Sequence[Variable], named: dict[Variable, str],
+          depth: int | None,
           ) -> Equation:
     """One call of `scope` in the place of its equations, of which `outputs` are needed by others."""
     made = {var for equation in group for var in equation.outputs}
     inputs = [*dict.fromkeys(atom for equation in group for atom in equation.inputs
-                             if isinstance(atom, Var) and atom not in made)]
-    inner = [Var(var.aval) for var in inputs]
+                             if isinstance(atom, Variable) and atom not in made)]
+    inner = [Variable(var.aval) for var in inputs]
     names = {new: named[old] for new, old in zip(inner, inputs, strict=True) if old in named}
     equations: list[Equation] = []
 
-    def step(equation: Equation, operands: list[Atom]) -> list[Var]:
-        new = [Var(var.aval) for var in equation.outputs]
+    def step(equation: Equation, operands: list[Atom]) -> list[Variable]:
+        new = [Variable(var.aval) for var in equation.outputs]
         names.update((var, named[old]) for var, old in zip(new, equation.outputs, strict=True) if old in named)
         source = equation.source
         assert source is not None

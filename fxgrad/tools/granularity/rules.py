@@ -17,7 +17,6 @@ from fxgrad.engine.core.program import Equation
 from fxgrad.engine.ops import (
     arithmetic,
     barrier,
-    choose,
     comparison,
     convolution,
     creation,
@@ -31,8 +30,9 @@ from fxgrad.engine.ops import (
     pool,
     products,
     reductions,
+    select,
     shaping,
-    space,
+    structural,
 )
 from fxgrad.engine.ops.windows import Windows, default_fill, gather_numpy
 from fxgrad.engine.parallel import shardings
@@ -66,14 +66,14 @@ def _refused(scalars: Scalars, equation: Equation, _: list[Elements]) -> list[El
 scalar_rules: Analysis[Rule] = Analysis("scalar rules", missing="derive", derive=_derived)
 """How an operation on arrays is done on scalars; `rule(scalars, equation, operands)` is given arrays of atoms."""
 
-scalar_rules.enter(_each, space.convert_element_type_p, creation.copy_p, parts.reduce_precision_p)
+scalar_rules.enter(_each, structural.convert_element_type_p, creation.copy_p, parts.reduce_precision_p)
 
 
 # --- moves ----------------------------------------------------------------------------------------------------------
 
 
 @scalar_rules.register(
-    space.broadcast_to_p, space.reshape_p, space.transpose_p, shaping.broadcast_in_dim_p, shaping.rev_p,
+    structural.broadcast_to_p, structural.reshape_p, structural.transpose_p, shaping.broadcast_in_dim_p, shaping.rev_p,
     shaping.slice_p, shaping.pad_p, shaping.tile_p, joining.concatenate_p, joining.stack_p, joining.split_p,
     joining.unstack_p, barrier.optimization_barrier_p, shardings.sharding_constraint_p, shardings.device_put_p)
 def _moved(_: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
@@ -149,7 +149,7 @@ for _scatter, _binary in ((indexing.scatter_add_p, pointwise.add_p), (indexing.s
     scalar_rules.enter(_combined(_binary), _scatter)
 
 
-@scalar_rules.register(choose.select_n_p)
+@scalar_rules.register(select.select_n_p)
 def _selected(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
     """No operation where it is known what is chosen, as by the mask of a triangle."""
     which, *cases = np.broadcast_arrays(*operands)
@@ -198,7 +198,7 @@ for _whole, _on_the_way, _binary in (
         (reductions.reduce_prod_p, cumulative.cumprod_p, arithmetic.mul_p),
         (reductions.reduce_max_p, cumulative.cummax_p, arithmetic.max_p),
         (reductions.reduce_min_p, cumulative.cummin_p, arithmetic.min_p),
-        (space.reduce_sum_p, cumulative.cumsum_p, pointwise.add_p)):
+        (structural.reduce_sum_p, cumulative.cumsum_p, pointwise.add_p)):
     scalar_rules.enter(_reduction(_binary), _whole)
     scalar_rules.enter(_running(_binary), _on_the_way)
 scalar_rules.enter(_running(exponential.logaddexp_p), cumulative.cumlogsumexp_p)
@@ -235,7 +235,7 @@ def _converted(scalars: Scalars, operand: Elements, aval: Aval, dtype: Any) -> E
     """The elements in another dtype, if they are in another one."""
     if aval.dtype == dtype:
         return operand
-    return elements([scalars.apply(space.convert_element_type_p, atom, dtype=dtype, weak=False)
+    return elements([scalars.apply(structural.convert_element_type_p, atom, dtype=dtype, weak=False)
                      for atom in operand.flat], operand.shape)
 
 

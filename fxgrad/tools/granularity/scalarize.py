@@ -9,7 +9,7 @@ import numpy as np
 
 from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Equation, Program, Signature, Var
+from fxgrad.engine.core.program import Equation, Program, Signature, Variable
 from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.derivation.simplify import without_dead_code
 from fxgrad.engine.frontend.calling import checked_program
@@ -56,9 +56,9 @@ def scalarize(program: Program, *, limit: int = 100_000) -> Program:
         raise ArgumentError(at_user_line(
             f"scalarize: the arrays that the program takes have {count} elements, each of which would be an input or a "
             f"number; at most {limit} are made. Make them smaller, or allow more: scalarize(program, limit=...)"))
-    given = [elements([*map(Var, [_of_each(var.aval)] * var.aval.size)], var.aval.shape) for var in arguments]
+    given = [elements([*map(Variable, [_of_each(var.aval)] * var.aval.size)], var.aval.shape) for var in arguments]
     constants = [numbers(value, var.aval) for value, var in zip(program.constants, program.inputs, strict=False)]
-    made_of: dict[Var, Elements] = {}
+    made_of: dict[Variable, Elements] = {}
     outputs = _run(scalars, program, [*constants, *given], made_of)
     signature = program.signature
     made = Program([atom for operand in given for atom in operand.flat], scalars.equations,
@@ -84,7 +84,7 @@ def _of_each(aval: Aval) -> Aval:
     return Aval((), aval.dtype, aval.weak)
 
 
-def _run(scalars: Scalars, program: Program, inputs: Sequence[Elements], made_of: dict[Var, Elements],
+def _run(scalars: Scalars, program: Program, inputs: Sequence[Elements], made_of: dict[Variable, Elements],
          ) -> list[Elements]:
     """The elements of the outputs of `program`, given those of all its inputs; `made_of` gets those of variables."""
     def step(equation: Equation, operands: list[Elements]) -> list[Elements]:
@@ -116,13 +116,13 @@ def _names(name: str, operand: Elements) -> list[str]:
     return [name + "".join(f"[{index}]" for index in place) for place in np.ndindex(operand.shape)]
 
 
-def _all_names(operands: Sequence[tuple[str, Elements]]) -> dict[Var, str]:
+def _all_names(operands: Sequence[tuple[str, Elements]]) -> dict[Variable, str]:
     """The names of variables that are elements of arrays; each has the first that it gets, and each is given once."""
-    names: dict[Var, str] = {}
+    names: dict[Variable, str] = {}
     taken = set()
     for name, operand in operands:
         for atom, text in zip(operand.flat, _names(name, operand), strict=True):
-            if isinstance(atom, Var) and atom not in names and text not in taken:
+            if isinstance(atom, Variable) and atom not in names and text not in taken:
                 names[atom] = text
                 taken.add(text)
     return names

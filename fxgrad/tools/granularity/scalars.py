@@ -10,7 +10,7 @@ import numpy as np
 
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive, infer
-from fxgrad.engine.core.program import Atom, Equation, Source, Var
+from fxgrad.engine.core.program import Atom, Equation, Source, Variable
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, FxgradError, UnsupportedError
 
@@ -50,7 +50,7 @@ class Scalars:
                 return Literal(primitive.numpy(*values, **params)[0], aval)
         if len(self.equations) >= self._limit:
             raise self._too_long()
-        outputs = [*map(Var, self._outputs(primitive, atoms, params))]
+        outputs = [*map(Variable, self._outputs(primitive, atoms, params))]
         self.equations.append(Equation(primitive, list(atoms), params, outputs, self._source))
         return outputs[0]
 

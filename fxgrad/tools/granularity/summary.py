@@ -10,7 +10,7 @@ from rich.table import Table
 from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Cost
-from fxgrad.engine.core.program import Equation, Program, Source, Var
+from fxgrad.engine.core.program import Equation, Program, Source, Variable
 from fxgrad.engine.core.program_properties import definitions
 from fxgrad.engine.derivation.sizes import with_numbers
 from fxgrad.engine.frontend.calling import program_of_call
@@ -151,13 +151,13 @@ def _parameters(fun: Callable[..., Any], args: Sequence[Any], argnums: int | Seq
     return [number in chosen for number, arg in enumerate(args) for _ in tree.leaves(arg)]
 
 
-def _first_users(parts: Sequence[Part]) -> dict[Var, int]:
+def _first_users(parts: Sequence[Part]) -> dict[Variable, int]:
     """Map each variable to the first layer that uses it."""
-    users: dict[Var, int] = {}
+    users: dict[Variable, int] = {}
     for number, part in enumerate(parts):
         for equation in part.equations:
             for atom in equation.inputs:
-                if isinstance(atom, Var):
+                if isinstance(atom, Variable):
                     users.setdefault(atom, number)
     return users
 
@@ -180,7 +180,7 @@ def _row(part: Part, leaving: Sequence[Aval], parameters: Sequence[Aval], saved:
                  saved)
 
 
-def _saved(program: Program, parts: Sequence[Part], user: dict[Var, int]) -> list[int] | None:
+def _saved(program: Program, parts: Sequence[Part], user: dict[Variable, int]) -> list[int] | None:
     """Return the bytes that the backward pass keeps, by layer; None if there is no derivative.
 
     Derivatives stay in the scopes of what they are of: each layer is given one of its own to tell whose they are.

@@ -11,7 +11,17 @@ from fxgrad.engine import tree
 from fxgrad.engine.api.arguments import static_positions, transformation
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.primitive import NO_TANGENT
-from fxgrad.engine.core.program import COTANGENT, PRIMAL, TANGENT, TRANSPOSED, Atom, Equation, Origin, Program, Var
+from fxgrad.engine.core.program import (
+    COTANGENT,
+    PRIMAL,
+    TANGENT,
+    TRANSPOSED,
+    Atom,
+    Equation,
+    Program,
+    Provenance,
+    Variable,
+)
 from fxgrad.engine.frontend.calling import program_of_call
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.linearize import linearized
@@ -55,7 +65,7 @@ class Graph:
         self._run: Run | None = None
         self._subgraphs: dict[int, tuple[Subgraph, ...]] = {}
         self._links: dict[Node, Node] | None = None
-        self._of: dict[Var, Node] = {}
+        self._of: dict[Variable, Node] = {}
         self.nodes: tuple[Node, ...]
         self.operations: tuple[Operation, ...]
         self._build()
@@ -72,7 +82,7 @@ class Graph:
             name = literal_text(atom) if isinstance(atom, Literal) else self.name_of(atom)
             node = Node(self, len(nodes), atom, name, is_number or atom in self._names.named, role)
             nodes.append(node)
-            if isinstance(atom, Var):
+            if isinstance(atom, Variable):
                 self._of[atom] = node
             return node
 
@@ -84,7 +94,7 @@ class Graph:
             add(var, "constant")
         operations: list[Operation] = []
         for equation in program.equations:
-            inputs = tuple([self._of[atom] if isinstance(atom, Var) else add(atom, "constant")
+            inputs = tuple([self._of[atom] if isinstance(atom, Variable) else add(atom, "constant")
                             for atom in equation.inputs])
             outputs = tuple([add(var, "intermediate" if inputs else "constant") for var in equation.outputs])
             operation = Operation(self, len(operations), equation, inputs, outputs)
@@ -94,7 +104,7 @@ class Graph:
                 node.role = _role_of_origins(equation, number, node.role)
                 for position, source in enumerate(inputs):
                     source.uses.append(Edge(source, node, operation, position))
-        self.outputs = tuple([self._of[atom] if isinstance(atom, Var) else add(atom, "constant")
+        self.outputs = tuple([self._of[atom] if isinstance(atom, Variable) else add(atom, "constant")
                               for atom in program.outputs])
         for node in self.outputs:
             node.is_output = True
@@ -171,12 +181,12 @@ class Graph:
         """The nodes of one name or several; raises `ArgumentError` as `graph[name]` does."""
         return (self[names],) if isinstance(names, str | Node) else tuple([self[name] for name in names])
 
-    def name_of(self, var: Var) -> str:
+    def name_of(self, var: Variable) -> str:
         """The name of a variable of the program, as the printed text has it; other letters for what has none there."""
         self._names.bind(var)
         return self._names.names[var]
 
-    def node_of(self, var: Var) -> Node:
+    def node_of(self, var: Variable) -> Node:
         """The node of a variable of the program. Raises `ArgumentError` if it is of another program."""
         if var not in self._of:
             raise ArgumentError(at_user_line(f"the variable {var} is not of the program of {self!r}"))
@@ -299,7 +309,7 @@ class Graph:
     def saved_by(self, operation: Operation) -> tuple[str, ...]:
         """What the pullback of one operation keeps: names, and expressions of what is computed for it."""
         equation = operation.equation
-        variables = [*dict.fromkeys(atom for atom in equation.inputs if isinstance(atom, Var))]
+        variables = [*dict.fromkeys(atom for atom in equation.inputs if isinstance(atom, Variable))]
         wrt = tuple([has_tangent(var.aval) for var in variables])
         if equation.primitive.jvp is NO_TANGENT or not any(wrt):
             return ()
@@ -308,19 +318,19 @@ class Graph:
         except UnsupportedError:  # a callback has no pullback, so it keeps nothing
             return ()
         given = zip([*primal.inputs[primal.captured:], *primal.outputs], [*variables, *equation.outputs], strict=False)
-        names = {atom: self.name_of(var) for atom, var in given if isinstance(atom, Var)}
+        names = {atom: self.name_of(var) for atom, var in given if isinstance(atom, Variable)}
         for each in primal.equations:
             for var in each.outputs:
                 if var not in names:
                     names[var] = expression(each, lambda operand: names.get(operand, "..."))
-        residuals = [atom for atom in primal.outputs[len(equation.outputs):] if isinstance(atom, Var)]
+        residuals = [atom for atom in primal.outputs[len(equation.outputs):] if isinstance(atom, Variable)]
         return tuple(dict.fromkeys(names.get(var, "...") for var in residuals))
 
     def gradient_links(self) -> dict[Node, Node]:
         """In a gradient's graph: which node each cotangent belongs to, for those of which that is known."""
         if self._links is None:
             primals: dict[Any, Node] = {}
-            cotangents: list[tuple[Node, Origin]] = []
+            cotangents: list[tuple[Node, Provenance]] = []
             for node in self.nodes:
                 for origin in node.origins:
                     if origin.role == PRIMAL:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.avals import Literal as Number
 from fxgrad.engine.core.primitive import Cost
-from fxgrad.engine.core.program import Atom, Equation, Origin, Source
+from fxgrad.engine.core.program import Atom, Equation, Provenance, Source
 from fxgrad.engine.core.regions import Region
 from fxgrad.text.blocks import part_labels
 from fxgrad.text.names import called_name
@@ -160,7 +160,7 @@ class Node:
         return any(self.name in operation.saved for operation in [*users, *([self.producer] if self.producer else [])])
 
     @property
-    def origins(self) -> tuple[Origin, ...]:
+    def origins(self) -> tuple[Provenance, ...]:
         """In a derived graph: of what in the program before this is the primal, the tangent or the cotangent."""
         source = self.source
         if self.producer is not None and source is not None and source.origins:

@@ -14,11 +14,11 @@ from fxgrad.engine import dtypes, executors, tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.devices import device_get
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import Atom, Equation, Origin, Program, Source, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Provenance, Source, Variable
 from fxgrad.engine.core.walk import eval_program, value_of
 from fxgrad.engine.frontend.calling import program_with_values
 from fxgrad.engine.ops.arithmetic import max_p, min_p
-from fxgrad.engine.ops.choose import clamp_p, select_n_p
+from fxgrad.engine.ops.select import clamp_p, select_n_p
 from fxgrad.errors import ArgumentError
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.text.unfolding import unfold
@@ -122,8 +122,8 @@ class _Search:
 
     def __init__(self, program: Program, recorded: Program) -> None:
         self._program = program
-        self._values: dict[Var, Any] = {}
-        self._maker: dict[Var, Equation] = {}
+        self._values: dict[Variable, Any] = {}
+        self._maker: dict[Variable, Equation] = {}
         self._written = _recorded(recorded)
 
     def origin(self, leaves: Sequence[Any]) -> NanOrigin:
@@ -153,7 +153,7 @@ class _Search:
         cause = self._cause(equation, start, np.isnan)
         infinite = next((atom for atom in equation.inputs if self._has(np.isinf, atom)), None)
         infinity = None
-        if isinstance(infinite, Var):
+        if isinstance(infinite, Variable):
             source = self._trail(infinite, np.isinf)[-1]
             if source in self._maker:
                 infinity = self._cause(self._maker[source], source, np.isinf)
@@ -174,12 +174,12 @@ class _Search:
         value = np.asarray(self._value(atom))
         return dtypes.is_inexact(value.dtype) and bool(test(value).any())
 
-    def _trail(self, atom: Any, test: Callable[[Any], Any]) -> list[Var]:
+    def _trail(self, atom: Any, test: Callable[[Any], Any]) -> list[Variable]:
         """From a value back to the first that had what is tested for, along operands that have it."""
         found = [atom]
         while found[-1] in self._maker:
             before = [operand for operand in self._maker[found[-1]].inputs
-                      if isinstance(operand, Var) and self._has(test, operand)]
+                      if isinstance(operand, Variable) and self._has(test, operand)]
             if not before:
                 break
             found.append(before[0])
@@ -187,11 +187,11 @@ class _Search:
 
     # --- what is told -------------------------------------------------------------------------------------------
 
-    def _line(self, var: Var) -> str:
+    def _line(self, var: Variable) -> str:
         equation = self._maker.get(var)
         return "" if equation is None or equation.source is None else equation.source.place
 
-    def _cause(self, equation: Equation, var: Var, test: Callable[[Any], Any]) -> Cause:
+    def _cause(self, equation: Equation, var: Variable, test: Callable[[Any], Any]) -> Cause:
         value = np.asarray(self._values[var])
         place = tuple(int(each) for each in np.argwhere(test(value))[0])
         operands = [np.asarray(self._value(atom)) for atom in equation.inputs]
@@ -258,7 +258,7 @@ def _recorded(program: Program) -> dict[Place, list[str]]:
             for inner in equation.programs:
                 look(inner, source)
 
-    def enter(origins: Iterable[Origin]) -> None:
+    def enter(origins: Iterable[Provenance]) -> None:
         for origin in origins:
             if id(origin.program) not in seen:
                 seen.add(id(origin.program))

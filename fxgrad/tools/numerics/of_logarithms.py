@@ -8,14 +8,14 @@ from typing import Any
 from fxgrad import numpy as fnp
 from fxgrad.engine.core.program import Atom, Equation
 from fxgrad.engine.ops.arithmetic import div_p, mul_p, neg_p, sub_p
-from fxgrad.engine.ops.choose import select_n_p
 from fxgrad.engine.ops.dynamic import dynamic_slice_p
 from fxgrad.engine.ops.exponential import expm1_p, log1p_p, log_p, logistic_p, sqrt_p
 from fxgrad.engine.ops.indexing import gather_p
 from fxgrad.engine.ops.pointwise import add_p
+from fxgrad.engine.ops.select import select_n_p
 from fxgrad.engine.ops.shaping import slice_p
-from fxgrad.engine.ops.space import broadcast_to_p, reduce_sum_p, reshape_p, transpose_p
 from fxgrad.engine.ops.special import erf_p, erfc_p
+from fxgrad.engine.ops.structural import broadcast_to_p, reduce_sum_p, reshape_p, transpose_p
 from fxgrad.engine.ops.trigonometric import cosh_p
 from fxgrad.engine.tracing.provenance import CALLED
 from fxgrad.engine.tracing.tape import bind

@@ -14,8 +14,8 @@ from fxgrad.engine.ops.creation import iota_p
 from fxgrad.engine.ops.exponential import integer_pow_p, log_p
 from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.products import dot_general_p
-from fxgrad.engine.ops.space import convert_element_type_p
 from fxgrad.engine.ops.special import xlogy
+from fxgrad.engine.ops.structural import convert_element_type_p
 from fxgrad.engine.ops.trigonometric import cosh_p, sinh_p
 from fxgrad.tools.numerics import formulas
 from fxgrad.tools.numerics.rules import Instead, rule

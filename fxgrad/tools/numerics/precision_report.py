@@ -15,7 +15,7 @@ from rich.text import Text
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.devices import device_get
-from fxgrad.engine.core.program import Equation, Program, Source, Var, inner_first
+from fxgrad.engine.core.program import Equation, Program, Source, Variable, inner_first
 from fxgrad.engine.frontend.calling import program_with_values
 from fxgrad.engine.parallel.shard_map import without_devices
 from fxgrad.engine.user_lines import at_user_line
@@ -167,14 +167,14 @@ def _report(program: Program, flat: Program, shadow: Shadow, results: list[Pair]
         if isinstance(entry, Ran):
             ran.setdefault((id(entry.equation), id(entry.called_by)), []).append(entry)
 
-    def name_of(equation: Equation, var: Var) -> str:
+    def name_of(equation: Equation, var: Variable) -> str:
         scope = scopes.get(id(owner.get(id(equation))))
         return "" if scope is None else scope.names.get(var, "")
 
     makers = {var: equation for each in inner_first(flat) for equation in each.equations for var in equation.outputs}
 
     def shown(equation: Equation, depth: int = 0) -> str:
-        def operand(var: Var) -> str:
+        def operand(var: Variable) -> str:
             name = name_of(equation, var)
             if name or depth > 1 or var not in makers:
                 return name or "..."
@@ -207,7 +207,7 @@ def _sorted(rows: list[Row]) -> list[Row]:
     return rows
 
 
-def _row(entries: Sequence[Ran], name_of: Callable[[Equation, Var], str], shown: Callable[[Equation], str]) -> Row:
+def _row(entries: Sequence[Ran], name_of: Callable[[Equation, Variable], str], shown: Callable[[Equation], str]) -> Row:
     equation, called_by = entries[0].equation, entries[0].called_by
     outer = called_by or equation
     source: Source | None = outer.source or equation.source

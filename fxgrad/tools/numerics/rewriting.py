@@ -11,12 +11,12 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.interpreter import Interpreter
-from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.regions import Region, replaced
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.simplify import without_repetition
-from fxgrad.engine.ops.space import broadcast_to, convert
+from fxgrad.engine.ops.structural import broadcast_to, convert
 from fxgrad.engine.tracing.provenance import CALLED
 from fxgrad.engine.tracing.tape import aval_of, bind_equation
 from fxgrad.tools.numerics import of_differences, of_logarithms, of_products, of_quotients
@@ -71,9 +71,9 @@ def _with_numbers(program: Program, known: Known) -> Program:
                 if number not in (None, IDENTITY)}
     if not literals:
         return program
-    equations = [equation.replace([literals.get(atom, atom) if isinstance(atom, Var) else atom
+    equations = [equation.replace([literals.get(atom, atom) if isinstance(atom, Variable) else atom
                                    for atom in equation.inputs]) for equation in program.equations]
-    outputs = [literals.get(atom, atom) if isinstance(atom, Var) else atom for atom in program.outputs]
+    outputs = [literals.get(atom, atom) if isinstance(atom, Variable) else atom for atom in program.outputs]
     return program.replace(equations=equations, outputs=outputs)
 
 
@@ -199,7 +199,7 @@ class _Rewriting(Interpreter):
 
     def _value(self, atom: Any) -> Any:
         """What formulas are given, with which Python's operators can compute: numbers for literals."""
-        if isinstance(atom, Var):
+        if isinstance(atom, Variable):
             value = self._values[atom]
             if not isinstance(value, Literal):
                 return value

@@ -9,18 +9,18 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.interpreter import Interpreter
-from fxgrad.engine.core.primitive import Absent
+from fxgrad.engine.core.primitive import MissingRule
 from fxgrad.engine.core.program import Atom, Equation, Program
 from fxgrad.engine.core.regions import Region
 from fxgrad.engine.higher_order.branch import cond_p
 from fxgrad.engine.higher_order.custom import custom_jvp_p, custom_vjp_p
 from fxgrad.engine.ops.arithmetic import div_p, max_p, mul_p, neg_p, stop_gradient_p
-from fxgrad.engine.ops.choose import select_n_p
 from fxgrad.engine.ops.comparison import eq_p, ge_p, gt_p, le_p, lt_p, ne_p
 from fxgrad.engine.ops.exponential import log_p, rsqrt_p, sqrt_p
 from fxgrad.engine.ops.parts import ceil_p, floor_p, round_p, sign_p
 from fxgrad.engine.ops.reductions import argmax_p, argmin_p
-from fxgrad.engine.ops.space import broadcast_to_p, convert_element_type_p, reshape_p
+from fxgrad.engine.ops.select import select_n_p
+from fxgrad.engine.ops.structural import broadcast_to_p, convert_element_type_p, reshape_p
 from fxgrad.engine.tracing.provenance import CALLED
 from fxgrad.tools.numerics.findings import Finding, finding
 from fxgrad.tools.numerics.view import View
@@ -58,7 +58,7 @@ class _Cuts(Interpreter):
             return [Reached(smoothly, frozenset())] * len(equation.outputs)
         if equation.regions:
             return self._into(equation, inputs)
-        has_rule = not isinstance(equation.primitive.jvp, Absent) and equation.primitive is not sign_p
+        has_rule = not isinstance(equation.primitive.jvp, MissingRule) and equation.primitive is not sign_p
         return [Reached(smoothly, cut) if has_rule and _has_slope(var.aval) else
                 Reached(frozenset(), cut | {(number, equation) for number in smoothly}) for var in equation.outputs]
 

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import definitions
 from fxgrad.engine.ops.arithmetic import div_p, max_p, mul_p, neg_p, stop_gradient_p, sub_p
-from fxgrad.engine.ops.choose import select_n_p
 from fxgrad.engine.ops.exponential import exp_p, integer_pow_p, square_p
 from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.reductions import reduce_max_p
+from fxgrad.engine.ops.select import select_n_p
 from fxgrad.engine.ops.shaping import broadcast_in_dim_p
-from fxgrad.engine.ops.space import broadcast_to_p, convert_element_type_p, reduce_sum_p, reshape_p
+from fxgrad.engine.ops.structural import broadcast_to_p, convert_element_type_p, reduce_sum_p, reshape_p
 from fxgrad.engine.tracing.provenance import CALLED
 from fxgrad.engine.tracing.tape import bind
 
@@ -76,14 +76,14 @@ class Sum(NamedTuple):
 class View:
     """A program that rules look at; `identities` are inputs that are identity matrices."""
 
-    def __init__(self, program: Program, identities: Sequence[Var] = ()) -> None:
+    def __init__(self, program: Program, identities: Sequence[Variable] = ()) -> None:
         self.program = program
         self.identities = {*identities}
         self._makers = definitions(program)
 
     def maker(self, atom: Atom) -> Equation | None:
         """The equation that makes a value; None for inputs and numbers."""
-        return self._makers.get(atom) if isinstance(atom, Var) else None
+        return self._makers.get(atom) if isinstance(atom, Variable) else None
 
     def of(self, atom: Atom, *primitives: Primitive) -> list[Atom] | None:
         """The operands of the operation that makes a value, if it is one of these; else None."""

@@ -17,9 +17,9 @@ from fxgrad.text.short import expression, operation_name
 from fxgrad.text.sources import Sources
 from fxgrad.tools.graphs.nodes import Node, Operation
 
-LONGEST = 18
+MAX_LABEL = 18
 """Characters of a label; longer ones are shortened."""
-LONGEST_NAME = 22
+MAX_NAME = 22
 """Those of the name of an operation."""
 HOLE = "·"
 """Stands for an operand where an operation is written without its operands."""
@@ -45,7 +45,7 @@ def is_expression(node: Node) -> bool:
     if node.is_named or node.is_number or node.producer is None or node.producer.equation.programs:
         return False
     operands = [each for each in node.inputs if not each.is_number]
-    is_short = len(_tight(_short_numbers(node.text))) <= LONGEST
+    is_short = len(_tight(_short_numbers(node.text))) <= MAX_LABEL
     return is_short and all(each.is_named or each.producer is None for each in operands)
 
 
@@ -57,10 +57,10 @@ def operation_label(operation: Operation) -> str:
 def equation_label(equation: Equation) -> str:
     """As `operation_label`."""
     if equation.programs:
-        return shortened(operation_name(equation), LONGEST_NAME)
+        return shortened(operation_name(equation), MAX_NAME)
     text = _short_numbers(expression(equation, lambda _: HOLE))
     if text.startswith('"'):
-        return shortened(operation_name(equation), LONGEST_NAME)
+        return shortened(operation_name(equation), MAX_NAME)
     bare = " ".join(text.replace(HOLE, "").split())
     if not re.search(r"\w\(", text):  # an operator
         return shortened(bare or operation_name(equation))
@@ -68,7 +68,7 @@ def equation_label(equation: Equation) -> str:
     if re.fullmatch(rf"{HOLE}(, {HOLE})*\)", rest):
         return shortened(name)
     plain = re.sub(rf"^{HOLE}, (?=\w+=)", "", rest)
-    return f"{name}({plain}" if len(name) + len(plain) < LONGEST else shortened(name)
+    return f"{name}({plain}" if len(name) + len(plain) < MAX_LABEL else shortened(name)
 
 
 def _short_numbers(text: str) -> str:
@@ -77,7 +77,7 @@ def _short_numbers(text: str) -> str:
     return re.sub(r"\d+\.\d{4,}(e[-+]?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
 
 
-def shortened(text: str, longest: int = LONGEST) -> str:
+def shortened(text: str, longest: int = MAX_LABEL) -> str:
     """The text, or its beginning and its end.
 
     >>> shortened("params.encoder.layers[3].attention.W")

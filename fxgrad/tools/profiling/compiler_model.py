@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from fxgrad.engine.analyses.flow import Flow, flow_of
 from fxgrad.engine.analyses.liveness import LiveRanges, Moment
-from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.core.program_properties import program_property
 from fxgrad.engine.core.regions import Region
 from fxgrad.tools.profiling.grouping import Grouping
@@ -292,7 +292,7 @@ def compiler_model(program: Program) -> CompilerModel:
     return CompilerModel(flow_of(program))
 
 
-def temporary_bytes(program: Program, bytes_of: Callable[[Var], int]) -> int:
+def temporary_bytes(program: Program, bytes_of: Callable[[Variable], int]) -> int:
     """Return the bytes that a compiled program needs beside arguments and results, for sizes given by `bytes_of`."""
     flow = Flow(program)
     flow.sizes = [bytes_of(var) for var in flow.variables]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fxgrad.engine.analyses.fusing import offloaded
 from fxgrad.engine.core.program import Atom, Equation
-from fxgrad.engine.ops import arithmetic, exponential, space
+from fxgrad.engine.ops import arithmetic, exponential, structural
 from fxgrad.tools.profiling.instructions import BROADCAST, ELEMENT, RESHAPE, Instructions, Shape
 
 
@@ -15,7 +15,7 @@ def element(made: Instructions, equation: Equation, costly: bool, value: int) ->
     primitive = equation.primitive
     shape = made.flow.avals[value].shape
     operands = made.operands(equation)
-    if primitive is space.convert_element_type_p and type(operands[0]) is int and (
+    if primitive is structural.convert_element_type_p and type(operands[0]) is int and (
             made.flow.avals[value].dtype == equation.inputs[0].aval.dtype):
         return operands[0]
     if primitive is arithmetic.div_p and type(operands[0]) is type(operands[1]) is int:

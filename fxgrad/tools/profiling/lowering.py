@@ -22,7 +22,7 @@ from fxgrad.engine.ops import (
     products,
     reductions,
     shaping,
-    space,
+    structural,
     triangular,
 )
 from fxgrad.tools.profiling.elements import element
@@ -137,7 +137,7 @@ def _loop(made: Instructions, equation: Equation, reads: list[int], makes: list[
 # --- what does not act on each element ----------------------------------------------------------------------------
 
 
-@_rules.register(space.broadcast_to_p, shaping.broadcast_in_dim_p)
+@_rules.register(structural.broadcast_to_p, shaping.broadcast_in_dim_p)
 def _repeats(made: Instructions, equation: Equation, _reads: list[int]) -> None:
     value, = made.makes
     shape = made.flow.avals[value].shape
@@ -150,7 +150,7 @@ def _repeats(made: Instructions, equation: Equation, _reads: list[int]) -> None:
     made.of[value] = made.repeated(operand, shape, tuple(axes))
 
 
-@_rules.register(space.transpose_p)
+@_rules.register(structural.transpose_p)
 def _transposes(made: Instructions, equation: Equation, reads: list[int]) -> None:
     value, = made.makes
     made.of[value] = made.turned(reads[0], equation.params["permutation"])
@@ -265,7 +265,7 @@ def _splits(made: Instructions, equation: Equation, reads: list[int]) -> None:
         made.of[value] = made.reshaped(made.add(SLICE, reads, whole, value), shape)
 
 
-@_rules.register(space.reduce_sum_p, reductions.reduce_prod_p, reductions.reduce_max_p, reductions.reduce_min_p,
+@_rules.register(structural.reduce_sum_p, reductions.reduce_prod_p, reductions.reduce_max_p, reductions.reduce_min_p,
                  reductions.reduce_and_p, reductions.reduce_or_p, reductions.reduce_xor_p)
 def _reduces(made: Instructions, equation: Equation, reads: list[int]) -> None:
     value, = made.makes
@@ -275,11 +275,11 @@ def _reduces(made: Instructions, equation: Equation, reads: list[int]) -> None:
     operand, = reads
     axes = equation.params["axes"]
     shape = made.shapes[operand]
-    negated = made.names[operand] == "neg" and equation.primitive is space.reduce_sum_p
+    negated = made.names[operand] == "neg" and equation.primitive is structural.reduce_sum_p
     if negated:  # the sum is
         operand, = made.reads[operand]
     offered = made.floats[operand] and equation.primitive in (
-        space.reduce_sum_p, reductions.reduce_max_p, reductions.reduce_min_p) and made.elements[operand] >= LEAST
+        structural.reduce_sum_p, reductions.reduce_max_p, reductions.reduce_min_p) and made.elements[operand] >= LEAST
     while not offered and any(shape[axis] > _WINDOW for axis in axes):
         shape = tuple([-(-size // _WINDOW) if axis in axes else size for axis, size in enumerate(shape)])
         operand = made.add(OPAQUE, [operand], shape, value)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.analyses.traffic import Kind, Transfer, traffic
-from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.derivation.sizes import with_numbers
 from fxgrad.engine.frontend.calling import program_of_call
 from fxgrad.engine.frontend.flat import transformation
@@ -154,29 +154,30 @@ def of_program(program: Program, machine: Machine, title: str) -> Simulation:
             flops += equation.cost.flops * max((pieces[var] for var in equation.outputs), default=1.0)
     exchanges = [_exchange(each, mesh, machine) for each in traffic(opened)]
 
-    def bytes_of(var: Var) -> int:
+    def bytes_of(var: Variable) -> int:
         return round(var.aval.nbytes * pieces.get(var, 1.0))  # what stands in a shard_map is a piece
     arguments = sum(bytes_of(var) for var in opened.inputs)
-    results = sum(bytes_of(var) for var in {var for var in opened.outputs if isinstance(var, Var)} - {*opened.inputs})
+    results = sum(bytes_of(var) for var in {var for var in opened.outputs if isinstance(var,
+                                                                                        Variable)} - {*opened.inputs})
     return Simulation(title, mesh, machine, round(flops), exchanges, arguments, results,
                       temporary_bytes(opened, bytes_of))
 
 
-def _pieces(program: Program) -> dict[Var, float]:
+def _pieces(program: Program) -> dict[Variable, float]:
     """Return which share of each value of a program lies on one device.
 
     Of those that `shard_map` takes and makes it is known; what is computed of them, or with them, in an array of the
     same shape, is split as they are, and all else whole.
     """
-    pieces: dict[Var, float] = {}
+    pieces: dict[Variable, float] = {}
     outside = []
     for equation in program.equations:
         if equation.primitive is not shard_map_p:
-            outside.append({atom for atom in (*equation.inputs, *equation.outputs) if isinstance(atom, Var)})
+            outside.append({atom for atom in (*equation.inputs, *equation.outputs) if isinstance(atom, Variable)})
             continue
         body = equation.regions[0].program
         for atom, aval in zip((*equation.inputs, *equation.outputs), body.in_avals + body.out_avals, strict=True):
-            if isinstance(atom, Var) and atom.aval.size:
+            if isinstance(atom, Variable) and atom.aval.size:
                 pieces[atom] = aval.size / atom.aval.size
     before = -1
     while len(pieces) > before:

@@ -23,8 +23,8 @@ from fxgrad.engine import user_lines
 from fxgrad.engine.api import compiled
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.flat import parameter_names, title_of
+from fxgrad.engine.tracing.observers import Run, observe_traces
 from fxgrad.engine.tracing.tape import Tape
-from fxgrad.engine.tracing.watched import Run, watching
 from fxgrad.text.tables import Shown
 from fxgrad.tools.retracing.causes import ADVICE, FIRST, RetraceCause, differences, nearest, parting
 from fxgrad.tools.retracing.report import FunctionReport, RetraceReport, Stop
@@ -131,7 +131,7 @@ class _Recorder:
 
     # --- traces ---------------------------------------------------------------------------------------------
 
-    def traced(self, state: Any, call: Any, run: Run) -> Any:
+    def on_trace(self, state: Any, call: Any, run: Run) -> Any:
         """Record that a jitted function is traced for a call."""
         watched = self.of(state.function, jitted=True)
         count = len(call.args)
@@ -155,7 +155,7 @@ class _Recorder:
         _charge(watched, event, seconds)
         return traced
 
-    def ran(self, tape: Tape, run: Run) -> Any:
+    def on_run(self, tape: Tape, run: Run) -> Any:
         """Record that a function is traced; `traced` does so for jitted functions."""
         watched = None
         if tape.parent is None and not self._jitting and not isinstance(tape.function, str):  # which are no user's
@@ -175,10 +175,10 @@ class _Recorder:
             if watched is not None:
                 seconds = time.perf_counter() - begin
                 watched.trace += seconds
-                event.forced = tape.times_forced
+                event.forced = tape.num_concretizations
                 self._events = {id(tape): (event, watched, tape, seconds)}
 
-    def made(self, tape: Tape, program: Program) -> None:
+    def on_program(self, tape: Tape, program: Program) -> None:
         """Record that un-jitted code recorded a new program."""
         found = self._events.pop(id(tape), None)
         if found is not None:
@@ -284,7 +284,7 @@ def _observing(recorder: _Recorder) -> Iterator[None]:
     jax.monitoring.register_event_duration_secs_listener(listener)
     begin = time.perf_counter()
     try:
-        with watching(recorder):
+        with observe_traces(recorder):
             yield
     finally:
         recorder.wall += time.perf_counter() - begin

@@ -9,7 +9,7 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.core.avals import plain
 from fxgrad.engine.frontend.flat import described_aval, indexed_names, nth, refuse_repeated_effects, trace_flat
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracebacks import boundary
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.user_lines import at_user_line

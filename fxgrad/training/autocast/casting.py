@@ -10,13 +10,13 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.interpreter import Interpreter
-from fxgrad.engine.core.program import PRIMAL, Equation, Program, Var
+from fxgrad.engine.core.program import PRIMAL, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import definitions
 from fxgrad.engine.core.regions import Region, replaced
 from fxgrad.engine.core.sources import sources
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.parallel.layouts import Layout
 from fxgrad.engine.parallel.shard_map import shard_map_p
 from fxgrad.engine.tracing.provenance import is_shown, note
@@ -93,7 +93,7 @@ def cast_program(program: Program, policy: AutocastPolicy, forced: Kind | None, 
         results = []
         with sources("") as at:
             for atom, output, may_leave in zip(program.outputs, outputs, leaving, strict=True):
-                if isinstance(atom, Var) and atom in made:
+                if isinstance(atom, Variable) and atom in made:
                     at(made[atom])
                 results.append(output.as_computed() if may_leave else output.wide())
         return results, Outcome(

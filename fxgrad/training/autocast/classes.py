@@ -22,7 +22,6 @@ from fxgrad.engine.higher_order import (
 from fxgrad.engine.ops import (
     arithmetic,
     barrier,
-    choose,
     comparison,
     convolution,
     creation,
@@ -49,10 +48,11 @@ from fxgrad.engine.ops import (
     reduced_forms,
     reductions,
     samplers,
+    select,
     shaping,
-    space,
     special,
     strong,
+    structural,
     topk,
     triangular,
     trigonometric,
@@ -86,18 +86,19 @@ they are not cast, as those of solvers, which would not converge.
 
 
 kinds.enter("half", products.dot_general_p, strong.strong_dot_general_p, convolution.conv_general_dilated_p)
-kinds.enter("as_is", space.convert_element_type_p, barrier.optimization_barrier_p)
+kinds.enter("as_is", structural.convert_element_type_p, barrier.optimization_barrier_p)
 # Exact, or rounded once as their operands are: no sums of many, and nothing that soon leaves the range.
 kinds.enter(
     "follow",
     pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p, arithmetic.div_p, strong.strong_mul_p,
     strong.strong_div_p, arithmetic.neg_p, parts.abs_p,
-    parts.sign_p, arithmetic.max_p, arithmetic.min_p, choose.select_n_p, choose.clamp_p, trigonometric.tanh_p,
+    parts.sign_p, arithmetic.max_p, arithmetic.min_p, select.select_n_p, select.clamp_p, trigonometric.tanh_p,
     exponential.logistic_p, special.erf_p, creation.copy_p, arithmetic.name_p, arithmetic.stop_gradient_p,
     parts.real_p, parts.imag_p, parts.conj_p, comparison.eq_p, comparison.ne_p, comparison.lt_p, comparison.le_p,
     comparison.gt_p, comparison.ge_p, comparison.eq_to_p, comparison.lt_to_p, comparison.le_to_p, parts.is_finite_p,
     parts.ceil_p, parts.floor_p, parts.round_p, comparison.not_p, comparison.and_p, comparison.or_p, comparison.xor_p,
-    space.reshape_p, space.transpose_p, shaping.broadcast_in_dim_p, space.broadcast_to_p, joining.concatenate_p,
+    structural.reshape_p, structural.transpose_p, shaping.broadcast_in_dim_p, structural.broadcast_to_p,
+    joining.concatenate_p,
     joining.stack_p, joining.split_p, joining.unstack_p, shaping.slice_p, shaping.pad_p, shaping.rev_p,
     shaping.tile_p, indexing.gather_p, dynamic.dynamic_slice_p, dynamic.dynamic_update_slice_p, indexing.scatter_p,
     ordering.sort_p, topk.top_k_p, reductions.argmax_p, reductions.argmin_p, reductions.reduce_max_p,
@@ -108,7 +109,7 @@ kinds.enter(
 kinds.enter(
     "full",
     # sums and products of many, means over devices
-    space.reduce_sum_p, reductions.reduce_prod_p, cumulative.cumsum_p, cumulative.cumprod_p,
+    structural.reduce_sum_p, reductions.reduce_prod_p, cumulative.cumsum_p, cumulative.cumprod_p,
     cumulative.cumlogsumexp_p, pool.reduce_window_sum_p, indexing.scatter_add_p, indexing.scatter_sub_p,
     indexing.scatter_mul_p, pool.select_and_gather_add_p, pool.select_and_scatter_add_p, collective.psum_p,
     varying.psum_invariant_p, gathers.psum_scatter_p, cumulative.linear_recurrence_p,

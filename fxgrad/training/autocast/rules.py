@@ -10,7 +10,7 @@ from fxgrad.engine.higher_order.custom import ByValue, Flat, custom_jvp_p, custo
 from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents, select_marked
 from fxgrad.engine.higher_order.mapped_rule import custom_vmap_p
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
 from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.training.autocast.casting import Caster, Value, rules
 
@@ -23,7 +23,7 @@ class _Cast(ByValue):
     def _apply(self, function: Callable[..., Sequence[Any]], values: Flat) -> list[Any]:
         """What `function` computes of `values`, cast inside."""
         _, policy, forced = self._key
-        program, captured = trace(function, [aval_of(value) for value in values], mode=WRITTEN)
+        program, captured = trace(function, [aval_of(value) for value in values], mode=WITH_LITERALS)
         given = [Value(value, aval_of(value), policy.dtype) for value in (*captured, *values)]
         return [output.wide() for output in Caster(policy, forced).run(program, given)]
 

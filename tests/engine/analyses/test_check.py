@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import fxgrad
-from fxgrad import Equation, Program, Var
+from fxgrad import Equation, Program, Variable
 from fxgrad.engine.core.avals import array_aval
 from fxgrad.engine.ops.arithmetic import neg_p
 from fxgrad.engine.ops.pointwise import add_p
-from fxgrad.engine.ops.space import reduce_sum_p
+from fxgrad.engine.ops.structural import reduce_sum_p
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import OWN, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace
 from fxgrad.errors import FxgradError, ProgramError
 from tests.samples import all_samples
 
@@ -39,13 +39,13 @@ def test_unbound_input() -> None:
 def test_unbound_output() -> None:
     program = sound()
     with pytest.raises(ProgramError, match=r"output 0 .* is bound by no input and no equation"):
-        Program(program.inputs, program.equations, [Var(program.out_avals[0])]).check()
+        Program(program.inputs, program.equations, [Variable(program.out_avals[0])]).check()
 
 
 def test_wrong_types() -> None:
     program = sound()
     x, = program.inputs
-    wrong = Equation(add_p, [x, x], {}, [Var(x.aval.update(shape=(4,)))])
+    wrong = Equation(add_p, [x, x], {}, [Variable(x.aval.update(shape=(4,)))])
     with pytest.raises(ProgramError, match=r"its outputs are \[f64\[4\]\], where its abstract rule gives \[f64\[3\]\]"):
         Program([x], [wrong], wrong.outputs).check()
 
@@ -53,19 +53,19 @@ def test_wrong_types() -> None:
 def test_refused_inputs_and_parameters() -> None:
     program = sound()
     x, = program.inputs
-    other = Var(x.aval.update(shape=(4,)))
+    other = Variable(x.aval.update(shape=(4,)))
     with pytest.raises(ProgramError, match="its abstract rule refuses the inputs"):
-        Program([x, other], [Equation(add_p, [x, other], {}, [Var(x.aval)])], [x]).check()
+        Program([x, other], [Equation(add_p, [x, other], {}, [Variable(x.aval)])], [x]).check()
     with pytest.raises(ProgramError, match="its abstract rule refuses the inputs"):
-        Program([x], [Equation(reduce_sum_p, [x], {"axis": 0}, [Var(x.aval)])], [x]).check()
+        Program([x], [Equation(reduce_sum_p, [x], {"axis": 0}, [Variable(x.aval)])], [x]).check()
     with pytest.raises(ProgramError, match=r"neg takes the parameters \[\], got \['axis'\]"):
-        Program([x], [Equation(neg_p, [x], {"axis": 0}, [Var(x.aval)])], [x]).check()
+        Program([x], [Equation(neg_p, [x], {"axis": 0}, [Variable(x.aval)])], [x]).check()
 
 
 def test_bound_twice() -> None:
     program = sound()
     x, = program.inputs
-    y = Var(x.aval)
+    y = Variable(x.aval)
     twice = [Equation(neg_p, [x], {}, [y]), Equation(neg_p, [x], {}, [y])]
     with pytest.raises(ProgramError, match="is bound already"):
         Program([x], twice, [y]).check()
@@ -83,8 +83,8 @@ def test_nested_programs_are_checked() -> None:
     inner = sound()
     broken = Program(inner.inputs, inner.equations[1:], inner.outputs)
     from fxgrad.engine.higher_order.call import named_call_p
-    x = Var(inner.inputs[0].aval)
-    call = Equation(named_call_p, [x], {"program": broken, "name": "inner"}, [Var(x.aval)])
+    x = Variable(inner.inputs[0].aval)
+    call = Equation(named_call_p, [x], {"program": broken, "name": "inner"}, [Variable(x.aval)])
     with pytest.raises(ProgramError, match="is used before it is bound"):
         Program([x], [call], call.outputs).check()
 
@@ -105,7 +105,7 @@ def test_wrong_number_of_operands() -> None:
     x, = program.inputs
     for count, problem in ((1, "add takes 2 operands, got 1"), (3, "add takes 2 operands, got 3")):
         with pytest.raises(ProgramError, match=problem):
-            Program([x], [Equation(add_p, [x] * count, {}, [Var(x.aval)])], [x]).check()
+            Program([x], [Equation(add_p, [x] * count, {}, [Variable(x.aval)])], [x]).check()
 
 
 def test_floats_for_whole_numbers() -> None:
@@ -115,7 +115,7 @@ def test_floats_for_whole_numbers() -> None:
         for sample in samples[:3]:
             try:
                 program = trace(lambda *args, p=primitive, sample=sample: bind(p, *args, **sample.params),
-                                [array_aval(arg) for arg in sample.args()], mode=OWN)[0]
+                                [array_aval(arg) for arg in sample.args()], mode=UNSHARED)[0]
             except FxgradError:
                 continue  # under a named axis alone
             taken += [f"{primitive}({name}={floated(value)!r})" for name, value in program.equations[-1].params.items()

@@ -15,14 +15,14 @@ from fxgrad.engine.analyses.variation import NONE, check_collectives
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.tracing.tape import Tape
-from fxgrad.engine.tracing.trace import Beginning
+from fxgrad.engine.tracing.trace import TraceRoot
 
 SIZES = {"i": 4, "j": 2}
 
 
 def body(function: Callable[..., Any], *avals: Any) -> Program:
     """The program of a function that speaks over the axes of a mesh."""
-    tape: Tape = Beginning().tape([Aval((2,), np.dtype("float64"))] * 2, "body", function, SIZES)
+    tape: Tape = TraceRoot().tape([Aval((2,), np.dtype("float64"))] * 2, "body", function, SIZES)
     return tape.finish([*tape.run(lambda *xs: [*function(*xs)])])
 
 

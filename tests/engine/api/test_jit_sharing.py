@@ -256,7 +256,7 @@ def test_a_dropped_function_is_freed_without_the_collector() -> None:
 
 def test_the_plans_of_a_dropped_function_are_freed_without_the_collector() -> None:
     def alive() -> int:
-        return sum(isinstance(each, plans.Plan | plans.Plans) for each in gc.get_objects())
+        return sum(isinstance(each, plans.DispatchPlan | plans.DispatchPlans) for each in gc.get_objects())
 
     gc.collect()
     before = alive()

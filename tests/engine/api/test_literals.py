@@ -12,7 +12,7 @@ import pytest
 import fxgrad
 from fxgrad.engine.core.avals import Literal, plain
 from fxgrad.engine.core.primitive import NOT_LINEAR, Cost, Primitive
-from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.structural import instantiate
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.tracer import Tracer
 

@@ -45,7 +45,7 @@ def wide(value: Any) -> jax.Array:
 # --- what keys tell apart, and what they do not -------------------------------------------------------------------
 
 
-def recent(function: Any) -> tuple[plans.Plan, ...]:
+def recent(function: Any) -> tuple[plans.DispatchPlan, ...]:
     """The plans that a call of a jitted function asks first."""
     states = (cell.cell_contents for cell in function.__closure__)
     return next(state.plans for state in states if hasattr(state, "plans")).recent  # type: ignore[no-any-return]

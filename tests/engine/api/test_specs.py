@@ -15,7 +15,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import spec
-from fxgrad.engine.core.sizes import Size, bounds_of, larger, named, parsed, sizes_in, smaller
+from fxgrad.engine.core.sizes import SymbolicDim, larger, named, parsed, sizes_in, slice_indices, smaller
 from fxgrad.engine.derivation.sizes import at_sizes
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.errors import FxgradError, ProgramSyntaxError
@@ -44,7 +44,7 @@ def test_arithmetic_of_sizes() -> None:
     assert ((N + M) * N // N, N - N, N + 1 - N, -(-N // 1)) == (N + M, 0, 1, N)
     assert hash(named("n")) == hash(N)
     assert (np.int64(2) * N, N * np.int64(2), True * N) == (2 * N, 2 * N, N)
-    assert type(np.int32(2) + N) is Size
+    assert type(np.int32(2) + N) is SymbolicDim
     assert (N >= 1, N > 0, N + 1 > N, N < 1, N != 0, bool(N)) == (True, True, True, False, True, True)
     assert (divmod(3 * N, N), 7 * N % 7, N ** 2 == N * N, +N) == ((3, 0), 0, True, N)
     expression = (N * M + 2 * N) // 3 + N % 2 - N**2 * 3 - 4 + larger(N - 2, 0)
@@ -64,9 +64,9 @@ def test_arithmetic_of_sizes() -> None:
     (None,), (1, None), (None, -1), (2, None), (-2, None), (1, -1), (None, None, 2), (1, None, 2), (None, None, -1),
     (0, 3), (5, None, 3), (None, 100)]], ids=str)
 def test_slices_are_pythons(index: slice) -> None:
-    begin, count, step = bounds_of(index, N)
+    begin, count, step = slice_indices(index, N)
     for n in range(1, 8):
-        first, number = (size.at({"n": n}) if isinstance(size, Size) else size for size in (begin, count))
+        first, number = (size.at({"n": n}) if isinstance(size, SymbolicDim) else size for size in (begin, count))
         taken = range(n)[index]
         assert number == len(taken)
         assert not taken or [*range(first, first + step * number, step)] == [*taken]
@@ -79,7 +79,7 @@ def test_specs() -> None:
     assert spec(("n", "2*n"), "f32") == spec("n", "2*n", dtype=np.float32)
     assert spec((None, 784), np.float32).dtype == np.float32
     first, second = spec((None, 2)).shape[0], spec((None, 2)).shape[0]
-    assert isinstance(first, Size)
+    assert isinstance(first, SymbolicDim)
     assert repr(first) != repr(second)
     assert spec("n", weak_type=True).weak_type
     assert spec((2,), "key<fry>").dtype == fxgrad.random.key(0).dtype

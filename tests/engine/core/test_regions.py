@@ -20,7 +20,7 @@ from fxgrad.engine.core.regions import Region, replaced
 from fxgrad.engine.rooms import registry
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import OWN, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace
 from fxgrad.errors import ProgramError
 from tests.samples import all_samples
 
@@ -45,7 +45,7 @@ def equations() -> Iterator[tuple[Equation, list[Any]]]:
             for sample in samples:
                 args = sample.args()
                 program, _ = trace(lambda *given, sample=sample, primitive=primitive: bind(
-                    primitive, *given, **sample.params), [*map(array_aval, args)], mode=OWN)
+                    primitive, *given, **sample.params), [*map(array_aval, args)], mode=UNSHARED)
                 for equation in program.equations:
                     if equation.primitive is primitive:
                         yield equation, args

@@ -21,10 +21,10 @@ from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
 from fxgrad.engine.derivation.simplify import simplify
-from fxgrad.engine.ops.space import broadcast_to_p, reshape_p, transpose_p
+from fxgrad.engine.ops.structural import broadcast_to_p, reshape_p, transpose_p
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import OWN, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace
 from fxgrad.errors import FxgradError
 from tests.samples import COMPILED, COMPLEX, INTEGER, REAL, all_samples
 
@@ -152,7 +152,7 @@ def recorded(primitive: Primitive, params: dict[str, Any], operands: Sequence[Op
                                   *itertools.islice(rest, len(operand.avals))))
         return bind(primitive, *values, **params)
 
-    return trace(function, avals, mode=OWN)[0]
+    return trace(function, avals, mode=UNSHARED)[0]
 
 
 def gives(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Aval | None:

@@ -14,16 +14,16 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.derivation.simplify import simplify
 from fxgrad.engine.ops import arithmetic, exponential, parts
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, stop_gradient, sub
-from fxgrad.engine.ops.choose import select_n
 from fxgrad.engine.ops.comparison import and_, eq, lt, ne, not_, or_
 from fxgrad.engine.ops.cumulative import cumlogsumexp, cummax, cumprod, cumsum
 from fxgrad.engine.ops.exponential import exp, integer_pow, square
 from fxgrad.engine.ops.ordering import sort
 from fxgrad.engine.ops.parts import ceil, conj, floor, imag, real
 from fxgrad.engine.ops.reductions import reduce_and, reduce_max, reduce_min, reduce_prod, reduce_xor
-from fxgrad.engine.ops.space import broadcast_to
+from fxgrad.engine.ops.select import select_n
+from fxgrad.engine.ops.structural import broadcast_to
 from fxgrad.engine.tracing.apply import apply_program
-from fxgrad.engine.tracing.trace import OWN, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace
 
 NUMBERS = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.1, -3.3, 5e-324, 1e308, 1.5])
 X, Y = (each.ravel() for each in np.meshgrid(NUMBERS, NUMBERS))
@@ -36,7 +36,7 @@ def literal(value: float) -> Literal:
 
 
 def programs(function: Callable[..., Any], *args: Any) -> tuple[Program, Program]:
-    program, _ = trace(lambda *inputs: [function(*inputs)], [array_aval(arg) for arg in args], mode=OWN)
+    program, _ = trace(lambda *inputs: [function(*inputs)], [array_aval(arg) for arg in args], mode=UNSHARED)
     return program, simplify(program)
 
 

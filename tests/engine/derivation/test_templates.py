@@ -16,17 +16,17 @@ from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.engine.derivation.simplifying import SimplifyingTape, Template
 from fxgrad.engine.ops.arithmetic import div, mul, neg, sub
 from fxgrad.engine.ops.pointwise import add
-from fxgrad.engine.ops.space import broadcast_to, reduce_sum
+from fxgrad.engine.ops.structural import broadcast_to, reduce_sum
 from fxgrad.engine.ops.trigonometric import sin
 from fxgrad.engine.tracing.tape import aval_of, bind, current
-from fxgrad.engine.tracing.trace import WRITTEN, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
 from tests.samples import all_samples
 
 MATRIX, SCALAR = Aval((2, 3), np.dtype("float32")), Aval((), np.dtype("float32"))
 
 
 def traced(function: Callable[..., Any], avals: list[Aval]) -> tuple[Program, list[Any]]:
-    return trace(function, avals, mode=WRITTEN, tape_class=SimplifyingTape)
+    return trace(function, avals, mode=WITH_LITERALS, tape_class=SimplifyingTape)
 
 
 def instantiated(template: Template, *operands: Any) -> list[Any]:

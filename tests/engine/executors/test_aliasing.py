@@ -18,12 +18,12 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.engine.core.avals import array_aval, is_frozen
-from fxgrad.engine.core.primitive import Absent, Primitive
+from fxgrad.engine.core.primitive import MissingRule, Primitive
 from fxgrad.engine.dtypes import is_inexact
 from fxgrad.engine.ops.snippets import snippet_of
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import OWN, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace
 from fxgrad.errors import FxgradError, UnsupportedError
 from tests.comparison.cases import CASES
 from tests.comparison.libraries import LIBRARIES
@@ -88,10 +88,11 @@ def entwined(primitive: Primitive, sample: Sample) -> Callable[..., list[Any]]:
 
 def check_primitive(primitive: Primitive, sample: Sample) -> None:
     args = [arg if np.shape(arg) else np.asarray(arg)[()] for arg in sample.args()]
-    program, _ = trace(entwined(primitive, sample), [array_aval(arg) for arg in args], mode=OWN)
+    program, _ = trace(entwined(primitive, sample), [array_aval(arg) for arg in args], mode=UNSHARED)
     assert_always_apart(lambda *given: apply_program(program, given), *args)
     places = [place for place, arg in enumerate(args) if is_inexact(np.asarray(arg).dtype)]
-    refused = any(isinstance(rule, Absent) and rule.kind == "TODO" for rule in (primitive.jvp, primitive.transpose))
+    refused = any(isinstance(rule, MissingRule) and rule.kind == "TODO"
+                  for rule in (primitive.jvp, primitive.transpose))
     if not places or refused or "jvp" in sample.without or "transpose" in sample.without:
         return
 

@@ -90,7 +90,7 @@ def test_direct_gradients_are_those_of_the_gradient_program(function: Any, monke
         assert call >= 3 or used[call] is not None
     assert used[3] is None  # from then on there is a gradient program
     assert len(used) == (CALLS if function is branching else 4)
-    monkeypatch.setattr(direct, "LONGEST", 1)
+    monkeypatch.setattr(direct, "MAX_COMPILED_EQUATIONS", 1)
     value, gradient = fxgrad.value_and_grad(lambda x: function(x) * 1.0)(X)
     np.testing.assert_allclose(value, expected[0], rtol=1e-12)
     np.testing.assert_allclose(gradient, expected[1], atol=1e-15, rtol=1e-12)
@@ -150,9 +150,9 @@ def test_errors_are_those_of_any_gradient(monkeypatch: pytest.MonkeyPatch) -> No
 def test_recordings_beyond_a_size_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = fxgrad.grad(tanh_chain)(X)
     fxgrad.clear_caches()
-    monkeypatch.setattr(tape, "LONGEST", 25)
+    monkeypatch.setattr(tape, "MAX_INTERNED_STEPS", 25)
     monkeypatch.setattr(direct, "LONG", 30)
-    monkeypatch.setattr(direct, "LONGEST", 30)
+    monkeypatch.setattr(direct, "MAX_COMPILED_EQUATIONS", 30)
     for _ in range(CALLS):
         np.testing.assert_allclose(fxgrad.grad(tanh_chain)(X), expected, rtol=1e-12)
         assert interning.recorded_operations() <= 50  # operations, and calls remembered at them

@@ -21,7 +21,7 @@ from fxgrad.engine.ops.arithmetic import neg_p
 from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.snippets import snippet_of
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import OWN, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace
 from tests.samples import all_samples
 
 SAMPLES = {primitive: [sample for sample in samples if not sample.slow and "numpy" not in sample.without]
@@ -83,7 +83,7 @@ def test_every_expression_equals_its_kernel(primitive) -> None:
 
         avals = [array_aval(arg) for arg in given]
         for function in (plain, on_copies, used_again):
-            program, _ = trace(function, avals, mode=OWN)
+            program, _ = trace(function, avals, mode=UNSHARED)
             for args in layouts(given):
                 before = [np.array(arg) for arg in args]
                 expected, got = both_ways(program, args)
@@ -119,7 +119,7 @@ def of_floats(primitive) -> list[Program]:
                 tracers = [bind(neg_p, tracer)[0] for tracer in tracers]
             return bind(neg_p, bind(primitive, *tracers, **sample.params)[0])
 
-        programs.append(trace(chained, avals, mode=OWN)[0])
+        programs.append(trace(chained, avals, mode=UNSHARED)[0])
     return programs
 
 

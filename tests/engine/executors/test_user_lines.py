@@ -187,7 +187,7 @@ def test_errors_of_callbacks_are_told_apart() -> None:
     failures.note_raised(first, "pure_callback", "")
     failures.note_raised(second, "pure_callback", "")
     of = jax.errors.JaxRuntimeError("INTERNAL: CpuCallback error calling callback: ... ValueError: one")
-    assert failures.told(of) is first
+    assert failures.translate_error(of) is first
     other = jax.errors.JaxRuntimeError("INTERNAL: something else")
-    assert failures.told(other) is other
-    assert failures.told(jax.errors.JaxRuntimeError("ValueError: two")) is second
+    assert failures.translate_error(other) is other
+    assert failures.translate_error(jax.errors.JaxRuntimeError("ValueError: two")) is second

@@ -11,7 +11,7 @@ import pytest
 
 from fxgrad import errors
 from fxgrad.engine.core.avals import array_aval
-from fxgrad.engine.core.primitive import Absent, Primitive
+from fxgrad.engine.core.primitive import MissingRule, Primitive
 from fxgrad.engine.rooms import registry
 from fxgrad.testing import LAWS, LawError, check_laws
 from fxgrad.testing.laws import check_xla_together
@@ -165,4 +165,4 @@ def test_absent_rules_are_named() -> None:
     for primitive in registry.values():
         for rule in ("jvp", "transpose", "batch", "cost"):
             found = getattr(primitive, rule)
-            assert not isinstance(found, Absent) or str(found), f"{primitive}.{rule}"
+            assert not isinstance(found, MissingRule) or str(found), f"{primitive}.{rule}"

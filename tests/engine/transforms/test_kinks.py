@@ -16,14 +16,14 @@ from fxgrad import nn
 from fxgrad.engine.core.avals import array_aval
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.ops import arithmetic, exponential, parts
-from fxgrad.engine.ops.choose import clamp, select_n, where
 from fxgrad.engine.ops.cumulative import cumlogsumexp, cummax, cummin, cumprod, linear_recurrence
 from fxgrad.engine.ops.exponential import sqrt
 from fxgrad.engine.ops.ordering import argsort, sort
 from fxgrad.engine.ops.reductions import reduce_max, reduce_min, reduce_prod
-from fxgrad.engine.ops.space import instantiate
+from fxgrad.engine.ops.select import clamp, select_n, where
 from fxgrad.engine.ops.special import bessel_i0e, bessel_i1e
-from fxgrad.engine.tracing.trace import OWN, trace
+from fxgrad.engine.ops.structural import instantiate
+from fxgrad.engine.tracing.trace import UNSHARED, trace
 from fxgrad.engine.transforms.forward import forward
 from fxgrad.errors import FxgradError
 from fxgrad.scipy import special
@@ -34,7 +34,7 @@ INF, NAN = np.inf, np.nan
 
 def jvp(function: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The tangent alone; None marks an argument that is not moved."""
-    program, captured = trace(lambda *inputs: [function(*inputs)], [array_aval(arg) for arg in args], mode=OWN)
+    program, captured = trace(lambda *inputs: [function(*inputs)], [array_aval(arg) for arg in args], mode=UNSHARED)
     seeds = [Zero(array_aval(arg)) if tangent is None else tangent
              for arg, tangent in zip(args, tangents, strict=True)]
     with np.errstate(all="ignore"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import fxgrad
 from fxgrad import errors, lax
-from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.text import program_text
 from tests.support.random_programs import build, recipes
@@ -71,11 +71,11 @@ def same(one: Any, other: Any) -> None:
         assert np.asarray(each).tobytes() == np.asarray(wanted).tobytes()
 
 
-def alive(program: Program, place: int) -> list[Var]:
+def alive(program: Program, place: int) -> list[Variable]:
     """What the equations from `place` on, and the outputs, need of what stands before them."""
     before = {*program.inputs}.union(*(equation.outputs for equation in program.equations[:place]))
     used = [atom for equation in program.equations[place:] for atom in equation.inputs] + program.outputs
-    return [*dict.fromkeys(atom for atom in used if isinstance(atom, Var) and atom in before)]
+    return [*dict.fromkeys(atom for atom in used if isinstance(atom, Variable) and atom in before)]
 
 
 @pytest.mark.slow

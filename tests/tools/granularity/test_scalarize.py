@@ -12,7 +12,7 @@ import fxgrad
 from fxgrad import errors, lax
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.primitive import Primitive, infer
-from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.rooms import registry
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.tools.granularity.rules import scalar_rules
@@ -58,8 +58,8 @@ def in_scalars(primitive: Primitive, sample: Sample) -> tuple[list[Any], list[An
     avals = [aval_of(arg).strong() for arg in args]
     static = [indexed and place > 0 and aval.dtype.kind in "iu" and not (place == 2 and "scatter" in primitive.name)
               and not (place == 1 and "update" in primitive.name) for place, aval in enumerate(avals)]
-    inputs = [*map(Var, avals)]
-    outputs = [*map(Var, infer(primitive, avals, sample.params))]
+    inputs = [*map(Variable, avals)]
+    outputs = [*map(Variable, infer(primitive, avals, sample.params))]
     order = [*np.flatnonzero(static), *np.flatnonzero(np.logical_not(static))]
     program = Program([inputs[place] for place in order], [Equation(primitive, inputs, sample.params, outputs)],
                       outputs, sum(static), [args[place] for place in np.flatnonzero(static)]).check()

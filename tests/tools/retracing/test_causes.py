@@ -10,8 +10,8 @@ import pytest
 from support.retraced import CASES, X, total
 
 import fxgrad
-from fxgrad.engine.tracing import watched
-from fxgrad.engine.tracing.tape import Tape, made_programs
+from fxgrad.engine.tracing import observers
+from fxgrad.engine.tracing.tape import Tape, on_new_program
 from fxgrad.tools.retracing import RetraceReport, watching
 from fxgrad.tools.retracing.causes import RetraceCause
 from fxgrad.tools.retracing.report import FunctionReport
@@ -92,8 +92,8 @@ def test_nothing_is_watched_outside_of_the_block() -> None:
     with fxgrad.explaining(), fxgrad.explaining():
         assert Tape.run is not before
     assert Tape.run is before
-    assert not watched.watchers
-    assert not made_programs
+    assert not observers.observers
+    assert not on_new_program
 
 
 def test_blocks_in_blocks_see_the_same() -> None:

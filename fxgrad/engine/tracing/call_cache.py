@@ -16,9 +16,9 @@ import numpy as np
 from fxgrad.engine.core.arrays import ARRAYS, Integer
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.cache_keys import cache_key
-from fxgrad.engine.core.program import Program, Var
+from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.core.program_properties import memoize
-from fxgrad.engine.core.sources import source_again
+from fxgrad.engine.core.sources import rerecord_source
 from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.tracing import interning
 from fxgrad.engine.tracing.interning import Node
@@ -85,7 +85,7 @@ def replayed(function: Callable[..., Any], captures: bool = False,
         if type(call) is Node:
             result = tape.step(call)
         else:
-            result = tape.replay(call) if call is not None else learn(tape, key, function, args, options)
+            result = tape.replay(call) if call is not None else record_call(tape, key, function, args, options)
         return result if views is None else views(result, args)
     return wrapper
 
@@ -152,7 +152,7 @@ def _part(tape: Tape, arg: Any) -> Any:
     return None
 
 
-def learn(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any],
+def record_call(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any],
            number: Any = None) -> Any:
     """Calls the function and remembers its steps, if they are all that there is to the call.
 
@@ -160,10 +160,10 @@ def learn(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, .
     """
     # Arrays are captured already if the key says what follows from them.
     args = tuple([tape.capture(arg) if type(arg) in ARRAYS else arg for arg in args])
-    node, start, start_captured, forced = tape.node, len(tape.nodes), len(tape.captured), tape.times_forced
+    node, start, start_captured, forced = tape.node, len(tape.nodes), len(tape.captured), tape.num_concretizations
     result = function(*args, **options)
     captured = tape.captured[start_captured:]
-    if tape.interned and tape.times_forced == forced and len(node.calls) < _LIMIT and (
+    if tape.interned and tape.num_concretizations == forced and len(node.calls) < _LIMIT and (
             tape.node is (tape.nodes[-1] if len(tape.nodes) > start else node)) and (not captured or (
             all(isinstance(value, np.generic | Integer) for value in captured)
             and (number is None or _is_number(captured, number)))):
@@ -171,11 +171,11 @@ def learn(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, .
         if outputs is not None:
             nodes = tape.nodes[start:]
             if len(nodes) == 1 and not captured and outputs is nodes[0].outputs[0]:
-                interning.remember(node, key, nodes[0])
+                interning.cache_put(node, key, nodes[0])
             elif number is None:
-                interning.remember(node, key, (nodes, captured, outputs))
+                interning.cache_put(node, key, (nodes, captured, outputs))
             elif captured:
-                interning.remember(node, key, (nodes, nodes[-1], number, captured[0], outputs))
+                interning.cache_put(node, key, (nodes, nodes[-1], number, captured[0], outputs))
     if type(result) is Tracer:
         for arg in args:
             if result is arg:  # which is a copy of it in NumPy, or is noted as a view
@@ -226,7 +226,7 @@ def inlined(tape: Tape, program: Program, inputs: Sequence[Any]) -> list[Any] | 
         start = len(tape.nodes)
         outputs = _record_all(tape, program, atoms)
         if tape.interned:  # what a tape of its own recorded nobody finds again
-            interning.remember(node, key, (tape.nodes[start:], [], outputs))
+            interning.cache_put(node, key, (tape.nodes[start:], [], outputs))
     return _tracers(tape, outputs)
 
 
@@ -237,7 +237,8 @@ def _tracers(tape: Tape, atoms: Sequence[Any]) -> list[Any]:
 def _record_all(tape: Tape, program: Program, atoms: Sequence[Any]) -> list[Any]:
     """Records the equations of `program`, whose types are known already; returns variables and literals."""
     return eval_program(program, atoms, lambda equation, operands: tape.append(
-        equation.primitive, operands, equation.params, source_again(equation), [var.aval for var in equation.outputs]))
+        equation.primitive, operands, equation.params, rerecord_source(equation), [var.aval
+                                                                                   for var in equation.outputs]))
 
 
 def _concerns(tape: Tape, program: Program, given: tuple[bool, ...]) -> bool:
@@ -258,7 +259,7 @@ def _concerns(tape: Tape, program: Program, given: tuple[bool, ...]) -> bool:
             else:
                 reached.update(equation.outputs)
         return (all_reached or knows_values) and reached.issuperset(
-            atom for atom in program.outputs if type(atom) is Var) and all(
+            atom for atom in program.outputs if type(atom) is Variable) and all(
             marked or var in used for var, marked in zip(program.inputs, given, strict=True))
 
     return memoize(program, ("concerns", knows_values, given), find)

@@ -14,8 +14,8 @@ import numpy as np
 from fxgrad.engine.core.arrays import ARRAYS, Integer
 from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.tracing.call_cache import record_call, replayed
 from fxgrad.engine.tracing.interning import Node
-from fxgrad.engine.tracing.replay import learn, replayed
 from fxgrad.engine.tracing.tape import Tape, current
 from fxgrad.engine.tracing.tracer import Tracer
 
@@ -136,7 +136,7 @@ def _with_number_met_first(tape: Tape, key: Any, function: Callable[..., Any], a
     by_value = tape.literals or number in _TELLING_NOTHING  # literals are part of the program
     if by_value:
         key = (*key, cache_key(number))
-        call = tape.recall(key)
+        call = tape.cache_get(key)
         if call is not None:
             return tape.step(call) if type(call) is Node else tape.replay(call)
-    return learn(tape, key, function, args, {}, None if by_value else number)
+    return record_call(tape, key, function, args, {}, None if by_value else number)

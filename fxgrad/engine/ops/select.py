@@ -14,7 +14,7 @@ from fxgrad.engine.derivation.rewrites import Definitions, rewrites
 from fxgrad.engine.ops.comparison import and_, gt, lt, or_
 from fxgrad.engine.ops.families import broadcast_shapes, check_same_dtype, is_linear
 from fxgrad.engine.ops.pointwise import align, align_batch, elementwise, is_same, operation, scalar_like, scalars_like
-from fxgrad.engine.ops.space import broadcast_to, repeated_scalar, unbroadcast
+from fxgrad.engine.ops.structural import broadcast_to, repeated_scalar, unbroadcast
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ArgumentError, DTypeError
 

@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.primitive import Absent, Primitive, registry
-from fxgrad.engine.core.program import Atom, Equation, Program, Var
+from fxgrad.engine.core.primitive import MissingRule, Primitive, registry
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import axes_used, definitions, has_effects, memoize, program_property
 from fxgrad.engine.core.regions import Region, marked_inputs, replaced
 from fxgrad.engine.derivation.simplify import without_dead_code
@@ -25,11 +25,11 @@ MATRICES: frozenset[Primitive] = frozenset((strong_dot_general_p,))
 """Those that a compiler does not fuse with what is around them."""
 
 
-def weakened(program: Program, strong: frozenset[Primitive] = ALL) -> Program:
+def relax_products(program: Program, strong: frozenset[Primitive] = ALL) -> Program:
     """The program with ordinary products in the place of `strong` ones: equal where these make no NaN."""
     def of(equation: Equation) -> Equation:
         if equation.regions:
-            inner = [weakened(region.program, strong) for region in equation.regions]
+            inner = [relax_products(region.program, strong) for region in equation.regions]
             return equation.replace(equation.inputs, replaced(equation.params, equation.regions, inner))
         ordinary = ordinary_form.of(equation.primitive) if equation.primitive in strong else None
         return equation if ordinary is None else Equation(
@@ -71,7 +71,7 @@ class _Suspects:
             if None in inner:
                 return False
             found = {equation.outputs[place] for places in inner if places is not None for place in places}
-        elif isinstance(equation.primitive.transpose, Absent):
+        elif isinstance(equation.primitive.transpose, MissingRule):
             return False
         if not all(dtypes.is_inexact(var.aval.dtype) for var in found):
             return False
@@ -94,7 +94,7 @@ def _outputs_inside(region: Region, strong: frozenset[Primitive], inputs: Sequen
             if link.place >= 0 and (atom in suspects.vars or not at_once)]
 
 
-def hands_nans_on(program: Program, strong: frozenset[Primitive] = ALL) -> bool:
+def propagates_nans(program: Program, strong: frozenset[Primitive] = ALL) -> bool:
     """Whether a NaN that an ordinary product makes, in the place of a `strong` one, is in a result or chosen by none.
 
     What is linear hands it on. A comparison does not: what it decides may be finite.
@@ -108,7 +108,7 @@ _EXPOSING = _FOLLOWING | {registry["dot_general"], registry["broadcast_to"]}
 """Operations of which each NaN in an operand makes one in the result, if that has elements."""
 
 
-def to_look_at(program: Program, strong: frozenset[Primitive] = ALL) -> tuple[int, ...]:
+def nan_check_outputs(program: Program, strong: frozenset[Primitive] = ALL) -> tuple[int, ...]:
     """The places of the outputs among which one is a NaN wherever a product in the place of a `strong` one made one.
 
     A gradient has for the product of matrices of a layer the sum of its bias: where that is a NaN, the product is.
@@ -142,7 +142,7 @@ def _inside(equation: Equation, outputs: Sequence[Atom], strong: frozenset[Primi
     """Of a call, those of its results that are to be looked at, if all of these are among `outputs`."""
     if [region.role for region in equation.regions] != ["call"]:
         return None
-    looked: list[Atom] = [equation.outputs[place] for place in to_look_at(equation.programs[0], strong)]
+    looked: list[Atom] = [equation.outputs[place] for place in nan_check_outputs(equation.programs[0], strong)]
     return looked if set(outputs).issuperset(looked) else None
 
 
@@ -152,7 +152,7 @@ Cuts = tuple[tuple[int, ...], ...]
 """Parts of an array that are to be looked at: for each, the axes along which only the first entry is."""
 
 
-class Attempt(NamedTuple):
+class Speculation(NamedTuple):
     """A program as `first`, with ordinary products, `again`, with strong ones, and `rest`, which is after these.
 
     `first` and `again` take what the program does. What `again` makes is what `first` begins its outputs with; of those
@@ -165,14 +165,14 @@ class Attempt(NamedTuple):
     looked: tuple[tuple[int, Cuts], ...]
 
 
-def attempt_of(program: Program) -> Attempt | None:
+def speculation_of(program: Program) -> Speculation | None:
     """The program in three, if it has strong products of matrices that can be computed ordinarily at first."""
     if not has_products(program, MATRICES):
         return None
     return memoize(program, "attempt", lambda: _attempt(program))
 
 
-def _attempt(program: Program) -> Attempt | None:
+def _attempt(program: Program) -> Speculation | None:
     suspects = _Suspects(program, MATRICES)
     early = _early(program, suspects)
     head = [equation for equation in program.equations if equation in early]
@@ -185,8 +185,9 @@ def _attempt(program: Program) -> Attempt | None:
     again = without_dead_code(both.replace(outputs=[*changed]))
     if not changed or has_effects(again) or axes_used(again):  # which are not repeated, or not by all devices alike
         return None
-    return Attempt(weakened(both, MATRICES), again, Program([*program.inputs, *changed, *known], rest, program.outputs),
-                   tuple((place, _cuts(again, again.outputs[place])) for place in to_look_at(again, MATRICES)))
+    return Speculation(relax_products(both, MATRICES), again, Program([*program.inputs, *changed, *known], rest,
+                                                                      program.outputs),
+                   tuple((place, _cuts(again, again.outputs[place])) for place in nan_check_outputs(again, MATRICES)))
 
 
 _WHOLE: Cuts = ((),)
@@ -198,7 +199,7 @@ def _cuts(program: Program, atom: Atom) -> Cuts:
     A number in the first factor that is not finite makes a whole row of the product so, and one in the second a whole
     column: a row and a column tell. What is no product is looked at as a whole.
     """
-    if not isinstance(atom, Var) or (equation := definitions(program).get(atom)) is None:
+    if not isinstance(atom, Variable) or (equation := definitions(program).get(atom)) is None:
         return _WHOLE
     name, params, first = equation.primitive.name, equation.params, equation.inputs[0]
     if [region.role for region in equation.regions] == ["call"]:
@@ -249,7 +250,7 @@ def _early(program: Program, suspects: _Suspects) -> Collection[Equation]:
             early.add(equation)
     there = {var for equation in early for var in equation.outputs if var in suspects.vars}
     for equation in possible:
-        given = [atom for atom in equation.inputs if type(atom) is Var]
+        given = [atom for atom in equation.inputs if type(atom) is Variable]
         if equation.primitive in _FOLLOWING and given and there.issuperset(given):
             early.add(equation)
             there.update(equation.outputs)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fxgrad.engine.core.program import Equation, Program, Var
+from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.program_properties import program_property
 from fxgrad.engine.core.walk import eval_program
-from fxgrad.engine.ops.space import transpose_p
+from fxgrad.engine.ops.structural import transpose_p
 
 LATE, NUMBER = "late", "number"
 """Values that depend on the last input or on a tied one, and those that depend on none."""
@@ -22,12 +22,12 @@ def places_to_tie(program: Program) -> frozenset[int]:
     >>> places_to_tie(program)
     frozenset({1})
     """
-    tied: set[Var] = set()
+    tied: set[Variable] = set()
 
-    def step(equation: Equation, values: list[Var | str]) -> list[Var | str]:
+    def step(equation: Equation, values: list[Variable | str]) -> list[Variable | str]:
         """Give what costs nothing the input that it is made of."""
         count = len(equation.outputs)
-        roots = [*dict.fromkeys(value for value in values if isinstance(value, Var))]
+        roots = [*dict.fromkeys(value for value in values if isinstance(value, Variable))]
         if LATE not in values and tied.isdisjoint(roots):
             if not roots:
                 return [NUMBER] * count

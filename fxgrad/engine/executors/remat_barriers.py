@@ -17,7 +17,7 @@ from jax import lax
 from fxgrad.engine.executors.xla import as_jax, is_jax
 
 
-def tied(values: Sequence[Any], places: Collection[int]) -> Sequence[Any]:
+def remat_barrier(values: Sequence[Any], places: Collection[int]) -> Sequence[Any]:
     """Values of jax's, those at `places` new ones to the compiler, that are there when the last is.
 
     If the last is a number, or has no elements, it is there from the beginning: then another one decides, and if there

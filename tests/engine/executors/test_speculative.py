@@ -17,14 +17,14 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.executors.numpy import finite_outputs, interpret
-from fxgrad.engine.executors.ordinary_first import (
+from fxgrad.engine.executors.speculative import (
     MATRICES,
     _cuts,
-    attempt_of,
-    hands_nans_on,
     has_products,
-    to_look_at,
-    weakened,
+    nan_check_outputs,
+    propagates_nans,
+    relax_products,
+    speculation_of,
 )
 from fxgrad.engine.higher_order.call import opened
 from fxgrad.engine.higher_order.safe_call import safe_call_p
@@ -71,7 +71,7 @@ def program_of(function: Callable[..., Any], *args: Any) -> Program:
 def test_a_gradient_is_three_programs_one_of_which_is_for_nans() -> None:
     program = program_of(lambda params, x: {name: params[name] - 0.1 * slope for name, slope in safely(
         params, x).items()}, PARAMS, X)
-    attempt = attempt_of(program)
+    attempt = speculation_of(program)
     assert attempt is not None
     assert has_products(attempt.again)
     assert not has_products(attempt.first, MATRICES)
@@ -79,7 +79,7 @@ def test_a_gradient_is_three_programs_one_of_which_is_for_nans() -> None:
     assert {equation.primitive.name for equation in attempt.rest.equations} == {"mul", "sub"}
     assert [aval.shape for aval in attempt.again.out_avals] == [(5, 7), (7, 3)]  # and not the biases
     assert attempt.looked == ((0, ((0,), (1,))), (1, ((0,), (1,))))  # a row and a column
-    assert attempt_of(program) is attempt
+    assert speculation_of(program) is attempt
 
 
 def test_one_loop_of_a_compiled_gradient() -> None:
@@ -97,12 +97,12 @@ def test_what_hides_a_nan_is_looked_at_itself() -> None:
         return fxgrad.grad(fxgrad.safe(inner), argnums=(0, 1))(w, np.zeros(7))
 
     program = program_of(both, PARAMS["W1"])
-    assert to_look_at(program, MATRICES) == (0,)
+    assert nan_check_outputs(program, MATRICES) == (0,)
     part = program_of(lambda w: (both(w)[0][:1], both(w)[1]), PARAMS["W1"])  # rows that are cut off may be the NaN
-    assert to_look_at(part, MATRICES)[0] == 0
+    assert nan_check_outputs(part, MATRICES)[0] == 0
     ordinary = program_of(fxgrad.grad(loss), PARAMS, X)
-    assert to_look_at(ordinary) == ()
-    assert attempt_of(ordinary) is None
+    assert nan_check_outputs(ordinary) == ()
+    assert speculation_of(ordinary) is None
 
 
 def test_a_row_and_a_column_tell_of_a_product() -> None:
@@ -276,11 +276,11 @@ def assert_same_where_looked_at(program: Program, inputs: list[Any]) -> None:
     """What is finite where it is looked at is what strong products give, and the three parts are the whole."""
     with np.errstate(all="ignore"):
         whole = interpret(program, inputs)
-        if hands_nans_on(program):
-            ordinary = interpret(weakened(program), inputs)
-            if all(np.isfinite(ordinary[place]).all() for place in to_look_at(program)):
+        if propagates_nans(program):
+            ordinary = interpret(relax_products(program), inputs)
+            if all(np.isfinite(ordinary[place]).all() for place in nan_check_outputs(program)):
                 assert are_same(ordinary, whole)
-        attempt = attempt_of(program)
+        attempt = speculation_of(program)
         if attempt is None:
             return
         first, again = interpret(attempt.first, inputs), interpret(attempt.again, inputs)

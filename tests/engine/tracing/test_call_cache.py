@@ -13,8 +13,8 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import config
-from fxgrad.engine.tracing import interning, recall, replay
-from fxgrad.engine.tracing.replay import replayed
+from fxgrad.engine.tracing import call_cache, interning, op_cache
+from fxgrad.engine.tracing.call_cache import replayed
 from fxgrad.engine.user_source import parse
 
 
@@ -248,9 +248,9 @@ def test_whole_numbers_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> No
 
     def learn(*args: Any) -> Any:
         learned.append(args)
-        return replay.learn(*args)
+        return call_cache.record_call(*args)
 
-    monkeypatch.setattr(recall, "learn", learn)
+    monkeypatch.setattr(op_cache, "record_call", learn)
     for slope in (fxgrad.grad(lambda x: x * 7), fxgrad.grad(lambda x: x * 5000), fxgrad.grad(lambda x: x * -(2**40))):
         learned.clear()
         for _ in range(4):

@@ -20,7 +20,7 @@ from fxgrad.engine.ops import ordering as sorting
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.parts import imag, real
 from fxgrad.engine.ops.pointwise import add
-from fxgrad.engine.ops.space import convert
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.numpy.alike import zeros_like
 from fxgrad.numpy.arithmetic import multiply

@@ -17,7 +17,7 @@ from fxgrad.text.color import names_of
 from fxgrad.text.roles import Word, structure
 from fxgrad.text.text_writer import program_text
 
-LONGEST = 2_000
+MAX_EQUATIONS = 2_000
 """Equations up to which a program is compiled for the last stage."""
 
 
@@ -37,12 +37,12 @@ class Stage(NamedTuple):
         return {"name": self.name, "note": self.note, "lines": self.lines}
 
 
-def film(fun: Callable[..., Any], argnums: int | Sequence[int], args: tuple[Any, ...], kwargs: dict[str, Any],
+def stages_of(fun: Callable[..., Any], argnums: int | Sequence[int], args: tuple[Any, ...], kwargs: dict[str, Any],
          ) -> list[Stage]:
     """The stages of a function at its arguments; those of its gradient if it has one.
 
     >>> import numpy as np
-    >>> [stage.name for stage in film(lambda x: np.sum(np.sin(x)), 0, (np.ones(3),), {})]
+    >>> [stage.name for stage in stages_of(lambda x: np.sum(np.sin(x)), 0, (np.ones(3),), {})]
     ['recorded', 'simplified', 'gradient', 'gradient, simplified', 'NumPy', 'XLA']
     """
     recorded = make_program(fun, as_recorded=True)(*args, **kwargs)
@@ -120,7 +120,7 @@ def _numpy(program: Program) -> Stage:
 
 
 def _xla(program: Program) -> Stage:
-    if len(program.equations) > LONGEST:
+    if len(program.equations) > MAX_EQUATIONS:
         note = f"Left out: to compile {len(program.equations):,} operations would take long."
         return Stage("XLA", note, [])
     structs = [struct_of(var.aval) for var in program.inputs[program.captured:]]

@@ -1,0 +1,71 @@
+"""Who wants to know what is traced: nobody, most of the time, and then nothing is asked on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.tracing.tape import Tape, on_new_program
+
+Run = Callable[[], Any]
+
+
+class TraceObserver(Protocol):
+    """What is told of traces."""
+
+    def on_run(self, tape: Tape, run: Run) -> Any:
+        """Calls `run`, which calls a user's function on `tape`, and returns what that gives."""
+
+    def on_program(self, tape: Tape, program: Program) -> None:
+        """A recording ended with a program that there was not before."""
+
+    def on_trace(self, state: Any, call: Any, run: Run) -> Any:
+        """Calls `run`, which traces a call of a jitted function; returns what that gives."""
+
+
+observers: list[TraceObserver] = []
+"""All that watch, in all threads."""
+
+
+def run_observed(state: Any, call: Any, run: Run) -> Any:
+    """`run()`, the trace of a call of a jitted function, of which the watchers are told."""
+    for observer in [*observers]:
+        run = _around(observer.on_trace, state, call, run)
+    return run()
+
+
+def _around(told: Callable[..., Any], *args: Any) -> Run:
+    return lambda: told(*args)
+
+
+_run = Tape.run
+
+
+def _observed_run(self: Tape, function: Callable[..., Any], flatten: Callable[[Any], Any] | None = None) -> Any:
+    run: Run = _around(_run, self, function, flatten)
+    for observer in [*observers]:
+        run = _around(observer.on_run, self, run)
+    return run()
+
+
+def _made(tape: Tape, program: Program) -> None:
+    for observer in [*observers]:
+        observer.on_program(tape, program)
+
+
+@contextmanager
+def observe_traces(observer: TraceObserver) -> Iterator[None]:
+    """Within the block `observer` is told of all traces; calls are slower by that then, and not otherwise."""
+    observers.append(observer)
+    if len(observers) == 1:
+        Tape.run = _observed_run  # type: ignore[method-assign]
+        on_new_program.append(_made)
+    try:
+        yield
+    finally:
+        observers.remove(observer)
+        if not observers:
+            Tape.run = _run  # type: ignore[method-assign]
+            on_new_program.remove(_made)
