@@ -13,11 +13,11 @@ import jax
 import numpy as np
 
 from fxgrad.engine import tree
-from fxgrad.engine.analyses.key_reuse import check_program
+from fxgrad.engine.analyses.key_reuse import refuse_key_reuse
 from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.callback import debug_callback_p, host_function
-from fxgrad.engine.frontend.flat import check_leaf, indexed_names, nth, trace_flat
+from fxgrad.engine.frontend.flat import argument_leaf_names, check_leaf, nth, trace_flat
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.trace import WITH_LITERALS
 from fxgrad.engine.tracing.tracer import Tracer
@@ -193,14 +193,14 @@ def check_key_reuse(fun: Callable[..., Any]) -> Callable[..., Any]:
     """
     @functools.wraps(fun, updated=())
     def checked(*args: Any, **kwargs: Any) -> Any:
-        check_program(fun if isinstance(fun, Program) else _traced(fun, args, kwargs))
+        refuse_key_reuse(fun if isinstance(fun, Program) else _traced(fun, args, kwargs))
         return fun(*args, **kwargs)
     return checked
 
 
 def _traced(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
     leaves, structure = tree.flatten((args, kwargs))
-    names = indexed_names(fun, args, kwargs=kwargs)
+    names = argument_leaf_names(fun, args, kwargs=kwargs)
     avals = [check_leaf(leaf, "check_key_reuse", nth(names, index)) for index, leaf in enumerate(leaves)]
 
     def call(*tracers: Any) -> Any:

@@ -44,7 +44,7 @@ def _is_left_out(filename: str) -> bool:
     return user_lines.is_own(filename) or ("site-packages" in filename and any(each in filename for each in _LEFT_OUT))
 
 
-def boundary(function: _Function) -> _Function:
+def hide_frames(function: _Function) -> _Function:
     """A public function whose errors come with shortened tracebacks."""
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:

@@ -21,7 +21,7 @@ from fxgrad.engine.core.program_properties import ProgramAttribute, needs_x64, p
 from fxgrad.engine.executors.xla import as_varying, computed, emit, x64
 from fxgrad.engine.transforms.batch import batched_program
 from fxgrad.engine.transforms.forward import has_tangent
-from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.linearize import linearize_program
 from fxgrad.engine.transforms.transpose import transposed
 from fxgrad.interop.manual import struct_for_jax, type_in_jax, within_mesh
 
@@ -78,7 +78,7 @@ def differentiated(program: Program, primals: Sequence[Any], tangents: Sequence[
                    ) -> tuple[list[Any], list[Any]]:
     """The outputs of `program` and their tangents, as operations of jax's."""
     with within_mesh():
-        known = linearized(program, tuple(moving))
+        known = linearize_program(program, tuple(moving))
     results = applied(known.program, [*known.captured, *primals])
     outputs, residuals = results[:len(program.outputs)], results[len(program.outputs):]
     linear, reached = known.extra

@@ -10,7 +10,7 @@ import jax
 from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval, check_dtype, varying_of_jax
 from fxgrad.engine.executors.xla import x64
-from fxgrad.engine.frontend.flat import indexed_names, leaf_aval, trace_flat, transformation
+from fxgrad.engine.frontend.flat import argument_leaf_names, leaf_aval, trace_flat, transformation
 from fxgrad.engine.tracing.trace import SHARED
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import function_name
@@ -55,7 +55,7 @@ def to_jax(fn: Callable[..., Any]) -> Callable[..., Any]:
             return fn(*again, **keywords)
 
         def names() -> list[str]:
-            every = indexed_names(fn, args, kwargs=kwargs)()
+            every = argument_leaf_names(fn, args, kwargs=kwargs)()
             return [name for name, aval in zip(every, avals, strict=True) if aval is not None]
 
         mesh = mesh_around()

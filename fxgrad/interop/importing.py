@@ -16,7 +16,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, Literal, to_numpy, varying_of_jax
 from fxgrad.engine.core.program import Program, Source, join_scopes
 from fxgrad.engine.core.sources import NOWHERE, equation_source
-from fxgrad.engine.derivation.simplify import without_dead_code
+from fxgrad.engine.derivation.simplify import remove_dead_code
 from fxgrad.engine.derivation.simplifying import SimplifyingTape
 from fxgrad.engine.executors.xla import is_jax, x64
 from fxgrad.engine.ops.structural import convert
@@ -172,7 +172,7 @@ def program_of(jaxpr: ClosedJaxpr, axes: Mapping[str, int]) -> tuple[Program, li
     avals = varying_here([aval_of_jax(var.aval) for var in jaxpr.jaxpr.invars])
     recorded, captured = trace(lambda *values: inlined(jaxpr, values), avals, mode=WITH_LITERALS, name="a jaxpr",
                                tape_class=SimplifyingTape, axes=axes)
-    return without_dead_code(recorded), captured
+    return remove_dead_code(recorded), captured
 
 
 def inlined(jaxpr: Any, inputs: Sequence[Any]) -> list[Any]:

@@ -14,7 +14,7 @@ from jax.sharding import AxisType
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.caches import cached
-from fxgrad.engine.core.avals import Aval, struct_of, varying_of_jax
+from fxgrad.engine.core.avals import Aval, varying_of_jax
 from fxgrad.engine.executors.xla import as_varying
 from fxgrad.engine.parallel.meshes import jax_mesh, mesh_shape
 from fxgrad.engine.tracing.trace import mapped_over
@@ -58,7 +58,7 @@ def struct_for_jax(aval: Aval) -> Any:
     """The type of a value of ours, as jax describes it."""
     if dtypes.is_key(aval.dtype):
         return jax.ShapeDtypeStruct(aval.shape, _key_dtype())
-    return struct_of(aval)
+    return aval.struct
 
 
 @cached("dtype of keys in jax", 1)

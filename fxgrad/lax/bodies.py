@@ -11,7 +11,7 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.frontend.flat import Traced, check_leaf, just, parameter_names, trace_flat
+from fxgrad.engine.frontend.flat import TracedCall, check_leaf, just, parameter_names, trace_flat
 from fxgrad.engine.higher_order.wiring import cast_to, rewired, with_output_types
 from fxgrad.engine.ops.varying import pvary
 from fxgrad.engine.tracing.provenance import note_around
@@ -60,7 +60,7 @@ def check_function(what: str, function: Any, name: str) -> None:
 
 
 def trace_body(what: str, function: Callable[..., Any], call: Callable[..., Any], avals: Sequence[Aval],
-               names: Sequence[str], arguments: Sequence[TreeDef] = ()) -> Traced:
+               names: Sequence[str], arguments: Sequence[TreeDef] = ()) -> TracedCall:
     """Traces `call`, which applies the user's `function` to flat tracers; values are not known inside.
 
     `names` are those of the tracers in messages; `arguments` are the structures in which the function gets them, if
@@ -181,7 +181,7 @@ class Joined(NamedTuple):
     out_tree: TreeDef
 
 
-def join_branches(what: str, functions: Sequence[Any], names: Sequence[str], branches: Sequence[Traced]) -> Joined:
+def join_branches(what: str, functions: Sequence[Any], names: Sequence[str], branches: Sequence[TracedCall]) -> Joined:
     """Gives every branch the inputs of all, and outputs of joint types; raises where they do not fit together."""
     first, *rest = branches
     for function_number, branch in enumerate(rest, 1):

@@ -13,7 +13,7 @@ from fxgrad.engine.higher_order.branch import bind_branches
 from fxgrad.engine.ops.comparison import ne
 from fxgrad.engine.ops.select import clamp
 from fxgrad.engine.ops.structural import convert
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.provenance import note_results
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError
@@ -22,7 +22,7 @@ from fxgrad.lax.bodies import check_function, flatten, join_branches, leaf_paths
 _NONE: Any = object()
 
 
-@boundary
+@hide_frames
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = _NONE,
          linear: Any = None) -> Any:  # noqa: ARG001  (jax has it, and gives it no meaning)
     """`true_fun(*operands)` where the scalar `pred` is true, and `false_fun(*operands)` where it is not.
@@ -53,7 +53,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
     return _choose("cond", convert(number, dtypes.int32), (false_fun, true_fun), ("false_fun", "true_fun"), operands)
 
 
-@boundary
+@hide_frames
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NONE) -> Any:
     """`branches[index](*operands)`; an index out of range means the first or the last branch.
 

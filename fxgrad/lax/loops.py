@@ -10,7 +10,7 @@ from typing import Any
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.sizes import has_symbolic_dim
-from fxgrad.engine.frontend.flat import LEAF, Traced, check_leaf, just, parameter_names
+from fxgrad.engine.frontend.flat import LEAF, TracedCall, check_leaf, just, parameter_names
 from fxgrad.engine.frontend.operands import operand
 from fxgrad.engine.higher_order.loop import for_loop
 from fxgrad.engine.higher_order.scan import scan as bind_scan
@@ -23,7 +23,7 @@ from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.structural import convert, reshape
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.provenance import note_results
 from fxgrad.engine.tracing.tape import aval_of
@@ -46,7 +46,7 @@ from fxgrad.lax.bodies import (
 Carry = Any
 
 
-@boundary
+@hide_frames
 def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Carry], init_val: Carry) -> Carry:
     """Repeats `value = body_fun(value)` from `init_val` on while `cond_fun(value)` is true; returns the last value.
 
@@ -86,7 +86,7 @@ def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Car
             f"while_loop: {function_name(cond_fun)} must return one bool, got {shown}. Reduce it, for example with "
             "fnp.all or fnp.any"))
 
-    def traced_test() -> Traced:
+    def traced_test() -> TracedCall:
         avals = [aval_of(leaf) for leaf in step.init]
         return trace_body("while_loop", cond_fun, asks, avals, init.names, [init.structure])
 
@@ -101,7 +101,7 @@ def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Car
     return init.rebuild(outputs)
 
 
-@boundary
+@hide_frames
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], init_val: Carry, *,
               unroll: int | bool | None = None) -> Carry:
     """Repeats `value = body_fun(i, value)` for `i` from `lower` to `upper - 1`; returns the last value.
@@ -168,7 +168,7 @@ def _unrolled(what: str, unroll: int | bool, length: int) -> int:
     return max(int(unroll), 1)
 
 
-@boundary
+@hide_frames
 def scan(f: Callable[[Carry, Any], tuple[Carry, Any]], init: Carry, xs: Any = None, length: int | None = None,
          reverse: bool = False, unroll: int | bool = 1, _split_transpose: bool = False,
          ) -> tuple[Carry, Any]:
@@ -230,7 +230,7 @@ def _length(entries: Flat, length: int | None) -> int:
     return next(iter(sizes.values()))
 
 
-@boundary
+@hide_frames
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:  # noqa: A001  (jax's name)
     """`f(x)` for each entry of `xs` along its first axis, one after the other, stacked.
 

@@ -11,7 +11,7 @@ from fxgrad.engine.executors.platforms import platform_of
 from fxgrad.engine.frontend.flat import check_leaf, just
 from fxgrad.engine.frontend.named import call_by_name
 from fxgrad.engine.frontend.operands import is_staging, whole
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import innermost_for
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, UnsupportedError
@@ -20,7 +20,7 @@ from fxgrad.lax.bodies import check_function, flatten, join_branches, trace_body
 __all__ = ["composite", "platform_dependent"]
 
 
-@boundary
+@hide_frames
 def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any],
                        ) -> Any:
     """The function for the platform that computes, called with `args`: `cpu=`, `cuda=`, `rocm=`, `tpu=`, or `default`.
@@ -79,7 +79,7 @@ def composite(decomposition: Callable[..., Any], name: str, version: int = 0) ->
         raise ArgumentError(at_user_line(f"composite: version={version}; a whole number from 0 on is needed"))
 
     @functools.wraps(decomposition)
-    @boundary
+    @hide_frames
     def call(*args: Any, **attributes: Any) -> Any:
         leaves = tree.leaves(args)
         for number, leaf in enumerate(leaves):

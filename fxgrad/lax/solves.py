@@ -7,7 +7,7 @@ from typing import Any
 
 from fxgrad.engine import tree
 from fxgrad.engine.derivation.derive import Derived
-from fxgrad.engine.frontend.flat import Traced
+from fxgrad.engine.frontend.flat import TracedCall
 from fxgrad.engine.higher_order.solve import along_root, linear_solve, root_p
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tree import TreeDef
@@ -122,7 +122,7 @@ def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[...
     function, own = residual.program, len(residual.captured)
     at = [*function.in_avals[:own], *(aval.strong() for aval in guess.avals)]
 
-    def tangent_solver(matrix: Derived) -> Traced:
+    def tangent_solver(matrix: Derived) -> TracedCall:
         def apply(*tracers: Any) -> Any:
             here, right = tracers[:len(at)], tracers[len(at):]
             result = tangent_solve(lambda x: guess.rebuild(matrix([*here, *tree.leaves(x)])), guess.rebuild(right))

@@ -14,7 +14,7 @@ from fxgrad.engine.higher_order.call import named
 from fxgrad.engine.ops.exponential import integer_pow, logistic_p
 from fxgrad.engine.ops.special import erfc_p
 from fxgrad.engine.pytorch_names import answered
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ShapeError
@@ -309,7 +309,7 @@ def log1mexp(x: Any) -> Any:
     return where(is_near, log(negative(expm1(negative(near)))), log1p(negative(exp(negative(far)))))
 
 
-@boundary
+@hide_frames
 def glu(x: Any, axis: int = -1) -> Any:
     """The first half of `x` along `axis` times the `sigmoid` of the second half.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fxgrad.engine.frontend.operands import inexact_operands, shape_of, whole
 from fxgrad.engine.higher_order.call import named_of_arrays
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, FxgradError, ShapeError
 from fxgrad.lax import convolution
@@ -69,7 +69,7 @@ def _integer(name: str, value: Any) -> int | None:
 # --- convolution ----------------------------------------------------------------------------------------------------
 
 
-@boundary
+@hide_frames
 def conv2d(x: Any, kernel: Any, bias: Any = None, *, strides: Numbers = 1, padding: Padding = "SAME",
            dilation: Numbers = 1, groups: int = 1) -> Any:
     """The correlation of images with a kernel, plus `bias`: (batch, height, width, channels) as the kernel's last axis.
@@ -99,7 +99,7 @@ def _conv2d(x: Any, kernel: Any, *bias: Any, strides: Any, padding: Any, dilatio
     return add(result, bias[0]) if given else result
 
 
-@boundary
+@hide_frames
 def conv_transpose(x: Any, kernel: Any, bias: Any = None, *, strides: Numbers = 1, padding: Padding = "SAME",
                    dilation: Numbers = 1, transpose_kernel: bool = False) -> Any:
     """A convolution that makes images larger by `strides`, plus `bias`: it undoes the shapes of one so set.

@@ -24,7 +24,7 @@ from fxgrad.engine.frontend.operands import (
 from fxgrad.engine.higher_order.call import named_of_arrays
 from fxgrad.engine.ops.special import xlogy
 from fxgrad.engine.ops.structural import broadcast_to, reshape
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError
@@ -48,7 +48,7 @@ _LEAST_LOGARITHM = -100.0
 # --- of two classes -------------------------------------------------------------------------------------------------
 
 
-@boundary
+@hide_frames
 def binary_cross_entropy(probabilities: Any, targets: Any, *, weights: Any = None, reduction: str = "mean") -> Any:
     """-(t · log(p) + (1 - t) · log(1 - p)) for probabilities p and targets t from 0 to 1, of one shape.
 
@@ -65,7 +65,7 @@ def binary_cross_entropy(probabilities: Any, targets: Any, *, weights: Any = Non
                    reduction, weights=weights)
 
 
-@boundary
+@hide_frames
 def binary_cross_entropy_with_logits(logits: Any, targets: Any, *, weights: Any = None, pos_weight: Any = None,
                                      reduction: str = "mean") -> Any:
     """`binary_cross_entropy` of sigmoid(logits), exact also where that is 0 or 1 in floating point.
@@ -119,7 +119,7 @@ def _binary_cross_entropy_with_logits(*arrays: Any, reduction: str, given: tuple
 # --- of several classes ---------------------------------------------------------------------------------------------
 
 
-@boundary
+@hide_frames
 def cross_entropy(logits: Any, labels: Any, *, axis: int = -1, weights: Any = None, label_smoothing: float = 0.0,
                   ignore_index: int = -100, where: Any = None, reduction: str = "mean") -> Any:
     """-log(softmax(logits)) at the labels, along the classes at `axis`: nothing overflows.
@@ -149,7 +149,7 @@ def cross_entropy(logits: Any, labels: Any, *, axis: int = -1, weights: Any = No
                        smoothing=float(label_smoothing))
 
 
-@boundary
+@hide_frames
 def nll_loss(log_probabilities: Any, labels: Any, *, axis: int = -1, weights: Any = None, ignore_index: int = -100,
              where: Any = None, reduction: str = "mean") -> Any:
     """`cross_entropy` of logarithms of probabilities, such as `log_softmax` gives, and labels that are integers.
@@ -290,7 +290,7 @@ def _product(share: Any, logarithms: Any) -> Any:
 # --- between distributions ------------------------------------------------------------------------------------------
 
 
-@boundary
+@hide_frames
 def kl_div(log_predictions: Any, targets: Any, *, log_target: bool = False, reduction: str = "mean") -> Any:
     """t · (log(t) - x): the terms of the divergence of distributions t from those whose logarithms are x, of one shape.
 

@@ -26,7 +26,7 @@ from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.exponential import rsqrt
 from fxgrad.engine.ops.reductions import reduce_max
 from fxgrad.engine.ops.structural import broadcast_to, convert, reshape
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
@@ -52,7 +52,7 @@ def _inexact(x: Any) -> Any:
 # --- softmax --------------------------------------------------------------------------------------------------------
 
 
-@boundary
+@hide_frames
 def softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
     """exp(x) divided by its sum over `axis` (an int, several, or None for all): positive, and 1 in sum.
 
@@ -94,7 +94,7 @@ def _over(where: Any, x: Any) -> Any:
     return broadcast_to(where, common_shape("where", shape_of(where), shape_of(x)))
 
 
-@boundary
+@hide_frames
 def log_softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
     """The logarithm of `softmax`, exact also where that is 0 in floating point; minus infinity where nothing counts.
 
@@ -123,7 +123,7 @@ def _log_softmax(x: Any, axes: tuple[int, ...]) -> Any:
 # --- logsumexp ------------------------------------------------------------------------------------------------------
 
 
-@boundary
+@hide_frames
 def logsumexp(a: Any, axis: Axis = None, b: Any = None, keepdims: bool = False, return_sign: bool = False,
               where: Any = None) -> Any:
     """The logarithm of the sum of exp(a), each times `b` if given, over `axis` (None: all axes), without overflow.
@@ -173,7 +173,7 @@ def _log_of_sum(a: Any, axes: tuple[int, ...], keepdims: bool, b: Any, where: An
     return add(log(magnitude), peak), sign(total)
 
 
-@boundary
+@hide_frames
 def logmeanexp(x: Any, axis: Axis = None, where: Any = None, keepdims: bool = False) -> Any:
     """The logarithm of the mean of exp(x) over `axis` (None: all axes), without overflow.
 
@@ -198,7 +198,7 @@ def _log(count: Any) -> Any:
 # --- standardize ----------------------------------------------------------------------------------------------------
 
 
-@boundary
+@hide_frames
 def standardize(x: Any, axis: Axis = -1, mean: Any = None, variance: Any = None, epsilon: Any = 1e-5,
                 where: Any = None, *, algorithm: str = "fast") -> Any:
     """(x - mean) / sqrt(variance + epsilon), with the mean and the variance over `axis` unless they are given.
@@ -239,7 +239,7 @@ def _standardized(x: Any, axes: tuple[int, ...], mean: Any, variance: Any, epsil
 # --- one_hot --------------------------------------------------------------------------------------------------------
 
 
-@boundary
+@hide_frames
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
     """For each number of a class in `x` a vector along the new `axis` that is 1 at that place, and 0 elsewhere.
 

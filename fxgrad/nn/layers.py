@@ -12,7 +12,7 @@ from fxgrad.engine.frontend.operands import as_array, axes_of, axis_of, inexact_
 from fxgrad.engine.higher_order.call import named_of_arrays
 from fxgrad.engine.ops.exponential import rsqrt
 from fxgrad.engine.ops.structural import reshape
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
@@ -40,7 +40,7 @@ def given_arrays(**arrays: Any) -> tuple[list[Any], tuple[str, ...]]:
 # --- dropout --------------------------------------------------------------------------------------------------------
 
 
-@boundary
+@hide_frames
 def dropout(x: Any, rate: float, key: Any = None) -> Any:
     """`x` with each element set to 0 with probability `rate`, and the others divided by 1 - rate.
 
@@ -73,7 +73,7 @@ def _dropout(x: Any, key: Any, *, rate: float) -> Any:
 # --- normalisations -------------------------------------------------------------------------------------------------
 
 
-@boundary
+@hide_frames
 def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axis = -1, epsilon: float = 1e-5) -> Any:
     """(x - mean) / sqrt(variance + epsilon) · scale + bias, with mean and variance over `axis`.
 
@@ -93,7 +93,7 @@ def _layer_norm(x: Any, *weights: Any, axes: tuple[int, ...], epsilon: float, gi
     return _weighed(_normal(widened(x), axes, epsilon), x, weights, given)
 
 
-@boundary
+@hide_frames
 def rms_norm(x: Any, scale: Any = None, *, axis: Axis = -1, epsilon: float = 1e-6) -> Any:
     """x / sqrt(mean(x²) + epsilon) · scale, with the mean over `axis`: no mean is subtracted.
 
@@ -114,7 +114,7 @@ def _rms_norm(x: Any, *weights: Any, axes: tuple[int, ...], epsilon: float, give
     return _weighed(multiply(wide, size), x, weights, given)
 
 
-@boundary
+@hide_frames
 def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis: int = -1,
                epsilon: float = 1e-5) -> Any:
     """As `layer_norm`, with mean and variance of each entry of the first axis and each of `groups` of channels.
@@ -147,7 +147,7 @@ def _group_norm(x: Any, *weights: Any, groups: int, place: int, epsilon: float, 
     return _weighed(normal, x, [along(weight, place, len(shape)) for weight in weights], given)
 
 
-@boundary
+@hide_frames
 def batch_norm(x: Any, scale: Any = None, bias: Any = None, *, mean: Any = None, variance: Any = None, axis: int = -1,
                epsilon: float = 1e-5) -> tuple[Any, Any, Any]:
     """As `layer_norm`, with mean and variance of each channel over all other axes: a triple (result, mean, variance).
@@ -226,7 +226,7 @@ def _weighed(normal: Any, x: Any, weights: Sequence[Any], given: tuple[str, ...]
 # --- recurrent cells ------------------------------------------------------------------------------------------------
 
 
-@boundary
+@hide_frames
 def gru_cell(state: Any, x: Any, input_weights: Any, state_weights: Any, input_bias: Any = None,
              state_bias: Any = None) -> Any:
     """The next state of a gated recurrent unit, shape (..., size), of its state and an input of shape (..., inputs).
@@ -253,7 +253,7 @@ def _gru_cell(state: Any, x: Any, input_weights: Any, state_weights: Any, input_
     return add(candidate, multiply(kept, subtract(state, candidate)))
 
 
-@boundary
+@hide_frames
 def lstm_cell(state: tuple[Any, Any], x: Any, input_weights: Any, state_weights: Any, input_bias: Any = None,
               state_bias: Any = None) -> tuple[Any, Any]:
     """The next state (h, c) of a long short-term memory, both of shape (..., size), of an input (..., inputs).

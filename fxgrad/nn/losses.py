@@ -11,7 +11,7 @@ from fxgrad.engine.frontend.operands import common_shape, inexact_operands, refu
 from fxgrad.engine.higher_order.call import named_of_arrays
 from fxgrad.engine.ops.exponential import rsqrt
 from fxgrad.engine.ops.special import xlogy
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
@@ -107,7 +107,7 @@ def _number(setting: Any) -> Any:
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 
-@boundary
+@hide_frames
 def mse_loss(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
     """The squared error (prediction - target)², of arrays of one shape: its mean, its sum, or one for each element.
 
@@ -135,7 +135,7 @@ def _mse_loss(predictions: Any, targets: Any) -> Any:
     return square(subtract(predictions, targets))
 
 
-@boundary
+@hide_frames
 def l1_loss(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
     """The absolute error |prediction - target|, whose derivative is 0 where it is 0; otherwise as `mse_loss`.
 
@@ -151,7 +151,7 @@ def _l1_loss(predictions: Any, targets: Any) -> Any:
     return absolute(subtract(predictions, targets))
 
 
-@boundary
+@hide_frames
 def huber_loss(predictions: Any, targets: Any, *, delta: float = 1.0, reduction: str = "mean") -> Any:
     """Half the squared error where the error is at most `delta`, and delta · (|error| - delta / 2) beyond.
 
@@ -175,7 +175,7 @@ def _huber_loss(predictions: Any, targets: Any, delta: float) -> Any:
     return where(greater(size, delta), multiply(delta, subtract(size, 0.5 * delta)), multiply(0.5, square(inside)))
 
 
-@boundary
+@hide_frames
 def smooth_l1_loss(predictions: Any, targets: Any, *, beta: float = 1.0, reduction: str = "mean") -> Any:
     """`huber_loss` divided by its `delta`, which is called `beta`: the absolute error for a `beta` of 0.
 
@@ -206,7 +206,7 @@ def _smooth_l1_loss(predictions: Any, targets: Any, beta: float) -> Any:
 # --- margins --------------------------------------------------------------------------------------------------------
 
 
-@boundary
+@hide_frames
 def hinge_loss(predictions: Any, labels: Any, *, margin: float = 1.0, reduction: str = "mean") -> Any:
     """max(0, margin - label · prediction), for labels 1 and -1; a label that is neither gives NaN.
 
@@ -224,7 +224,7 @@ def _hinge_loss(predictions: Any, labels: Any, margin: float) -> Any:
     return signed(labels, maximum(0.0, subtract(margin, predictions)), maximum(0.0, add(margin, predictions)))
 
 
-@boundary
+@hide_frames
 def hinge_embedding_loss(distances: Any, labels: Any, *, margin: float = 1.0, reduction: str = "mean") -> Any:
     """The distance where the label is 1, and max(0, margin - distance) where it is -1; NaN for other labels.
 
@@ -242,7 +242,7 @@ def _hinge_embedding_loss(distances: Any, labels: Any, margin: float) -> Any:
     return signed(labels, distances, maximum(0.0, subtract(margin, distances)))
 
 
-@boundary
+@hide_frames
 def cosine_embedding_loss(first: Any, second: Any, labels: Any, *, margin: float = 0.0,
                           reduction: str = "mean") -> Any:
     """1 - cos where the label is 1, max(0, cos - margin) where it is -1, NaN elsewhere; of vectors along the last axis.
@@ -275,7 +275,7 @@ def _cosine_embedding_loss(first: Any, second: Any, labels: Any, margin: float) 
     return signed(labels, subtract(1.0, cosine), maximum(0.0, subtract(cosine, margin)))
 
 
-@boundary
+@hide_frames
 def triplet_margin_loss(anchor: Any, positive: Any, negative: Any, *, margin: float = 1.0, epsilon: float = 1e-6,
                         swap: bool = False, reduction: str = "mean") -> Any:
     """max(0, distance to the positive - distance to the negative + margin), of vectors along the last axis.
@@ -309,7 +309,7 @@ def _triplet_margin_loss(anchor: Any, positive: Any, negative: Any, margin: floa
 # --- negative log-likelihoods ---------------------------------------------------------------------------------------
 
 
-@boundary
+@hide_frames
 def poisson_nll_loss(predictions: Any, targets: Any, *, log_input: bool = True, full: bool = False,
                      epsilon: float = 1e-8, reduction: str = "mean") -> Any:
     """The negative log-likelihood of counts under Poisson distributions: exp(x) - target · x, with x = log(rate).
@@ -339,7 +339,7 @@ def _poisson_nll_loss(predictions: Any, targets: Any, log_input: bool, full: boo
     return add(loss, where(several, stirling, 0.0))
 
 
-@boundary
+@hide_frames
 def gaussian_nll_loss(predictions: Any, targets: Any, variances: Any, *, full: bool = False, epsilon: float = 1e-6,
                       reduction: str = "mean") -> Any:
     """The negative log-likelihood under normal distributions: half of log(variance) + (prediction - target)²/variance.

@@ -27,7 +27,7 @@ from fxgrad.engine.ops.convolution import dilated
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.pool import Sliding, check_sliding, window_max, window_pads, window_sum
 from fxgrad.engine.ops.structural import reshape
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError, IndexingError, ShapeError
@@ -48,7 +48,7 @@ Window = Sequence[int]
 # --- pooling --------------------------------------------------------------------------------------------------------
 
 
-@boundary
+@hide_frames
 def max_pool(x: Any, window: Window, *, strides: Numbers | None = None, padding: Padding = "VALID",
              dilation: Numbers = 1) -> Any:
     """The greatest element of each window, for each channel: `x` has the shape (..., space, channels).
@@ -77,7 +77,7 @@ def _max_pool(x: Any, *, windows: Sliding) -> Any:
     return window_max(x, windows)
 
 
-@boundary
+@hide_frames
 def avg_pool(x: Any, window: Window, *, strides: Numbers | None = None, padding: Padding = "VALID",
              dilation: Numbers = 1, count_include_pad: bool = True) -> Any:
     """The mean of each window, for each channel; the arguments are those of `max_pool`.
@@ -154,7 +154,7 @@ def _space(name: str, setting: str, sizes: Any, shape: Shape) -> tuple[int, ...]
     return numbers
 
 
-@boundary
+@hide_frames
 def adaptive_avg_pool(x: Any, size: Window) -> Any:
     """The means of as many parts of each axis of space as `size` says, for each channel: (..., space, channels).
 
@@ -208,7 +208,7 @@ def _as(result: Any, x: Any) -> Any:
 # --- embedding ------------------------------------------------------------------------------------------------------
 
 
-@boundary
+@hide_frames
 def embedding(table: Any, indices: Any, *, padding_idx: int | None = None) -> Any:
     """The rows of `table`, shape (rows, ...), at `indices`, integers of any shape: (shape of the indices, ...).
 

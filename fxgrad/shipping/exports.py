@@ -19,13 +19,13 @@ from rich.table import Table
 
 from fxgrad.engine import tree
 from fxgrad.engine.api.conversions import like_arguments
-from fxgrad.engine.api.programs import program_for
+from fxgrad.engine.api.programs import program_of
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, keys_to_jax
 from fxgrad.engine.core.program import Program, Signature
 from fxgrad.engine.core.program_properties import needs_x64
-from fxgrad.engine.derivation.sizes import argument_names, found_sizes, in_sizes_of_jax, names_in, types_at
+from fxgrad.engine.derivation.sizes import argument_names, at_jax_sizes, size_names, solve_sizes, types_at
 from fxgrad.engine.executors.xla import emit, x64
-from fxgrad.engine.frontend.flat import described_aval, just
+from fxgrad.engine.frontend.flat import argument_aval, just
 from fxgrad.engine.frontend.mismatches import Expected
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, user_location
@@ -106,9 +106,9 @@ class Exported(Shown):
                 f"{here}. Export it with platforms={(*self.platforms, here)!r}"))
         values = [np.asarray(leaf, aval.dtype)[()] if type(leaf) in PYTHON_SCALARS and not aval.shape else leaf
                   for leaf, aval in zip(leaves, self.in_avals, strict=True)]
-        came = [described_aval(value, "export", just(name)) for value, name in zip(
+        came = [argument_aval(value, "export", just(name)) for value, name in zip(
             values, self.input_names, strict=True)]
-        found_sizes(f"the exported program {self.name}", self.in_avals, came, self.input_names)
+        solve_sizes(f"the exported program {self.name}", self.in_avals, came, self.input_names)
         with x64(self._wide):
             outputs = self._compiled(*map(keys_to_jax, values))
         result = tree.unflatten(self.out_tree, outputs)
@@ -175,7 +175,7 @@ def export(fun: Callable[..., Any] | Program, *, platforms: Sequence[str] | None
     wanted = _platforms(platforms)
 
     def exported(*specs: Any, **kwargs: Any) -> Exported:
-        return _exported(program_for("export", fun, specs, kwargs), wanted)
+        return _exported(program_of("export", fun, specs, kwargs), wanted)
     return exported
 
 
@@ -200,9 +200,9 @@ def _exported(program: Program, platforms: tuple[str, ...] | None) -> Exported:
         signature = Signature("program", tuple(argument_names(program)),
                               tree.structure((tuple(range(len(explicit))), {})),
                               tree.structure([*range(len(program.outputs))]))
-    names = names_in(program)
+    names = size_names(program)
     sizes = dict(zip(names, jax_export.symbolic_shape(",".join(names)), strict=True)) if names else {}
-    emitted = in_sizes_of_jax(program, sizes) if names else program
+    emitted = at_jax_sizes(program, sizes) if names else program
     wide = needs_x64(program)
 
     def function(*leaves: Any) -> list[Any]:

@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.api.programs import program_for
+from fxgrad.engine.api.programs import program_of
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Program
 from fxgrad.shipping.archives import Archive, Format, fail_at, signature_from_json, signature_to_json
@@ -52,7 +52,7 @@ def save(file: File, fun: Callable[..., Any] | Program, *specs: Any, **kwargs: A
     >>> fxgrad.load(file)({"w": np.ones(3), "b": 1.0}, np.ones((5, 3)))
     {'b': np.float64(40.0), 'w': array([40., 40., 40.])}
     """
-    program = program_for("save", fun, specs, kwargs)
+    program = program_of("save", fun, specs, kwargs)
     arrays: list[Any] = []
 
     def stand_in(value: Any) -> dict[str, Any]:

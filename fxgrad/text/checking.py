@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fxgrad.engine import config
-from fxgrad.engine.analyses.check import check
+from fxgrad.engine.analyses.check import check_program
 from fxgrad.engine.caches import Cache
 from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute
@@ -28,7 +28,7 @@ _seen = Cache("neighbourhoods of operations in texts that were checked", 65536)
 
 def checked(program: Program) -> None:
     """Verifies the rules of the IR; at level 3 also the text, where something new stands in it, at level 4 any text."""
-    check(program)
+    check_program(program)
     if config.check_level < 3 or len(program.equations) > SIZE_LIMIT or _CHECKED.of(program):
         return
     new = [each for each in neighbourhoods(program) if each not in _seen]

@@ -12,7 +12,7 @@ from typing import Any
 from rich.text import Text
 
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.frontend.calling import program_of_call
+from fxgrad.engine.frontend.calling import trace_program
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.text.color import highlight, names_of
@@ -46,7 +46,7 @@ def side_by_side(*functions: Callable[..., Any] | Program, **options: Any) -> Ca
 
     def shown(*args: Any, **kwargs: Any) -> Columns:
         return Columns([
-            function if isinstance(function, Program) else program_of_call("side_by_side", function, args, kwargs)
+            function if isinstance(function, Program) else trace_program("side_by_side", function, args, kwargs)
             for function in functions], options)
     return shown
 

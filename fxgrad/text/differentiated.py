@@ -12,7 +12,7 @@ import numpy as np
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Program, Provenance, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute
-from fxgrad.engine.tracing.provenance import CALLED, CAPTURED
+from fxgrad.engine.tracing.provenance import CALL_NAMES, CAPTURED_VALUES
 from fxgrad.text.compact_body import Statement
 from fxgrad.text.definitions import is_applied, is_call
 from fxgrad.text.margin import Line, programs_of
@@ -111,7 +111,7 @@ class _Derivation:
             return known
         values = self._known[id(program)] = {}
         self._programs.append(program)
-        called = CALLED.of(program)
+        called = CALL_NAMES.of(program)
         if called is not None and not called.is_library:
             self._functions[id(program)] = program
         before = {} if program.base is None else self._values(program.base)
@@ -161,7 +161,7 @@ class _Derivation:
         names = {var: self._names.get(here) or (self._shown.get(here, "") if uses[var] > 1 or var in several else "")
                  for var, here in computed.items()}
         numbers: dict[Atom, Literal] = {}
-        for var, value in zip(function.inputs, CAPTURED.of(function) or (), strict=False):
+        for var, value in zip(function.inputs, CAPTURED_VALUES.of(function) or (), strict=False):
             if isinstance(value, Variable):
                 names[var] = self._shown.get(value) or self._name_around(value)
             elif isinstance(value, np.ndarray) or np.ndim(value):

@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.analyses.check import check
+from fxgrad.engine.analyses.check import check_program
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Atom, Equation, Program, Signature, Variable
-from fxgrad.engine.core.sizes import parsed
+from fxgrad.engine.core.sizes import parse_size
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.rooms import registry
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
@@ -67,7 +67,7 @@ def of_document(document: Any, primitives: Iterable[Primitive] = (), classes: It
         _fail("programs", "at least one program is expected")
     program = loader.programs[-1]
     try:
-        check(program)
+        check_program(program)
     except WRONG_PARAMS as error:
         if isinstance(error, FxgradError):
             raise
@@ -172,7 +172,7 @@ class _Loader:
 
     def _size(self, text: str, where: str) -> Any:
         try:
-            return parsed(text)
+            return parse_size(text)
         except ValueError:
             _fail(where, f"{text!r} is no size such as 2*n + 1")
 

@@ -22,8 +22,8 @@ from fxgrad.engine.core.program import (
     Variable,
 )
 from fxgrad.engine.core.program_properties import ProgramAttribute
-from fxgrad.engine.derivation.simplify import MERGED
-from fxgrad.engine.tracing.provenance import CALLED
+from fxgrad.engine.derivation.simplify import MERGED_VARIABLES
+from fxgrad.engine.tracing.provenance import CALL_NAMES
 from fxgrad.text.sources import Assigned, Places, Sources, Targets, placed
 
 STRING = r'"(?:[^"\\\n]|\\.)*"'
@@ -124,7 +124,7 @@ def own_names(program: Program, sources: Sources) -> dict[Variable, str]:
                 names[var] = unique(name) if name in unique.taken and name not in RESERVED else name
                 unique.taken.add(names[var])
     wanted = wanted_names(program, sources)
-    called = CALLED.of(program)
+    called = CALL_NAMES.of(program)
     if called is not None and called.is_library:  # outside of the definition these names say nothing
         own = {var: Name(text, var) for var, text in zip(program.inputs, called.input_names, strict=False)}
         wanted = {**own, **wanted}
@@ -149,7 +149,7 @@ def own_names(program: Program, sources: Sources) -> dict[Variable, str]:
 
 def called_name(program: Program) -> str:
     """What the user calls the function that a program is of, or that it was derived from; "" if that is not known."""
-    called = CALLED.of(program)
+    called = CALL_NAMES.of(program)
     if called is not None:
         return "" if called.is_library or called.name == "function" else called.name
     if program.base is not None:
@@ -189,14 +189,14 @@ def wanted_names(program: Program, sources: Sources) -> dict[Variable, Name]:
     if program.signature is not None:
         for var, text in zip(program.inputs[program.captured:], program.signature.input_names, strict=False):
             names.setdefault(var, Name(text, var))
-    called = CALLED.of(program)
+    called = CALL_NAMES.of(program)
     if called is not None and not called.is_library:
         for var, text in zip(program.inputs[program.captured:], called.input_names, strict=False):
             if text:
                 inside = text if called.code is None else sources.called_inside(called.code, text)
                 names.setdefault(var, Name(inside, var))
     if program.base is not None:
-        merged = MERGED.of(program) or ()
+        merged = MERGED_VARIABLES.of(program) or ()
         for var, name in wanted_names(program.base, sources).items():
             names.setdefault(var, name._replace(is_shared=True) if var in merged else name)
     else:
@@ -257,7 +257,7 @@ def _name_by_origins(var: Variable, origins: Sequence[Provenance], names: dict[V
 def _is_residual(origin: Provenance) -> bool:
     """Whether a value is only known to go into a program of tangents, which is of no function of the user's."""
     program, var = origin.program, origin.var
-    return program.signature is None and program.base is None and CALLED.of(program) is None and \
+    return program.signature is None and program.base is None and CALL_NAMES.of(program) is None and \
         not getattr(var, "origins", ()) and any(each is var for each in program.inputs)
 
 

@@ -14,7 +14,7 @@ from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive, output_types
 from fxgrad.engine.core.program import Atom, Equation, Program, Signature, Variable
 from fxgrad.engine.higher_order.call import named_call_p
-from fxgrad.engine.tracing.provenance import CALLED, Called
+from fxgrad.engine.tracing.provenance import CALL_NAMES, CallNames
 from fxgrad.errors import FxgradError, ProgramError
 from fxgrad.text.names import NAMES
 from fxgrad.text.parameters import optional_parameters
@@ -63,7 +63,7 @@ class Builder:
                 if label:
                     definition = self._document.programs[label]
                     self._defined[label] = self._program(definition.program)
-                    CALLED.put(self._defined[label], Called(definition.name, ()))
+                    CALL_NAMES.put(self._defined[label], CallNames(definition.name, ()))
             elif reference.label in open_labels:
                 self._text.fail(reference.at, f"the program {reference.label!r} refers to itself")
             elif reference.label not in self._defined:

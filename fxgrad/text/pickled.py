@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from fxgrad.engine.core.avals import Aval, FoldedConstant, Literal
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Atom, Equation, Program, Signature, Source, Variable, inner_first
-from fxgrad.engine.tracing.provenance import CALLED, Called
+from fxgrad.engine.tracing.provenance import CALL_NAMES, CallNames
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import UnsupportedError
 from fxgrad.text.compact_writer import formulas_of
@@ -164,7 +164,7 @@ def _remade(kept: _Kept, held: Sequence[Program]) -> Program:
     program = Program(inputs, equations, atoms(kept.outputs), kept.captured, kept.constants, kept.signature)
     NAMES.put(program, {variables[number]: name for number, name in kept.names.items()})
     if kept.called:
-        CALLED.put(program, Called(kept.called, ()))
+        CALL_NAMES.put(program, CallNames(kept.called, ()))
     FORMULAS.put(program, kept.formulas)
     return program
 

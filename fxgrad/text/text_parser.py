@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from fxgrad.engine.analyses.check import check
+from fxgrad.engine.analyses.check import check_program
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.rooms import registry
@@ -56,7 +56,7 @@ def _parsed(text: str, primitives: Iterable[Primitive], classes: Iterable[type])
         CompactBuilder(place, CompactReader(place).document(), known, ValueClasses(classes))
     program = builder.build_all()
     try:
-        check(program)
+        check_program(program)
     except (FxgradError, *WRONG_PARAMS) as error:
         builder.locate()
         raise ProgramError(f"the program is wrong: {error}") from error

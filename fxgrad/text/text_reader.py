@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.sizes import parsed, sizes_in
+from fxgrad.engine.core.sizes import parse_size, parse_sizes
 from fxgrad.text.names import RESERVED, axis_names, unquoted_name
 from fxgrad.text.numbers import NanBits, Number, WrongNumberError, convert
 from fxgrad.text.syntax import (
@@ -167,7 +167,7 @@ class Reader:
                 self._text.fail(token.at, f"there is no dtype {name.rstrip('*')!r}; there are "
                                 f"{', '.join(map(dtypes.short_name, dtypes.SUPPORTED.values()))}")
             try:
-                shape = sizes_in(sizes)
+                shape = parse_sizes(sizes)
             except ValueError:
                 self._fail("a type such as f32[3,4], with sizes between commas")
             known = self._types[token.text] = Aval(shape, dtype, name.endswith("*"), frozenset(axis_names(axes)))
@@ -178,7 +178,7 @@ class Reader:
         """A size with a name, between single quotes."""
         token = self._next()
         try:
-            return parsed(token.text[1:-1])
+            return parse_size(token.text[1:-1])
         except ValueError:
             self._text.fail(token.at, f"{token.text} is no size such as '2*n+1'")
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.primitive import infer
+from fxgrad.engine.core.primitive import infer_types
 from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Program, Provenance, Source, Variable, join_scopes
-from fxgrad.engine.core.regions import Link, Region, replaced
+from fxgrad.engine.core.regions import Link, Region, replace_programs
 from fxgrad.engine.core.walk import eval_program
-from fxgrad.engine.derivation.simplify import without_dead_code
-from fxgrad.engine.frontend.calling import checked_program
+from fxgrad.engine.derivation.simplify import remove_dead_code
+from fxgrad.engine.frontend.calling import require_program
 from fxgrad.engine.ops.joining import stack_p, unstack_p
 from fxgrad.engine.ops.structural import broadcast_to_p
-from fxgrad.engine.parallel.shard_map import without_devices
+from fxgrad.engine.parallel.shard_map import drop_devices
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.text.names import NAMES, called_name, own_names
@@ -50,9 +50,9 @@ def unfold(program: Program, *, calls: Choice = True, loops: Choice = False, dev
     >>> [equation.primitive.name for equation in unfold(loop, loops=True).equations]
     ['mul', 'mul', 'mul']
     """
-    program = checked_program("unfold", program)
+    program = require_program("unfold", program)
     if devices:
-        program = without_devices(program)
+        program = drop_devices(program)
     choices = _Choices(calls, loops, limit)
     done: dict[int, Program] = {}
     stack = [program]
@@ -138,10 +138,10 @@ class _Unfolding:
                 continue
             inner = [self._done[id(region.program)] for region in regions]
             changed |= any(new is not region.program for new, region in zip(inner, regions, strict=True))
-            self._add(equation, inputs, replaced(equation.params, regions, inner))
+            self._add(equation, inputs, replace_programs(equation.params, regions, inner))
         if not changed:
             return before
-        result = without_dead_code(before.replace(
+        result = remove_dead_code(before.replace(
             equations=self._equations, outputs=[self._read(atom) for atom in before.outputs]))
         names: dict[Variable, str] = {}
         for var, name in own_names(before, Sources()).items():
@@ -157,7 +157,7 @@ class _Unfolding:
         if [atom.aval for atom in inputs] == [atom.aval for atom in equation.inputs]:
             self._equations.append(equation.replace(inputs, params))
             return
-        outputs = [*map(Variable, infer(equation.primitive, [atom.aval for atom in inputs], params))]
+        outputs = [*map(Variable, infer_types(equation.primitive, [atom.aval for atom in inputs], params))]
         self._equations.append(Equation(equation.primitive, inputs, params, outputs, equation.source))
         self._values.update(zip(equation.outputs, outputs, strict=True))
 
@@ -209,7 +209,7 @@ class _Unfolding:
 
     def _made(self, primitive: object, inputs: list[Atom], params: dict[str, object]) -> list[Variable]:
         """The outputs of an equation of the line of the loop."""
-        outputs = [*map(Variable, infer(primitive, [atom.aval for atom in inputs], params))]  # type: ignore[arg-type]
+        outputs = [*map(Variable, infer_types(primitive, [atom.aval for atom in inputs], params))]  # type: ignore[arg-type]
         source = self._holder.source
         self._equations.append(Equation(primitive, inputs, params, outputs,  # type: ignore[arg-type]
                                         None if source is None else source.derived()))
@@ -232,7 +232,7 @@ class _Unfolding:
             avals = [var.aval for var in equation.outputs]
             given = [atom.aval for atom in operands]
             if given != [atom.aval for atom in equation.inputs]:
-                avals = infer(equation.primitive, given, equation.params)
+                avals = infer_types(equation.primitive, given, equation.params)
             outputs = [*map(Variable, avals)]
             for var, original in zip(outputs, equation.outputs, strict=True):
                 var.origins = (Provenance(PRIMAL, program, original),)

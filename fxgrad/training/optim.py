@@ -14,7 +14,7 @@ from fxgrad.engine.dtypes import finfo
 from fxgrad.engine.frontend.operands import as_array, shape_of
 from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.engine.pytorch_names import of_module
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.nn.layers import widened
@@ -47,7 +47,7 @@ class Moments(NamedTuple):
     second: Parameters
 
 
-@boundary
+@hide_frames
 def sgd(rate: Any, momentum: float = 0.0, *, nesterov: bool = False, weight_decay: float = 0.0) -> Optimizer:
     """Stochastic gradient descent, v ← momentum · v + g, p ← p - rate · v, with Nesterov's look-ahead on request.
 
@@ -82,7 +82,7 @@ def sgd(rate: Any, momentum: float = 0.0, *, nesterov: bool = False, weight_deca
                      update)
 
 
-@boundary
+@hide_frames
 def adam(rate: Any = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, *,
          weight_decay: float = 0.0) -> Optimizer:
     """Adam (Kingma and Ba, 2015, algorithm 1): steps by the average gradient over the root of the average square.
@@ -100,7 +100,7 @@ def adam(rate: Any = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: fl
     return _adam("adam", rate, beta1, beta2, epsilon, weight_decay, decoupled=False)
 
 
-@boundary
+@hide_frames
 def adamw(rate: Any = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8, *,
           weight_decay: float = 1e-2) -> Optimizer:
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2019): p shrinks by rate · weight_decay · p besides.
@@ -191,7 +191,7 @@ def _as(number: Any, array: Any) -> Any:
     return astype(number, array.dtype)
 
 
-@boundary
+@hide_frames
 def rmsprop(rate: Any = 1e-2, decay: float = 0.99, epsilon: float = 1e-8) -> Optimizer:
     """RMSprop (Hinton, 2012): s ← decay · s + (1 - decay) g², p ← p - rate · g / (√s + ε), as PyTorch has it.
 
@@ -215,7 +215,7 @@ def rmsprop(rate: Any = 1e-2, decay: float = 0.99, epsilon: float = 1e-8) -> Opt
     return Optimizer(lambda params: Moments(0, None, tree.map(lambda p: 0 * p, params)), update)
 
 
-@boundary
+@hide_frames
 def lion(rate: Any = 1e-4, beta1: float = 0.9, beta2: float = 0.99, *, weight_decay: float = 0.0) -> Optimizer:
     """Lion (Chen et al., 2023): steps of one size, by the sign of an average of gradients.
 
@@ -239,7 +239,7 @@ def lion(rate: Any = 1e-4, beta1: float = 0.9, beta2: float = 0.99, *, weight_de
     return Optimizer(lambda params: Moments(0, tree.map(lambda p: 0 * p, params), None), update)
 
 
-@boundary
+@hide_frames
 def clip_by_global_norm(gradients: Parameters, limit: Any) -> Parameters:
     """The gradients, all divided by one number where the root of the sum of all their squares is above `limit`.
 
@@ -259,7 +259,7 @@ def clip_by_global_norm(gradients: Parameters, limit: Any) -> Parameters:
     return tree.map(lambda g: _times(g, factor), gradients)
 
 
-@boundary
+@hide_frames
 def clip_by_norm(gradients: Parameters, limit: Any) -> Parameters:
     """Each array of the gradients by itself: divided by a number where the root of its sum of squares is above `limit`.
 
@@ -273,7 +273,7 @@ def clip_by_norm(gradients: Parameters, limit: Any) -> Parameters:
     return tree.map(lambda g: clip_by_global_norm(g, limit), gradients)
 
 
-@boundary
+@hide_frames
 def clip(gradients: Parameters, limit: Any) -> Parameters:
     """The gradients, each element held between -`limit` and `limit`; NaN stays. Raises as `clip_by_global_norm` does.
 

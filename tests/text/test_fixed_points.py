@@ -14,7 +14,7 @@ from hypothesis import given
 
 import fxgrad
 from fxgrad.engine.core.program import Program, inner_first
-from fxgrad.engine.core.regions import replaced
+from fxgrad.engine.core.regions import replace_programs
 from fxgrad.engine.rooms import registry
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.text import equal, parse, program_text, to_json
@@ -69,7 +69,7 @@ def reordered(program: Program) -> Program:
     for inner in inner_first(program):
         equations = []
         for equation in inner.equations:
-            params = replaced(equation.params, equation.regions, [made[id(each)] for each in equation.programs])
+            params = replace_programs(equation.params, equation.regions, [made[id(each)] for each in equation.programs])
             equations.append(equation.replace(equation.inputs, dict(reversed(params.items()))))
         other = made[id(inner)] = inner.replace(equations=equations)
         for slot in (NAMES, UNTYPED, IMPLIED):  # what the text said of names

@@ -12,14 +12,14 @@ import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
 import fxgrad
-from benchmarks.places import Aval, Traced, apply_program, grad_program, trace_flat
+from benchmarks.places import Aval, TracedCall, apply_program, grad_program, trace_flat
 from benchmarks.problems import chain
 from benchmarks.workload import Absolute, Peer, Peers, Ratio, Workload, forget_programs, nothing
 
 OPERATIONS = 1000
 
 
-def record(x: Any, loss: Callable[[Any], Any]) -> Traced:
+def record(x: Any, loss: Callable[[Any], Any]) -> TracedCall:
     """What un-jitted `grad` does first: records the function on a tape that knows the values."""
     aval = Aval(x.shape, x.dtype)
     return trace_flat(loss, [aval], "grad", loss, values=[x])
@@ -42,7 +42,7 @@ def transforming(small: bool) -> Peers:
     problem = chain(10 if small else OPERATIONS)
     x, = problem.given("float32", small)
     loss = problem.loss(np)
-    recorded: list[Traced] = []
+    recorded: list[TracedCall] = []
     jaxpr = jax.make_jaxpr(problem.loss(jnp))(x)
 
     def prepare() -> None:

@@ -6,10 +6,11 @@ import math
 import re
 from collections import Counter
 
-from fxgrad.engine.analyses.traffic import Kind, Transfer
+from fxgrad.engine.analyses.traffic import CollectiveKind, Transfer
 
-KINDS: dict[str, Kind] = {"all-reduce": "all-reduce", "all-gather": "all-gather", "reduce-scatter": "reduce-scatter",
-                          "all-to-all": "all-to-all", "collective-permute": "permute"}
+KINDS: dict[str, CollectiveKind] = {"all-reduce": "all-reduce", "all-gather": "all-gather",
+                                    "reduce-scatter": "reduce-scatter",
+                                    "all-to-all": "all-to-all", "collective-permute": "permute"}
 _OPERATION = re.compile(rf"= (.*?) ({'|'.join(KINDS)})(-start)?\((.*)")
 _TYPE = re.compile(r"\b(pred|[a-z]+\d+)\w*\[([\d,]*)\]")
 _CALLED = re.compile(r"(?:calls|to_apply|body|condition|true_computation|false_computation)=%?([\w.\-]+)")

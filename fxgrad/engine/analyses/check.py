@@ -13,7 +13,7 @@ from fxgrad.errors import FxgradError, ProgramError
 _CHECKED: ProgramAttribute[bool] = ProgramAttribute("is checked")
 
 
-def check(program: Program) -> None:
+def check_program(program: Program) -> None:
     """Raise `ProgramError` unless `program` and the programs nested in it obey the rules of the IR.
 
     Inputs are distinct; each equation's inputs are bound by an input or an earlier equation; its outputs are new
@@ -51,7 +51,7 @@ def _check_equation(program: Program, index: int, equation: Equation, bound: set
                          "programs would find. Give the primitive regions=function(operands, **params)")
     for inner in equation.programs:
         if not _CHECKED.of(inner):
-            check(inner)
+            check_program(inner)
             _CHECKED.put(inner, True)
     try:
         expected = output_types(equation.primitive, [atom.aval for atom in equation.inputs], equation.params)

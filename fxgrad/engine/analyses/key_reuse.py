@@ -30,7 +30,7 @@ Ids = Any
 """Numbers in the place of keys; in the place of their words, two numbers along the last axis."""
 
 
-def check_program(program: Program) -> None:
+def refuse_key_reuse(program: Program) -> None:
     """Raise `KeyReuseError` if `program` draws from a key twice."""
     search = _KeyUses()
     constants = [search.of_constant(value) for value in program.constants] or [None] * program.captured

@@ -11,9 +11,9 @@ from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.program_properties import program_property
 
-Kind = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute", "nothing"]
+CollectiveKind = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute", "nothing"]
 
-speaks: Analysis[Kind] = Analysis(
+collective_kinds: Analysis[CollectiveKind] = Analysis(
     "speaks", missing="derive", derive=lambda primitive: "all-gather" if primitive.collective else "nothing")
 """What kind of collective an operation is; of one that nobody entered all may send all they have to all."""
 
@@ -28,7 +28,7 @@ class Transfer(NamedTuple):
     1750
     """
 
-    kind: Kind
+    kind: CollectiveKind
     axes: tuple[str, ...]
     size: int
     times: int
@@ -46,7 +46,7 @@ class Transfer(NamedTuple):
         return ", ".join(self.axes)
 
 
-def bytes_sent(kind: Kind, size: int, operand: int) -> int:
+def bytes_sent(kind: CollectiveKind, size: int, operand: int) -> int:
     """Return the bytes that each of `size` devices sends in a collective with operands of `operand` bytes.
 
     These are the counts of algorithms that send no more than any must, which rings and recursive halving share
@@ -109,7 +109,7 @@ def traffic_of(equation: Equation) -> list[Transfer]:
 
 
 def _own(equation: Equation) -> Transfer | None:
-    kind = speaks.of(equation.primitive)
+    kind = collective_kinds.of(equation.primitive)
     if kind == "nothing":
         return None
     axes, sizes = (_tuple(equation.params[key]) for key in ("axis_name", "axis_size"))

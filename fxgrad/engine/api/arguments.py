@@ -11,7 +11,7 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.arrays import Array, returned, wrap_array
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, array_aval
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.frontend.flat import check_leaf, indexed_names, leaf_aval, nth, transformation
+from fxgrad.engine.frontend.flat import argument_leaf_names, check_leaf, leaf_aval, nth, transformation
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
@@ -40,7 +40,7 @@ class Selected:
 
     def names(self) -> list[str]:
         """The names of the leaves, for messages."""
-        return indexed_names(self._function, self._args, self.positions)()
+        return argument_leaf_names(self._function, self._args, self.positions)()
 
     def rebuild(self, leaves: Sequence[Any]) -> Any:
         """Leaves as the container that `argnums` asked for: one argument, or a tuple of them."""

@@ -13,12 +13,12 @@ from fxgrad.engine import tree
 from fxgrad.engine.api.compiled import jit
 from fxgrad.engine.frontend.placing import placed, shardings_of_leaves
 from fxgrad.engine.frontend.strict import array_of
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 
 
-@boundary
+@hide_frames
 def reshard(xs: Any, out_shardings: Any) -> Any:
     """The arrays of the container `xs`, lying as `out_shardings` say: one sharding, or a container that is a prefix.
 
@@ -62,7 +62,7 @@ def auto_axes(f: Callable[..., Any] | None = None, /, *, axes: str | tuple[str, 
     compiled = jit(function)
 
     @functools.wraps(function)
-    @boundary
+    @hide_frames
     def call(*args: Any, **kwargs: Any) -> Any:
         sharding = _sharding("auto_axes", "out_sharding", out_sharding, kwargs)
         run = compiled if any(map(_is_explicit, tree.leaves((args, kwargs)))) else function
@@ -92,7 +92,7 @@ def explicit_axes(f: Callable[..., Any] | None = None, /, *, axes: str | tuple[s
     function = _function("explicit_axes", f)
 
     @functools.wraps(function)
-    @boundary
+    @hide_frames
     def call(*args: Any, **kwargs: Any) -> Any:
         sharding = _sharding("explicit_axes", "in_sharding", in_sharding, kwargs)
         return function(*_placed("explicit_axes", args, sharding), **kwargs)

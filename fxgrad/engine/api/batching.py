@@ -8,10 +8,10 @@ from typing import Any
 from fxgrad.engine import tree
 from fxgrad.engine.api.arguments import check_chunk_size, transformation
 from fxgrad.engine.api.mapped_calls import Axes, MappedCall, check_axes_argument, output_axes, without_axis
-from fxgrad.engine.core.avals import plain
+from fxgrad.engine.core.avals import without_literals
 from fxgrad.engine.frontend.flat import trace_flat
 from fxgrad.engine.ops.joining import concatenate
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.transforms.batch import batched_program, batching_over
@@ -53,7 +53,7 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
     spmd = _mesh_axes(spmd_axis_name)
 
     @transformation("vmap", fun, _mapped(in_axes))
-    @boundary
+    @hide_frames
     def batched(*args: Any, **kwargs: Any) -> Any:
         call = MappedCall("vmap", fun, in_axes, args, kwargs, axis_size)
         avals = [without_axis(aval_of(value), axis) for value, axis in zip(call.values, call.axes, strict=True)]
@@ -98,7 +98,7 @@ def _run(name: str, traced: Any, size: int, positions: tuple[int, ...], out_axes
             raise ArgumentError(at_user_line(
                 f"vmap: out_axes is None for {path} of {name}, which depends on mapped arguments, so its entries "
                 "differ. Write an int there, such as out_axes=0"))
-    return plain(apply_program(derived.program, [*derived.captured, *traced.captured, *values]))
+    return without_literals(apply_program(derived.program, [*derived.captured, *traced.captured, *values]))
 
 
 def _joined(parts: Sequence[list[Any]], axes: Sequence[int | None]) -> list[Any]:

@@ -18,12 +18,12 @@ from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.api.mapped_calls import Axes, MappedCall, check_axes_argument
 from fxgrad.engine.api.programs import eval_shape
 from fxgrad.engine.caches import BoundedDict
-from fxgrad.engine.core.avals import Aval, keys_to_jax, struct_of, to_numpy
+from fxgrad.engine.core.avals import Aval, keys_to_jax, to_numpy
 from fxgrad.engine.executors.xla import x64
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.structural import broadcast_to
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, function_name
@@ -76,7 +76,7 @@ def bucketed(fun: Callable[..., Any], axis: Axes, sizes: Sequence[int], *, mask:
     found = _Bucketed(fun, axis, _sizes(sizes), _hints(fun, mask, length))
 
     @transformation("bucketed", fun)
-    @boundary
+    @hide_frames
     def call(*args: Any, **kwargs: Any) -> Any:
         return found(args, kwargs)
 
@@ -191,9 +191,9 @@ class _Bucketed:
         return found
 
     def _results(self, call: MappedCall, leaves: Sequence[Any], size: int) -> list[Any]:
-        types = [struct_of(_resized(aval_of(value), axis, size)) for value, axis in zip(
+        types = [_resized(aval_of(value), axis, size).struct for value, axis in zip(
             call.values, call.axes, strict=True)]
-        args, kwargs = call.arguments(types, [struct_of(aval_of(leaf)) for leaf in leaves])
+        args, kwargs = call.arguments(types, [aval_of(leaf).struct for leaf in leaves])
         return tree.leaves(eval_shape(self._fun, *args, **kwargs, **self._told(size, size)))
 
     def _varying(self, here: Any, there: Any, size: int) -> tuple[int, ...]:

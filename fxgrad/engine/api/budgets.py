@@ -11,7 +11,7 @@ from fxgrad.engine import tree
 from fxgrad.engine.api.arguments import Argnums, leaf_avals, select, transformation
 from fxgrad.engine.api.reverse import trace_differentiated
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.frontend.calling import program_of_call
+from fxgrad.engine.frontend.calling import trace_program
 from fxgrad.engine.rematerialization.plans import plans_for
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.units import bytes_text
@@ -97,7 +97,7 @@ def _differentiated(fun: Callable[..., Any], argnums: Argnums, args: tuple[Any, 
         avals = leaf_avals("budget_curve", selected)
         traced, _ = trace_differentiated("budget_curve", fun, False, args, kwargs, selected, avals, whole=True)
         return traced.program, traced.wrt([has_tangent(aval) for aval in avals])
-    program = program_of_call("budget_curve", fun, args, kwargs)
+    program = trace_program("budget_curve", fun, args, kwargs)
     inside = [tree.map(lambda _, chosen=position in selected.positions: chosen, arg)
               for position, arg in enumerate(args)]
     marks = [*[False] * program.captured, *tree.leaves(inside)]

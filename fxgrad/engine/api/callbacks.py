@@ -8,7 +8,7 @@ from typing import Any
 from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.frontend.callback import host_function, io_callback_p, pure_callback_p
-from fxgrad.engine.frontend.flat import described_aval, just
+from fxgrad.engine.frontend.flat import argument_aval, just
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, UnsupportedError
@@ -79,5 +79,5 @@ def _refuse_sharding(what: str, sharding: Any) -> None:
 def _declared(what: str, result_shape_dtypes: Any) -> tuple[tuple[Aval, ...], Any]:
     leaves, structure = tree.flatten(result_shape_dtypes)
     names = tree.leaf_names(result_shape_dtypes, "result_shape_dtypes")
-    return tuple(described_aval(leaf, what, just(name)).strong()
+    return tuple(argument_aval(leaf, what, just(name)).strong()
                  for leaf, name in zip(leaves, names, strict=True)), structure

@@ -10,7 +10,7 @@ from fxgrad.engine.api.arguments import match_trees
 from fxgrad.engine.api.custom import custom_vjp
 from fxgrad.engine.core.avals import struct_aval
 from fxgrad.engine.frontend.flat import trace_flat, transformation
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import UNSHARED
@@ -55,7 +55,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     return with_gradient
 
 
-@boundary
+@hide_frames
 def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable[..., Any], list[Any]]:
     """`fun` with the traced arrays that it closes over as arguments behind its own, and the list of those.
 

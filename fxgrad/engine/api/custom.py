@@ -16,12 +16,12 @@ from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.guards import run_guarded
-from fxgrad.engine.frontend.flat import LEAF, Traced, check_leaf, leaf_aval, origin_of
+from fxgrad.engine.frontend.flat import LEAF, TracedCall, check_leaf, leaf_aval, origin_of
 from fxgrad.engine.higher_order.custom import Flat, custom_jvp_p, custom_vjp_p
 from fxgrad.engine.ops import arithmetic
 from fxgrad.engine.ops.structural import convert, instantiate
 from fxgrad.engine.pickling import importable
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, function_name
@@ -31,7 +31,7 @@ from fxgrad.errors import ArgumentError, TreeError
 class _CapturedInputs:
     """The inputs that a custom function closed over come first in its program and have no derivative."""
 
-    def __init__(self, call: Call, traced: Traced, owner: Any) -> None:
+    def __init__(self, call: Call, traced: TracedCall, owner: Any) -> None:
         call.forget_values()
         self.call, self.out_tree = call, traced.out_tree
         self.program, self.out_avals = traced.program, traced.program.out_avals
@@ -58,7 +58,7 @@ class _CapturedInputs:
         self._tell()
 
     @classmethod
-    def of(cls, call: Call, traced: Traced, owner: Any) -> Self:
+    def of(cls, call: Call, traced: TracedCall, owner: Any) -> Self:
         """The rule of `call`; calls without static arguments that recorded the same have the same."""
         if call.static:
             return cls(call, traced, owner)
@@ -184,7 +184,7 @@ class custom_jvp(_Differentiated):  # noqa: N801  (a decorator, named as in jax)
         return [next(first) if position in self.nondiff else next(rest)
                 for position in range(len(nondiff) + len(primals))]
 
-    @boundary
+    @hide_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The output of the function itself."""
         running = _running.get()
@@ -299,7 +299,7 @@ class custom_vjp(_Differentiated):  # noqa: N801  (a decorator, named as in jax)
         del optimize_remat
         self.forward, self.backward, self.symbolic_zeros = forward, backward, symbolic_zeros
 
-    @boundary
+    @hide_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The output of the function itself."""
         call = self._call(self.forward is not None, "defvjp(forward, backward)", args, kwargs)

@@ -7,9 +7,9 @@ from typing import Any
 
 from fxgrad.engine import tree
 from fxgrad.engine.api.custom_calls import WithRule, positional
-from fxgrad.engine.frontend.flat import Traced, check_leaf, just, trace_flat, transformation
+from fxgrad.engine.frontend.flat import TracedCall, check_leaf, just, trace_flat, transformation
 from fxgrad.engine.higher_order.mapped_rule import custom_vmap_p
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
 from fxgrad.engine.tracing.trace import SHARED
 from fxgrad.engine.user_lines import at_user_line, function_name
@@ -48,7 +48,7 @@ class custom_vmap(WithRule):  # noqa: N801  (jax's name)
         self.vmap_rule = vmap_rule
         return vmap_rule
 
-    @boundary
+    @hide_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The output of the function."""
         args = positional(self.fun, args, kwargs)
@@ -67,7 +67,7 @@ class custom_vmap(WithRule):  # noqa: N801  (jax's name)
 class _Rule:
     """The user's rule for flat values; every call of the function has its own, for the rule may change."""
 
-    def __init__(self, rule: Callable[..., Any], name: str, structure: Any, traced: Traced) -> None:
+    def __init__(self, rule: Callable[..., Any], name: str, structure: Any, traced: TracedCall) -> None:
         self._rule, self.name, self._structure, self._out_tree = rule, name, structure, traced.out_tree
         self._captured, self._out_avals = traced.program.captured, traced.program.out_avals
 

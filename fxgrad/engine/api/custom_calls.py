@@ -8,7 +8,7 @@ from typing import Any
 
 from fxgrad.engine import tree
 from fxgrad.engine.frontend.flat import (
-    Traced,
+    TracedCall,
     check_leaf,
     leaf_aval,
     nth,
@@ -60,7 +60,7 @@ class Call:
         """The differentiable arguments alone."""
         return tuple(tree.unflatten(self.structure, leaves))
 
-    def trace(self) -> Traced:
+    def trace(self) -> TracedCall:
         """The program of the plain function."""
         avals = [aval_of(leaf) for leaf in self.leaves]
         traced = trace_flat(lambda *leaves: self.function(*self.arguments(leaves)), avals, self.what, self.function,

@@ -39,7 +39,7 @@ from fxgrad.engine.core.program_properties import memoize, needs_x64, program_pr
 from fxgrad.engine.dtypes import DType, float0, from_jax, is_64bit, is_key
 from fxgrad.engine.executors import explicit
 from fxgrad.engine.executors.xla import emit_results, x64
-from fxgrad.engine.frontend.flat import Traced, leaf_aval
+from fxgrad.engine.frontend.flat import TracedCall, leaf_aval
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line
@@ -75,7 +75,7 @@ class Unprepared(Exception):  # noqa: N818  (nobody sees it)
     `traced` is what was traced, if the need is that captured arrays are arguments.
     """
 
-    def __init__(self, need: Need, traced: Traced | None = None) -> None:
+    def __init__(self, need: Need, traced: TracedCall | None = None) -> None:
         super().__init__(need)
         self.need, self.traced = need, traced
 
@@ -263,7 +263,7 @@ class Bound(NamedTuple):
         return self._replace(executable=functools.partial(self.executable.func, captured))
 
 
-def bind_captured(traced: Traced, structure: TreeDef, name: str, inline: bool, on_meshes: bool,
+def bind_captured(traced: TracedCall, structure: TreeDef, name: str, inline: bool, on_meshes: bool,
                   options: dict[str, Any] | None = None) -> Bound:
     """Return the executable of a program, shared by the functions that record it, with what this one captured.
 

@@ -18,20 +18,20 @@ from fxgrad.engine.api.arguments import (
     transformation,
 )
 from fxgrad.engine.api.reverse import trace_differentiated
-from fxgrad.engine.core.avals import Aval, plain
+from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.frontend.flat import just, nth
 from fxgrad.engine.ops.structural import zeros
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.transforms.forward import ONE, has_tangent, is_one, jvp_program
-from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.linearize import linearize_program
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError
 
 
-@boundary
+@hide_frames
 def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False,
         argnums: Argnums | None = None) -> Any:
     """The output of `fun` and its derivative in the direction `tangents`: `(output, tangent)`, by forward mode.
@@ -70,7 +70,7 @@ def jvp_of(what: str, fun: Callable[..., Any], primals: Sequence[Any], tangents:
              for one, value in zip(ones, values, strict=True)]
     present = [value for value, mark in zip(values, marks, strict=True) if mark is True]
     wrt = (*[False] * traced.program.captured, *marks)
-    outputs = plain(jvp_program(traced.program, wrt, traced.computed)(
+    outputs = without_literals(jvp_program(traced.program, wrt, traced.computed)(
         [*traced.captured, *selected.leaves, *present, *traced.forced]))
     count, main = len(traced.program.outputs), traced.out_tree.num_leaves
     output = tree.unflatten(traced.out_tree, outputs[:main])
@@ -80,7 +80,7 @@ def jvp_of(what: str, fun: Callable[..., Any], primals: Sequence[Any], tangents:
     return (output, tangent) if aux is None else (output, tangent, aux.restore(outputs[main:count]))
 
 
-@boundary
+@hide_frames
 def linearize(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, has_aux: bool = False) -> Any:
     """`fun(*primals)` and its derivative there as a linear function: `(output, linear[, aux])`.
 
@@ -97,13 +97,13 @@ def linearize(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = 
     selected = select("linearize", fun, numbers, primals)
     avals = leaf_avals("linearize", selected)
     traced, aux = trace_differentiated("linearize", fun, has_aux, primals, {}, selected, avals)
-    derived = linearized(traced.program, traced.wrt([has_tangent(aval) for aval in avals]), traced.computed)
+    derived = linearize_program(traced.program, traced.wrt([has_tangent(aval) for aval in avals]), traced.computed)
     values = derived([*traced.captured, *selected.leaves, *traced.forced])
     count, main = len(traced.program.outputs), traced.out_tree.num_leaves
-    output = tree.unflatten(traced.out_tree, plain(values[:main]))
+    output = tree.unflatten(traced.out_tree, without_literals(values[:main]))
     linear = Linearized(values[count:], (function_name(fun), derived.extra, tuple(avals),
                                          tuple(traced.program.out_avals[:main]), selected.structure, traced.out_tree))
-    return (output, linear) if aux is None else (output, linear, aux.restore(plain(values[main:count])))
+    return (output, linear) if aux is None else (output, linear, aux.restore(without_literals(values[main:count])))
 
 
 class Linearized:
@@ -126,14 +126,14 @@ class Linearized:
         program: Program = self._split.linear.replace(constants=self._residuals)
         return program
 
-    @boundary
+    @hide_frames
     def __call__(self, *tangents: Any) -> Any:
         """The tangent of the output; raises `TreeError` or `ArgumentError` unless `tangents` are like the primals."""
         leaves = match_trees("linearize", "the primals", self._in_tree, "the tangents", tangents)
         given = [tangent_leaf("linearize", leaf, aval, just(f"leaf {index} of the arguments"))
                  for index, (leaf, aval) in enumerate(zip(leaves, self._avals, strict=True))]
         present = [value for value in given if type(value) is not Zero]
-        results = iter(plain(apply_program(self._split.linear, [*self._residuals, *present])))
+        results = iter(without_literals(apply_program(self._split.linear, [*self._residuals, *present])))
         outputs = [next(results) if reached else _zeros(aval)
                    for aval, reached in zip(self._out_avals, self._split.nonzero_outputs, strict=False)]
         return tree.unflatten(self._out_tree, [gradient_leaf(value, aval) for value, aval in
@@ -144,7 +144,7 @@ class Linearized:
 
 
 def _zeros(aval: Aval) -> Any:
-    value, = plain([zeros(aval)])
+    value, = without_literals([zeros(aval)])
     return value.copy() if type(value) is np.ndarray else value  # zeros of many places are one, which is read-only
 
 

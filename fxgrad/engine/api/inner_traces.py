@@ -11,7 +11,7 @@ from fxgrad.engine.config import default_float
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.derivation.derive import holds_tracers
 from fxgrad.engine.executors.xla import asking_for_axes, size_in_jax
-from fxgrad.engine.frontend.flat import Traced
+from fxgrad.engine.frontend.flat import TracedCall
 from fxgrad.engine.tracing.tape import axes_in_scope
 from fxgrad.engine.tracing.trace import SHARED, Mode, takes_literals
 
@@ -29,14 +29,14 @@ class InnerTraces:
     def __init__(self) -> None:
         self._traces = BoundedDict(_TRACES)
 
-    def of(self, call: JittedCall, avals: Sequence[Aval], make: Callable[[Mode], Traced]) -> Traced:
+    def of(self, call: JittedCall, avals: Sequence[Aval], make: Callable[[Mode], TracedCall]) -> TracedCall:
         """The trace of a call; `make(mode)` makes it."""
         literals = takes_literals()
         rewriting = before_derivatives.get()  # which users' functions see that differentiate
         key = (call.split.structure, *avals, literals, default_float(), rewriting, *axes_in_scope().items(),
                *call.static)
         try:
-            known: tuple[Traced, dict[str, int]] | None = self._traces.get(key)
+            known: tuple[TracedCall, dict[str, int]] | None = self._traces.get(key)
         except TypeError:  # there are containers, or static arguments, that have no equality
             return make(SHARED._replace(literals=literals))
         if known is not None and all(size_in_jax(name) == size for name, size in known[1].items()):

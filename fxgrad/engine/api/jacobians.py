@@ -20,17 +20,17 @@ from fxgrad.engine.api.arguments import (
 )
 from fxgrad.engine.api.forward import jvp_of
 from fxgrad.engine.api.reverse import grad, trace_differentiated
-from fxgrad.engine.core.avals import Aval, plain
+from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import Derived, derive
-from fxgrad.engine.frontend.flat import Traced
+from fxgrad.engine.frontend.flat import TracedCall
 from fxgrad.engine.frontend.operands import ones_on_diagonal
 from fxgrad.engine.higher_order.groups import select_marked
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.structural import full, instantiate, move_axis, reshape, zeros
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
@@ -140,7 +140,7 @@ def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: 
     check_chunk_size(what, chunk_size)
 
     @transformation(what, fun, argnums)
-    @boundary
+    @hide_frames
     def jacobian_function(*args: Any, **kwargs: Any) -> Any:
         selected = select(what, fun, argnums, args)
         avals = leaf_avals(what, selected)
@@ -172,7 +172,7 @@ def _check_outputs(what: str, fun: Any, inputs: Sequence[Aval], outputs: Sequenc
             "separate arrays"))
 
 
-def _jacobian_program(traced: Traced, main: int, mode: Mode, chunk_size: int | None, moving: Sequence[bool],
+def _jacobian_program(traced: TracedCall, main: int, mode: Mode, chunk_size: int | None, moving: Sequence[bool],
                       ) -> Derived:
     """The program inputs -> (outputs, Jacobian blocks in row order: for each output, one for each `moving` input)."""
     program = traced.program
@@ -285,9 +285,9 @@ def _range(avals: Sequence[Aval], index: int) -> tuple[int, int]:
     return start, start + avals[index].size
 
 
-def _assemble(traced: Traced, selected: Selected, aux: Aux | None, values: list[Any], main: int, with_value: bool,
+def _assemble(traced: TracedCall, selected: Selected, aux: Aux | None, values: list[Any], main: int, with_value: bool,
               moving: Sequence[bool]) -> Any:
-    values, count, width = plain(values), len(traced.program.outputs), len(selected.leaves)
+    values, count, width = without_literals(values), len(traced.program.outputs), len(selected.leaves)
     found, inputs = iter(values[count:]), traced.program.in_avals[traced.program.captured:]
     blocks = [next(found) if moves else np.zeros((*output.shape, *aval.shape), dtypes.float0)
               for output in traced.program.out_avals[:main] for aval, moves in zip(inputs, moving, strict=True)]

@@ -9,7 +9,7 @@ from fxgrad.engine.api.executables import Signature
 from fxgrad.engine.api.keys import has_many
 from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.frontend.flat import Traced
+from fxgrad.engine.frontend.flat import TracedCall
 
 
 class JittedCall:
@@ -21,7 +21,7 @@ class JittedCall:
         self.leaves = self.split.leaves
         self.static = static.values(args, kwargs)
         self._names = static.leaf_names
-        self.traced: Traced | None = None
+        self.traced: TracedCall | None = None
         self.avals: Sequence[Aval] = ()  # of the leaves, where somebody watches
 
     @property

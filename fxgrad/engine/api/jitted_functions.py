@@ -65,9 +65,9 @@ from fxgrad.engine.core.program_properties import ProgramAttribute, calls_user_c
 from fxgrad.engine.dtypes import DType, is_64bit
 from fxgrad.engine.executors import failures
 from fxgrad.engine.executors.xla import x64
-from fxgrad.engine.frontend.flat import Traced, leaf_aval, trace_flat
+from fxgrad.engine.frontend.flat import TracedCall, leaf_aval, trace_flat
 from fxgrad.engine.higher_order.call import jit_call_p
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing import observers
 from fxgrad.engine.tracing.tape import axes_in_scope, bind, current, innermost_for
 from fxgrad.engine.tracing.trace import SHARED, WITH_LITERALS, Mode
@@ -78,7 +78,7 @@ FAILURES = ValueError, TypeError, UnsupportedError, *failures.AT_RUN_TIME, Unpre
 """The errors of RUN that lead to EXPLAIN; others are the user's own."""
 
 _FIRST_JITTED_BY: ProgramAttribute[weakref.ref[JittedFunction]] = ProgramAttribute("first jitted by")
-_handed_over: ContextVar[tuple[Any, Traced] | None] = ContextVar("handed_over", default=None)
+_handed_over: ContextVar[tuple[Any, TracedCall] | None] = ContextVar("handed_over", default=None)
 """A jitted function and its trace, which PLAN made, and which jax asks for in RUN."""
 
 
@@ -111,7 +111,7 @@ class JittedFunction:
         return self._stage("lower", args, kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
-        """jax's `Traced` stage for these arguments, with the jaxpr of the emitted operations."""
+        """jax's `TracedCall` stage for these arguments, with the jaxpr of the emitted operations."""
         return self._stage("trace", args, kwargs)
 
     def _stage(self, name: str, args: Args, kwargs: Kwargs) -> Any:
@@ -122,7 +122,7 @@ class JittedFunction:
         self._static.check_hashable(args, kwargs)
         made_for = MadeFor.of(self._fun, self._static, args, kwargs)
         args, kwargs = converted(args, kwargs)
-        to_bind: Traced | None = None
+        to_bind: TracedCall | None = None
         with x64():
             while True:
                 try:
@@ -147,7 +147,7 @@ class JittedFunction:
 
     # --- the states of a call -----------------------------------------------------------------------------------
 
-    @boundary
+    @hide_frames
     def call(self, args: Args, kwargs: Kwargs) -> Any:
         """ROUTE: inside a transformation, of a new kind, under another default dtype, or with jit disabled."""
         if is_disabled():
@@ -159,7 +159,7 @@ class JittedFunction:
                 return tree.unflatten(traced.out_tree, outputs)
         return self._run(args, kwargs)
 
-    @boundary
+    @hide_frames
     def failed(self, error: Exception, args: Args, kwargs: Kwargs) -> Any:
         """EXPLAIN, after a RUN from DISPATCH."""
         return self._run(args, kwargs, self._need_of(error, args, kwargs))
@@ -229,7 +229,7 @@ class JittedFunction:
 
     # --- making plans -------------------------------------------------------------------------------------------
 
-    def _plan(self, executables: Executables, call: JittedCall) -> tuple[DispatchPlan, Traced | None]:
+    def _plan(self, executables: Executables, call: JittedCall) -> tuple[DispatchPlan, TracedCall | None]:
         """Make the plan of a call; return what the function recorded, too, if jax may still ask for that."""
         avals = argument_avals(call.leaves)
         if avals is None:  # jax is to say what is wrong with one of them, if we do not
@@ -248,7 +248,7 @@ class JittedFunction:
                 executables.forget()
         return self._own_plan(executables, call, avals), call.traced
 
-    def _first_sharing(self, call: JittedCall, traced: Traced) -> Sharing:
+    def _first_sharing(self, call: JittedCall, traced: TracedCall) -> Sharing:
         """Return the state after UNDECIDED, given what the first call recorded."""
         if any_multi_device(traced.captured):
             return Sharing.BOUND
@@ -298,7 +298,7 @@ class JittedFunction:
         bound = executables.bound[signature] = self._bound(executables, call, call.traced)
         return self._plan_of(bound, call)
 
-    def _bound(self, executables: Executables, call: JittedCall, traced: Traced) -> Bound:
+    def _bound(self, executables: Executables, call: JittedCall, traced: TracedCall) -> Bound:
         """Return the executable of what was traced: that of the program, or one for this function alone."""
         options = None if self._may_share(call, traced) else self._shardings.behind_captured(
             self._options, self._static, call)
@@ -313,7 +313,7 @@ class JittedFunction:
         return DispatchPlan(bound.executable, needs_x64(program), arguments,
                     results_for(call.leaves) if has_wide_outputs(program) and not self._shardings else None)
 
-    def _may_share(self, call: JittedCall, traced: Traced) -> bool:
+    def _may_share(self, call: JittedCall, traced: TracedCall) -> bool:
         """Whether what was traced is right for other calls, and its executable for other functions."""
         program, values = traced.program, (*call.leaves, *traced.captured)
         return not (self._own_alone or has_effects(program) or calls_user_code(program) or any(
@@ -355,7 +355,7 @@ class JittedFunction:
         return tree.unflatten(out_tree, emit_call(
             program, captured, call.leaves, on_meshes=self._of_default().on_meshes))
 
-    def _trace(self, call: JittedCall, avals: Sequence[Aval], mode: Mode, *, inside: bool = False) -> Traced:
+    def _trace(self, call: JittedCall, avals: Sequence[Aval], mode: Mode, *, inside: bool = False) -> TracedCall:
         def function(*leaves: Any) -> Any:
             if inside:
                 leaves = (*self._shardings.inputs_held(call, leaves),)
@@ -364,7 +364,7 @@ class JittedFunction:
             return self._shardings.outputs_held(outputs) if inside else outputs
         if observers.observers:
             call.avals = avals
-            traced: Traced = observers.run_observed(self, call, lambda: trace_flat(
+            traced: TracedCall = observers.run_observed(self, call, lambda: trace_flat(
                 function, avals, "jit", self._fun, mode=mode, names=call.leaf_names))
             return traced
         return trace_flat(function, avals, "jit", self._fun, mode=mode, names=call.leaf_names)
@@ -378,7 +378,7 @@ class JittedFunction:
         """Return a call with these arguments, taken apart."""
         return JittedCall(self._static, args, kwargs)
 
-    def _recorded(self, args: Args, kwargs: Kwargs) -> tuple[Traced, list[Any]]:
+    def _recorded(self, args: Args, kwargs: Kwargs) -> tuple[TracedCall, list[Any]]:
         """Return the trace within a transformation, and all inputs of its program, some of which may be tracers."""
         call = JittedCall(self._static, args, kwargs)
         avals = []

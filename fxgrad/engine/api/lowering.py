@@ -7,10 +7,9 @@ from typing import Any
 
 from fxgrad.engine import tree
 from fxgrad.engine.api.compiled import jit
-from fxgrad.engine.core.avals import struct_of
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.flat import transformation
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 
 
 def stablehlo(fun: Callable[..., Any] | Program, *, lines: bool = False, **options: Any) -> Callable[..., str]:
@@ -34,7 +33,7 @@ def stablehlo(fun: Callable[..., Any] | Program, *, lines: bool = False, **optio
     jitted = fun if hasattr(fun, "lower") and not options else jit(fun, **{"keep_unused": True, **options})
 
     @transformation("stablehlo", fun)
-    @boundary
+    @hide_frames
     def lowered(*args: Any, **kwargs: Any) -> str:
         if isinstance(fun, Program) and not args and not kwargs:
             args, kwargs = _arguments_of(fun)
@@ -45,7 +44,7 @@ def stablehlo(fun: Callable[..., Any] | Program, *, lines: bool = False, **optio
 
 def _arguments_of(program: Program) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Types in the place of the arguments of a program."""
-    types = [*map(struct_of, program.in_avals[len(program.constants):])]
+    types = [*(aval.struct for aval in program.in_avals[len(program.constants):])]
     if program.signature is None or program.signature.in_tree is None:
         return (*types,), {}
     args, kwargs = tree.unflatten(program.signature.in_tree, types)

@@ -11,7 +11,7 @@ import numpy as np
 from fxgrad.engine import tree
 from fxgrad.engine.core.arrays import wrap_array
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.frontend.flat import check_leaf, indexed_names, just, parameter_names, spread_over
+from fxgrad.engine.frontend.flat import argument_leaf_names, check_leaf, just, parameter_names, spread_over
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line, function_name
@@ -29,7 +29,7 @@ class MappedCall:
         axes = _argument_axes(what, fun, in_axes, args, kwargs)
         self._fun = fun
         self._leaves, self._structure = tree.flatten((args, kwargs))
-        names = indexed_names(fun, args, kwargs=kwargs)()
+        names = argument_leaf_names(fun, args, kwargs=kwargs)()
         leaf_axes = _leaf_axes(what, axes, (args, kwargs), names)
         self.size = _mapped_size(what, function_name(fun), self._leaves, leaf_axes, names, axis_size)
         self._mapped = [index for index, axis in enumerate(leaf_axes) if axis is not None]

@@ -7,10 +7,9 @@ from typing import Any
 
 from fxgrad.engine import tree
 from fxgrad.engine.api.arguments import static_positions, transformation
-from fxgrad.engine.core.avals import struct_of
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.frontend.calling import program_of_call, refuse_path, trace_call
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.frontend.calling import require_all_paths, trace_call, trace_program
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 
@@ -38,29 +37,29 @@ def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = 
     (2, 3)
     """
     @transformation("make_program", fun)
-    @boundary
+    @hide_frames
     def traced_program(*args: Any, **kwargs: Any) -> Program:
         static = static_positions(static_argnums, len(args))
-        return program_of_call("make_program", fun, args, kwargs, static, as_recorded)
+        return trace_program("make_program", fun, args, kwargs, static, as_recorded)
     return traced_program
 
 
-def program_for(what: str, fun: Callable[..., Any] | Program, specs: Sequence[Any], kwargs: Mapping[str, Any],
-                ) -> Program:
+def program_of(what: str, fun: Callable[..., Any] | Program, specs: Sequence[Any], kwargs: Mapping[str, Any],
+               ) -> Program:
     """The program of `fun` for these types, or `fun` if it is one, and there are none; for `what`, which keeps it.
 
     Raises `ArgumentError` for types beside a program, and `UnsupportedError` for the program of one path.
     """
     if not isinstance(fun, Program):
         transformation("make_program", fun)
-        return program_of_call("make_program", fun, (*specs,), {**kwargs}, follow=False)
+        return trace_program("make_program", fun, (*specs,), {**kwargs}, follow=False)
     if specs or kwargs:
         raise ArgumentError(at_user_line(
             f"{what}: a program has its types, and takes no further arguments; pass the function for others"))
-    return refuse_path(what, fun)
+    return require_all_paths(what, fun)
 
 
-@boundary
+@hide_frames
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of `fun(*args, **kwargs)` without computing anything.
 
@@ -72,5 +71,5 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     transformation("eval_shape", fun)
     traced, _, _ = trace_call("eval_shape", fun, args, kwargs)
-    structs = [struct_of(aval) for aval in traced.program.out_avals]
+    structs = [aval.struct for aval in traced.program.out_avals]
     return tree.unflatten(traced.out_tree, structs)

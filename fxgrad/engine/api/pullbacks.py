@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fxgrad.engine import tree
 from fxgrad.engine.api.arguments import Selected, gradient_leaf, match_trees, tangent_leaf
-from fxgrad.engine.core.avals import Aval, plain
+from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import derive
@@ -15,11 +15,11 @@ from fxgrad.engine.executors import direct
 from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.frontend.flat import just
 from fxgrad.engine.ops.structural import instantiate
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import is_tracing
 from fxgrad.engine.transforms.forward import has_tangent
-from fxgrad.engine.transforms.linearize import linearized, pull_back
+from fxgrad.engine.transforms.linearize import linearize_program, pull_back
 from fxgrad.engine.tree import TreeDef
 
 
@@ -67,7 +67,7 @@ class Pullback:
         """The residuals, and all else there is to it."""
         return self._residuals, self._settings
 
-    @boundary
+    @hide_frames
     def __call__(self, cotangent: Any) -> Any:
         """The cotangents of the primals; raises `TreeError` or `ArgumentError` unless it fits the output."""
         given = self._form.cotangents(cotangent)
@@ -83,7 +83,7 @@ class Pullback:
         inputs = [*self._residuals, *present]
         key = ("pullback", tuple(type(value) is Zero for value in reaching))
         derived = derive(half.linear, key, build, [aval_of(value) for value in inputs])
-        return self._form.gradients(plain(derived(inputs)))
+        return self._form.gradients(without_literals(derived(inputs)))
 
     def __repr__(self) -> str:
         return f"<pullback of {self._form.name}, {len(self._residuals)} residuals>"
@@ -102,12 +102,12 @@ class LongPullback:
     def linearized(self) -> Pullback:
         """The same of the linearized program."""
         if self._linearized is None:
-            derived = linearized(self._program, self._wrt)
-            values = plain(derived(self._vjp.inputs))
+            derived = linearize_program(self._program, self._wrt)
+            values = without_literals(derived(self._vjp.inputs))
             self._linearized = Pullback(values[len(self._program.outputs):], (self._form, derived.extra))
         return self._linearized
 
-    @boundary
+    @hide_frames
     def __call__(self, cotangent: Any) -> Any:
         """The cotangents of the primals; raises `TreeError` or `ArgumentError` unless it fits the output."""
         given = self._form.cotangents(cotangent)

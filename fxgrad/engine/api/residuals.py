@@ -10,8 +10,8 @@ from fxgrad.engine.api.arguments import static_positions, transformation
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Equation, Program, Source, Variable
 from fxgrad.engine.frontend.flat import (
+    argument_leaf_names,
     check_leaf,
-    indexed_names,
     leaf_aval,
     nth,
     parameter_names,
@@ -23,7 +23,7 @@ from fxgrad.engine.higher_order.checkpoint import checkpoint_p
 from fxgrad.engine.ops import arithmetic
 from fxgrad.engine.ops.moving import move_p
 from fxgrad.engine.rematerialization.operation import within_budget_p
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
 from fxgrad.engine.tracing.trace import WITH_LITERALS
 from fxgrad.engine.tracing.tracer import Tracer
@@ -81,7 +81,7 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
         primitive, settings = within_budget_p, {"budget": bytes_of("checkpoint: budget", budget)}
 
     @transformation("checkpoint", fun)
-    @boundary
+    @hide_frames
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         static = static_positions(static_argnums, len(args))
         kept = {name: value for name, value in kwargs.items() if name in static_names}
@@ -100,7 +100,7 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
             return fun(*with_static(args, static, given), **keywords, **kept)
 
         traced = trace_flat(call, [aval_of(leaf) for leaf in leaves], "checkpoint", fun, values=leaves,
-                            names=indexed_names(fun, args, moving, kwargs))
+                            names=argument_leaf_names(fun, args, moving, kwargs))
         refuse_repeated_effects(traced, "checkpoint")
         outputs = bind(primitive, *traced.captured, *leaves, program=traced.program, name=function_name(fun),
                        **settings)
@@ -141,7 +141,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Re
     >>> [str(residual.aval) for residual in saved_residuals(lambda x: fnp.sum(fnp.sin(x)), np.ones(3))]
     ['f64[3]']
     """
-    names = indexed_names(f, args, None, kwargs)
+    names = argument_leaf_names(f, args, None, kwargs)
     leaves, structure = tree.flatten((args, kwargs))
     avals = [check_leaf(leaf, "saved_residuals", nth(names, index)) for index, leaf in enumerate(leaves)]
 

@@ -24,15 +24,15 @@ from fxgrad.engine.api.arguments import (
     transformation,
 )
 from fxgrad.engine.api.pullbacks import Form, LongPullback, Pullback
-from fxgrad.engine.core.avals import Aval, plain
+from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.derivation.derive import Derived
 from fxgrad.engine.derivation.guards import memoize_guarded
 from fxgrad.engine.executors import direct
 from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.frontend.flat import (
     LEAF,
-    Traced,
-    described_aval,
+    TracedCall,
+    argument_aval,
     finish_trace,
     nth,
     origin_of,
@@ -43,13 +43,13 @@ from fxgrad.engine.frontend.flat import (
 from fxgrad.engine.higher_order.safe_call import inside_safely, without_safe_calls
 from fxgrad.engine.ops.structural import instantiate
 from fxgrad.engine.rematerialization.operation import call_within
-from fxgrad.engine.tracebacks import boundary, shortened
+from fxgrad.engine.tracebacks import hide_frames, shortened
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import Tape
 from fxgrad.engine.tracing.trace import SELECTIVE, SHARED, TraceRootCache, is_tracing, new_tape, varying_here
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.joint import grad_program
-from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.linearize import linearize_program
 from fxgrad.engine.transforms.transpose import transposed
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.units import bytes_of
@@ -173,11 +173,11 @@ class _Differentiation:
                 tape.cache_put(place, found)
         outputs = apply_program(found.program, [*found.captured, *tape.captured, *selected.leaves, *forced])
         if tape.parent is not None:  # which recorded it
-            outputs = plain(outputs)
+            outputs = without_literals(outputs)
         count = len(leaves) if self._key[2] else 0
         return self._results(outputs[:count], outputs[count:] if count else outputs, avals, selected, aux)
 
-    def _directly(self, call: Traced, tape: Tape, avals: Sequence[Aval], selected: Selected,
+    def _directly(self, call: TracedCall, tape: Tape, avals: Sequence[Aval], selected: Selected,
                   ) -> tuple[list[Any], list[Any]] | None:
         """Outputs and gradients of a program that is too long for a gradient program to be made of it; else None."""
         inputs = [*call.captured, *selected.leaves]
@@ -207,7 +207,7 @@ class _Differentiation:
             self._beginnings.add(key, tape)
         return tape
 
-    def _derived(self, traced: Traced, avals: Sequence[Aval]) -> tuple[Derived, Sequence[Any]]:
+    def _derived(self, traced: TracedCall, avals: Sequence[Aval]) -> tuple[Derived, Sequence[Any]]:
         """The joint program of what was traced, and the values that it takes beside the captured ones and arguments."""
         if self._budget is not None:
             traced = within(self._what, self._fun, traced, self._budget)
@@ -222,7 +222,7 @@ class _Differentiation:
         return memoize_guarded(program, key, make, lambda derived: not derived.captures_tracers), forced
 
 
-def within(what: str, fun: Callable[..., Any], traced: Traced, budget: int) -> Traced:
+def within(what: str, fun: Callable[..., Any], traced: TracedCall, budget: int) -> TracedCall:
     """What was traced as one call whose derivative is planned within `budget` bytes; nothing is computed beforehand."""
     refuse_repeated_effects(traced, what)
     program = inside_safely(traced.program, lambda inner: call_within(inner, function_name(fun), budget))
@@ -233,7 +233,7 @@ class Safe(NamedTuple):
     """What a function of `fxgrad.safe` says of itself in its attribute `safe`."""
 
     function: Callable[..., Any]
-    after: Callable[[Any], Callable[[Traced], Traced]]
+    after: Callable[[Any], Callable[[TracedCall], TracedCall]]
     """What is done to traces within it, given what is done to them around it."""
 
 
@@ -259,7 +259,7 @@ def known_tape(fun: Callable[..., Any], selected: Selected, avals: Sequence[Aval
 
 def trace_differentiated(what: str, fun: Callable[..., Any], has_aux: bool, args: tuple[Any, ...],
                          kwargs: dict[str, Any], selected: Selected, avals: Sequence[Aval], whole: bool = False,
-                         ) -> tuple[Traced, Aux | None]:
+                         ) -> tuple[TracedCall, Aux | None]:
     """Traces a call with known values; traced auxiliary leaves become further outputs of the program.
 
     For `whole` see `known_tape`.
@@ -269,11 +269,12 @@ def trace_differentiated(what: str, fun: Callable[..., Any], has_aux: bool, args
     return _finished(tape, leaves, out_tree), aux
 
 
-before_derivatives: ContextVar[Callable[[Traced], Traced] | None] = ContextVar("before_derivatives", default=None)
+before_derivatives: ContextVar[Callable[[TracedCall], TracedCall] | None] = ContextVar("before_derivatives",
+                                                                                       default=None)
 """What is done to a trace that is differentiated within a function that is rewritten (`fxgrad.stabilise`, `safe`)."""
 
 
-def _finished(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> Traced:
+def _finished(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> TracedCall:
     """What was recorded to be differentiated."""
     traced = finish_trace(tape, leaves, out_tree)
     rewriting = before_derivatives.get()
@@ -292,7 +293,7 @@ def _recorded(tape: Tape, what: str, fun: Callable[..., Any], has_aux: bool, arg
 
 
 
-def _check_scalar(what: str, fun: Any, traced: Traced, holomorphic: bool) -> None:
+def _check_scalar(what: str, fun: Any, traced: TracedCall, holomorphic: bool) -> None:
     name = function_name(fun)
     if traced.out_tree != LEAF:
         raise ArgumentError(at_user_line(
@@ -315,7 +316,7 @@ def _check_scalar(what: str, fun: Any, traced: Traced, holomorphic: bool) -> Non
             f"{cure}"))
 
 
-@boundary
+@hide_frames
 def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, has_aux: bool = False,
         memory_budget: Budget = None) -> Any:
     """`fun(*primals)` and its pullback: `(output, pullback)`, or `(output, pullback, aux)` with `has_aux`.
@@ -346,14 +347,14 @@ def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, 
     if eager is not None:
         values, pullback = eager.outputs, LongPullback(form, eager, traced.program, wrt)
     else:
-        derived = linearized(traced.program, wrt, traced.computed)
-        values = plain(derived([*traced.captured, *selected.leaves, *traced.forced]))
+        derived = linearize_program(traced.program, wrt, traced.computed)
+        values = without_literals(derived([*traced.captured, *selected.leaves, *traced.forced]))
         pullback = Pullback(values[count:], (form, derived.extra))
     output = tree.unflatten(traced.out_tree, values[:main])
     return (output, pullback) if aux is None else (output, pullback, aux.restore(values[main:count]))
 
 
-def _eager_vjp(traced: Traced, leaves: Sequence[Any], wrt: Sequence[bool]) -> direct.EagerVjp | None:
+def _eager_vjp(traced: TracedCall, leaves: Sequence[Any], wrt: Sequence[bool]) -> direct.EagerVjp | None:
     """Run a long program equation by equation, and keep what its pullback needs; None for a short or traced one."""
     inputs = [*traced.captured, *leaves]
     if is_tracing() or len(traced.program.equations) < direct.LONG or any(map(is_jax, inputs)):
@@ -374,24 +375,25 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
     """
     transformation("linear_transpose", fun)
     selected = select("linear_transpose", fun, tuple(range(len(primals))), primals)
-    avals = [described_aval(leaf, "linear_transpose", nth(selected.names, index))
+    avals = [argument_aval(leaf, "linear_transpose", nth(selected.names, index))
              for index, leaf in enumerate(selected.leaves)]
     traced = trace_flat(caller(fun, primals, {}, selected), avals, "linear_transpose", fun, names=selected.names)
 
     _refuse_affine(fun, traced)
 
-    @boundary
+    @hide_frames
     def transpose(cotangent: Any) -> tuple[Any, ...]:
         leaves = match_trees("linear_transpose", "the output", traced.out_tree, "the cotangent", cotangent)
         given = [tangent_leaf("linear_transpose", leaf, aval, lambda: "the output", "cotangent", whole=True)
                  for leaf, aval in zip(leaves, traced.program.out_avals, strict=True)]
-        results = plain(transposed(traced.program, traced.wrt())([*traced.captured, *map(instantiate, given)]))
+        results = without_literals(transposed(traced.program,
+                                              traced.wrt())([*traced.captured, *map(instantiate, given)]))
         arguments: tuple[Any, ...] = tree.unflatten(selected.structure, results)
         return arguments
     return transpose
 
 
-def _refuse_affine(fun: Any, traced: Traced) -> None:
+def _refuse_affine(fun: Any, traced: TracedCall) -> None:
     """Raises `LinearityError` if the function adds a constant, seen by its value at zero where that can be computed."""
     program = traced.program
     if is_tracing():

@@ -8,12 +8,12 @@ from typing import Any, overload
 from fxgrad.engine import tree
 from fxgrad.engine.api.reverse import Safe, before_derivatives
 from fxgrad.engine.caches import cached
-from fxgrad.engine.core.avals import plain
+from fxgrad.engine.core.avals import without_literals
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.frontend.calling import recorded_call
-from fxgrad.engine.frontend.flat import Traced, transformation
+from fxgrad.engine.frontend.calling import trace_whole_call
+from fxgrad.engine.frontend.flat import TracedCall, transformation
 from fxgrad.engine.higher_order.safe_call import wrapped
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.user_lines import function_name
 
@@ -50,26 +50,26 @@ def safe(fun: Callable[..., Any]) -> Callable[..., Any]:
         return made
 
     @transformation("safe", fun)
-    @boundary
+    @hide_frames
     def safely(*args: Any, **kwargs: Any) -> Any:
         token = before_derivatives.set(_safely_after(before_derivatives.get()))
         try:
-            traced, leaves = recorded_call("safe", fun, args, kwargs)
+            traced, leaves = trace_whole_call("safe", fun, args, kwargs)
         finally:
             before_derivatives.reset(token)
         program = wrapped(traced.program, function_name(fun))
         outputs = apply_program(program, [*traced.captured, *leaves])
-        return tree.unflatten(traced.out_tree, plain(outputs))
+        return tree.unflatten(traced.out_tree, without_literals(outputs))
     safely.safe = Safe(fun, _safely_after)  # type: ignore[attr-defined]
     return safely
 
 
 @cached("functions of safe traces", 256)
-def _safely_after(rewriting: Callable[[Traced], Traced] | None) -> Callable[[Traced], Traced]:
+def _safely_after(rewriting: Callable[[TracedCall], TracedCall] | None) -> Callable[[TracedCall], TracedCall]:
     """What is done to a trace within a safe function, where `rewriting` is done already; the same for the same."""
     return _safe_trace if rewriting in (None, _safe_trace) else lambda traced: _safe_trace(rewriting(traced))
 
 
-def _safe_trace(traced: Traced) -> Traced:
+def _safe_trace(traced: TracedCall) -> TracedCall:
     """What was traced to be differentiated, as a safe call; what forcing computed is computed again."""
-    return Traced(wrapped(traced.program, "safe"), traced.captured, traced.out_tree)
+    return TracedCall(wrapped(traced.program, "safe"), traced.captured, traced.out_tree)

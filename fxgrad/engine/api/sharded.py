@@ -12,13 +12,13 @@ from jax.sharding import NamedSharding, PartitionSpec
 from fxgrad.engine import tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.keys import is_jax_tracer
-from fxgrad.engine.core.avals import Aval, plain
-from fxgrad.engine.frontend.flat import check_leaf, indexed_names, just, trace_flat
+from fxgrad.engine.core.avals import Aval, without_literals
+from fxgrad.engine.frontend.flat import argument_leaf_names, check_leaf, just, trace_flat
 from fxgrad.engine.ops.varying import pvary
 from fxgrad.engine.parallel.layouts import Layout
 from fxgrad.engine.parallel.meshes import MeshShape, Spec, mesh_shape, names_in, partition_of, refuse_partial, spec_of
 from fxgrad.engine.parallel.shard_map import bind_shard_map
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import inner_mode, mesh_in_scope, takes_literals
 from fxgrad.engine.tracing.tracer import Tracer
@@ -69,7 +69,7 @@ def shard_map(f: Callable[..., Any] | None = None, /, *, out_specs: Specs, in_sp
     fun, name = f, function_name(f)
 
     @transformation("shard_map", fun)
-    @boundary
+    @hide_frames
     def sharded(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
             raise ArgumentError(at_user_line(
@@ -87,7 +87,7 @@ def shard_map(f: Callable[..., Any] | None = None, /, *, out_specs: Specs, in_sp
         layout = layout._replace(out_specs=tuple(results.specs))
         layout.check(traced.program, traced.captured)
         outputs = bind_shard_map(traced.program, traced.captured, call.leaves, layout)
-        return tree.unflatten(traced.out_tree, plain(outputs))
+        return tree.unflatten(traced.out_tree, without_literals(outputs))
     return sharded
 
 
@@ -136,7 +136,7 @@ class _Call:
                  ) -> None:
         self._fun = fun
         self.leaves, self._structure = tree.flatten(args)
-        self.names = indexed_names(fun, args, kwargs={})()
+        self.names = argument_leaf_names(fun, args, kwargs={})()
         self.avals = [check_leaf(leaf, "shard_map", just(name)) for leaf, name in
                       zip(self.leaves, self.names, strict=True)]
         if in_specs is None:

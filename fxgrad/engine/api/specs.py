@@ -7,7 +7,7 @@ import operator
 from typing import Any
 
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.core.sizes import SymbolicDim, named, parsed
+from fxgrad.engine.core.sizes import SymbolicDim, named_size, parse_size
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 
@@ -58,7 +58,7 @@ def _size(size: Any) -> Any:
     if type(size) is SymbolicDim:
         return size
     if size is None:
-        return named(f"n_{next(_numbers)}")
+        return named_size(f"n_{next(_numbers)}")
     if isinstance(size, str):
         return _read(size)
     try:
@@ -75,7 +75,7 @@ def _size(size: Any) -> Any:
 def _read(text: str) -> Any:
     is_dtype = text.strip() in dtypes.SHORT_NAMES or text.strip() in dtypes.SUPPORTED
     try:
-        size = None if is_dtype else parsed(text)
+        size = None if is_dtype else parse_size(text)
     except (ValueError, TypeError):
         size = None
     if size is None or (type(size) is int and size < 0) or not text.isascii():

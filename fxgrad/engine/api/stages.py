@@ -15,7 +15,7 @@ from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.engine.derivation.sizes import refuse_names
 from fxgrad.engine.executors.xla import x64
-from fxgrad.engine.frontend.flat import described_aval, just
+from fxgrad.engine.frontend.flat import argument_aval, just
 from fxgrad.engine.frontend.mismatches import Expected
 from fxgrad.engine.user_lines import function_name
 from fxgrad.errors import ArgumentError
@@ -31,7 +31,7 @@ class MadeFor(NamedTuple):
     def of(fun: Callable[..., Any], static: StaticArguments, args: Args, kwargs: Kwargs) -> MadeFor:
         """For the dynamic ones of these arguments; raises `ArgumentError` for what is no array and no number."""
         name, names, split = function_name(fun), static.leaf_names(args, kwargs), static.split(args, kwargs)
-        avals = [described_aval(leaf, "jit", just(f"{where} of {name}"))
+        avals = [argument_aval(leaf, "jit", just(f"{where} of {name}"))
                  for leaf, where in zip(split.leaves, names, strict=True)]
         refuse_names(f"jit({name}).lower", avals, names)
         return MadeFor(name, Expected(split.structure, tuple(names), tuple(avals)))

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.core.avals import Aval, struct_aval, struct_of
+from fxgrad.engine.core.avals import Aval, struct_aval
 from fxgrad.engine.executors.xla import x64
 from fxgrad.engine.frontend.flat import leaf_aval
 from fxgrad.engine.user_lines import at_user_line
@@ -144,4 +144,4 @@ class ShapeDtypeStruct(metaclass=_Types):
             raise ArgumentError(at_user_line(
                 f"ShapeDtypeStruct.like: got a {type(x).__name__}, where an array or a number is needed; for a "
                 "container write fxgrad.tree.map(fxgrad.ShapeDtypeStruct.like, x)"))
-        return struct_of(aval)
+        return aval.struct

@@ -13,7 +13,7 @@ from jax.export import is_symbolic_dim
 from fxgrad.engine import dtypes
 from fxgrad.engine.caches import Cache
 from fxgrad.engine.core.arrays import Array, Integer, WeakArray, weakened
-from fxgrad.engine.core.sizes import SymbolicDim, parsed
+from fxgrad.engine.core.sizes import SymbolicDim, parse_size
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError, ShapeError
@@ -82,6 +82,16 @@ class Aval:
     def nbytes(self) -> int:
         """The size in bytes."""
         return self.size * self.dtype.itemsize
+
+    @property
+    def struct(self) -> Any:
+        """The `jax.ShapeDtypeStruct` of this type.
+
+        >>> Aval((2,), np.dtype("float32")).struct
+        ShapeDtypeStruct(shape=(2,), dtype=float32)
+        """
+        build: Any = jax.ShapeDtypeStruct
+        return build(self.shape, self.dtype, weak_type=self.weak)
 
     def strong(self) -> Aval:
         """The same without weakness."""
@@ -165,7 +175,7 @@ class Literal:
         return self.aval.dtype
 
 
-def plain(values: Iterable[Any]) -> list[Any]:
+def without_literals(values: Iterable[Any]) -> list[Any]:
     """`values` for the user's code, which knows arrays and numbers but no literals of programs."""
     return [_of_literal(value) if type(value) is Literal else value for value in values]
 
@@ -247,13 +257,7 @@ def _extent(extent: Any) -> Any:
         return int(extent)
     if type(extent) is SymbolicDim:
         return extent
-    return parsed(str(extent)) if is_symbolic_dim(extent) else -1
-
-
-def struct_of(aval: Aval) -> Any:
-    """The `jax.ShapeDtypeStruct` that describes `aval`."""
-    build: Any = jax.ShapeDtypeStruct
-    return build(aval.shape, aval.dtype, weak_type=aval.weak)
+    return parse_size(str(extent)) if is_symbolic_dim(extent) else -1
 
 
 def check_dtype(value: Any, name: str) -> None:

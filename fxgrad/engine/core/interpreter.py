@@ -11,14 +11,14 @@ from typing import Any
 
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.core.sources import sources
+from fxgrad.engine.core.sources import at_source
 from fxgrad.engine.core.walk import Step, eval_program
 
 
 def interpret(program: Program, inputs: Sequence[Any], step: Step,
               literal: Callable[[Literal], Any] | None = None) -> list[Any]:
     """As `eval_program`, where what `step` records has the place of the equation that it is for."""
-    with sources("") as at:
+    with at_source("") as at:
         def placed(equation: Equation, values: list[Any]) -> Sequence[Any]:
             at(equation)
             return step(equation, values)

@@ -268,7 +268,7 @@ def output_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, 
     return outputs
 
 
-def infer(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
+def infer_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
     """As `output_types`; errors of the abstract rule gain the user's line."""
     try:
         return output_types(primitive, avals, params)

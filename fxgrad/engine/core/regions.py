@@ -89,7 +89,7 @@ def whole(role: str, program: Program, at: tuple[Any, ...] = ("program",), first
                   (Links("same", 0, len(program.outputs)),), times)
 
 
-def replaced(params: dict[str, Any], regions: Sequence[Region], programs: Sequence[Program]) -> dict[str, Any]:
+def replace_programs(params: dict[str, Any], regions: Sequence[Region], programs: Sequence[Program]) -> dict[str, Any]:
     """The parameters with `programs` in the places of those of `regions`."""
     result = dict(params)
     for region, program in zip(regions, programs, strict=True):

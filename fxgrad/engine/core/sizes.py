@@ -20,7 +20,7 @@ from fxgrad.engine.user_lines import at_user_line, is_own, is_users
 from fxgrad.errors import ConcretizationError
 
 _INTEGERS = int, np.integer
-Functions = dict[str, Callable[[Any, Any], Any]]
+SizeFunctions = dict[str, Callable[[Any, Any], Any]]
 _RULE = ("{names} any size from 1 on: the program is traced once for all of them. ")
 
 
@@ -32,9 +32,9 @@ class SymbolicDim:
     whether a size equals another gets the answer no where that depends. In arithmetic with anything but whole numbers
     the size becomes a value of the program (`fxgrad/numpy/sizes.py` attaches what makes it one).
 
-    >>> from fxgrad.engine.core.sizes import named
-    >>> n, m = named("n"), named("m")
-    >>> n * 2 + 1, (n + m) * n // n, n - n, n + 1 > n, hash(n) == hash(named("n"))
+    >>> from fxgrad.engine.core.sizes import named_size
+    >>> n, m = named_size("n"), named_size("m")
+    >>> n * 2 + 1, (n + m) * n // n, n - n, n + 1 > n, hash(n) == hash(named_size("n"))
     (2*n+1, n+m, 0, True, True)
     """
 
@@ -54,7 +54,7 @@ class SymbolicDim:
         return self._hash
 
     def __reduce__(self) -> Any:
-        return parsed, (repr(self),)  # jax's expressions belong to a scope of one process
+        return parse_size, (repr(self),)  # jax's expressions belong to a scope of one process
 
     # --- arithmetic: whole numbers and sizes make sizes ------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class SymbolicDim:
         found = {node.id for node in ast.walk(_read(str(self))) if isinstance(node, ast.Name)}
         return sorted(found - _FUNCTIONS.keys())
 
-    def at(self, sizes: Mapping[str, Any], functions: Functions | None = None) -> Any:
+    def at(self, sizes: Mapping[str, Any], functions: SizeFunctions | None = None) -> Any:
         """The size with others in the places of the names: numbers, sizes, or jax's expressions.
 
         For what else has arithmetic, `functions` say what "floordiv", "mod", "max" and "min" of it are.
@@ -306,7 +306,7 @@ _SCOPE: Any = export.SymbolicScope()
 """The one scope of jax's that all names are in, so that equal names are the same size."""
 
 
-def parsed(text: str) -> Any:
+def parse_size(text: str) -> Any:
     """The size that a text such as "2*n + 1" says; raises `ValueError` if it says none, or more than is sensible."""
     if len(text) > _LONGEST or text.count("(") > _MOST_FUNCTIONS or any(
             int(power) > _HIGHEST for power in re.findall(r"\^\s*(\d+)", text)):
@@ -319,7 +319,7 @@ def parsed(text: str) -> Any:
 _LONGEST, _HIGHEST, _MOST_FUNCTIONS = 400, 16, 6
 
 
-def sizes_in(text: str) -> tuple[Any, ...]:
+def parse_sizes(text: str) -> tuple[Any, ...]:
     """The sizes between the commas of a text such as "2, max(n, 3)"; raises `ValueError` where one is none."""
     parts, depth = [""], 0
     for letter in text:
@@ -328,15 +328,15 @@ def sizes_in(text: str) -> tuple[Any, ...]:
             parts.append("")
         else:
             parts[-1] += letter
-    sizes = tuple(int(part) if part.strip().isdigit() else parsed(part) for part in parts) if text.strip() else ()
+    sizes = tuple(int(part) if part.strip().isdigit() else parse_size(part) for part in parts) if text.strip() else ()
     if any(type(size) is int and size < 0 for size in sizes):
         raise ValueError(f"{text!r} has a negative size")
     return sizes
 
 
-def named(name: str) -> SymbolicDim:
+def named_size(name: str) -> SymbolicDim:
     """The size of this name."""
-    size: SymbolicDim = parsed(name)
+    size: SymbolicDim = parse_size(name)
     return size
 
 
@@ -359,7 +359,7 @@ def _chosen(choice: Callable[[Any, Any], Any], *sizes: Any) -> Any:
 
 # --- other sizes in the places of names --------------------------------------------------------------------------
 
-_FUNCTIONS: Functions = {
+_FUNCTIONS: SizeFunctions = {
     "floordiv": operator.floordiv, "mod": operator.mod, "max": larger, "min": smaller}
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Pow: operator.pow}
@@ -371,7 +371,7 @@ def _read(text: str) -> ast.expr:
     return ast.parse(text.replace("^", "**"), mode="eval").body
 
 
-def _evaluated(tree: Any, sizes: Mapping[str, Any], functions: Functions) -> Any:
+def _evaluated(tree: Any, sizes: Mapping[str, Any], functions: SizeFunctions) -> Any:
     if isinstance(tree, ast.BinOp):
         return _OPERATORS[type(tree.op)](_evaluated(tree.left, sizes, functions),
                                          _evaluated(tree.right, sizes, functions))

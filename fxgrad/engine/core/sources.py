@@ -101,7 +101,7 @@ def nested_scope(name: str) -> AbstractContextManager[None] | None:
     return _handing(source._replace(scope=join_scopes(source.scope, name)))
 
 
-class sources:  # noqa: N801  (used as `with sources() as at: at(equation)`)
+class at_source:  # noqa: N801  (used as `with sources() as at: at(equation)`)
     """While a program is walked: `at(equation)` gives what is recorded next the place of that equation.
 
     `part` is what is made, "forward" or "backward", or "" for what that equation is of; by default what is made around.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from fxgrad.engine import config
-from fxgrad.engine.core.avals import Aval, Literal, plain
+from fxgrad.engine.core.avals import Aval, Literal, without_literals
 from fxgrad.engine.core.primitive import Primitive, library
 from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.sources import without_scope, without_source
@@ -21,7 +21,7 @@ from fxgrad.engine.derivation.guards import (
     keep_guarded,
     spmd_names,
 )
-from fxgrad.engine.derivation.simplify import without_dead_code
+from fxgrad.engine.derivation.simplify import remove_dead_code
 from fxgrad.engine.derivation.simplifying import SimplifyingTape
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.provenance import is_shown
@@ -40,7 +40,7 @@ def holds_tracers(captured: Sequence[Any]) -> bool:
 
 def rule_inputs(primitive: Primitive, values: list[Any]) -> list[Any]:
     """Return `values` for a rule of `primitive`: rules that users wrote get numbers in the place of literals."""
-    return values if Literal not in map(type, values) or primitive in library else plain(values)
+    return values if Literal not in map(type, values) or primitive in library else without_literals(values)
 
 
 class Derived(NamedTuple):
@@ -107,7 +107,7 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
         with gc_paused(), placed, collect_guards() as guards:
             recorded, captured = trace(record, [*in_avals, *known_avals], mode=WITH_LITERALS,
                                        name="a derived program", tape_class=SimplifyingTape)
-            derived = Derived(without_dead_code(recorded), captured, extra[0], guards)
+            derived = Derived(remove_dead_code(recorded), captured, extra[0], guards)
         if config.check_level:
             derived.program.check()
         if not derived.captures_tracers:

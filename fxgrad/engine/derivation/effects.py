@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute, has_effects, is_effectful, memoize
-from fxgrad.engine.core.regions import replaced
+from fxgrad.engine.core.regions import replace_programs
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
 
@@ -38,7 +38,8 @@ def _equations_without(equations: Sequence[Equation], wanted: set[Atom], why: st
                 "result in"))
         if is_effectful(equation.primitive, equation.params):
             regions = equation.regions
-            params = replaced(equation.params, regions, [without_effects(region.program, why) for region in regions])
+            params = replace_programs(equation.params, regions,
+                                      [without_effects(region.program, why) for region in regions])
             kept.append(equation.replace(equation.inputs, params))
         else:
             kept.append(equation)

@@ -10,8 +10,8 @@ from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.cache_keys import param_key
 from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Program, Provenance, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute, is_effectful
-from fxgrad.engine.core.regions import replaced
-from fxgrad.engine.core.sources import sources
+from fxgrad.engine.core.regions import replace_programs
+from fxgrad.engine.core.sources import at_source
 from fxgrad.engine.derivation.ordering import line_by_line
 from fxgrad.engine.derivation.simplifying import SimplifyingTape
 from fxgrad.engine.tracing.interning import Root, Step
@@ -21,7 +21,7 @@ from fxgrad.engine.tracing.tape import current
 partial_use: Analysis[Callable[[Equation, Sequence[bool]], Equation] | None] = Analysis(
     "partial use", missing="conservative", default=None)
 """(equation, used) -> an equation that computes only the outputs that `used` marks, and what these need."""
-MERGED: ProgramAttribute[set[Variable]] = ProgramAttribute("merged")
+MERGED_VARIABLES: ProgramAttribute[set[Variable]] = ProgramAttribute("merged")
 """Variables of a simplified program that replace several equal ones."""
 _LIVE: ProgramAttribute[list[Equation]] = ProgramAttribute("live equations")
 
@@ -41,7 +41,7 @@ def live_equations(program: Program) -> list[Equation]:
     return live
 
 
-def without_repetition(program: Program) -> Program:
+def merge_equal_equations(program: Program) -> Program:
     """Return the program with equal equations merged; the program itself if there are none."""
     equal: dict[Atom, Variable] = {}
     seen: dict[Any, list[Variable]] = {}
@@ -60,11 +60,11 @@ def without_repetition(program: Program) -> Program:
     if not equal:
         return program
     once = program.replace(equations=kept, outputs=[equal.get(atom, atom) for atom in program.outputs])
-    MERGED.put(once, {*equal.values()})
+    MERGED_VARIABLES.put(once, {*equal.values()})
     return once
 
 
-def without_dead_code(program: Program) -> Program:
+def remove_dead_code(program: Program) -> Program:
     """Return the program without the equations that neither have effects nor are needed for an output."""
     live = program.replace(equations=live_equations(program))
     _LIVE.put(live, live.equations)
@@ -82,7 +82,7 @@ def simplify(program: Program) -> Program:
     return _simplified(program, as_written=False)
 
 
-def readable(program: Program) -> Program:
+def simplify_for_display(program: Program) -> Program:
     """Simplify a program to be read, down to the bodies of its loops and branches.
 
     Equations of the user's own lines are merged, but not rewritten. Operations on random keys stay, so that a key that
@@ -105,10 +105,10 @@ def _with_readable_bodies(equation: Equation) -> Equation:
     regions = equation.regions
     if not regions or any(region.role not in _WRITTEN_ROLES for region in regions):
         return equation
-    programs = [readable(region.program) for region in regions]
+    programs = [simplify_for_display(region.program) for region in regions]
     if all(new is region.program for new, region in zip(programs, regions, strict=True)):
         return equation
-    return equation.replace(equation.inputs, replaced(equation.params, regions, programs))
+    return equation.replace(equation.inputs, replace_programs(equation.params, regions, programs))
 
 
 def _handles_keys(equation: Equation) -> bool:
@@ -121,7 +121,7 @@ def _simplified(program: Program, as_written: bool) -> Program:
     changed: dict[Atom, Atom] = {}
     token = current.set(tape)
     try:
-        with sources("" if is_shown(tape) else None) as at:
+        with at_source("" if is_shown(tape) else None) as at:
             live = live_equations(program)
             for equation in _as_used(live, program.outputs) if as_written else live:
                 at(equation)
@@ -136,8 +136,8 @@ def _simplified(program: Program, as_written: bool) -> Program:
     if as_written:
         equations = line_by_line(equations, [changed.get(atom, atom) for atom in program.outputs])
     if not changed and equations == live_equations(program):
-        return without_dead_code(program)
-    simple = without_dead_code(program.replace(
+        return remove_dead_code(program)
+    simple = remove_dead_code(program.replace(
         equations=equations, outputs=[changed.get(atom, atom) for atom in program.outputs]))
     if is_shown(tape):
         _note_changes(simple, program, tape, changed)
@@ -165,7 +165,7 @@ def _note_changes(simple: Program, program: Program, tape: SimplifyingTape, chan
     for var, atom in changed.items():
         if type(atom) is Variable and type(var) is Variable:
             origins.setdefault(atom, []).append(Provenance(PRIMAL, program, var))
-    MERGED.put(simple, {var for var, known in origins.items() if var in made or len(known) > 1})
+    MERGED_VARIABLES.put(simple, {var for var, known in origins.items() if var in made or len(known) > 1})
     enter_origins(origins, [step for step in tape.nodes if made.isdisjoint(step.outputs)])
 
 

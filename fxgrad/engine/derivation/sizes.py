@@ -19,7 +19,7 @@ _KEPT = 64
 
 
 @program_property
-def names_in(program: Program) -> tuple[str, ...]:
+def size_names(program: Program) -> tuple[str, ...]:
     """Return the names of sizes in the types of the inputs, sorted."""
     return _names(program.in_avals)
 
@@ -35,14 +35,14 @@ def at_sizes(program: Program, sizes: Mapping[str, Any]) -> Program:
     Raises the errors of operations that are illegal at such sizes.
     """
     known = _AT.of(program) or _AT.put(program, BoundedDict(_KEPT))
-    key = tuple(sizes[name] for name in names_in(program))
+    key = tuple(sizes[name] for name in size_names(program))
     found: Program | None = known.get(key)
     if found is None:
         found = known.add(key, _Substitution(sizes, checked=True).program(program))
     return found
 
 
-def in_sizes_of_jax(program: Program, sizes: Mapping[str, Any]) -> Program:
+def at_jax_sizes(program: Program, sizes: Mapping[str, Any]) -> Program:
     """Return `program` with jax's symbolic sizes in the place of names, to be emitted in a trace of jax's."""
     return _Substitution(sizes, checked=False).program(program)
 
@@ -131,7 +131,7 @@ def specialised(program: Program, avals: Sequence[Aval]) -> Program:
     """Return `program` for the sizes of arguments of these types; raise `ArgumentError` where they do not fit."""
     explicit = program.inputs[len(program.constants):]
     wanted = [var.aval for var in explicit]
-    return at_sizes(program, found_sizes("the program", wanted, avals, argument_names(program)))
+    return at_sizes(program, solve_sizes("the program", wanted, avals, argument_names(program)))
 
 
 def argument_names(program: Program) -> Sequence[str]:
@@ -141,9 +141,9 @@ def argument_names(program: Program) -> Sequence[str]:
     return names if len(names) == count else [f"input {index}" for index in range(count)]
 
 
-def with_numbers(what: str, program: Program) -> Program:
+def require_numbers(what: str, program: Program) -> Program:
     """Return `program` for the function `what`, which needs numbers; raise `ArgumentError` for named sizes."""
-    if names_in(program):
+    if size_names(program):
         refuse_names(what, program.in_avals[len(program.constants):], argument_names(program))
     return program
 
@@ -169,7 +169,7 @@ class _Given(NamedTuple):
     came: Aval
 
 
-def found_sizes(what: str, wanted: Sequence[Aval], came: Sequence[Aval], arguments: Sequence[str]) -> dict[str, Any]:
+def solve_sizes(what: str, wanted: Sequence[Aval], came: Sequence[Aval], arguments: Sequence[str]) -> dict[str, Any]:
     """Return the sizes by name; raise `ArgumentError` if arguments do not fit, disagree, or leave one open."""
     names, every = _names(wanted), []
     for one, other, argument in zip(wanted, came, arguments, strict=True):

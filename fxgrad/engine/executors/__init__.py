@@ -13,7 +13,7 @@ import numpy as np
 from fxgrad.engine.core.arrays import OWN, WEAK_CLASSES, Array, WeakArray, freeze_result, returned, scalar, weakened
 from fxgrad.engine.core.avals import PYTHON_SCALARS
 from fxgrad.engine.core.backends import register_executor
-from fxgrad.engine.core.primitive import Primitive, infer
+from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
@@ -63,7 +63,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
     outputs = numpy_executor.evaluate(primitive, values, params, below_byte)
     if has_weak and (not is_settled or len(outputs) > 1) and (
             of_arrays or any(type(output) not in _SCALARS for output in outputs)):
-        avals = infer(primitive, [*map(aval_of, args)], params)
+        avals = infer_types(primitive, [*map(aval_of, args)], params)
         return [weakened(freeze_result(output, values)) if aval.weak else freeze_result(output, values) if of_arrays
                 else scalar(output)
                 for output, aval in zip(outputs, avals, strict=True)]

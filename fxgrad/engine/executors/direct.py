@@ -22,7 +22,7 @@ from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute, has_effects
 from fxgrad.engine.core.walk import BackwardStep, pull_back_steps
 from fxgrad.engine.derivation.derive import gc_paused
-from fxgrad.engine.derivation.simplify import live_equations, simplify, without_repetition
+from fxgrad.engine.derivation.simplify import live_equations, merge_equal_equations, simplify
 from fxgrad.engine.derivation.simplifying import Template
 from fxgrad.engine.executors.numpy import as_arrays, copy_borrowed, giving_way, runner_of
 from fxgrad.engine.executors.straightline import concrete
@@ -125,7 +125,8 @@ def _to_run(program: Program, computed: int) -> Program | None:
         # As for a gradient program, so that sums are the same to the bit.
         simple = _SIMPLE.of(program)
         with gc_paused():
-            program = _SIMPLE.put(program, simple or (without_repetition(program) if computed else simplify(program)))
+            program = _SIMPLE.put(program, simple
+                                  or (merge_equal_equations(program) if computed else simplify(program)))
     return program
 
 

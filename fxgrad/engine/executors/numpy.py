@@ -15,7 +15,7 @@ import numpy as np
 from fxgrad.engine import config
 from fxgrad.engine.core.arrays import freeze_result, weakened
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.primitive import Primitive, infer
+from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.program_properties import ProgramAttribute, program_property
 from fxgrad.engine.core.walk import eval_program, value_of
@@ -47,7 +47,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], 
     except FxgradError:
         raise
     except Exception:
-        infer(primitive, [aval_of(value) for value in values], params)
+        infer_types(primitive, [aval_of(value) for value in values], params)
         raise
     return outputs
 

@@ -15,8 +15,8 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.primitive import MissingRule, Primitive, registry
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import axes_used, definitions, has_effects, memoize, program_property
-from fxgrad.engine.core.regions import Region, marked_inputs, replaced
-from fxgrad.engine.derivation.simplify import without_dead_code
+from fxgrad.engine.core.regions import Region, marked_inputs, replace_programs
+from fxgrad.engine.derivation.simplify import remove_dead_code
 from fxgrad.engine.ops.strong import is_plain_factor, ordinary_form, strong_dot_general_p
 
 ALL: frozenset[Primitive] = frozenset(ordinary_form.entered())
@@ -30,7 +30,7 @@ def relax_products(program: Program, strong: frozenset[Primitive] = ALL) -> Prog
     def of(equation: Equation) -> Equation:
         if equation.regions:
             inner = [relax_products(region.program, strong) for region in equation.regions]
-            return equation.replace(equation.inputs, replaced(equation.params, equation.regions, inner))
+            return equation.replace(equation.inputs, replace_programs(equation.params, equation.regions, inner))
         ordinary = ordinary_form.of(equation.primitive) if equation.primitive in strong else None
         return equation if ordinary is None else Equation(
             ordinary, equation.inputs, equation.params, equation.outputs, equation.source)
@@ -182,7 +182,7 @@ def _attempt(program: Program) -> Speculation | None:
     changed = [var for var in made if var in used and var in suspects.vars]
     known = [var for var in made if var in used and var not in suspects.vars]
     both = program.replace(equations=head, outputs=[*changed, *known], captured=0, constants=(), signature=None)
-    again = without_dead_code(both.replace(outputs=[*changed]))
+    again = remove_dead_code(both.replace(outputs=[*changed]))
     if not changed or has_effects(again) or axes_used(again):  # which are not repeated, or not by all devices alike
         return None
     return Speculation(relax_products(both, MATRICES), again, Program([*program.inputs, *changed, *known], rest,

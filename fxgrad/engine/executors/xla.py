@@ -16,7 +16,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.caches import Cache
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, keys_to_jax, varying_of_jax
 from fxgrad.engine.core.cache_keys import cache_key, param_key
-from fxgrad.engine.core.primitive import Primitive, infer
+from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Equation, Program, Variable, subprograms
 from fxgrad.engine.core.program_properties import ProgramAttribute, calls_user_code, needs_x64
 from fxgrad.engine.core.walk import eval_program, value_of
@@ -307,7 +307,7 @@ def typed(value: Any, var: Variable) -> Any:
 def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     """One primitive on concrete values, at least one of them a jax array."""
     avals = [aval_of(arg) for arg in args]
-    out_avals = infer(primitive, avals, params)
+    out_avals = infer_types(primitive, avals, params)
     held = subprograms(primitive, params)
     wide = any(dtypes.is_64bit(aval.dtype) for aval in (*avals, *out_avals)) or any(
         map(needs_x64, held))

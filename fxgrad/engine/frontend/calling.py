@@ -9,17 +9,17 @@ import numpy as np
 
 from fxgrad.engine import tree
 from fxgrad.engine.caches import BoundedDict
-from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, plain
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, without_literals
 from fxgrad.engine.core.program import Path, Program, Signature
 from fxgrad.engine.core.program_properties import ProgramAttribute
-from fxgrad.engine.derivation.simplify import readable
-from fxgrad.engine.derivation.sizes import argument_names, names_in, specialised
+from fxgrad.engine.derivation.simplify import simplify_for_display
+from fxgrad.engine.derivation.sizes import argument_names, size_names, specialised
 from fxgrad.engine.frontend.flat import (
-    Traced,
+    TracedCall,
+    argument_aval,
+    argument_leaf_names,
     as_struct,
     check_leaf,
-    described_aval,
-    indexed_names,
     just,
     leaf_aval,
     nth,
@@ -38,7 +38,7 @@ from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, TreeError, UnsupportedError
 
 
-def checked_program(what: str, value: Any) -> Program:
+def require_program(what: str, value: Any) -> Program:
     """`value`, if it is a program; raises `ArgumentError` if not."""
     if isinstance(value, Program):
         return value
@@ -78,12 +78,12 @@ def _other_arguments(program: Program, args: Sequence[Any], kwargs: Mapping[str,
 def _run(program: Program, leaves: Sequence[Any]) -> list[Any]:
     values = _typed(program, leaves)
     if values is None:
-        program = _at_types(program, [described_aval(leaf, "program", just("an input")) for leaf in leaves])
+        program = _at_types(program, [argument_aval(leaf, "program", just("an input")) for leaf in leaves])
         values = _typed(program, leaves)
         assert values is not None
     try:
         _check_path(program, values)
-        return plain(apply_program(program, values))
+        return without_literals(apply_program(program, values))
     except Exception:
         refuse_types_alone("program", values)
         raise
@@ -125,9 +125,9 @@ def _typed(program: Program, values: Sequence[Any]) -> list[Any] | None:
         if type(value) in PYTHON_SCALARS and not aval.shape:
             result.append(np.asarray(value, aval.dtype)[()])
             continue
-        found = described_aval(value, "program", lambda: f"input {len(result)}")
+        found = argument_aval(value, "program", lambda: f"input {len(result)}")
         if found.shape != aval.shape or found.dtype != aval.dtype:
-            if names_in(program):
+            if size_names(program):
                 return None
             given, places = [*result, *values[len(result):]], tuple(range(len(values)))
             raise ArgumentError(_other_arguments(program, given, {}, tree.structure((places, {}))))
@@ -135,8 +135,8 @@ def _typed(program: Program, values: Sequence[Any]) -> list[Any] | None:
     return result
 
 
-def program_of_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-                    static: Collection[int] = (), as_recorded: bool = False, follow: bool = True) -> Program:
+def trace_program(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+                  static: Collection[int] = (), as_recorded: bool = False, follow: bool = True) -> Program:
     """The closed program of a call, for the function `what`; the arguments at `static` are passed as they are.
 
     It is made readable, but for one that is to be `as_recorded`. Where Python's control flow asks for values, it is the
@@ -144,7 +144,7 @@ def program_of_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], k
     """
     tape, traced, names, structure = _recorded(what, fun, args, kwargs, static, follow)
     signature = Signature(function_name(fun), tuple(names), structure, traced.out_tree, title_of(fun))
-    program = traced.program if as_recorded else readable(traced.program)
+    program = traced.program if as_recorded else simplify_for_display(traced.program)
     if tape.asked:
         conditions = traced.program.replace(outputs=[each.var for each in tape.asked], constants=traced.captured,
                                             signature=signature._replace(out_tree=None))
@@ -153,7 +153,7 @@ def program_of_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], k
     return program.replace(constants=traced.captured, signature=signature)
 
 
-def refuse_path(what: str, program: Program) -> Program:
+def require_all_paths(what: str, program: Program) -> Program:
     """`program`, for `what`, which hands it on; raises `UnsupportedError` if it holds for some values alone."""
     signature = program.signature
     path = None if signature is None else signature.path
@@ -165,12 +165,12 @@ def refuse_path(what: str, program: Program) -> Program:
     return program
 
 
-def program_with_values(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-                        ) -> tuple[Program, list[Any]]:
-    """`program_of_call`, for what runs it, and the values of the arguments; raises `ArgumentError` for types alone."""
+def trace_with_values(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+                      ) -> tuple[Program, list[Any]]:
+    """`trace_program`, for what runs it, and the values of the arguments; raises `ArgumentError` for types alone."""
     leaves = tree.leaves((args, kwargs))
     refuse_types_alone(what, leaves)
-    return program_of_call(what, fun, args, kwargs), leaves
+    return trace_program(what, fun, args, kwargs), leaves
 
 
 def refuse_types_alone(what: str, leaves: Iterable[Any]) -> None:
@@ -179,15 +179,15 @@ def refuse_types_alone(what: str, leaves: Iterable[Any]) -> None:
         raise ArgumentError(at_user_line(f"{what}: of an argument the type alone is given, and values are needed"))
 
 
-def recorded_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-                  ) -> tuple[Traced, list[Any]]:
+def trace_whole_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+                     ) -> tuple[TracedCall, list[Any]]:
     """A call traced with all that is computed in it, for what runs its program in the place of `fun`; and the leaves.
 
     Raises `ArgumentError` for an argument that is no array and no number, and `UnsupportedError` where an operation
     with effects would run a second time.
     """
     leaves, structure = tree.flatten((args, kwargs))
-    names = indexed_names(fun, args, None, kwargs)
+    names = argument_leaf_names(fun, args, None, kwargs)
     avals = [leaf_aval(leaf) or check_leaf(leaf, what, nth(names, index)) for index, leaf in enumerate(leaves)]
 
     def call(*tracers: Any) -> Any:
@@ -200,19 +200,19 @@ def recorded_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwa
 
 
 def trace_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-               static: Collection[int] = ()) -> tuple[Traced, list[str], Any]:
+               static: Collection[int] = ()) -> tuple[TracedCall, list[str], Any]:
     """Traces a call without values, as `jit` does: the traced call, names of inputs, tree of the arguments."""
     _, traced, names, structure = _recorded(what, fun, args, kwargs, static, follow=False)
     return traced, names, structure
 
 
 def _recorded(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-              static: Collection[int], follow: bool) -> tuple[FollowedTape, Traced, list[str], Any]:
+              static: Collection[int], follow: bool) -> tuple[FollowedTape, TracedCall, list[str], Any]:
     """As `trace_call`, with the tape; Python's control flow may go by the values of the arguments if they are known."""
     moving = [position for position in range(len(args)) if position not in static]
     leaves, structure = tree.flatten((tuple([args[position] for position in moving]), kwargs))
-    names = indexed_names(fun, args, moving, kwargs)()
-    avals = [described_aval(leaf, what, just(name)) for leaf, name in zip(leaves, names, strict=True)]
+    names = argument_leaf_names(fun, args, moving, kwargs)()
+    avals = [argument_aval(leaf, what, just(name)) for leaf, name in zip(leaves, names, strict=True)]
 
     def call(*tracers: Any) -> Any:
         given, keywords = tree.unflatten(structure, tracers)
@@ -224,4 +224,4 @@ def _recorded(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs:
         tape.follow(leaves)
     leaves_out, out_tree = record_flat(tape, call, what, fun)
     # What was computed to follow control flow stays in the program, with its effects: it is there to be read.
-    return tape, Traced(tape.finish(leaves_out), tape.captured, out_tree), names, structure
+    return tape, TracedCall(tape.finish(leaves_out), tape.captured, out_tree), names, structure

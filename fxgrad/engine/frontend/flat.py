@@ -31,7 +31,7 @@ def origin_of(function: Any) -> Any:
     return getattr(type(innermost).__call__, "__code__", None) if code is None and callable(innermost) else code
 
 
-class Transformed(NamedTuple):
+class Transformation(NamedTuple):
     """What a transformed function is made of: `what(function)`, in the arguments `argnums` where it has such."""
 
     what: str
@@ -54,7 +54,7 @@ def title_of(function: Any) -> str:
     """
     made = getattr(function, "transformed", None)
     # Somebody's own wrapper has got the attribute along with all others.
-    if type(made) is not Transformed or getattr(function, "__wrapped__", None) is not made.function:
+    if type(made) is not Transformation or getattr(function, "__wrapped__", None) is not made.function:
         return function_name(function)
     inner = title_of(made.function)
     if made.what in _CONVERSIONS:
@@ -78,7 +78,7 @@ def transformation(what: str, function: Callable[..., Any], argnums: Any = None,
         functools.update_wrapper(wrapper, function)
         if isinstance(function, Program):
             wrapper.__name__ = wrapper.__qualname__ = function.signature.name if function.signature else "program"
-        wrapper.transformed = Transformed(what, function, argnums)  # type: ignore[attr-defined]
+        wrapper.transformed = Transformation(what, function, argnums)  # type: ignore[attr-defined]
         return wrapper
 
     return decorate
@@ -124,7 +124,7 @@ def check_leaf(value: Any, what: str, where: Callable[[], str]) -> Aval:
     return aval
 
 
-def described_aval(value: Any, what: str, where: Callable[[], str]) -> Aval:
+def argument_aval(value: Any, what: str, where: Callable[[], str]) -> Aval:
     """As `check_leaf`, for leaves of which the type alone matters: what stands for an array by its type is welcome."""
     return struct_aval(value) or leaf_aval(value) or struct_aval(as_struct(value)) or check_leaf(value, what, where)
 
@@ -151,7 +151,7 @@ def just(name: str) -> Callable[[], str]:
     return lambda: name
 
 
-class Traced(NamedTuple):
+class TracedCall(NamedTuple):
     """A traced call: the program, the values of its captured inputs, and the tree of the output.
 
     `forced` holds the outputs of the first `computed` equations, where Python's control flow asked for values.
@@ -175,7 +175,7 @@ LEAF = tree.structure(0)
 
 def trace_flat(call: Callable[..., Any], in_avals: Sequence[Aval], what: str, function: Any, *,
                mode: Mode = SELECTIVE, values: Sequence[Any] | None = None,
-               names: Callable[[], Sequence[str]] | None = None, **options: Any) -> Traced:
+               names: Callable[[], Sequence[str]] | None = None, **options: Any) -> TracedCall:
     """Traces `call`, which takes flat tracers and returns any container of arrays.
 
     `function` is the user's own, `what` the public name of the transformation, both for messages; `options` are those
@@ -198,16 +198,16 @@ def record_flat(tape: Tape, call: Callable[..., Any], what: str, function: Any) 
     return leaves, out_tree
 
 
-def finish_trace(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> Traced:
+def finish_trace(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> TracedCall:
     """What was traced, once a call is recorded and has returned `leaves`."""
     program = tape.finish(leaves)
     computed, forced = tape.forced()
     if computed:
         program, computed = after_forcing(program, computed)
-    return Traced(program, tape.captured, out_tree, computed, forced)
+    return TracedCall(program, tape.captured, out_tree, computed, forced)
 
 
-def refuse_repeated_effects(traced: Traced, what: str) -> None:
+def refuse_repeated_effects(traced: TracedCall, what: str) -> None:
     """Raises `UnsupportedError` if forcing ran an operation with effects that `what` would run again for its result."""
     repeated = repeated_effect(traced.program, traced.computed)
     if repeated is not None:
@@ -240,8 +240,8 @@ def with_static(args: Sequence[Any], static: Container[int], dynamic: Iterable[A
     return [arg if position in static else next(remaining) for position, arg in enumerate(args)]
 
 
-def indexed_names(function: Any, args: Sequence[Any], positions: Sequence[int] | None = None,
-                  kwargs: Mapping[str, Any] = MappingProxyType({})) -> Callable[[], list[str]]:
+def argument_leaf_names(function: Any, args: Sequence[Any], positions: Sequence[int] | None = None,
+                        kwargs: Mapping[str, Any] = MappingProxyType({})) -> Callable[[], list[str]]:
     """A function giving the leaf names of the positional `args` (those at `positions`), as `params.W[0]`.
 
     Those of `kwargs` follow, sorted by the keywords.

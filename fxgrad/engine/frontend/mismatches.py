@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.sizes import has_symbolic_dim
-from fxgrad.engine.frontend.flat import described_aval, just
+from fxgrad.engine.frontend.flat import argument_aval, just
 from fxgrad.engine.user_lines import at_user_line
 
 MOST = 8
@@ -48,12 +48,12 @@ class Expected(NamedTuple):
                 given = {other: value for other, value in given.items() if other not in within}
             elif (around := _around(name, given)) and around not in expected:
                 found[f"{around}: {', '.join(_within(around, expected))} are needed in it, and it is "
-                      f"{described_aval(given[around], what, just(around))}"] = None
+                      f"{argument_aval(given[around], what, just(around))}"] = None
             else:
                 found[f"{name}: {aval} is missing"] = None
         for name, value in given.items():
             if name not in expected and not _within(name, expected):
-                found[f"{name}: {described_aval(value, what, just(name))} is not among them"] = None
+                found[f"{name}: {argument_aval(value, what, just(name))} is not among them"] = None
         lines = [*found] or self._other_containers(args, kwargs)
         return lines if len(lines) <= MOST else [*lines[:MOST], f"and {len(lines) - MOST} more"]
 
@@ -105,7 +105,7 @@ def _around(name: str, names: Iterable[str]) -> str:
 
 
 def _differences(what: str, name: str, aval: Aval, value: Any) -> list[str]:
-    got = described_aval(value, what, just(name))
+    got = argument_aval(value, what, just(name))
     if got.dtype == aval.dtype and (got.shape == aval.shape or (got.ndim == aval.ndim
                                                                 and has_symbolic_dim(*aval.shape))):
         return []  # what a size with a name stands for is found elsewhere

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fxgrad.engine import tree
-from fxgrad.engine.frontend.flat import indexed_names, trace_flat
+from fxgrad.engine.frontend.flat import argument_leaf_names, trace_flat
 from fxgrad.engine.frontend.operands import PYTHON_SCALARS
 from fxgrad.engine.higher_order.call import named_call_p
 from fxgrad.engine.tracing.tape import aval_of, bind
@@ -27,7 +27,7 @@ def call_by_name(what: str, fun: Callable[..., Any], name: str, args: tuple[Any,
         given, keywords = tree.unflatten(structure, every)
         return fun(*given, **keywords)
 
-    names = indexed_names(fun, args, kwargs=kwargs)
+    names = argument_leaf_names(fun, args, kwargs=kwargs)
     traced = trace_flat(flat, [aval_of(leaves[place]) for place in arrays], what, fun, mode=SHARED,
                         names=lambda: [each for place, each in enumerate(names()) if place in arrays])
     outputs = bind(named_call_p, *traced.captured, *(leaves[place] for place in arrays), program=traced.program,

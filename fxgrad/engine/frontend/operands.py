@@ -13,7 +13,7 @@ import numpy as np
 from fxgrad.engine import config, dtypes
 from fxgrad.engine.core.arrays import ARRAYS, WEAK_CLASSES, Integer, freeze_result, scalar, weakened, wrap_array
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, Shape
-from fxgrad.engine.core.primitive import Primitive, infer
+from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.sizes import SymbolicDim, index_of
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops.comparison import eq
@@ -242,7 +242,7 @@ def apply(primitive: Primitive, *values: Any, **params: Any) -> Any:
         typed = promoted(*scalars)
         numbers = [np.int64(value) if type(value) is Integer else value for value in typed]
         result = scalar(primitive.numpy(*numbers, **params)[0])
-    is_weak = type(result) is np.int64 and infer(primitive, [*map(aval_of, typed)], params)[0].weak
+    is_weak = type(result) is np.int64 and infer_types(primitive, [*map(aval_of, typed)], params)[0].weak
     return weakened(result) if is_weak else result
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Shape
-from fxgrad.engine.core.primitive import Primitive, infer
+from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import as_array, axis_number, shape_of, sizes_of, whole
 from fxgrad.engine.ops.structural import convert
@@ -92,7 +92,7 @@ def applied(name: str, primitive: Primitive, *values: Any, **params: Any) -> Any
 def check(primitive: Primitive, *values: Any, **params: Any) -> None:
     """Raises what the abstract rule has to say: what is computed at once, by NumPy's kernels, is not held to it."""
     if not any(type(value) is Tracer for value in values):
-        infer(primitive, [aval_of(value) for value in values], params)
+        infer_types(primitive, [aval_of(value) for value in values], params)
 
 
 def axis_of(name: str, axis: Any, rank: int, count: int | None = None) -> int:

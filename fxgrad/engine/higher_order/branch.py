@@ -41,7 +41,7 @@ from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import batched_program
 from fxgrad.engine.transforms.forward import fill_zeros
-from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.linearize import linearize_program
 from fxgrad.engine.transforms.transpose import transposed
 from fxgrad.errors import DTypeError, ProgramError
 
@@ -115,7 +115,7 @@ def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: B
                ) -> tuple[list[Any], list[Any]]:
     """Known work in one `cond`, tangent work in another, and between them slots that the branches share."""
     wrt, count = nonzero_mask(tangents), len(branches[0].outputs)
-    linear = [linearized(branch, wrt) for branch in branches]
+    linear = [linearize_program(branch, wrt) for branch in branches]
     reached = tuple(any(marks) for marks in zip(*(part.extra.nonzero_outputs for part in linear), strict=True))
     parts = [partition(part.program, count, part.extra, (True,) * len(part.program.inputs), keep_by_cost, reached)
              for part in linear]

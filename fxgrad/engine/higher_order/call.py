@@ -32,7 +32,7 @@ from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
 from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
 from fxgrad.engine.transforms.batch import batched_program
 from fxgrad.engine.transforms.forward import fill_zeros, forward
-from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.linearize import linearize_program
 from fxgrad.engine.transforms.transpose import transposed
 from fxgrad.errors import ProgramError
 
@@ -127,7 +127,7 @@ def _split_jvp(primals: list[Any], tangents: list[Any], *, program: Program, nam
         results = bind(jit_call_p, *both.captured, *primals, *nonzero_tangents(tangents), program=both.program,
                        name=name)
         return dual_outputs(program.out_avals, both.extra, results)
-    first = linearized(program, wrt)
+    first = linearize_program(program, wrt)
     known = bind(jit_call_p, *first.captured, *primals, program=first.program, name=name)
     outputs, residuals = known[:len(program.outputs)], known[len(program.outputs):]
     reached = first.extra.nonzero_outputs

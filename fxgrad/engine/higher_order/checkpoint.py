@@ -28,7 +28,7 @@ from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
 from fxgrad.engine.transforms.forward import fill_zeros
-from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.linearize import linearize_program
 
 
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str,
@@ -42,7 +42,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str
         results = bind(checkpoint_p, *both.captured, *primals, *nonzero_tangents(tangents), program=both.program,
                        name=name, **settings)
         return dual_outputs(program.out_avals, both.extra, results)
-    known = linearized(program, wrt)
+    known = linearize_program(program, wrt)
     reached = known.extra.nonzero_outputs
     answers: dict[Variable, Any] = {}
 

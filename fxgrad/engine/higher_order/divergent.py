@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.core.regions import replaced
+from fxgrad.engine.core.regions import replace_programs
 from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.ops.varying import pvary, pvary_p, take_equal, take_equal_p
@@ -43,7 +43,7 @@ def varying(program: Program, names: Names) -> Program:
         taken = {link.place for region in equation.regions for link in region.inputs}
         given = [pvary(value, names) if place in taken else value for place, value in enumerate(values)]
         inner = [varying(region.program, names) for region in equation.regions]
-        return bind(equation.primitive, *given, **replaced(equation.params, equation.regions, inner))
+        return bind(equation.primitive, *given, **replace_programs(equation.params, equation.regions, inner))
 
     def build(*values: Any) -> tuple[list[Any], None]:
         return [pvary(output, names) for output in eval_program(program, values, step)], None

@@ -13,7 +13,7 @@ from fxgrad.engine.core.program import PRIMAL, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.derivation.effects import outputs_of_effects
-from fxgrad.engine.derivation.simplify import without_dead_code
+from fxgrad.engine.derivation.simplify import remove_dead_code
 from fxgrad.engine.higher_order.groups import Marks, select_marked
 from fxgrad.engine.higher_order.saving import SavePolicy
 from fxgrad.engine.ops.structural import instantiate
@@ -42,7 +42,7 @@ def partition(known: Program, count: int, half: Linearized, free: Marks, keep: S
     free_inputs = {var for var, marked in zip(known.inputs, free, strict=True) if marked}
     needed = [atom for atom in dict.fromkeys(residuals) if type(atom) is Variable and atom not in free_inputs]
     saved = _with_effects_kept(known, needed, free_inputs, keep(known, needed, free_inputs))
-    forward = memoize(known, ("forward half", count, tuple(saved)), lambda: without_dead_code(Program(
+    forward = memoize(known, ("forward half", count, tuple(saved)), lambda: remove_dead_code(Program(
         known.inputs, known.equations, [*known.outputs[:count], *saved], known.captured)))
     linear = half.linear
     tangent_avals = linear.in_avals[linear.captured:]

@@ -8,7 +8,7 @@ from typing import Any
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import calls_user_code, has_effects, memoize
-from fxgrad.engine.core.regions import marked_inputs, replaced
+from fxgrad.engine.core.regions import marked_inputs, replace_programs
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import Derived
 from fxgrad.engine.executors.numpy import run_first
@@ -20,7 +20,7 @@ from fxgrad.engine.ops.strong_solves import strong_solve
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
 from fxgrad.engine.transforms.forward import fill_zeros
-from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.linearize import linearize_program
 
 # --- strong products in the place of ordinary ones ----------------------------------------------------------------
 
@@ -57,7 +57,7 @@ def _strong(equation: Equation, moving: Sequence[bool], known: Sequence[bool], m
         inner = [strengthened(region.program, marked_inputs(region, moving),
                               [link.how == "same" and known[link.place] for link in region.inputs], matrices)
                  for region in equation.regions]
-        return equation.replace(equation.inputs, replaced(equation.params, equation.regions, inner))
+        return equation.replace(equation.inputs, replace_programs(equation.params, equation.regions, inner))
     solve = strong_solve.of(equation.primitive)
     if solve is not None:
         return equation if any(moving[:-1]) else _strong_solve(equation, solve)
@@ -116,7 +116,7 @@ def _with_slopes(equation: Equation, wanted: Sequence[bool]) -> Equation:
     programs = [with_strong_slopes(region.program, [
         link.how in ("carry", "inside") or wanted[link.place] for link in region.outputs])
         for region in equation.regions]
-    return equation.replace(equation.inputs, replaced(equation.params, equation.regions, programs))
+    return equation.replace(equation.inputs, replace_programs(equation.params, equation.regions, programs))
 
 
 # --- the record ---------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def _with_slopes(equation: Equation, wanted: Sequence[bool]) -> Equation:
 
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str) -> tuple[list[Any], list[Any]]:
     """Two such calls, one for what is known and one for the tangents, with residuals between them."""
-    first = linearized(program, nonzero_mask(tangents))
+    first = linearize_program(program, nonzero_mask(tangents))
     count, half, moving = len(program.outputs), first.extra, nonzero_tangents(tangents)
     residuals = len(first.program.outputs) - count
     ready = with_strong_slopes(first.program, [True] * count + [False] * residuals)

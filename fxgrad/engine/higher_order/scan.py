@@ -62,7 +62,7 @@ from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.transforms.batch import batched_program
 from fxgrad.engine.transforms.forward import fill_zeros
-from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.linearize import linearize_program
 from fxgrad.engine.transforms.transpose import backward
 
 
@@ -241,7 +241,7 @@ def _halves(program: Program, wrt: Marks, loop: Loop) -> _Halves:
     takes, makes = loop.takes(program), loop.makes(program)
 
     def make(_: Any) -> _Halves:
-        derived = linearized(program, wrt)
+        derived = linearize_program(program, wrt)
         reached = derived.extra.nonzero_outputs
         wanted = (*takes.split(wrt).carry, *makes.split(reached).ys)
         own = len(derived.captured) + loop.num_consts

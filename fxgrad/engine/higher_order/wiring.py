@@ -10,7 +10,7 @@ from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import Derived, derive
-from fxgrad.engine.derivation.simplify import without_dead_code
+from fxgrad.engine.derivation.simplify import remove_dead_code
 from fxgrad.engine.higher_order.groups import Groups, Marks, divided, joined, nonzero_mask, nonzero_tangents
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.structural import convert, instantiate
@@ -48,7 +48,7 @@ def with_outputs(program: Program, kept: Sequence[bool]) -> Program:
 
     def make() -> Program:
         outputs = [atom for atom, wanted in zip(program.outputs, marks, strict=True) if wanted]
-        return without_dead_code(program.replace(outputs=outputs, constants=(), signature=None))
+        return remove_dead_code(program.replace(outputs=outputs, constants=(), signature=None))
 
     return memoize(program, ("with outputs", marks), make)
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.analyses.traffic import speaks
+from fxgrad.engine.analyses.traffic import collective_kinds
 from fxgrad.engine.analyses.variation import Communication, communications
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, Rule, register, total_bytes
@@ -204,7 +204,7 @@ psum_p = linear("psum", accepts="numeric", shape=lambda aval, count: aval.shape,
 
 
 communications.enter(EQUAL, psum_p)
-speaks.enter("all-reduce", psum_p)
+collective_kinds.enter("all-reduce", psum_p)
 
 
 def psum(x: Any, axis_name: Names, axis_size: Sizes, axis_index_groups: Groups = ()) -> Any:
@@ -248,7 +248,7 @@ def _extremum(name: str, reduce: Callable[..., Any]) -> Primitive:
 pmax_p = _extremum("pmax", reduce_max)
 pmin_p = _extremum("pmin", reduce_min)
 communications.enter(EQUAL, pmax_p, pmin_p)
-speaks.enter("all-reduce", pmax_p, pmin_p)
+collective_kinds.enter("all-reduce", pmax_p, pmin_p)
 
 
 # --- positions --------------------------------------------------------------------------------------------------
@@ -270,4 +270,4 @@ axis_index_p = register(Primitive(
     transpose=NOT_LINEAR, batch=_index_batch, cost=lambda **over: Cost(0, 4), collective=True))
 """The position of each entry along the mapped axis."""
 communications.enter(Communication("different", "nobody"), axis_index_p)
-speaks.enter("nothing", axis_index_p)
+collective_kinds.enter("nothing", axis_index_p)

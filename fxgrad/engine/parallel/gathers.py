@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fxgrad.engine.analyses.traffic import speaks
+from fxgrad.engine.analyses.traffic import collective_kinds
 from fxgrad.engine.analyses.variation import Communication, communications
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Primitive
@@ -89,14 +89,14 @@ all_gather_p = linear("all_gather", shape=_gathered_shape, meet=_gather, meet_so
                       transpose=lambda cotangent, aval, **params: bind(psum_scatter_p, cotangent, **params)[0])
 """What all entries have, one after the other along `axis`."""
 communications.enter(EQUAL, all_gather_p)
-speaks.enter("all-gather", all_gather_p)
+collective_kinds.enter("all-gather", all_gather_p)
 psum_scatter_p: Primitive = linear(
     "psum_scatter", accepts="numeric", shape=_scattered_shape, meet=_scatter, meet_some=_scatter_some, several=True,
     speak=lambda lax, x, names, *, axis, **groups: lax.psum_scatter(x, names, scatter_dimension=axis, tiled=True,
                                                                     **groups),
     transpose=lambda cotangent, aval, **params: bind(all_gather_p, cotangent, **params)[0])
 """The sum over all entries, of which each gets its piece along `axis`."""
-speaks.enter("reduce-scatter", psum_scatter_p)
+collective_kinds.enter("reduce-scatter", psum_scatter_p)
 
 
 def _exchanged_shape(aval: Aval, count: int, *, split_axis: int, concat_axis: int) -> Sequence[int]:
@@ -135,7 +135,7 @@ all_to_all_p = linear("all_to_all", shape=_exchanged_shape, meet=_exchange, meet
                       speak=lambda lax, x, names, *, split_axis, concat_axis, **groups: lax.all_to_all(
                           x, names, split_axis, concat_axis, tiled=True, **groups))
 """Each entry cuts `split_axis` into pieces, one for each, and joins those that it gets along `concat_axis`."""
-speaks.enter("all-to-all", all_to_all_p)
+collective_kinds.enter("all-to-all", all_to_all_p)
 
 
 # --- permutations -----------------------------------------------------------------------------------------------
@@ -190,4 +190,4 @@ ppermute_p = linear("ppermute", shape=_permuted_shape, meet=_permute, meet_some=
                     speak=lambda lax, x, names, *, perm: lax.ppermute(x, names, perm))
 """Each entry gets what the entry that `perm` pairs it with has, or zeros."""
 communications.enter(Communication("different", "mesh"), ppermute_p)
-speaks.enter("permute", ppermute_p)
+collective_kinds.enter("permute", ppermute_p)

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.engine.analyses.cost import total_cost
-from fxgrad.engine.analyses.traffic import speaks
+from fxgrad.engine.analyses.traffic import collective_kinds
 from fxgrad.engine.analyses.variation import Communication, communications
 from fxgrad.engine.core.avals import INVARIANT, Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.program_properties import axes_of, memoize
-from fxgrad.engine.core.regions import Links, Region, replaced
+from fxgrad.engine.core.regions import Links, Region, replace_programs
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.derivation.guards import batched_axis, spmd_names
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
@@ -54,13 +54,13 @@ from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import batched_program, batching_over
 from fxgrad.engine.transforms.forward import fill_zeros
-from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.linearize import linearize_program
 from fxgrad.engine.transforms.transpose import transposed
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 
-speaks.enter("all-reduce", psum_invariant_p)
-speaks.enter("nothing", pvary_p, take_equal_p)
+collective_kinds.enter("all-reduce", psum_invariant_p)
+collective_kinds.enter("nothing", pvary_p, take_equal_p)
 communications.enter(Communication("equal", "axes"), psum_invariant_p)
 communications.enter(Communication("operand", "nobody"), pvary_p)
 communications.enter(Communication("equal", "nobody"), take_equal_p)
@@ -127,7 +127,7 @@ def _split_jvp(primals: list[Any], tangents: list[Any], wrt: Marks, program: Pro
     """Known work in one, tangent work in another, and between them what is saved, each device's own part of it."""
     count = len(program.outputs)
     with layout.entered():
-        known = linearized(program, wrt)
+        known = linearize_program(program, wrt)
         reached = known.extra.nonzero_outputs
         parts = partition(known.program, count, known.extra, (True,) * len(known.program.inputs), keep_by_cost, reached)
         saved = [var.aval for var in parts.saved]
@@ -294,7 +294,7 @@ def _in_part(equation: Equation, used: Sequence[bool]) -> Equation:
     return with_fewer_outputs(equation, used, equation.inputs, changed)
 
 
-def without_devices(program: Program) -> Program:
+def drop_devices(program: Program) -> Program:
     """An equal program in which each `shard_map` is a call of what it computes, as operations on whole arrays."""
     def make() -> Program:
         equations = [equation if equation.primitive.regions is None else _alone(equation)
@@ -311,10 +311,10 @@ def _alone(equation: Equation) -> Equation:
         derived = at_once(params["program"], _layout(params))
         if derived.captured:  # there is no place for arrays in a program that others hold
             return equation
-        whole = without_devices(derived.program)
+        whole = drop_devices(derived.program)
         return Equation(named_call_p, equation.inputs, {"program": whole, "name": "shard_map"}, equation.outputs,
                         equation.source)
-    programs = [*map(without_devices, equation.programs)]
+    programs = [*map(drop_devices, equation.programs)]
     if all(one is other for one, other in zip(programs, equation.programs, strict=True)):
         return equation
-    return equation.replace(equation.inputs, replaced(params, equation.regions, programs))
+    return equation.replace(equation.inputs, replace_programs(params, equation.regions, programs))

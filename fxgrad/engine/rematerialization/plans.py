@@ -11,8 +11,8 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import derive
-from fxgrad.engine.derivation.simplify import readable, simplify
-from fxgrad.engine.derivation.sizes import with_numbers
+from fxgrad.engine.derivation.simplify import simplify, simplify_for_display
+from fxgrad.engine.derivation.sizes import require_numbers
 from fxgrad.engine.dtypes import is_inexact
 from fxgrad.engine.higher_order.call import jit_call_p, named_call_p, opened
 from fxgrad.engine.higher_order.groups import Marks
@@ -21,7 +21,7 @@ from fxgrad.engine.rematerialization.levels import levels
 from fxgrad.engine.rematerialization.loops import in_chunks
 from fxgrad.engine.rematerialization.residual_costs import ResidualCost, residual_costs
 from fxgrad.engine.rematerialization.segments import BlockPlan, Segments, both
-from fxgrad.engine.transforms.joint import joint
+from fxgrad.engine.transforms.joint import record_joint
 
 PARTS = 6
 """The number of places in the program at which one level may follow another."""
@@ -43,7 +43,7 @@ class BlockPlans:
 
     def __init__(self, program: Program, wrt: Marks) -> None:
         self._wrt = wrt
-        as_used = opened(readable(program), (named_call_p, jit_call_p))
+        as_used = opened(simplify_for_display(program), (named_call_p, jit_call_p))
         found = residual_costs(as_used, wrt)
         forward = sum(cost.work or 0.0 for cost in found)
         self._whole = 3.0 * forward  # the backward pass takes about twice the work of the forward pass
@@ -99,7 +99,7 @@ def _plans(program: Program, found: list[ResidualCost]) -> list[BlockPlan]:
 
 def plans_for(program: Program, wrt: Marks) -> BlockPlans:
     """Return the plans for a program, memoized."""
-    return memoize(program, ("plans", wrt), lambda: BlockPlans(with_numbers("a memory budget", program), wrt))
+    return memoize(program, ("plans", wrt), lambda: BlockPlans(require_numbers("a memory budget", program), wrt))
 
 
 def peak(program: Program, wrt: Marks) -> int:
@@ -115,7 +115,7 @@ def _both_ways(program: Program, wrt: Marks) -> Program:
     def build(*values: Any) -> tuple[list[Any], None]:
         given = iter(values[len(avals):])
         cotangents = [next(given) if is_inexact(aval.dtype) else Zero(aval) for aval in program.out_avals]
-        outputs, found = joint(simplify(program), values[:len(avals)], cotangents, wrt)
+        outputs, found = record_joint(simplify(program), values[:len(avals)], cotangents, wrt)
         return [*outputs, *found], None
 
     return derive(program, ("both ways", wrt), build, [*avals, *arriving]).program

@@ -13,7 +13,7 @@ from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.higher_order.groups import Marks
 from fxgrad.engine.higher_order.saving import kept_always
 from fxgrad.engine.transforms.joint import vjp_rule_of
-from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.linearize import linearize_program
 
 OPERATIONS_PER_BYTE = 16
 """As how many floating-point operations the reading or writing of a byte counts.
@@ -97,7 +97,7 @@ def _forward(equation: Equation, given: dict[Variable, Variable], marks: Marks) 
     rules = vjp_rule_of(equation, given, marks)  # type: ignore[arg-type]
     if rules is not None:
         return rules.forward.program, rules.nonzero_outputs
-    derived = linearized(Program([*given], [equation], equation.outputs), marks)
+    derived = linearize_program(Program([*given], [equation], equation.outputs), marks)
     return derived.program, derived.extra.nonzero_outputs
 
 

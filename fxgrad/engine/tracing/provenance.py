@@ -45,7 +45,7 @@ def enter_origins(origins: Mapping[Variable, Sequence[Provenance]], steps: Seque
                 var.origins = known
 
 
-class Called(NamedTuple):
+class CallNames(NamedTuple):
     """What a traced function and its inputs are called in the user's code; "" where that is not known.
 
     Of a function of the library these names are its own.
@@ -57,10 +57,10 @@ class Called(NamedTuple):
     code: CodeType | None = None
 
 
-CALLED: ProgramAttribute[Called] = ProgramAttribute("called")
+CALL_NAMES: ProgramAttribute[CallNames] = ProgramAttribute("called")
 """Of programs that were traced for one that is shown."""
 
-CAPTURED: ProgramAttribute[tuple[Any, ...]] = ProgramAttribute("values of captured inputs")
+CAPTURED_VALUES: ProgramAttribute[tuple[Any, ...]] = ProgramAttribute("values of captured inputs")
 """Of such programs, what their captured inputs are: a variable of the program around, or a number or an array."""
 
 
@@ -91,7 +91,7 @@ def note_library(program: Program, name: str, input_names: Sequence[str]) -> Non
     for equation in program.equations:
         if caller is not None and _is_at(equation, caller):
             equation.source = None
-    CALLED.put(program, Called(name, tuple(input_names), is_library=True))
+    CALL_NAMES.put(program, CallNames(name, tuple(input_names), is_library=True))
 
 
 def _is_at(equation: Equation, source: Source) -> bool:
@@ -149,20 +149,20 @@ def note_called(tape: Tape, program: Program) -> None:
     names = tape.parameters or tape.input_names
     if names is None or not is_shown(tape):
         return
-    called = Called(tape.name, tuple(names()), code=getattr(tape.function, "__code__", None))
-    known = CALLED.of(program)
+    called = CallNames(tape.name, tuple(names()), code=getattr(tape.function, "__code__", None))
+    known = CALL_NAMES.of(program)
     if known is not None and known != called:
         both = zip(called.input_names, known.input_names, strict=True)
-        called = Called(called.name if called.name == known.name else "",
-                        tuple(one if one == other else "" for one, other in both),
-                        code=called.code if called.code is known.code else None)
-    CALLED.put(program, called)
+        called = CallNames(called.name if called.name == known.name else "",
+                           tuple(one if one == other else "" for one, other in both),
+                           code=called.code if called.code is known.code else None)
+    CALL_NAMES.put(program, called)
     captured = tuple([value.variable if type(value) is Tracer else value for value in tape.captured])
-    before = CAPTURED.of(program)
+    before = CAPTURED_VALUES.of(program)
     if before is None or all(map(_is_same, before, captured)):
-        CAPTURED.put(program, captured)
+        CAPTURED_VALUES.put(program, captured)
     else:  # called again with others
-        CAPTURED.put(program, ())
+        CAPTURED_VALUES.put(program, ())
 
 
 def _is_same(one: Any, other: Any) -> bool:

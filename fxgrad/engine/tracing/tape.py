@@ -19,7 +19,7 @@ from fxgrad.engine.core import backends
 from fxgrad.engine.core.arrays import Array, copied, weakened
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, array_aval, is_frozen, is_unchanged
 from fxgrad.engine.core.cache_keys import param_key
-from fxgrad.engine.core.primitive import Primitive, infer
+from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Atom, Equation, Program, Provenance, Source, Variable
 from fxgrad.engine.core.program_properties import ordering_constraints
 from fxgrad.engine.core.sizes import SymbolicDim
@@ -221,7 +221,7 @@ class Tape:
     def _equation(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any], source: Source | None,
                   avals: Sequence[Aval] | None) -> Equation:
         if avals is None:
-            avals = infer(primitive, [atom.aval for atom in atoms], params)
+            avals = infer_types(primitive, [atom.aval for atom in atoms], params)
         source = source or equation_source.get() or user_source()
         if source is NOWHERE:
             source = None

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 from fxgrad.engine.caches import BoundedDict, Cache, cached
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.cache_keys import param_key
-from fxgrad.engine.core.primitive import NO_TANGENT, infer
+from fxgrad.engine.core.primitive import NO_TANGENT, infer_types
 from fxgrad.engine.core.program import COTANGENT, PRIMAL, Atom, Equation, Program, Provenance, Variable
-from fxgrad.engine.core.sources import sources
+from fxgrad.engine.core.sources import at_source
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.core.walk import BackwardStep, pull_back_steps
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.guards import batched_axis, spmd_names
-from fxgrad.engine.derivation.simplify import simplify, without_dead_code, without_repetition
+from fxgrad.engine.derivation.simplify import merge_equal_equations, remove_dead_code, simplify
 from fxgrad.engine.derivation.simplifying import SimplifyingTape, Template
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.structural import instantiate
@@ -40,17 +40,17 @@ def grad_program(program: Program, wrt: tuple[bool, ...], with_outputs: bool, co
     def build(*primals: Any) -> tuple[list[Any], None]:
         # Uses of equal values must add to one cotangent. But values that have been computed are found by the equations
         # that computed them, so these stay.
-        simple = without_repetition(program) if computed else simplify(program)
+        simple = merge_equal_equations(program) if computed else simplify(program)
         one = Literal(1, program.out_avals[0])
         cotangents = [one, *(Zero(aval) for aval in program.out_avals[1:])]
-        outputs, gradients = joint(simple, primals, cotangents, wrt)
+        outputs, gradients = record_joint(simple, primals, cotangents, wrt)
         return [*(outputs if with_outputs else ()), *gradients], None
 
     return derive(program, ("grad", wrt, with_outputs), build, program.in_avals, computed)
 
 
-def joint(program: Program, primals: Sequence[Any], cotangents: Sequence[Any], wrt: Sequence[bool],
-          ) -> tuple[list[Any], list[Any]]:
+def record_joint(program: Program, primals: Sequence[Any], cotangents: Sequence[Any], wrt: Sequence[bool],
+                 ) -> tuple[list[Any], list[Any]]:
     """Record `program` and its backward pass on the current tape; return outputs, and cotangents where `wrt` marks.
 
     `cotangents` belong to the outputs and may be `Zero`.
@@ -64,9 +64,9 @@ def joint(program: Program, primals: Sequence[Any], cotangents: Sequence[Any], w
     noting = tape.origins is not None
     if noting:
         _note(tape, environment, PRIMAL, program, program.inputs)
-    with sources("forward" if noting else None) as at:
+    with at_source("forward" if noting else None) as at:
         steps = _forward(tape, program, environment, active, at)
-    with sources("backward" if noting else None) as at:
+    with at_source("backward" if noting else None) as at:
         def backward_steps() -> Iterator[BackwardStep]:
             for equation, outputs, rule, residuals, operands in reversed(steps):
                 if noting:
@@ -246,7 +246,7 @@ def _find_rule(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool]
     primitive, params = equation.primitive, equation.params
     variables: dict[Atom, Variable] = dict(zip(given, map(Variable, avals), strict=True))
     inputs = [atom if type(atom) is Literal else variables[atom] for atom in equation.inputs]
-    outputs = [*map(Variable, infer(primitive, [atom.aval for atom in inputs], params))]
+    outputs = [*map(Variable, infer_types(primitive, [atom.aval for atom in inputs], params))]
     program = Program([*variables.values()], [Equation(primitive, inputs, params, outputs)], outputs)
     halves: list[Linearized] = []
 
@@ -264,7 +264,7 @@ def _find_rule(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool]
 def _template(build: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> Template:
     program, captured = trace(build, avals, mode=WITH_LITERALS, tape_class=SimplifyingTape,
                               name="rules of an operation")
-    return Template(without_dead_code(program), captured)
+    return Template(remove_dead_code(program), captured)
 
 
 @cached("sums of cotangents", _LIMIT)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.derivation.derive import Derived, derive
-from fxgrad.engine.derivation.simplify import without_dead_code
+from fxgrad.engine.derivation.simplify import remove_dead_code
 from fxgrad.engine.derivation.simplifying import SimplifyingTape
 from fxgrad.engine.tracing.trace import TANGENTS, trace
 from fxgrad.engine.transforms.forward import fill_zeros, forward
@@ -27,7 +27,7 @@ class Linearized(NamedTuple):
 
     >>> import numpy as np, fxgrad
     >>> program = fxgrad.make_program(lambda x, y: np.sin(x) * y)(1.0, 2.0)
-    >>> known, _, half, _ = linearized(program, (True, False))
+    >>> known, _, half, _ = linearize_program(program, (True, False))
     >>> [equation.primitive.name for equation in known.equations], len(known.outputs)
     (['sin', 'cos', 'mul'], 3)
     >>> [equation.primitive.name for equation in half.linear.equations], half.linear.captured, half.nonzero_outputs
@@ -57,14 +57,14 @@ def linearize_in_place(program: Program, primals: Sequence[Any], wrt: Sequence[b
     return outputs, residuals, Linearized(linear, tuple(nonzero))
 
 
-def linearized(program: Program, wrt: tuple[bool, ...], computed: int = 0) -> Derived:
+def linearize_program(program: Program, wrt: tuple[bool, ...], computed: int = 0) -> Derived:
     """Return the program inputs -> (outputs, residuals); `extra` is the `Linearized` that takes the residuals.
 
     For `computed`, here and below, see `derive`.
     """
     def build(*primals: Any) -> tuple[list[Any], Linearized]:
         outputs, residuals, half = linearize_in_place(program, primals, wrt)
-        return [*outputs, *residuals], half._replace(linear=without_dead_code(half.linear))
+        return [*outputs, *residuals], half._replace(linear=remove_dead_code(half.linear))
 
     return derive(program, ("linearize", wrt), build, program.in_avals, computed)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.transforms.forward import has_tangent
-from fxgrad.engine.transforms.linearize import Linearized, linearized
+from fxgrad.engine.transforms.linearize import Linearized, linearize_program
 
 
 class Kept(NamedTuple):
@@ -42,7 +42,7 @@ def residuals(program: Program, wrt: tuple[bool, ...] | None = None) -> Residual
         wrt = tuple(number >= program.captured and has_tangent(aval) for number, aval in enumerate(program.in_avals))
     if not any(wrt) or not any(map(has_tangent, program.out_avals)):
         return None
-    derived = linearized(program.replace(constants=()) if program.constants else program, wrt)
+    derived = linearize_program(program.replace(constants=()) if program.constants else program, wrt)
     half: Linearized = derived.extra
     kept = [Kept(atom, [equation for equation in half.linear.equations if inside in equation.inputs])
             for atom, inside in zip(derived.program.outputs[len(program.outputs):], half.linear.inputs, strict=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 from fxgrad.engine.core.primitive import MissingRule
 from fxgrad.engine.core.program import PRIMAL, TRANSPOSED, Equation, Program, Variable
-from fxgrad.engine.core.sources import sources
+from fxgrad.engine.core.sources import at_source
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.core.walk import pull_back_steps
 from fxgrad.engine.derivation.derive import Derived, derive, rule_inputs
@@ -30,7 +30,7 @@ def backward(program: Program, inputs: Sequence[Any], cotangents: Sequence[Any])
     note(inputs, PRIMAL, program, program.inputs)
     equations, environment = _known_part(program, inputs)
     sums: dict[Variable, Any] = {}
-    with sources("backward") as at:
+    with at_source("backward") as at:
         def pull_back(equation: Equation, *out_cotangents: Any) -> list[Any]:
             note(out_cotangents, TRANSPOSED, program, equation.outputs)
             at(equation)

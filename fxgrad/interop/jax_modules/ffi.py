@@ -28,7 +28,7 @@ from jax.ffi import (
 from fxgrad.engine import tree
 from fxgrad.engine.core.avals import struct_aval
 from fxgrad.engine.frontend.flat import as_struct
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.interop import from_jax
@@ -58,7 +58,7 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
         input_layouts=input_layouts, output_layouts=output_layouts, input_output_aliases=input_output_aliases,
         custom_call_api_version=custom_call_api_version, legacy_backend_config=legacy_backend_config)
 
-    @boundary
+    @hide_frames
     def call(*args: Any, **attributes: Any) -> Any:
         def target(*arrays: Any) -> Any:
             return made(*arrays, **attributes)

@@ -11,9 +11,9 @@ import numpy as np
 
 from fxgrad.engine import tree
 from fxgrad.engine.core.program import Equation, Program, Variable, inner_first
-from fxgrad.engine.derivation.sizes import with_numbers
-from fxgrad.engine.frontend.calling import refuse_path
-from fxgrad.engine.parallel.shard_map import without_devices
+from fxgrad.engine.derivation.sizes import require_numbers
+from fxgrad.engine.frontend.calling import require_all_paths
+from fxgrad.engine.parallel.shard_map import drop_devices
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
@@ -43,14 +43,14 @@ def c_text(program: Program, *, source: bool = True) -> str:
 
     `Program.to_c` says what it holds.
     """
-    return File(refuse_path("to_c", program), source).text()
+    return File(require_all_paths("to_c", program), source).text()
 
 
 class File:
     """One file: the main function, those that it calls, constants, and helpers."""
 
     def __init__(self, program: Program, source: bool) -> None:
-        program = without_devices(with_numbers("to_c", program))
+        program = drop_devices(require_numbers("to_c", program))
         self._main, self._source = program, source
         self._functions: dict[int, tuple[str, int]] = {}
         self._texts: list[str] = []

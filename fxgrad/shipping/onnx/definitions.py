@@ -13,7 +13,7 @@ from jax import lax
 from fxgrad import lax as lax_of_ours
 from fxgrad.engine import dtypes
 from fxgrad.engine.api.programs import make_program
-from fxgrad.engine.core.avals import Aval, struct_of
+from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.executors.xla import x64
@@ -46,7 +46,7 @@ def defined(function: Definition, least: Any = dtypes.float32) -> Rule:
                 for aval in operation.avals]
         given = [graph.cast(value, dtype) for value, dtype in zip(values, wide, strict=True)]
         avals = [Aval(aval.shape, dtype) for aval, dtype in zip(operation.avals, wide, strict=True)]
-        program = make_program(partial(function, **operation.params))(*map(struct_of, avals))
+        program = make_program(partial(function, **operation.params))(*(aval.struct for aval in avals))
         constants = [graph.constant(np.asarray(value)) for value in program.constants]
         made = emission.program(program, [*constants, *given], operation.primitive.name)
         return [graph.cast(value, aval.dtype) for value, aval in zip(made, operation.outputs, strict=True)]
@@ -227,7 +227,7 @@ def _program(operation: Operation, avals: list[Aval]) -> Program | None:
 
     try:
         with x64():
-            return make_program(from_jax(function))(*map(struct_of, avals))
+            return make_program(from_jax(function))(*(aval.struct for aval in avals))
     except FxgradError:
         return None
 

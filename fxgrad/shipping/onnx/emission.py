@@ -9,7 +9,7 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.primitive import Primitive, infer
+from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Equation, Program, Variable, join_scopes
 from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.core.walk import eval_program
@@ -113,7 +113,7 @@ class Emission:
 
     def apply(self, primitive: Primitive, avals: Sequence[Aval], values: Sequence[Value], **params: Any) -> list[Value]:
         """The values of the outputs of another operation, which a rule is written in."""
-        return self.operation(Operation(primitive, avals, infer(primitive, avals, params), params), [*values])
+        return self.operation(Operation(primitive, avals, infer_types(primitive, avals, params), params), [*values])
 
 
 def _reason(equation: Equation, refusal: Exception) -> str:

@@ -10,10 +10,10 @@ from typing import IO, Any
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.api.programs import program_for
+from fxgrad.engine.api.programs import program_of
 from fxgrad.engine.core.program import Program, Variable
-from fxgrad.engine.core.sizes import SymbolicDim, named
-from fxgrad.engine.parallel.shard_map import without_devices
+from fxgrad.engine.core.sizes import SymbolicDim, named_size
+from fxgrad.engine.parallel.shard_map import drop_devices
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, UnsupportedError
 from fxgrad.shipping.onnx import library, protos
@@ -48,7 +48,7 @@ def to_onnx(fun: Callable[..., Any] | Program) -> Callable[..., Any]:
     (['params.w', 'x'], ['result.w'])
     """
     def traced_model(*specs: Any, **kwargs: Any) -> Any:
-        return _model(program_for("to_onnx", fun, specs, kwargs))
+        return _model(program_of("to_onnx", fun, specs, kwargs))
     return traced_model
 
 
@@ -64,7 +64,7 @@ def save(file: str | os.PathLike[str] | IO[bytes], fun: Callable[..., Any] | Pro
     >>> [node.op_type for node in model.graph.node], file.getvalue() == model.SerializeToString()
     (['Sin'], True)
     """
-    model = _model(program_for("onnx.save", fun, specs, kwargs))
+    model = _model(program_of("onnx.save", fun, specs, kwargs))
     data = model.SerializeToString()
     if hasattr(file, "write"):
         file.write(data)
@@ -104,7 +104,7 @@ def _words(keys: Any) -> Any:
 
 
 def _model(program: Program) -> Any:
-    program = without_devices(program)
+    program = drop_devices(program)
     signature = program.signature
     if not program.outputs:
         raise UnsupportedError("to_onnx: the function returns no array, and a model has at least one output. Return "
@@ -163,7 +163,7 @@ def _sizes(emission: Emission, program: Program, inputs: Sequence[Value]) -> Non
                 continue
             name, = size.names
             begin, step = size.at({name: 0}), size.at({name: 1}) - size.at({name: 0})
-            if "(" not in str(size) and size == step * named(name) + begin:
+            if "(" not in str(size) and size == step * named_size(name) + begin:
                 graph.base = f"{value.name}.shape"
                 extent, = graph.raw("Shape", [value], [INT64], {"start": axis, "end": axis + 1})
                 if begin:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import Functions, SymbolicDim, has_symbolic_dim
+from fxgrad.engine.core.sizes import SizeFunctions, SymbolicDim, has_symbolic_dim
 from fxgrad.engine.dtypes import DType
 from fxgrad.shipping.onnx import protos
 from fxgrad.shipping.onnx.kernels import COMPARING, way_of
@@ -87,7 +87,8 @@ def _floored(first: Any, second: Any) -> Counted:
     return _of_both("Div")(first - FUNCTIONS["mod"](first, second), second)
 
 
-FUNCTIONS: Functions = {"floordiv": _floored, "mod": _of_both("Mod"), "max": _of_both("Max"), "min": _of_both("Min")}
+FUNCTIONS: SizeFunctions = {"floordiv": _floored, "mod": _of_both("Mod"), "max": _of_both("Max"),
+                            "min": _of_both("Min")}
 
 
 class _Level:

@@ -20,12 +20,12 @@ from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.primitive import ArrayKernel
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable, inner_first
 from fxgrad.engine.derivation.simplify import live_equations
-from fxgrad.engine.derivation.sizes import with_numbers
-from fxgrad.engine.frontend.calling import refuse_path
+from fxgrad.engine.derivation.sizes import require_numbers
+from fxgrad.engine.frontend.calling import require_all_paths
 from fxgrad.engine.ops.below_byte import WIDER, kernel_for
 from fxgrad.engine.ops.snippets import Snippet, snippet_of
 from fxgrad.engine.ops.structural import broadcast_to_p, convert_element_type_p
-from fxgrad.engine.parallel.shard_map import without_devices
+from fxgrad.engine.parallel.shard_map import drop_devices
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import UnsupportedError
 from fxgrad.shipping.python import constants
@@ -66,14 +66,14 @@ def python_text(program: Program, *, source: bool = True) -> str:
     Raises `UnsupportedError`, which names the operation and the user's line, where a kernel runs XLA or calls back a
     function of the user's, and where the results are in a container that Python's own do not cover.
     """
-    return File(refuse_path("to_python", program), source).text()
+    return File(require_all_paths("to_python", program), source).text()
 
 
 class File:
     """One file: the main function, those that it calls, and what they need."""
 
     def __init__(self, program: Program, source: bool) -> None:
-        program = without_devices(with_numbers("to_python", program))
+        program = drop_devices(require_numbers("to_python", program))
         self._main, self._source = program, source
         self.sources = Sources()
         self._names: dict[int, dict[Variable, str]] = {}

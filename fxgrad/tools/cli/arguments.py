@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.core.avals import struct_of
 from fxgrad.errors import ProgramSyntaxError
 from fxgrad.text.text_reader import read_type
 
@@ -48,7 +47,7 @@ def _typed(leaf: Any) -> Any:
     if not (isinstance(leaf, str) and leaf.startswith(_MARK)):
         return leaf
     try:
-        return struct_of(read_type(leaf.removeprefix(_MARK)))
+        return read_type(leaf.removeprefix(_MARK)).struct
     except ProgramSyntaxError as error:
         raise CommandError(f"--args: {leaf.removeprefix(_MARK)} is no type. {GRAMMAR}") from error
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 import fxgrad
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.derivation.sizes import names_in
+from fxgrad.engine.derivation.sizes import size_names
 from fxgrad.tools.cli.arguments import CommandError
 from fxgrad.tools.cli.targets import Target
 
@@ -29,7 +29,7 @@ def _exported(program: Program, options: Namespace) -> Any:
 
 def _stablehlo(program: Program, path: Path, options: Namespace) -> None:
     """The text; of what has sizes with names, or is for other platforms, that of its export."""
-    exported = names_in(program) or options.platforms
+    exported = size_names(program) or options.platforms
     text = _exported(program, options).stablehlo if exported else fxgrad.stablehlo(program)()
     path.write_text(text, encoding="utf-8")
 

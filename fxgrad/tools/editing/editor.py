@@ -12,9 +12,9 @@ from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
-from fxgrad.engine.core.regions import replaced
+from fxgrad.engine.core.regions import replace_programs
 from fxgrad.engine.core.walk import eval_program
-from fxgrad.engine.derivation.simplify import without_dead_code
+from fxgrad.engine.derivation.simplify import remove_dead_code
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
@@ -271,7 +271,7 @@ class Editor:
 
     def current(self) -> Program:
         """The program as it is now, not checked."""
-        made = without_dead_code(self._before.replace(
+        made = remove_dead_code(self._before.replace(
             inputs=self._inputs, equations=[*map(self._with_held, in_order(self._equations))], outputs=self._outputs,
             signature=self._signature, constants=self._constants,
             captured=self._before.captured + len(self._constants) - len(self._before.constants)))
@@ -286,7 +286,7 @@ class Editor:
             return equation
         regions = equation.regions
         programs = [changed.get(number, region.program) for number, region in enumerate(regions)]
-        return equation.replace(equation.inputs, replaced(equation.params, regions, programs))
+        return equation.replace(equation.inputs, replace_programs(equation.params, regions, programs))
 
     # --- parts ----------------------------------------------------------------------------------------------
 

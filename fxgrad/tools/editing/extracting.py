@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.engine import tree
-from fxgrad.engine.core.primitive import infer
+from fxgrad.engine.core.primitive import infer_types
 from fxgrad.engine.core.program import (
     PRIMAL,
     Atom,
@@ -22,8 +22,8 @@ from fxgrad.engine.core.program import (
     join_scopes,
 )
 from fxgrad.engine.core.walk import eval_program
-from fxgrad.engine.frontend.calling import checked_program
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.frontend.calling import require_program
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.text.names import NAMES
@@ -36,7 +36,7 @@ SHOWN = 5
 _root = re.compile(r"[^.\[]+")
 
 
-@boundary
+@hide_frames
 def extract(program: Program, inputs: Any = None, outputs: Any = None) -> Program:
     """The part of `program` that computes `outputs` from `inputs`, as a program of its own.
 
@@ -72,7 +72,7 @@ def extract(program: Program, inputs: Any = None, outputs: Any = None) -> Progra
     >>> head(0.5, np.zeros(3))
     {'hidden': array([0., 0., 0.])}
     """
-    checked_program("extract", program)
+    require_program("extract", program)
     wanted = [inputs] if isinstance(inputs, str | Variable) else inputs
     if wanted is not None and not isinstance(wanted, list | tuple):
         raise ArgumentError(at_user_line(
@@ -225,7 +225,7 @@ class _Part:
         avals, outputs, source = [var.aval for var in equation.outputs], equation.outputs, equation.source
         changed = [atom.aval for atom in operands] != [atom.aval for atom in equation.inputs]
         if changed:  # a number may be weak where the call takes it to be strong
-            avals = infer(equation.primitive, [atom.aval for atom in operands], equation.params)
+            avals = infer_types(equation.primitive, [atom.aval for atom in operands], equation.params)
         if held is not None or changed:
             outputs = [*map(Variable, avals)]
         if held is not None:

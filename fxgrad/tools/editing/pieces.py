@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.derivation.simplify import readable
+from fxgrad.engine.derivation.simplify import simplify_for_display
 from fxgrad.engine.frontend.flat import leaf_aval, trace_flat
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.trace import WITH_LITERALS
@@ -44,7 +44,7 @@ def piece(what: str, function: Callable[..., Any], avals: Sequence[Aval], wanted
         return [convert(leaf, aval.dtype, aval.weak) for leaf, aval in zip(leaves, wanted, strict=True)]
 
     traced = trace_flat(call, avals, what, function, mode=WITH_LITERALS)
-    return Piece(readable(traced.program), traced.captured, traced.out_tree)
+    return Piece(simplify_for_display(traced.program), traced.captured, traced.out_tree)
 
 
 def _types(avals: Sequence[Aval | None]) -> str:

@@ -11,11 +11,11 @@ import numpy as np
 
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Atom, Program, inner_first
-from fxgrad.engine.core.regions import replaced
+from fxgrad.engine.core.regions import replace_programs
 from fxgrad.engine.derivation.simplify import simplify
-from fxgrad.engine.frontend.calling import checked_program
-from fxgrad.engine.frontend.flat import described_aval, just
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.frontend.calling import require_program
+from fxgrad.engine.frontend.flat import argument_aval, just
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, FxgradError
 from fxgrad.text.equality import equal
@@ -27,7 +27,7 @@ MOST = 2000
 """So many combinations of types are tried."""
 
 
-@boundary
+@hide_frames
 def rewrite(program: Program, pattern: Callable[..., Any], replacement: Callable[..., Any], *,
             types: Sequence[Any] | None = None, where: Callable[[Match], bool] | None = None, shared: bool = False,
             inside: bool = False) -> Program:
@@ -56,7 +56,7 @@ def rewrite(program: Program, pattern: Callable[..., Any], replacement: Callable
     np.float64(2000.0)
     """
     rewriting = Rewriting(pattern, replacement, types, where, shared, inside)
-    result = rewriting.of(checked_program("rewrite", program))
+    result = rewriting.of(require_program("rewrite", program))
     rewriting.check()
     return result
 
@@ -69,7 +69,7 @@ class Rewriting:
         self._pattern, self._replacement = pattern, replacement
         self._where, self._shared, self._inside = where, shared, inside
         self._types = None if types is None else [
-            described_aval(value, "rewrite", just(f"types[{number}]")) for number, value in enumerate(types)]
+            argument_aval(value, "rewrite", just(f"types[{number}]")) for number, value in enumerate(types)]
         self._replacements: dict[tuple[Aval, ...], Piece] = {}
         self._traced: dict[tuple[Aval, ...], list[Program]] = {}
         self._failure = ""
@@ -106,7 +106,7 @@ class Rewriting:
             regions = equation.regions
             inner = [self._done[region.program] for region in regions]
             if any(new is not region.program for new, region in zip(inner, regions, strict=True)):
-                equations.append(equation.replace(equation.inputs, replaced(equation.params, regions, inner)))
+                equations.append(equation.replace(equation.inputs, replace_programs(equation.params, regions, inner)))
                 changed = True
             else:
                 equations.append(equation)

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from fxgrad.engine.api.compiled import jit
 from fxgrad.engine.api.programs import make_program
 from fxgrad.engine.api.reverse import grad
-from fxgrad.engine.core.avals import struct_of
 from fxgrad.engine.core.program import Equation, Program, join_scopes
 from fxgrad.errors import FxgradError
 from fxgrad.text.color import names_of
@@ -123,7 +122,7 @@ def _xla(program: Program) -> Stage:
     if len(program.equations) > MAX_EQUATIONS:
         note = f"Left out: to compile {len(program.equations):,} operations would take long."
         return Stage("XLA", note, [])
-    structs = [struct_of(var.aval) for var in program.inputs[program.captured:]]
+    structs = [var.aval.struct for var in program.inputs[program.captured:]]
     closed = Program(program.inputs, [_marked(each) for each in program.equations], program.outputs,
                      program.captured, program.constants)
     try:

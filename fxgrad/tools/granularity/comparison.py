@@ -14,10 +14,10 @@ from fxgrad.engine.api.residuals import saved_residuals
 from fxgrad.engine.api.reverse import value_and_grad
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.derivation.sizes import with_numbers
-from fxgrad.engine.frontend.calling import program_of_call
+from fxgrad.engine.derivation.sizes import require_numbers
+from fxgrad.engine.frontend.calling import trace_program
 from fxgrad.engine.frontend.flat import transformation
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.errors import FxgradError
@@ -103,13 +103,13 @@ def granularities(fun: Callable[..., Any], *, limit: int = 100_000, repeat: int 
     [('scalar', 14, 7, 0.0), ('tensor', 6, 3, 0.0), ('fused', 6, 3, 0.0)]
     """
     @transformation("granularities", fun)
-    @boundary
+    @hide_frames
     def compared(*args: Any) -> Granularities:
-        fused = fun if isinstance(fun, Program) else program_of_call("granularities", fun, args, {})
+        fused = fun if isinstance(fun, Program) else trace_program("granularities", fun, args, {})
         signature = fused.signature
         if signature is not None and signature.path is not None:  # it runs where the path holds, and nowhere else
             fused = fused.replace(signature=signature._replace(path=None))
-        tensor = unfold(with_numbers("granularities", fused), calls="*")
+        tensor = unfold(require_numbers("granularities", fused), calls="*")
         lists = tree.map(_elements, args)
         expected = _gradient(tensor, args)
         rows = [_row("tensor", tensor, args, expected, repeat), _row("fused", fused, args, expected, repeat)]

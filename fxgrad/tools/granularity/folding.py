@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
-from fxgrad.engine.core.regions import replaced
+from fxgrad.engine.core.regions import replace_programs
 from fxgrad.engine.core.walk import eval_program
-from fxgrad.engine.frontend.calling import checked_program
+from fxgrad.engine.frontend.calling import require_program
 from fxgrad.engine.higher_order.call import named_call_p
-from fxgrad.engine.tracing.provenance import CALLED, Called
+from fxgrad.engine.tracing.provenance import CALL_NAMES, CallNames
 from fxgrad.text.names import NAMES, own_names
 from fxgrad.text.sources import Sources
 
@@ -41,7 +41,7 @@ def fold(program: Program, scopes: str | Sequence[str] = "*", *, depth: int | No
     True
     """
     patterns = [scopes] if isinstance(scopes, str) else scopes
-    return _folded(checked_program("fold", program), patterns, depth)
+    return _folded(require_program("fold", program), patterns, depth)
 
 
 def _folded(program: Program, patterns: Sequence[str], depth: int | None) -> Program:
@@ -88,7 +88,7 @@ def _with_folded(equation: Equation, patterns: Sequence[str], depth: int | None)
     programs = [_folded(region.program, patterns, depth) for region in regions]
     if all(new is region.program for new, region in zip(programs, regions, strict=True)):
         return equation
-    return equation.replace(equation.inputs, replaced(equation.params, regions, programs))
+    return equation.replace(equation.inputs, replace_programs(equation.params, regions, programs))
 
 
 def _call(scope: str, group: Sequence[Equation], outputs: Sequence[Variable], named: dict[Variable, str],
@@ -115,7 +115,7 @@ def _call(scope: str, group: Sequence[Equation], outputs: Sequence[Variable], na
     body = Program(inner, equations, results)
     NAMES.put(body, names)
     folded = _folded(body, ["*"], None if depth is None else depth - 1)
-    CALLED.put(folded, Called(scope, ()))
+    CALL_NAMES.put(folded, CallNames(scope, ()))
     source = group[-1].source
     assert source is not None
     return Equation(named_call_p, [*inputs], {"program": folded, "name": scope}, [*outputs],

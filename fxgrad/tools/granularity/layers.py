@@ -7,7 +7,7 @@ from typing import NamedTuple
 from fxgrad.engine.core.primitive import Cost
 from fxgrad.engine.core.program import Equation, Program, Source, join_scopes
 from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
-from fxgrad.engine.tracing.provenance import CALLED
+from fxgrad.engine.tracing.provenance import CALL_NAMES
 from fxgrad.text.short import operation_name
 from fxgrad.text.unfolding import call_name, holds_call, unfold
 
@@ -95,5 +95,5 @@ def _layer(equation: Equation, main: str, before: str) -> tuple[str, bool]:
 
 
 def _is_library(equation: Equation) -> bool:
-    called = CALLED.of(equation.programs[0])
+    called = CALL_NAMES.of(equation.programs[0])
     return called is not None and called.is_library

@@ -11,8 +11,8 @@ from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Equation, Program, Signature, Variable
 from fxgrad.engine.core.walk import eval_program
-from fxgrad.engine.derivation.simplify import without_dead_code
-from fxgrad.engine.frontend.calling import checked_program
+from fxgrad.engine.derivation.simplify import remove_dead_code
+from fxgrad.engine.frontend.calling import require_program
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.text.names import NAMES, own_names
@@ -48,7 +48,7 @@ def scalarize(program: Program, *, limit: int = 100_000) -> Program:
     >>> scalars([0.5, 1.0, 0.0], [0.1, 0.2, 0.3], -0.25)
     np.float64(1.0)
     """
-    program = unfold(checked_program("scalarize", program), calls="*", devices=True, limit=limit)
+    program = unfold(require_program("scalarize", program), calls="*", devices=True, limit=limit)
     scalars = Scalars(limit)
     arguments = program.inputs[len(program.constants):]
     count = sum(var.aval.size for var in program.inputs)
@@ -74,7 +74,7 @@ def scalarize(program: Program, *, limit: int = 100_000) -> Program:
             _tree_of_lists(signature.in_tree, shapes[0]),
             None if signature.out_tree is None else _tree_of_lists(signature.out_tree, shapes[1]), signature.title))
         made.base = None
-    result = without_dead_code(made)
+    result = remove_dead_code(made)
     NAMES.put(result, _all_names([*zip(names, given, strict=True), *(
         (name, made_of[var]) for var, name in named.items() if var in made_of)]))
     return result

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.primitive import Primitive, infer
+from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Atom, Equation, Source, Variable
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, FxgradError, UnsupportedError
@@ -58,7 +58,7 @@ class Scalars:
         key = (primitive, *(atom.aval for atom in atoms), *params.items())
         known = self._types.get(key)
         if known is None:
-            known = self._types[key] = infer(primitive, [atom.aval for atom in atoms], params)
+            known = self._types[key] = infer_types(primitive, [atom.aval for atom in atoms], params)
         return known
 
     def folded(self, primitive: Primitive, atoms: Iterable[Atom]) -> Atom:

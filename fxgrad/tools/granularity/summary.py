@@ -12,10 +12,10 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Cost
 from fxgrad.engine.core.program import Equation, Program, Source, Variable
 from fxgrad.engine.core.program_properties import definitions
-from fxgrad.engine.derivation.sizes import with_numbers
-from fxgrad.engine.frontend.calling import program_of_call
+from fxgrad.engine.derivation.sizes import require_numbers
+from fxgrad.engine.frontend.calling import trace_program
 from fxgrad.engine.frontend.flat import parameter_names, transformation
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.transforms.residuals import residuals
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, UnsupportedError
@@ -116,11 +116,11 @@ def summary(fun: Callable[..., Any], *, argnums: int | Sequence[int] | None = No
     (48, 480)
     """
     @transformation("summary", fun)
-    @boundary
+    @hide_frames
     def summed_up(*args: Any, **kwargs: Any) -> Summary:
-        program = fun if isinstance(fun, Program) else program_of_call("summary", fun, args, kwargs)
+        program = fun if isinstance(fun, Program) else trace_program("summary", fun, args, kwargs)
         marked = [*_parameters(fun, args, argnums), *[False] * len(tree.leaves(kwargs))]
-        opened = with_layers(with_numbers("summary", program))
+        opened = with_layers(require_numbers("summary", program))
         parts = layers(opened, depth)
         arguments = opened.inputs[opened.captured:]
         parameters = [var for var, is_parameter in zip(arguments, marked, strict=True) if is_parameter]

@@ -13,7 +13,7 @@ from fxgrad.engine import tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.programs import make_program
 from fxgrad.engine.api.reverse import vjp
-from fxgrad.engine.core.avals import Aval, struct_of
+from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import NO_TANGENT
 from fxgrad.engine.core.program import Program, Signature
 from fxgrad.engine.tracing.tape import bind
@@ -184,7 +184,7 @@ def _rule(edge: Edge) -> str:
 
         return vjp(local, values[edge.position])[1](cotangent)[0]
 
-    program = make_program(back)(struct_of(edge.target.aval), *[struct_of(node.aval) for node in operands])
+    program = make_program(back)(edge.target.aval.struct, *[node.aval.struct for node in operands])
     names = [f"d_{edge.target.name}", *_distinct([node.name for node in operands])]
     inputs, equations = [*program.inputs], [*program.equations]
     for each in program.equations:  # what the forward pass has computed has a name

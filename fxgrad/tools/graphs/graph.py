@@ -22,9 +22,9 @@ from fxgrad.engine.core.program import (
     Provenance,
     Variable,
 )
-from fxgrad.engine.frontend.calling import program_of_call
+from fxgrad.engine.frontend.calling import trace_program
 from fxgrad.engine.transforms.forward import has_tangent
-from fxgrad.engine.transforms.linearize import linearized
+from fxgrad.engine.transforms.linearize import linearize_program
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, UnsupportedError
 from fxgrad.text.scope import Scope
@@ -314,7 +314,7 @@ class Graph:
         if equation.primitive.jvp is NO_TANGENT or not any(wrt):
             return ()
         try:
-            primal = linearized(Program(variables, [equation], equation.outputs), wrt).program
+            primal = linearize_program(Program(variables, [equation], equation.outputs), wrt).program
         except UnsupportedError:  # a callback has no pullback, so it keeps nothing
             return ()
         given = zip([*primal.inputs[primal.captured:], *primal.outputs], [*variables, *equation.outputs], strict=False)
@@ -410,7 +410,7 @@ def graph(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] | None
     @transformation("graph", fun)
     def made(*args: Any, **kwargs: Any) -> Graph:
         static = static_positions(static_argnums, len(args))
-        program = program_of_call("graph", fun, args, kwargs, static)
+        program = trace_program("graph", fun, args, kwargs, static)
         asked = _with_tagged(roles or {}, [*tagged(fun, len(args), argnums)])
         return of_call(program, asked, [arg for place, arg in enumerate(args) if place not in static], kwargs)
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fxgrad.engine.analyses.key_reuse import check_program
+from fxgrad.engine.analyses.key_reuse import refuse_key_reuse
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.reverse import before_derivatives
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.frontend.calling import program_of_call
-from fxgrad.engine.frontend.flat import Traced
+from fxgrad.engine.frontend.calling import trace_program
+from fxgrad.engine.frontend.flat import TracedCall
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, KeyReuseError
 from fxgrad.tools.numerics.findings import KINDS, Finding, Findings, finding
@@ -52,14 +52,14 @@ def lint(fun: Callable[..., Any], *, only: Kinds | None = None, ignore: Kinds = 
     def findings(*args: Any, **kwargs: Any) -> Findings:
         found: list[Finding] = []
 
-        def look(traced: Traced) -> Traced:
+        def look(traced: TracedCall) -> TracedCall:
             """What is differentiated in `fun` is looked at as it was written."""
             found.extend(_forms(traced.program.replace(constants=traced.captured)))
             return traced
 
         token = before_derivatives.set(look)
         try:
-            program = program_of_call("lint", fun, args, kwargs)
+            program = trace_program("lint", fun, args, kwargs)
         finally:
             before_derivatives.reset(token)
         title = "" if program.signature is None else program.signature.title or program.signature.name
@@ -90,7 +90,7 @@ def _forms(program: Program) -> list[Finding]:
 
 def _keys(program: Program) -> list[Finding]:
     try:
-        check_program(program)
+        refuse_key_reuse(program)
     except KeyReuseError as error:
         place = re.findall(r"at (\S+:(\d+)) \(in", str(error))
         line, number = place[-1] if place else ("?", "0")

@@ -16,7 +16,7 @@ from fxgrad.engine.api.devices import device_get
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.program import Atom, Equation, Program, Provenance, Source, Variable
 from fxgrad.engine.core.walk import eval_program, value_of
-from fxgrad.engine.frontend.calling import program_with_values
+from fxgrad.engine.frontend.calling import trace_with_values
 from fxgrad.engine.ops.arithmetic import max_p, min_p
 from fxgrad.engine.ops.select import clamp_p, select_n_p
 from fxgrad.errors import ArgumentError
@@ -101,7 +101,7 @@ def explain_nan(fun: Callable[..., Any]) -> Callable[..., NanOrigin]:
     """
     @transformation("explain_nan", fun)
     def explained(*args: Any, **kwargs: Any) -> NanOrigin:
-        program, leaves = program_with_values("explain_nan", fun, args, kwargs)
+        program, leaves = trace_with_values("explain_nan", fun, args, kwargs)
         return _Search(_taken_apart(program), program).origin(leaves)
     return explained
 

@@ -17,7 +17,7 @@ from fxgrad.engine.ops.shaping import slice_p
 from fxgrad.engine.ops.special import erf_p, erfc_p
 from fxgrad.engine.ops.structural import broadcast_to_p, reduce_sum_p, reshape_p, transpose_p
 from fxgrad.engine.ops.trigonometric import cosh_p
-from fxgrad.engine.tracing.provenance import CALLED
+from fxgrad.engine.tracing.provenance import CALL_NAMES
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.tools.numerics import formulas
 from fxgrad.tools.numerics.of_quotients import powers
@@ -150,7 +150,7 @@ def _softmax_of(view: View, atom: Atom) -> tuple[Atom, tuple[int, ...]] | None:
     """What a value is the softmax of, and its axes: of the library's or written out."""
     maker = view.maker(atom)
     called = [] if maker is None else [region.program for region in maker.regions if region.role == "inline"]
-    if maker is not None and called and (name := CALLED.of(called[0])) is not None and name.is_library and (
+    if maker is not None and called and (name := CALL_NAMES.of(called[0])) is not None and name.is_library and (
             name.name == "softmax"):
         sums = [each for each in called[0].equations if each.primitive is reduce_sum_p]
         return maker.inputs[-1], tuple(sums[-1].params["axes"])
@@ -173,7 +173,7 @@ def sigmoid_of(view: View, atom: Atom) -> tuple[Atom, int] | None:
         return operands[0], 1
     maker = view.maker(atom)
     called = [] if maker is None else [region.program for region in maker.regions if region.role == "inline"]
-    if maker is not None and called and (name := CALLED.of(called[0])) is not None and name.is_library and (
+    if maker is not None and called and (name := CALL_NAMES.of(called[0])) is not None and name.is_library and (
             name.name == "sigmoid"):
         return maker.inputs[-1], 1
     number, factors, _ = view.product(atom)

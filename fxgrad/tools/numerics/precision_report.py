@@ -16,8 +16,8 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.devices import device_get
 from fxgrad.engine.core.program import Equation, Program, Source, Variable, inner_first
-from fxgrad.engine.frontend.calling import program_with_values
-from fxgrad.engine.parallel.shard_map import without_devices
+from fxgrad.engine.frontend.calling import trace_with_values
+from fxgrad.engine.parallel.shard_map import drop_devices
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
 from fxgrad.text.short import expression, operation_name
@@ -136,10 +136,10 @@ def precision_report(fun: Callable[..., Any], *, limit: int = LIMIT) -> Callable
     """
     @transformation("precision_report", fun)
     def reported(*args: Any, **kwargs: Any) -> PrecisionReport:
-        program, leaves = program_with_values("precision_report", fun, args, kwargs)
+        program, leaves = trace_with_values("precision_report", fun, args, kwargs)
         given = [np.asarray(value, None if hasattr(value, "dtype") else var.aval.dtype) for var, value in zip(
             program.inputs[len(program.constants):], device_get(leaves), strict=True)]
-        flat = without_devices(program).replace(constants=device_get(program.constants))
+        flat = drop_devices(program).replace(constants=device_get(program.constants))
         shadow, results = shadowed(flat, given, _wider(program), limit)
         return _report(program, flat, shadow, results)
     return reported

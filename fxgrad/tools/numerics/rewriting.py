@@ -13,11 +13,11 @@ from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.interpreter import Interpreter
 from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.program_properties import memoize
-from fxgrad.engine.core.regions import Region, replaced
+from fxgrad.engine.core.regions import Region, replace_programs
 from fxgrad.engine.derivation.derive import Derived, derive
-from fxgrad.engine.derivation.simplify import without_repetition
+from fxgrad.engine.derivation.simplify import merge_equal_equations
 from fxgrad.engine.ops.structural import broadcast_to, convert
-from fxgrad.engine.tracing.provenance import CALLED
+from fxgrad.engine.tracing.provenance import CALL_NAMES
 from fxgrad.engine.tracing.tape import aval_of, bind_equation
 from fxgrad.tools.numerics import of_differences, of_logarithms, of_products, of_quotients
 from fxgrad.tools.numerics.rules import Instead, Rule, rules_for
@@ -62,7 +62,7 @@ def search(program: Program, known: Known | None = None) -> Search:
     if known is None:
         known = _numbers(program.constants) + (None,) * (len(program.inputs) - len(program.constants))
     return memoize(program, ("naive forms", known),
-                   lambda: _searched(without_repetition(_with_numbers(program, known)), known))
+                   lambda: _searched(merge_equal_equations(_with_numbers(program, known)), known))
 
 
 def _with_numbers(program: Program, known: Known) -> Program:
@@ -149,7 +149,7 @@ def _is_real(aval: Aval) -> bool:
 
 def _of_region(view: View, equation: Equation, region: Region) -> Search:
     """The forms in a program that an operation holds; the library's own functions have none."""
-    called = CALLED.of(region.program)
+    called = CALL_NAMES.of(region.program)
     if called is not None and called.is_library:
         return Search(region.program, (), {}, {})
     known = tuple(view.number(equation.inputs[link.place]) if link.how == "same" else None
@@ -214,7 +214,7 @@ def _with_inner(equation: Equation, searches: Sequence[Search]) -> Equation:
         derived = None if found.is_empty else _derived(region.program, found)
         programs.append(region.program if derived is None else derived.program)
         assert derived is None or not derived.captured, "stable forms close over nothing"
-    return equation.replace(equation.inputs, replaced(equation.params, equation.regions, programs))
+    return equation.replace(equation.inputs, replace_programs(equation.params, equation.regions, programs))
 
 
 def _as(value: Any, aval: Aval) -> Any:

@@ -21,7 +21,7 @@ from fxgrad.engine.ops.parts import ceil_p, floor_p, round_p, sign_p
 from fxgrad.engine.ops.reductions import argmax_p, argmin_p
 from fxgrad.engine.ops.select import select_n_p
 from fxgrad.engine.ops.structural import broadcast_to_p, convert_element_type_p, reshape_p
-from fxgrad.engine.tracing.provenance import CALLED
+from fxgrad.engine.tracing.provenance import CALL_NAMES
 from fxgrad.tools.numerics.findings import Finding, finding
 from fxgrad.tools.numerics.view import View
 
@@ -161,7 +161,7 @@ def infinite_slopes(program: Program) -> list[Finding]:
         elif equation.primitive is select_n_p:
             found += _of_choice(view, equation)
         for region in equation.regions:
-            called = CALLED.of(region.program)
+            called = CALL_NAMES.of(region.program)
             if called is None or not called.is_library:
                 found += infinite_slopes(region.program)
     return found

@@ -7,12 +7,12 @@ from typing import Any, overload
 
 from fxgrad.engine import tree
 from fxgrad.engine.api.reverse import before_derivatives
-from fxgrad.engine.core.avals import plain
+from fxgrad.engine.core.avals import without_literals
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import ProgramAttribute
-from fxgrad.engine.frontend.calling import recorded_call
-from fxgrad.engine.frontend.flat import Traced, transformation
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.frontend.calling import trace_whole_call
+from fxgrad.engine.frontend.flat import TracedCall, transformation
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
@@ -53,26 +53,26 @@ def stabilise(fun: Callable[..., Any]) -> Callable[..., Any]:
         return _of_program(fun)
 
     @transformation("stabilise", fun)
-    @boundary
+    @hide_frames
     def stabilised(*args: Any, **kwargs: Any) -> Any:
         token = before_derivatives.set(_rewritten_trace)
         try:
-            traced, leaves = recorded_call("stabilise", fun, args, kwargs)
+            traced, leaves = trace_whole_call("stabilise", fun, args, kwargs)
         finally:
             before_derivatives.reset(token)
         derived = rewritten(traced.program, _known(traced))
         inputs = [*traced.captured, *leaves]
         outputs = apply_program(traced.program, inputs) if derived is None else derived(inputs)
-        return tree.unflatten(traced.out_tree, plain(outputs))
+        return tree.unflatten(traced.out_tree, without_literals(outputs))
     return stabilised
 
 
-def _known(traced: Traced) -> tuple[float | None, ...]:
+def _known(traced: TracedCall) -> tuple[float | None, ...]:
     """The numbers among the inputs of what was traced: those that it captured."""
     return numbers_of(traced.captured) + (None,) * (len(traced.program.inputs) - len(traced.captured))
 
 
-def _rewritten_trace(traced: Traced) -> Traced:
+def _rewritten_trace(traced: TracedCall) -> TracedCall:
     """What was traced to be differentiated, with stable forms; what forcing computed is computed again."""
     derived = rewritten(traced.program, _known(traced))
     if derived is None:
@@ -83,7 +83,7 @@ def _rewritten_trace(traced: Traced) -> Traced:
     else:  # remembered, since what is derived of it is remembered on it
         program = _CAPTURING.of(derived.program) or _CAPTURING.put(
             derived.program, derived.program.replace(captured=count))
-    return Traced(program, [*derived.captured, *traced.captured], traced.out_tree)
+    return TracedCall(program, [*derived.captured, *traced.captured], traced.out_tree)
 
 
 _CAPTURING: ProgramAttribute[Program] = ProgramAttribute("with captured inputs")

@@ -17,7 +17,7 @@ from fxgrad.engine.ops.reductions import reduce_max_p
 from fxgrad.engine.ops.select import select_n_p
 from fxgrad.engine.ops.shaping import broadcast_in_dim_p
 from fxgrad.engine.ops.structural import broadcast_to_p, convert_element_type_p, reduce_sum_p, reshape_p
-from fxgrad.engine.tracing.provenance import CALLED
+from fxgrad.engine.tracing.provenance import CALL_NAMES
 from fxgrad.engine.tracing.tape import bind
 
 MOST_TERMS = 16
@@ -216,7 +216,7 @@ class View:
         if maker.primitive in (div_p, mul_p):
             return self._divided(maker, moves)
         called = [region.program for region in maker.regions if region.role == "inline"]
-        if called and (name := CALLED.of(called[0])) is not None and name.is_library and name.name == "mean":
+        if called and (name := CALL_NAMES.of(called[0])) is not None and name.is_library and name.name == "mean":
             inner = View(called[0]).sum(called[0].outputs[0])
             if inner is not None and inner.is_mean and inner.operand is called[0].inputs[-1]:
                 return inner._replace(operand=maker.inputs[-1], moves=(*inner.moves, *moves))

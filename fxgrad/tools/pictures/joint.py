@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.engine.core.avals import struct_of
 from fxgrad.engine.core.program import COTANGENT, PRIMAL, TRANSPOSED, Program, Signature
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import derive
-from fxgrad.engine.frontend.calling import program_of_call
+from fxgrad.engine.frontend.calling import trace_program
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.transforms.forward import has_tangent
-from fxgrad.engine.transforms.joint import joint
+from fxgrad.engine.transforms.joint import record_joint
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, FxgradError
 from fxgrad.text.names import Unique
@@ -115,14 +114,14 @@ def _joint_program(program: Program, wrt: tuple[bool, ...]) -> Program:
         arriving = iter(given[count:])
         cotangents = [next(arriving) if moves else Zero(atom.aval)
                       for moves, atom in zip(moving, program.outputs, strict=True)]
-        outputs, gradients = joint(program, given[:count], cotangents, wrt)
+        outputs, gradients = record_joint(program, given[:count], cotangents, wrt)
         return [*outputs, *gradients], None
 
     def together(*given: Any) -> Sequence[Any]:
         derived = derive(program, ("with its pullback", wrt), build, avals)
         return apply_program(derived.program, [*derived.captured, *given])
 
-    return program_of_call("draw", together, tuple([struct_of(aval) for aval in avals]), {})
+    return trace_program("draw", together, tuple([aval.struct for aval in avals]), {})
 
 
 def linked(graph: Graph, gradients: Mapping[Node, Sequence[Node]], before: Mapping[Node, Node]) -> Both:

@@ -19,7 +19,7 @@ from fxgrad.engine import tree
 from fxgrad.engine.api.compiled import jit
 from fxgrad.engine.api.programs import make_program
 from fxgrad.engine.caches import clear_caches
-from fxgrad.engine.frontend.flat import Transformed, title_of
+from fxgrad.engine.frontend.flat import Transformation, title_of
 from fxgrad.engine.units import time_text
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, FxgradError
@@ -127,7 +127,7 @@ def benchmark(fun: Callable[..., Any], *, seconds: float = 0.5, rounds: int = 15
         raise ArgumentError(at_user_line(
             f"benchmark takes a function, got a {type(fun).__name__}. Write benchmark(f)(x), not benchmark(f(x))"))
     made = getattr(fun, "transformed", None)
-    is_jitted = type(made) is Transformed and made.what == "jit"
+    is_jitted = type(made) is Transformation and made.what == "jit"
     plain = made.function if is_jitted and made is not None else fun
 
     def measure(*args: Any, **kwargs: Any) -> Benchmark:

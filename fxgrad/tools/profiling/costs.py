@@ -13,9 +13,9 @@ from fxgrad.engine.analyses.traffic import total_sent, traffic_of
 from fxgrad.engine.api.arguments import static_positions, transformation
 from fxgrad.engine.core.primitive import Cost
 from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.derivation.sizes import with_numbers
-from fxgrad.engine.frontend.calling import program_of_call
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.derivation.sizes import require_numbers
+from fxgrad.engine.frontend.calling import trace_program
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.units import bytes_text, count_text, time_text
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
@@ -159,11 +159,11 @@ def cost(fun: Callable[..., Any], *, flops: float | None = None, bandwidth: floa
         return total_cost(fun)
 
     @transformation("cost", fun)
-    @boundary
+    @hide_frames
     def counted(*args: Any, **kwargs: Any) -> CostReport:
         static = static_positions(static_argnums, len(args))
-        program = fun if isinstance(fun, Program) else program_of_call("cost", fun, args, kwargs, static)
-        return of_program(with_numbers("cost", program), machine, by)
+        program = fun if isinstance(fun, Program) else trace_program("cost", fun, args, kwargs, static)
+        return of_program(require_numbers("cost", program), machine, by)
     return counted
 
 

@@ -12,11 +12,10 @@ from rich.table import Table
 from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.api.arguments import static_positions, transformation
 from fxgrad.engine.api.compiled import jit
-from fxgrad.engine.core.avals import struct_of
 from fxgrad.engine.core.program import Equation, Program, Source
-from fxgrad.engine.derivation.sizes import with_numbers
-from fxgrad.engine.frontend.calling import program_of_call
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.derivation.sizes import require_numbers
+from fxgrad.engine.frontend.calling import trace_program
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.units import bytes_text
 from fxgrad.text.short import operation_name
 from fxgrad.text.tables import Shown, add_row, new_table
@@ -123,11 +122,11 @@ def fusions(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ()
     True
     """
     @transformation("fusions", fun)
-    @boundary
+    @hide_frames
     def found(*args: Any, **kwargs: Any) -> Fusions:
         static = static_positions(static_argnums, len(args))
-        program = fun if isinstance(fun, Program) else program_of_call("fusions", fun, args, kwargs, static)
-        return of_program(with_numbers("fusions", program))
+        program = fun if isinstance(fun, Program) else trace_program("fusions", fun, args, kwargs, static)
+        return of_program(require_numbers("fusions", program))
     return found
 
 
@@ -138,7 +137,7 @@ def of_program(program: Program) -> Fusions:
     opened = unfold(program, calls="*").replace(signature=None)
     numbered = opened.replace(equations=[_in_scope(equation, f"{MARK}{number}")
                                          for number, equation in enumerate(opened.equations)])
-    structs = [struct_of(aval) for aval in opened.in_avals[opened.captured:]]
+    structs = [aval.struct for aval in opened.in_avals[opened.captured:]]
     stage = jit(lambda *leaves: numbered(*leaves)).lower(*structs).compile()
     analysis = stage.cost_analysis()
     moved = analysis.get("bytes accessed") if isinstance(analysis, dict) else None

@@ -11,9 +11,9 @@ from fxgrad.engine.analyses.liveness import LiveRanges, liveness
 from fxgrad.engine.api.arguments import static_positions, transformation
 from fxgrad.engine.core.program import Program, Source
 from fxgrad.engine.derivation.derive import gc_paused
-from fxgrad.engine.derivation.sizes import with_numbers
-from fxgrad.engine.frontend.calling import program_of_call
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.derivation.sizes import require_numbers
+from fxgrad.engine.frontend.calling import trace_program
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.transforms.residuals import residuals
 from fxgrad.errors import FxgradError
 from fxgrad.text.scope import Scope
@@ -56,11 +56,11 @@ def memory(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ())
     ('forward', 'saved')
     """
     @transformation("memory", fun)
-    @boundary
+    @hide_frames
     def measured(*args: Any, **kwargs: Any) -> Memory:
         static = static_positions(static_argnums, len(args))
-        program = fun if isinstance(fun, Program) else program_of_call("memory", fun, args, kwargs, static)
-        return of_program(with_numbers("memory", program))
+        program = fun if isinstance(fun, Program) else trace_program("memory", fun, args, kwargs, static)
+        return of_program(require_numbers("memory", program))
     return measured
 
 

@@ -10,14 +10,14 @@ import numpy as np
 from rich.table import Table
 
 from fxgrad.engine.analyses.cost import total_cost
-from fxgrad.engine.analyses.traffic import Kind, Transfer, traffic
+from fxgrad.engine.analyses.traffic import CollectiveKind, Transfer, traffic
 from fxgrad.engine.core.program import Program, Variable
-from fxgrad.engine.derivation.sizes import with_numbers
-from fxgrad.engine.frontend.calling import program_of_call
+from fxgrad.engine.derivation.sizes import require_numbers
+from fxgrad.engine.frontend.calling import trace_program
 from fxgrad.engine.frontend.flat import transformation
 from fxgrad.engine.parallel.meshes import MeshShape
 from fxgrad.engine.parallel.shard_map import shard_map_p
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.units import time_text
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
@@ -127,12 +127,12 @@ def simulate(fun: Callable[..., Any], *, machine: Machine = H100) -> Callable[..
     (512, 4000, ['all-reduce'])
     """
     @transformation("simulate", fun)
-    @boundary
+    @hide_frames
     def simulated(*args: Any, **kwargs: Any) -> Simulation:
-        program = fun if isinstance(fun, Program) else program_of_call("simulate", fun, args, kwargs)
+        program = fun if isinstance(fun, Program) else trace_program("simulate", fun, args, kwargs)
         signature = program.signature
         title = "a program" if signature is None else signature.title or signature.name
-        return of_program(with_numbers("simulate", program), machine, title)
+        return of_program(require_numbers("simulate", program), machine, title)
     return simulated
 
 
@@ -207,7 +207,7 @@ def _are_inside(transfer: Transfer, mesh: MeshShape, per_node: int) -> bool:
     return all(bool((nodes[:, group] == nodes[:, group[:1]]).all()) for group in groups)
 
 
-def rounds(kind: Kind, size: int) -> int:
+def rounds(kind: CollectiveKind, size: int) -> int:
     """Return how many messages follow one another in a collective among `size` devices.
 
     >>> [rounds(kind, 8) for kind in ("all-reduce", "all-gather", "all-to-all", "permute")]

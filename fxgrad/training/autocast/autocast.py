@@ -7,10 +7,10 @@ from typing import Any
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import transformation
-from fxgrad.engine.core.avals import plain
-from fxgrad.engine.frontend.flat import described_aval, indexed_names, nth, refuse_repeated_effects, trace_flat
+from fxgrad.engine.core.avals import without_literals
+from fxgrad.engine.frontend.flat import argument_aval, argument_leaf_names, nth, refuse_repeated_effects, trace_flat
 from fxgrad.engine.ops.structural import convert
-from fxgrad.engine.tracebacks import boundary
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
@@ -49,11 +49,11 @@ def autocast(fun: Callable[..., Any], policy: AutocastPolicy | Any = autocast_po
     wanted = None if output_dtype is None else _output_dtype(output_dtype)
 
     @transformation("autocast", fun)
-    @boundary
+    @hide_frames
     def cast(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = tree.flatten((args, kwargs))
-        names = indexed_names(fun, args, range(len(args)), kwargs)
-        avals = [described_aval(leaf, "autocast", nth(names, number)) for number, leaf in enumerate(leaves)]
+        names = argument_leaf_names(fun, args, range(len(args)), kwargs)
+        avals = [argument_aval(leaf, "autocast", nth(names, number)) for number, leaf in enumerate(leaves)]
 
         def call(*tracers: Any) -> Any:
             given, keywords = tree.unflatten(structure, tracers)
@@ -68,7 +68,7 @@ def autocast(fun: Callable[..., Any], policy: AutocastPolicy | Any = autocast_po
         if wanted is not None:
             outputs = [convert(output, wanted) if is_castable(aval) else output
                        for output, aval in zip(outputs, program.out_avals, strict=True)]
-        return tree.unflatten(traced.out_tree, plain(outputs))
+        return tree.unflatten(traced.out_tree, without_literals(outputs))
     return cast
 
 

@@ -12,8 +12,8 @@ from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.interpreter import Interpreter
 from fxgrad.engine.core.program import PRIMAL, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import definitions
-from fxgrad.engine.core.regions import Region, replaced
-from fxgrad.engine.core.sources import sources
+from fxgrad.engine.core.regions import Region, replace_programs
+from fxgrad.engine.core.sources import at_source
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops.structural import convert
@@ -91,7 +91,7 @@ def cast_program(program: Program, policy: AutocastPolicy, forced: Kind | None, 
         outputs = cast.run(program, values)
         made = definitions(program)
         results = []
-        with sources("") as at:
+        with at_source("") as at:
             for atom, output, may_leave in zip(program.outputs, outputs, leaving, strict=True):
                 if isinstance(atom, Variable) and atom in made:
                     at(made[atom])
@@ -188,7 +188,7 @@ class Caster(Interpreter):
         leaving = tuple(_agreed(equation.regions, parts, place) and free for place, free in enumerate(free_outputs))
         parts = self._parts(equation, block, narrow, leaving)
         given = [value.half() if mark else value.wide() for value, mark in zip(inputs, narrow, strict=True)]
-        params = replaced(equation.params, equation.regions, [part.program for part in parts])
+        params = replace_programs(equation.params, equation.regions, [part.program for part in parts])
         return self._made(equation, bind(equation.primitive, *given, **params))
 
     def _parts(self, equation: Equation, block: Kind | None, narrow: Sequence[bool], leaving: Marks) -> list[Derived]:
@@ -203,7 +203,7 @@ class Caster(Interpreter):
     def _closed(self, equation: Equation, inputs: list[Value], block: Kind | None) -> list[Value]:
         programs = [cast_program(region.program, self.policy, block, (False,) * len(region.program.inputs),
                                  (False,) * len(region.program.outputs)).program for region in equation.regions]
-        params = replaced(equation.params, equation.regions, programs)
+        params = replace_programs(equation.params, equation.regions, programs)
         make = rules.of(equation.primitive)
         if make is not None:
             params["rule"] = make(params["rule"], self.policy, block)

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 import fxgrad
 from fxgrad import lax
 from fxgrad.engine.analyses.liveness import liveness
-from fxgrad.engine.analyses.traffic import Transfer, by_axis, bytes_sent, speaks, traffic
+from fxgrad.engine.analyses.traffic import Transfer, by_axis, bytes_sent, collective_kinds, traffic
 from fxgrad.engine.core.primitive import Cost
 from fxgrad.engine.rooms import registry
 
@@ -70,11 +70,11 @@ def test_alone_nothing_is_sent_and_pieces_are_whole_bytes() -> None:
 
 
 def test_every_collective_says_what_it_is() -> None:
-    known = {name: speaks.of(primitive) for name, primitive in registry.items()}
+    known = {name: collective_kinds.of(primitive) for name, primitive in registry.items()}
     assert {name for name, kind in known.items() if kind != "nothing"} >= {
         "psum", "pmax", "pmin", "all_gather", "psum_scatter", "all_to_all", "ppermute"}
     unsaid = {name for name, primitive in registry.items() if primitive.collective} - {
-        primitive.name for primitive in speaks.entered()}
+        primitive.name for primitive in collective_kinds.entered()}
     assert unsaid == set()
 
 

@@ -361,16 +361,16 @@ def test_rules_are_derived_once_while_they_stay_as_they_are() -> None:
     from fxgrad.engine.derivation import derive
 
     made = []
-    original = derive.without_dead_code
+    original = derive.remove_dead_code
     for function in scaled_by(lambda: 3.0).values():
         slope = grad(lambda x, f=function: np.sum(f(x)))
         slope(X)
         try:
-            derive.without_dead_code = lambda program: made.append(program) or original(program)
+            derive.remove_dead_code = lambda program: made.append(program) or original(program)
             for _ in range(3):
                 slope(X)
         finally:
-            derive.without_dead_code = original
+            derive.remove_dead_code = original
     assert not made
 
 

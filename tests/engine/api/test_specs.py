@@ -15,7 +15,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import spec
-from fxgrad.engine.core.sizes import SymbolicDim, larger, named, parsed, sizes_in, slice_indices, smaller
+from fxgrad.engine.core.sizes import SymbolicDim, larger, named_size, parse_size, parse_sizes, slice_indices, smaller
 from fxgrad.engine.derivation.sizes import at_sizes
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.errors import FxgradError, ProgramSyntaxError
@@ -26,7 +26,7 @@ from tests.comparison.libraries import functions
 from tests.samples import all_samples
 from tests.support.sized_functions import FUNCTIONS, agree, drawn, refusal, spec_of
 
-N, M = named("n"), named("m")
+N, M = named_size("n"), named_size("m")
 
 
 def total(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,7 +42,7 @@ def total(function: Callable[..., Any]) -> Callable[..., Any]:
 def test_arithmetic_of_sizes() -> None:
     assert repr(2 * N + 1 - M) == "2*n-m+1"
     assert ((N + M) * N // N, N - N, N + 1 - N, -(-N // 1)) == (N + M, 0, 1, N)
-    assert hash(named("n")) == hash(N)
+    assert hash(named_size("n")) == hash(N)
     assert (np.int64(2) * N, N * np.int64(2), True * N) == (2 * N, 2 * N, N)
     assert type(np.int32(2) + N) is SymbolicDim
     assert (N >= 1, N > 0, N + 1 > N, N < 1, N != 0, bool(N)) == (True, True, True, False, True, True)
@@ -54,8 +54,8 @@ def test_arithmetic_of_sizes() -> None:
             assert expression.at({"n": n, "m": m}) == (n * m + 2 * n) // 3 + n % 2 - n**2 * 3 - 4 + max(n - 2, 0)
     assert expression.at({"n": M, "m": M}) == (M * M + 2 * M) // 3 + M % 2 - M**2 * 3 - 4 + larger(M - 2, 0)
     assert [(1 - 2 * N).at({"n": 4}), (-N).at({"n": 4}), (M - 3 * N).at({"n": 1, "m": 2})] == [-7, -4, -1]
-    assert parsed(repr(expression)) == expression
-    assert sizes_in("2, max(mod(n, 2), m), 3*n") == (2, larger(N % 2, M), 3 * N)
+    assert parse_size(repr(expression)) == expression
+    assert parse_sizes("2, max(mod(n, 2), m), 3*n") == (2, larger(N % 2, M), 3 * N)
     assert f"{N} {2 * N:5d}" == "n 2*n"
     assert (smaller(1, N), larger(N, 1), smaller(3, 2)) == (1, N, 2)
 

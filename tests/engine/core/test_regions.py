@@ -16,7 +16,7 @@ from fxgrad.engine import rooms  # noqa: F401  (registers all primitives)
 from fxgrad.engine.core.avals import array_aval
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost
 from fxgrad.engine.core.program import Equation
-from fxgrad.engine.core.regions import Region, replaced
+from fxgrad.engine.core.regions import Region, replace_programs
 from fxgrad.engine.rooms import registry
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import bind
@@ -64,7 +64,7 @@ def test_all_programs_are_declared_with_their_links() -> None:
     for equation, _ in equations():
         regions = equation.regions
         assert [region.program for region in regions] == [*programs_in(equation.params)], equation
-        assert replaced(equation.params, regions, [region.program for region in regions]) == equation.params
+        assert replace_programs(equation.params, regions, [region.program for region in regions]) == equation.params
         for region in regions:
             program = region.program
             assert (len(region.inputs), len(region.outputs)) == (len(program.inputs), len(program.outputs)), region

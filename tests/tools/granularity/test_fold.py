@@ -10,7 +10,7 @@ import pytest
 import fxgrad
 from fxgrad import errors, lax
 from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.tracing.provenance import CALLED
+from fxgrad.engine.tracing.provenance import CALL_NAMES
 
 X, W = np.array([0.5, -1.0]), np.array([[0.5, 1.0], [-0.3, 0.2]])
 
@@ -38,7 +38,7 @@ def loop(x: Any, W: Any) -> Any:
 
 def is_folded(equation: Equation) -> bool:
     """Whether a call is no library function."""
-    found = CALLED.of(equation.programs[0])
+    found = CALL_NAMES.of(equation.programs[0])
     return found is not None and not found.is_library
 
 

@@ -11,7 +11,7 @@ import pytest
 import fxgrad
 from fxgrad import errors, lax
 from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.primitive import Primitive, infer
+from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.rooms import registry
 from fxgrad.engine.tracing.tape import aval_of
@@ -59,7 +59,7 @@ def in_scalars(primitive: Primitive, sample: Sample) -> tuple[list[Any], list[An
     static = [indexed and place > 0 and aval.dtype.kind in "iu" and not (place == 2 and "scatter" in primitive.name)
               and not (place == 1 and "update" in primitive.name) for place, aval in enumerate(avals)]
     inputs = [*map(Variable, avals)]
-    outputs = [*map(Variable, infer(primitive, avals, sample.params))]
+    outputs = [*map(Variable, infer_types(primitive, avals, sample.params))]
     order = [*np.flatnonzero(static), *np.flatnonzero(np.logical_not(static))]
     program = Program([inputs[place] for place in order], [Equation(primitive, inputs, sample.params, outputs)],
                       outputs, sum(static), [args[place] for place in np.flatnonzero(static)]).check()
