@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fxgrad
-from fxgrad.engine.core.interpreter import Interpreter
 from fxgrad.errors import UnsupportedError
+from fxgrad.extend import Interpreter
 
 
 class Interval(NamedTuple):

@@ -46,7 +46,7 @@ from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Pri
 from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.regions import Links, Region
 from fxgrad.engine.derivation.simplify import simplify
-from fxgrad.engine.ops.structural import instantiate
+from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.pytorch_names import of_module as _of_module
 from fxgrad.engine.tracing.tape import bind
 
@@ -70,7 +70,6 @@ if _TYPE_CHECKING:
     from fxgrad.engine.api import checkpoint_policies
     from fxgrad.engine.api.axis_types import auto_axes, explicit_axes, reshard
     from fxgrad.engine.api.buckets import bucketed
-    from fxgrad.engine.api.budgets import budget_curve
     from fxgrad.engine.api.device_maps import pmap
     from fxgrad.engine.api.devices import (
         block_until_ready,
@@ -88,7 +87,6 @@ if _TYPE_CHECKING:
         process_count,
         process_index,
     )
-    from fxgrad.engine.api.policies import policy_report
     from fxgrad.engine.api.safe_derivatives import safe
     from fxgrad.engine.api.sharded import shard_map
     from fxgrad.engine.api.specs import spec
@@ -120,10 +118,12 @@ if _TYPE_CHECKING:
     from fxgrad.tools.numerics import lint, stabilise
     from fxgrad.tools.numerics.nan_origins import explain_nan
     from fxgrad.tools.numerics.precision_report import precision_report
-    from fxgrad.tools.pictures import draw
+    from fxgrad.tools.pictures.drawing import draw
     from fxgrad.tools.profiling.benchmarking import benchmark
+    from fxgrad.tools.profiling.budgets import budget_curve
     from fxgrad.tools.profiling.costs import cost
     from fxgrad.tools.profiling.memory import memory
+    from fxgrad.tools.profiling.policies import policy_report
     from fxgrad.tools.profiling.simulation import simulate
     from fxgrad.tools.retracing.watching import explain, explaining
     from fxgrad.training import autocast_policies, distributions, loss_scaling, optim, stochastic
@@ -147,7 +147,7 @@ __all__ = [
     "distributions", "draw", "dtypes", "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape",
     "experimental", "explain", "explain_backward", "explain_nan", "explaining", "explicit_axes", "explore",
     "export", "extract", "ffi", "flatten_util", "float0", "fold", "fori_loop", "from_jax", "fwd_and_bwd", "grad",
-    "gradients_on_nodes", "granularities", "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate",
+    "gradients_on_nodes", "granularities", "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate_zeros",
     "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize",
     "lint", "load", "local_device_count", "local_devices", "loss_scaling", "make_array_from_callback",
     "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh",
@@ -165,13 +165,13 @@ _NAMES = {
     "engine.analyses.traffic": "traffic",
     "engine.api.axis_types": "auto_axes explicit_axes reshard",
     "engine.api.buckets": "bucketed",
-    "engine.api.budgets": "budget_curve",
+    "tools.profiling.budgets": "budget_curve",
     "engine.api.device_maps": "pmap",
     "engine.api.devices":
         "block_until_ready default_backend device_count device_get device_put devices local_device_count "
         "local_devices make_array_from_callback make_array_from_process_local_data "
         "make_array_from_single_device_arrays make_mesh process_count process_index",
-    "engine.api.policies": "policy_report",
+    "tools.profiling.policies": "policy_report",
     "engine.api.safe_derivatives": "safe",
     "engine.api.sharded": "shard_map",
     "engine.api.specs": "spec",
@@ -192,7 +192,7 @@ _NAMES = {
     "tools.numerics": "lint stabilise",
     "tools.numerics.nan_origins": "explain_nan",
     "tools.numerics.precision_report": "precision_report",
-    "tools.pictures": "draw",
+    "tools.pictures.drawing": "draw",
     "tools.profiling.benchmarking": "benchmark",
     "tools.profiling.costs": "cost",
     "tools.profiling.memory": "memory",

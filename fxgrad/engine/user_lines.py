@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 from fxgrad import errors
-from fxgrad.engine.caches import cached
+from fxgrad.engine.caches import cached, clear_caches
 from fxgrad.errors import FxgradError
 
 PACKAGE = os.path.dirname(os.path.abspath(errors.__file__)) + os.sep
@@ -16,6 +16,12 @@ PACKAGE = os.path.dirname(os.path.abspath(errors.__file__)) + os.sep
 
 launchers: set[str] = set()
 """Scripts that did nothing but start the command line: no code of the user's."""
+
+
+def hide_launcher(filename: str) -> None:
+    """Take the script `filename`, which did nothing but start the command line, for no code of the user's."""
+    launchers.add(filename)
+    clear_caches()  # of what was found to be the user's
 
 
 @cached("files of users", 4096)

@@ -78,13 +78,13 @@ def _end(node: ast.stmt | ast.expr) -> tuple[int, int]:
 
 @cached("parsed source texts", 16)
 def _parsed(source: str) -> ast.Module | None:
-    return parse(source)
+    return parse_source(source)
 
 
 _parsing = threading.Lock()
 
 
-def parse(source: str) -> ast.Module | None:
+def parse_source(source: str) -> ast.Module | None:
     """The syntax tree of a source text, None if it has none; one at a time, since threads in `ast.parse` fail."""
     try:
         with _parsing:  # Python 3.11 counts how deep it is in a tree for all threads at once

@@ -15,7 +15,7 @@ from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Aval, varying_of_jax
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.higher_order.groups import Marks, are_linear, nonzero_mask, nonzero_tangents, others, select_marked
-from fxgrad.engine.ops.structural import instantiate
+from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.tape import aval_of, axes_in_scope
 from fxgrad.engine.tracing.trace import mesh_in_scope
 from fxgrad.engine.transforms.batch import batch_aval
@@ -131,7 +131,7 @@ class JaxCall:
             return back(self._cotangents(values[len(avals):]))
 
         moved = self._import(("pull back", marks), backwards, [*avals, *self._cotangent_avals()])
-        found = iter(moved([*residuals, *self._inexact([*map(instantiate, cotangents)])]))
+        found = iter(moved([*residuals, *self._inexact([*map(instantiate_zeros, cotangents)])]))
         return [next(found) if marked else None for marked in marks]
 
     def transpose(self, cotangents: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
@@ -147,7 +147,7 @@ class JaxCall:
             return transposed([*values[count:]])
 
         moved = self._import(("transpose", linear), back, [*others(self.in_avals, linear), *self._cotangent_avals()])
-        found = iter(moved([*others(inputs, linear), *self._inexact([*map(instantiate, cotangents)])]))
+        found = iter(moved([*others(inputs, linear), *self._inexact([*map(instantiate_zeros, cotangents)])]))
         return [next(found) if marked else None for marked in linear]
 
     def batch(self, size: int, values: Sequence[Any], axes: Sequence[int | None], name: str | None,

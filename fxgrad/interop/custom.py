@@ -9,7 +9,7 @@ from jax.extend.core import JaxprEqn
 
 from fxgrad.engine.higher_order.custom import ByValue, Flat, custom_jvp_p, custom_vjp_p
 from fxgrad.engine.higher_order.wiring import needs_tangent_tape
-from fxgrad.engine.ops.structural import instantiate
+from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.interop.calls import JaxCall
 from fxgrad.interop.importing import closed, imports, nested
@@ -53,7 +53,7 @@ class JaxVjp(ByValue):
     def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
         """The cotangents of the user's backward pass; `structure` says which primals have one."""
         call, front = self._key
-        return [*[None] * front, *call.pull_back(structure, residuals, [*map(instantiate, cotangents)])]
+        return [*[None] * front, *call.pull_back(structure, residuals, [*map(instantiate_zeros, cotangents)])]
 
 
 @imports("custom_jvp_call")

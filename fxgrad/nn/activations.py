@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import PYTHON_SCALARS
 from fxgrad.engine.frontend.operands import apply, as_array, axis_of, promoted_inexact, settled, shape_of
-from fxgrad.engine.higher_order.call import named
+from fxgrad.engine.higher_order.call import library_function
 from fxgrad.engine.ops.exponential import integer_pow, logistic_p
 from fxgrad.engine.ops.special import erfc_p
 from fxgrad.engine.pytorch_names import answered
@@ -33,7 +33,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def shown(function: Function) -> Function:
     """`function` as one line of a program where all its parameters are Python values; arrays are taken as they are."""
-    line = named(function)
+    line = library_function(function)
 
     @functools.wraps(function)
     def wrapper(x: Any, *args: Any, **options: Any) -> Any:
@@ -333,4 +333,4 @@ def _gated(x: Any, axis: int) -> Any:
     return multiply(first, sigmoid(second))
 
 
-_glu = named(_gated, "glu")
+_glu = library_function(_gated, "glu")

@@ -14,7 +14,7 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.operands import as_array, operand, shape_of
-from fxgrad.engine.higher_order.call import named_of_arrays
+from fxgrad.engine.higher_order.call import library_function_of_arrays
 from fxgrad.engine.higher_order.checkpoint import rematerialize
 from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.engine.ops.creation import iota
@@ -121,7 +121,7 @@ def _at_once(attend: _Attention, query: Any, key: Any, value: Any, bias: Any, ma
     return made if attend.with_sums else (made, None)
 
 
-@functools.partial(named_of_arrays, name="dot_product_attention")
+@functools.partial(library_function_of_arrays, name="dot_product_attention")
 def _line(query: Any, key: Any, value: Any, *more: Any, given: tuple[str, ...], **settings: Any) -> Any:
     parts = dict(zip(given, more, strict=True))
     at, attend = iota(dtypes.int64, (shape_of(query)[1],)), _Attention(**settings)

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from fxgrad.engine.frontend.operands import inexact_operands, shape_of, whole
-from fxgrad.engine.higher_order.call import named_of_arrays
+from fxgrad.engine.higher_order.call import library_function_of_arrays
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, FxgradError, ShapeError
@@ -91,7 +91,7 @@ def conv2d(x: Any, kernel: Any, bias: Any = None, *, strides: Numbers = 1, paddi
                    groups=groups, given=given)
 
 
-@functools.partial(named_of_arrays, name="conv2d")
+@functools.partial(library_function_of_arrays, name="conv2d")
 def _conv2d(x: Any, kernel: Any, *bias: Any, strides: Any, padding: Any, dilation: Any, groups: int,
             given: tuple[str, ...]) -> Any:
     result = conv_general_dilated(x, kernel, strides, padding, rhs_dilation=dilation, feature_group_count=groups,
@@ -132,7 +132,7 @@ def conv_transpose(x: Any, kernel: Any, bias: Any = None, *, strides: Numbers = 
                            transpose_kernel=bool(transpose_kernel), given=given)
 
 
-@functools.partial(named_of_arrays, name="conv_transpose")
+@functools.partial(library_function_of_arrays, name="conv_transpose")
 def _conv_transpose(x: Any, kernel: Any, *bias: Any, strides: Any, padding: Any, dilation: Any, transpose_kernel: bool,
                     given: tuple[str, ...]) -> Any:
     result = convolution.conv_transpose(x, kernel, strides, padding, dilation, transpose_kernel=transpose_kernel,

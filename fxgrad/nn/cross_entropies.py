@@ -21,7 +21,7 @@ from fxgrad.engine.frontend.operands import (
     shape_of,
     whole,
 )
-from fxgrad.engine.higher_order.call import named_of_arrays
+from fxgrad.engine.higher_order.call import library_function_of_arrays
 from fxgrad.engine.ops.special import xlogy
 from fxgrad.engine.ops.structural import broadcast_to, reshape
 from fxgrad.engine.tracebacks import hide_frames
@@ -89,7 +89,7 @@ def _binary(name: str, loss: Any, first: str, predictions: Any, targets: Any, re
     return loss(*arrays, reduction=reduction, given=(first, "targets", *factors))
 
 
-@functools.partial(named_of_arrays, name="binary_cross_entropy")
+@functools.partial(library_function_of_arrays, name="binary_cross_entropy")
 def _binary_cross_entropy(*arrays: Any, reduction: str, given: tuple[str, ...]) -> Any:
     probabilities, targets, *factors = map(widened, arrays)
     least = dtypes.finfo(aval_of(probabilities).dtype).tiny  # below it XLA takes numbers for 0
@@ -105,7 +105,7 @@ def _binary_cross_entropy(*arrays: Any, reduction: str, given: tuple[str, ...]) 
     return reduced(_weighted(losses, dict(zip(given[2:], factors, strict=True)).get("weights")), reduction, arrays[0])
 
 
-@functools.partial(named_of_arrays, name="binary_cross_entropy_with_logits")
+@functools.partial(library_function_of_arrays, name="binary_cross_entropy_with_logits")
 def _binary_cross_entropy_with_logits(*arrays: Any, reduction: str, given: tuple[str, ...]) -> Any:
     logits, targets, *factors = map(widened, arrays)
     factor = dict(zip(given[2:], factors, strict=True))
@@ -204,12 +204,12 @@ def _check_labels(name: str, first: str, shape: Shape, rest: Shape, labels: Any,
             f"shape of the {first} are needed{advice}"))
 
 
-@functools.partial(named_of_arrays, name="cross_entropy")
+@functools.partial(library_function_of_arrays, name="cross_entropy")
 def _cross_entropy(*arrays: Any, place: int, given: tuple[str, ...], **settings: Any) -> Any:
     return _of_logarithms(log_softmax(widened(arrays[0]), place), arrays, place, given, **settings)
 
 
-@functools.partial(named_of_arrays, name="nll_loss")
+@functools.partial(library_function_of_arrays, name="nll_loss")
 def _nll_loss(*arrays: Any, place: int, given: tuple[str, ...], **settings: Any) -> Any:
     return _of_logarithms(widened(arrays[0]), arrays, place, given, **settings)
 
@@ -309,7 +309,7 @@ def kl_div(log_predictions: Any, targets: Any, *, log_target: bool = False, redu
     return _kl_div(x, t, log_target=bool(log_target), reduction=reduction)
 
 
-@functools.partial(named_of_arrays, name="kl_div")
+@functools.partial(library_function_of_arrays, name="kl_div")
 def _kl_div(log_predictions: Any, targets: Any, *, log_target: bool, reduction: str) -> Any:
     x, t = widened(log_predictions), widened(targets)
     if log_target:

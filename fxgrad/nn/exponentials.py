@@ -19,7 +19,7 @@ from fxgrad.engine.frontend.operands import (
     operand,
     shape_of,
 )
-from fxgrad.engine.higher_order.call import named
+from fxgrad.engine.higher_order.call import library_function
 from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.creation import iota
@@ -67,7 +67,7 @@ def softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
     return _softmax(x, axes) if where is None else _softmax_where(x, axes, as_array(where))
 
 
-@functools.partial(named, name="softmax")
+@functools.partial(library_function, name="softmax")
 def _softmax(x: Any, axes: tuple[int, ...]) -> Any:
     exponentials = exp(subtract(x, _peak(x, axes)))
     return divide(exponentials, sum_of(exponentials, axes, keepdims=True))
@@ -114,7 +114,7 @@ def log_softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
     return choose(where, subtract(shifted, log(total)), -math.inf)
 
 
-@functools.partial(named, name="log_softmax")
+@functools.partial(library_function, name="log_softmax")
 def _log_softmax(x: Any, axes: tuple[int, ...]) -> Any:
     shifted = subtract(x, _peak(x, axes))
     return subtract(shifted, log(sum_of(exp(shifted), axes, keepdims=True)))
@@ -153,7 +153,7 @@ def logsumexp(a: Any, axis: Axis = None, b: Any = None, keepdims: bool = False, 
     return result if dtypes.is_complex(aval_of(result).dtype) else choose(less(signs, 0), math.nan, result)
 
 
-@functools.partial(named, name="logsumexp")
+@functools.partial(library_function, name="logsumexp")
 def _logsumexp(a: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     return _log_of_sum(a, axes, keepdims, None, None, False)[0]
 
@@ -219,7 +219,7 @@ def standardize(x: Any, axis: Axis = -1, mean: Any = None, variance: Any = None,
     return _standardized(x, axes, mean, variance, epsilon, where, algorithm)
 
 
-@functools.partial(named, name="standardize")
+@functools.partial(library_function, name="standardize")
 def _standardize(x: Any, axes: tuple[int, ...], epsilon: float, algorithm: str) -> Any:
     return _standardized(x, axes, None, None, epsilon, None, algorithm)
 
@@ -255,7 +255,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     return _one_hot(x, extent("one_hot", num_classes), wanted, axis_of("one_hot", axis, len(shape_of(x)) + 1))
 
 
-@functools.partial(named, name="one_hot")
+@functools.partial(library_function, name="one_hot")
 def _one_hot(x: Any, num_classes: int, dtype: Any, axis: int) -> Any:
     shape, classes = shape_of(x), [1] * (len(shape_of(x)) + 1)
     classes[axis] = num_classes

@@ -9,7 +9,7 @@ from typing import Any
 from fxgrad import random
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import as_array, axes_of, axis_of, inexact_operands, shape_of
-from fxgrad.engine.higher_order.call import named_of_arrays
+from fxgrad.engine.higher_order.call import library_function_of_arrays
 from fxgrad.engine.ops.exponential import rsqrt
 from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.tracebacks import hide_frames
@@ -65,7 +65,7 @@ def dropout(x: Any, rate: float, key: Any = None) -> Any:
     return zeros_like(x) if rate == 1 else _dropout(x, key, rate=float(rate))
 
 
-@functools.partial(named_of_arrays, name="dropout")
+@functools.partial(library_function_of_arrays, name="dropout")
 def _dropout(x: Any, key: Any, *, rate: float) -> Any:
     return where(random.bernoulli(key, 1.0 - rate, shape_of(x)), divide(x, 1.0 - rate), 0)
 
@@ -88,7 +88,7 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axis = -1, 
     return _layer_norm(x, *weights, axes=axes_of("layer_norm", axis, len(shape_of(x))), epsilon=epsilon, given=given)
 
 
-@functools.partial(named_of_arrays, name="layer_norm")
+@functools.partial(library_function_of_arrays, name="layer_norm")
 def _layer_norm(x: Any, *weights: Any, axes: tuple[int, ...], epsilon: float, given: tuple[str, ...]) -> Any:
     return _weighed(_normal(widened(x), axes, epsilon), x, weights, given)
 
@@ -107,7 +107,7 @@ def rms_norm(x: Any, scale: Any = None, *, axis: Axis = -1, epsilon: float = 1e-
     return _rms_norm(x, *weights, axes=axes_of("rms_norm", axis, len(shape_of(x))), epsilon=epsilon, given=given)
 
 
-@functools.partial(named_of_arrays, name="rms_norm")
+@functools.partial(library_function_of_arrays, name="rms_norm")
 def _rms_norm(x: Any, *weights: Any, axes: tuple[int, ...], epsilon: float, given: tuple[str, ...]) -> Any:
     wide = widened(x)
     size = rsqrt(add(mean_of(square(wide), axes, keepdims=True), epsilon))
@@ -138,7 +138,7 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis
     return _group_norm(x, *weights, groups=groups, place=place, epsilon=epsilon, given=given)
 
 
-@functools.partial(named_of_arrays, name="group_norm")
+@functools.partial(library_function_of_arrays, name="group_norm")
 def _group_norm(x: Any, *weights: Any, groups: int, place: int, epsilon: float, given: tuple[str, ...]) -> Any:
     shape = shape_of(x)
     parted = reshape(widened(x), (*shape[:place], groups, shape[place] // groups, *shape[place + 1:]))
@@ -175,7 +175,7 @@ def batch_norm(x: Any, scale: Any = None, bias: Any = None, *, mean: Any = None,
     return result, mean, variance
 
 
-@functools.partial(named_of_arrays, name="statistics")
+@functools.partial(library_function_of_arrays, name="statistics")
 def _statistics(x: Any, *, place: int) -> tuple[Any, Any]:
     wide = widened(x)
     axes = tuple(axis for axis in range(len(shape_of(x))) if axis != place)
@@ -184,7 +184,7 @@ def _statistics(x: Any, *, place: int) -> tuple[Any, Any]:
     return reshape(mean, shape_of(variance)), variance
 
 
-@functools.partial(named_of_arrays, name="batch_norm")
+@functools.partial(library_function_of_arrays, name="batch_norm")
 def _batch_norm(x: Any, mean: Any, variance: Any, *weights: Any, place: int, epsilon: float,
                 given: tuple[str, ...]) -> Any:
     mean, variance, *beside = [along(each, place, len(shape_of(x))) for each in (mean, variance, *weights)]
@@ -244,7 +244,7 @@ def gru_cell(state: Any, x: Any, input_weights: Any, state_weights: Any, input_b
     return _gru_cell(*arrays)
 
 
-@functools.partial(named_of_arrays, name="gru_cell")
+@functools.partial(library_function_of_arrays, name="gru_cell")
 def _gru_cell(state: Any, x: Any, input_weights: Any, state_weights: Any, input_bias: Any, state_bias: Any) -> Any:
     reset, update, new = split(add(matmul(x, input_weights), input_bias), 3, axis=-1)
     reset_too, update_too, new_too = split(add(matmul(state, state_weights), state_bias), 3, axis=-1)
@@ -275,7 +275,7 @@ def lstm_cell(state: tuple[Any, Any], x: Any, input_weights: Any, state_weights:
     return hidden, cell
 
 
-@functools.partial(named_of_arrays, name="lstm_cell")
+@functools.partial(library_function_of_arrays, name="lstm_cell")
 def _lstm_cell(hidden: Any, cell: Any, x: Any, input_weights: Any, state_weights: Any, input_bias: Any,
                   state_bias: Any) -> tuple[Any, Any]:
     gates = add(add(matmul(x, input_weights), input_bias), add(matmul(hidden, state_weights), state_bias))

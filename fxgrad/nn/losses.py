@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fxgrad.engine.frontend.operands import common_shape, inexact_operands, refuse_complex, shape_of
-from fxgrad.engine.higher_order.call import named_of_arrays
+from fxgrad.engine.higher_order.call import library_function_of_arrays
 from fxgrad.engine.ops.exponential import rsqrt
 from fxgrad.engine.ops.special import xlogy
 from fxgrad.engine.tracebacks import hide_frames
@@ -82,7 +82,7 @@ def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Settings that are traced are operands of that line; the others are numbers of the program.
     """
-    @functools.partial(named_of_arrays, name=function.__name__.removeprefix("_"))
+    @functools.partial(library_function_of_arrays, name=function.__name__.removeprefix("_"))
     @functools.wraps(function)
     def loss(*arrays: Any, reduction: str, given: tuple[str, ...] = (), **settings: Any) -> Any:
         count = len(arrays) - len(given)

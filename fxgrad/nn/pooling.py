@@ -21,7 +21,7 @@ from fxgrad.engine.frontend.operands import (
     shape_of,
     whole,
 )
-from fxgrad.engine.higher_order.call import named_of_arrays
+from fxgrad.engine.higher_order.call import library_function_of_arrays
 from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.engine.ops.convolution import dilated
 from fxgrad.engine.ops.creation import iota
@@ -72,7 +72,7 @@ def max_pool(x: Any, window: Window, *, strides: Numbers | None = None, padding:
     return _max_pool(x, windows=_windows("max_pool", x, window, strides, padding, dilation))
 
 
-@functools.partial(named_of_arrays, name="max_pool")
+@functools.partial(library_function_of_arrays, name="max_pool")
 def _max_pool(x: Any, *, windows: Sliding) -> Any:
     return window_max(x, windows)
 
@@ -97,7 +97,7 @@ def avg_pool(x: Any, window: Window, *, strides: Numbers | None = None, padding:
                      padded=bool(count_include_pad))
 
 
-@functools.partial(named_of_arrays, name="avg_pool")
+@functools.partial(library_function_of_arrays, name="avg_pool")
 def _avg_pool(x: Any, *, windows: Sliding, padded: bool) -> Any:
     wide = widened(x)
     total = window_sum(wide, windows)
@@ -176,7 +176,7 @@ def adaptive_avg_pool(x: Any, size: Window) -> Any:
     return _adaptive_avg_pool(x, sizes=sizes)
 
 
-@functools.partial(named_of_arrays, name="adaptive_avg_pool")
+@functools.partial(library_function_of_arrays, name="adaptive_avg_pool")
 def _adaptive_avg_pool(x: Any, *, sizes: tuple[int, ...]) -> Any:
     result = widened(x)
     for axis, parts in enumerate(sizes, len(shape_of(x)) - 1 - len(sizes)):
@@ -246,7 +246,7 @@ def embedding(table: Any, indices: Any, *, padding_idx: int | None = None) -> An
     return _embedding(table, indices, padding_idx=padding_idx)
 
 
-@functools.partial(named_of_arrays, name="embedding")
+@functools.partial(library_function_of_arrays, name="embedding")
 def _embedding(table: Any, indices: Any, *, padding_idx: int | None) -> Any:
     taken = take(table, without_negatives("embedding", indices, "fill"), 0, mode="fill")
     if padding_idx is None:

@@ -23,7 +23,7 @@ from fxgrad.engine.frontend.operands import (
     refuse_out,
     shape_of,
 )
-from fxgrad.engine.higher_order.call import named
+from fxgrad.engine.higher_order.call import library_function
 from fxgrad.engine.ops import exponential, parts
 from fxgrad.engine.ops.arithmetic import div, mul, sub
 from fxgrad.engine.ops.creation import size_in
@@ -65,7 +65,7 @@ def _literal(number: float, like: Aval) -> Literal:
     return Literal(number, Aval((), like.dtype, like.weak))
 
 
-@partial(named, name="mean")
+@partial(library_function, name="mean")
 def _mean(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     shape = shape_of(x)
     result = div(reduce_sum(x, axes), _count(math.prod([shape[axis] for axis in axes]), aval_of(x)))
@@ -94,7 +94,7 @@ def mean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
     return _narrowed(divide(total, convert(sum(where, axes, keepdims=keepdims), aval_of(x).dtype)), wanted)
 
 
-@partial(named, name="var")
+@partial(library_function, name="var")
 def _var(x: Any, axes: tuple[int, ...], correction: float, keepdims: bool) -> Any:
     shape = shape_of(x)
     apart = sub(x, _mean(x, axes, True))

@@ -12,7 +12,7 @@ from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import sizes_of
 from fxgrad.engine.frontend.placing import placed
-from fxgrad.engine.higher_order.call import named
+from fxgrad.engine.higher_order.call import library_function
 from fxgrad.engine.ops.arithmetic import add, div, mul, stop_gradient, sub
 from fxgrad.engine.ops.arithmetic import max as maximum
 from fxgrad.engine.ops.arithmetic import min as minimum
@@ -31,7 +31,7 @@ from fxgrad.random.uniform import between, signs, unit
 _ROOT = math.sqrt(2)
 
 
-@named
+@library_function
 def normal_draws(key: Any, shape: Shape, dtype: DType) -> Any:
     """Normal numbers of a typed key: the quantiles of uniform ones."""
     below_one = np.nextafter(np.array(-1, dtype), np.array(0, dtype), dtype=dtype)[()]

@@ -12,10 +12,9 @@ import zipfile
 from collections.abc import Iterable
 from typing import IO, Any, NamedTuple, NoReturn
 
-from fxgrad.engine import tree
-from fxgrad.engine.core.program import Signature
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad import tree
 from fxgrad.errors import ProgramSyntaxError, UnsupportedError
+from fxgrad.extend import Signature, at_user_line
 from fxgrad.text.json_reader import parsed_json
 from fxgrad.text.values import is_named_tuple
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,19 +18,21 @@ import numpy as np
 from jax import export as jax_export
 from rich.table import Table
 
-from fxgrad.engine import tree
-from fxgrad.engine.api.conversions import like_arguments
-from fxgrad.engine.api.programs import program_of
-from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, keys_to_jax
-from fxgrad.engine.core.program import Program, Signature
-from fxgrad.engine.core.program_properties import needs_x64
-from fxgrad.engine.derivation.sizes import argument_names, at_jax_sizes, size_names, solve_sizes, types_at
-from fxgrad.engine.executors.xla import emit, x64
-from fxgrad.engine.frontend.flat import argument_aval, just
-from fxgrad.engine.frontend.mismatches import Expected
-from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.engine.user_lines import at_user_line, user_location
+from fxgrad import tree
 from fxgrad.errors import ArgumentError, FxgradError, UnsupportedError
+from fxgrad.extend import (
+    Aval,
+    ExpectedArguments,
+    Program,
+    Signature,
+    Tracer,
+    argument_aval,
+    at_user_line,
+    user_location,
+)
+from fxgrad.extend.sizes import argument_names, size_names, solve_sizes, types_at
+from fxgrad.extend.tracing import program_of
+from fxgrad.interop.flat import at_jax_sizes, emit, keys_to_jax, like_arguments, needs_x64, x64
 from fxgrad.interop.manual import struct_for_jax
 from fxgrad.shipping.archives import Archive, Format, signature_from_json, signature_to_json
 from fxgrad.text.tables import Shown, add_row, new_table
@@ -91,7 +94,7 @@ class Exported(Shown):
         """
         leaves, structure = tree.flatten((args, kwargs))
         if structure != self.in_tree:
-            expected = Expected(self.in_tree, tuple(self.input_names), tuple(self.in_avals))
+            expected = ExpectedArguments(self.in_tree, tuple(self.input_names), tuple(self.in_avals))
             raise ArgumentError(expected.message(
                 f"the exported program {self.name} was called with other arguments than it was exported for", "export",
                 args, kwargs))
@@ -104,9 +107,9 @@ class Exported(Shown):
             raise ArgumentError(at_user_line(
                 f"the exported program {self.name} was made for {', '.join(self.platforms)}, and this process runs on "
                 f"{here}. Export it with platforms={(*self.platforms, here)!r}"))
-        values = [np.asarray(leaf, aval.dtype)[()] if type(leaf) in PYTHON_SCALARS and not aval.shape else leaf
+        values = [np.asarray(leaf, aval.dtype)[()] if not hasattr(leaf, "shape") and not aval.shape else leaf
                   for leaf, aval in zip(leaves, self.in_avals, strict=True)]
-        came = [argument_aval(value, "export", just(name)) for value, name in zip(
+        came = [argument_aval(value, "export", partial(str, name)) for value, name in zip(
             values, self.input_names, strict=True)]
         solve_sizes(f"the exported program {self.name}", self.in_avals, came, self.input_names)
         with x64(self._wide):

@@ -19,10 +19,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.api.programs import program_of
-from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Program
+from fxgrad import dtypes
+from fxgrad.extend import Primitive, Program
+from fxgrad.extend.tracing import program_of
 from fxgrad.shipping.archives import Archive, Format, fail_at, signature_from_json, signature_to_json
 from fxgrad.text.json_reader import of_document
 from fxgrad.text.json_writer import document, known_array

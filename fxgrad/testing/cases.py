@@ -13,7 +13,7 @@ from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.simplifying import SimplifyingTape
-from fxgrad.engine.ops.structural import instantiate
+from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.trace import UNSHARED, WITH_LITERALS, trace
@@ -84,7 +84,7 @@ class Case:
         The tape is that of derived programs. Outputs that are None are left out on both sides.
         """
         program, captured = trace(
-            lambda *tracers: [instantiate(output) for output in rule(*tracers) if output is not None],
+            lambda *tracers: [instantiate_zeros(output) for output in rule(*tracers) if output is not None],
             [array_aval(value) for value in values], mode=WITH_LITERALS, tape_class=SimplifyingTape)  # type: ignore[misc]
         program.check()
         arrays = [as_array(output) for output in computed if output is not None]
@@ -109,5 +109,5 @@ class Case:
 
 def as_array(value: Any) -> Any:
     """A NumPy array or scalar, also of a symbolic zero or a literal."""
-    value = instantiate(value)
+    value = instantiate_zeros(value)
     return np.asarray(value.value if type(value) is Literal else value)[()]

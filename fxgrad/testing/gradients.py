@@ -12,7 +12,7 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.frontend.flat import leaf_aval, origin_of
-from fxgrad.engine.ops.structural import instantiate
+from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import UNSHARED_SELECTIVE, trace
 from fxgrad.engine.transforms.forward import forward
@@ -203,7 +203,7 @@ class _Checker:
         given = [Zero(aval_of(value)) if tangent is None else tangent
                  for value, tangent in zip(values, tangents, strict=True)]
         seeds = [*(Zero(aval) for aval in program.in_avals[:len(inputs) - len(values)]), *given]
-        return [instantiate(tangent) for tangent in forward(program, inputs, seeds)[1]]
+        return [instantiate_zeros(tangent) for tangent in forward(program, inputs, seeds)[1]]
 
     def pulled(self, flat: Flat, cotangents: list[Any], *values: Any) -> list[Any]:
         """The cotangents of the inputs that are moved."""
@@ -211,7 +211,7 @@ class _Checker:
         wrt = [*[False] * (len(inputs) - len(values)), *self.moved]
         _, residuals, split = linearize_in_place(program, inputs, wrt)
         reaching = [cotangent for cotangent, reached in zip(cotangents, split.nonzero_outputs, strict=True) if reached]
-        return [instantiate(cotangent) for cotangent in pull_back(split, residuals, reaching)]
+        return [instantiate_zeros(cotangent) for cotangent in pull_back(split, residuals, reaching)]
 
 
 def _array(value: Any) -> Any:

@@ -16,7 +16,7 @@ from fxgrad.engine.core.avals import Aval, array_aval, keys_to_jax, to_numpy
 from fxgrad.engine.core.primitive import NO_TANGENT, Cost, MissingRule, Primitive
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Linear, Zero
-from fxgrad.engine.ops.structural import instantiate
+from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.trace import UNSHARED, trace
 from fxgrad.engine.transforms.forward import forward
@@ -190,7 +190,7 @@ def _second_law(case: Case) -> None:
         spread = iter(values[count:])
         given = [next(spread) if place in case.inexact else Zero(array_aval(case.wide[place]))  # type: ignore[arg-type]
                  for place in range(count)]
-        return [instantiate(tangent) for tangent in
+        return [instantiate_zeros(tangent) for tangent in
                 case.primitive.jvp(list(values[:count]), given, **case.params)[1]]
 
     values = [*case.wide, *tangents]

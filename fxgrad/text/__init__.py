@@ -1,4 +1,7 @@
-"""Programs as text: printed, coloured, parsed back, compared, and written as JSON."""
+"""Programs as text: printed, coloured, parsed back, compared, and written as JSON.
+
+It knows `fxgrad.extend` and the libraries, whose functions texts name; nothing of the engine beside.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,14 @@ from fxgrad.text.columns import side_by_side
 from fxgrad.text.display import print_program, render
 from fxgrad.text.equality import equal
 from fxgrad.text.json_writer import from_json, to_json
+from fxgrad.text.names import variable_names
+from fxgrad.text.scope import type_text
+from fxgrad.text.short import expression, operation_name
+from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.text.text_parser import parse
 from fxgrad.text.text_writer import program_text
 from fxgrad.text.unfolding import unfold
 
-__all__ = ["check_text", "equal", "from_json", "parse", "print_program", "program_text", "render", "side_by_side",
-           "to_json", "unfold"]
+__all__ = ["Shown", "add_row", "check_text", "equal", "expression", "from_json", "new_table", "operation_name", "parse",
+           "print_program", "program_text", "render", "side_by_side", "to_json", "type_text", "unfold",
+           "variable_names"]

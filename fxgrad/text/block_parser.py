@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Atom, Program, Variable
+from fxgrad.extend import Atom, Aval, Primitive, Program, Variable
 from fxgrad.text.blocks import CHOICE, NAMES, TRUTH, Block, Part, Roles, blocks, inputs_of
 from fxgrad.text.expressions import Body, Given, StatementSyntax
 from fxgrad.text.expressions import Roles as RolesSyntax

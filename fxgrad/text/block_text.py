@@ -6,8 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import Equation, Program, Variable
+from fxgrad.extend import Equation, Literal, Program, Variable
 from fxgrad.text.blocks import CHOICE, INPUTS, OWN, TRUTH, Block, Roles, is_chosen_by_truth
 from fxgrad.text.literals import shown_literal
 from fxgrad.text.names import Unique, called_name, own_names, quoted_name

@@ -6,17 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.core.regions import Link, Region
-from fxgrad.engine.higher_order.branch import cond_p
-from fxgrad.engine.higher_order.loop import for_p
-from fxgrad.engine.higher_order.scan import scan_p
-from fxgrad.engine.higher_order.solve import linear_solve_p, root_p
-from fxgrad.engine.higher_order.sweep import sweep_p
-from fxgrad.engine.higher_order.while_loop import while_p
-from fxgrad.engine.parallel.shard_map import shard_map_p
+from fxgrad.extend import Analysis, Aval, Equation, Link, Program, Region, primitives
 from fxgrad.text.equality import same_parameters
 from fxgrad.text.forms import Form
 from fxgrad.text.notations import form_of
@@ -75,8 +65,9 @@ Rebuild = Callable[[Block, Callable[[Any], Aval]], "tuple[list[Any], dict[str, A
 
 blocks: Analysis[Rebuild | None] = Analysis("blocks", missing="conservative", default=None)
 """How equations are made of blocks; operations without an entry are written as calls, their programs under `where`."""
-NAMES = {"scan": scan_p, "while": while_p, "for": for_p, "cond": cond_p, "sweep": sweep_p, "shard_map": shard_map_p,
-         "custom_linear_solve": linear_solve_p, "custom_root": root_p}
+NAMES = {"scan": primitives.scan, "while": primitives["while"], "for": primitives["for"], "cond": primitives.cond,
+         "sweep": primitives.sweep, "shard_map": primitives.shard_map,
+         "custom_linear_solve": primitives.custom_linear_solve, "custom_root": primitives.custom_root}
 """What blocks begin with."""
 LABELS = {"while": ("condition", "body"), "sweep": ("step", "back"),
           "custom_linear_solve": ("matvec", "solve", "transposed_matvec", "transposed_solve"),
@@ -98,7 +89,7 @@ def inputs_of(name: str, label: str, own: Roles[Value], shared: Roles[Value]) ->
     return [value for role in INPUTS for value in (*own.get(role), *(shared.get(role) if role in taken else ()))]
 
 
-@blocks.register(scan_p)
+@blocks.register(primitives.scan)
 def _scan(block: Block, aval: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
     part, = block.parts
     consts, carry, over = (block.shared.get(*roles) for roles in (CONSTS, ("carry",), ("over",)))
@@ -108,7 +99,7 @@ def _scan(block: Block, aval: Callable[[Any], Aval]) -> tuple[list[Any], dict[st
         "num_consts": len(consts), "num_carry": len(carry)}
 
 
-@blocks.register(shard_map_p)
+@blocks.register(primitives.shard_map)
 def _shard_map(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
     part, = block.parts
     implied = {"axis_names": block.params["mesh"].names} if "mesh" in block.params else {}
@@ -116,14 +107,14 @@ def _shard_map(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[
         "program": part.program, **implied, "check_vma": True, **block.params}
 
 
-@blocks.register(for_p)
+@blocks.register(primitives["for"])
 def _for(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
     part, = block.parts
     consts, carry = block.shared.get(*CONSTS), block.shared.get("carry")
     return [*block.lead, *consts, *carry], {"program": part.program, **block.params, "num_consts": len(consts)}
 
 
-@blocks.register(while_p)
+@blocks.register(primitives["while"])
 def _while(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
     (condition, body), (before, inside) = _labelled(block, "while")
     return [*before, *inside, *block.shared.get("carry")], {
@@ -131,19 +122,19 @@ def _while(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str,
         "num_condition_consts": len(before), "num_body_consts": len(inside)}
 
 
-@blocks.register(sweep_p)
+@blocks.register(primitives.sweep)
 def _sweep(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
     (step, back), (ahead, behind) = _labelled(block, "sweep")
     return [*block.lead, *ahead, *behind, *block.shared.get("state", "carry")], {
         "step": step, "back": back, **block.params, "num_step_consts": len(ahead), "num_back_consts": len(behind)}
 
 
-@blocks.register(linear_solve_p)
+@blocks.register(primitives.custom_linear_solve)
 def _linear_solve(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
     return _solver(block, "custom_linear_solve", "rhs")
 
 
-@blocks.register(root_p)
+@blocks.register(primitives.custom_root)
 def _root(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
     return _solver(block, "custom_root", "guess")
 
@@ -163,7 +154,7 @@ def _labelled(block: Block, name: str) -> tuple[tuple[Program | None, ...], list
     return tuple(part.program for part in ordered), [part.own.get(*CONSTS) for part in ordered]
 
 
-@blocks.register(cond_p)
+@blocks.register(primitives.cond)
 def _cond(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
     numbers = {str(number): number for number in range(len(block.parts))} | {"False": 0, "True": 1}
     branches = sorted(block.parts, key=lambda part: numbers.get(part.label, -1))
@@ -251,9 +242,9 @@ def _role(equation: Equation, region: Region, link: Link) -> str:
     """What the text calls an input of a program by."""
     if region.role == "step" or (region.role == "back" and link.how == "inside"):
         return "state" if link.how != "same" else "consts"
-    if link.how == "same" and equation.primitive in (linear_solve_p, root_p) and \
+    if link.how == "same" and equation.primitive in (primitives.custom_linear_solve, primitives.custom_root) and \
             link.place >= sum(equation.params["counts"]):
-        return "rhs" if equation.primitive is linear_solve_p else "guess"
+        return "rhs" if equation.primitive is primitives.custom_linear_solve else "guess"
     return ROLES[link.how]
 
 

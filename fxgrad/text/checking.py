@@ -6,14 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from fxgrad.engine import config
-from fxgrad.engine.analyses.check import check_program
-from fxgrad.engine.caches import Cache
-from fxgrad.engine.core.program import Program, Variable
-from fxgrad.engine.core.program_properties import ProgramAttribute
-from fxgrad.engine.core.sizes import SymbolicDim
-from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad import config
 from fxgrad.errors import ProgramSyntaxError
+from fxgrad.extend import Cache, Program, ProgramAttribute, Tracer, Variable
+from fxgrad.extend.analyses import check_program
+from fxgrad.extend.sizes import SymbolicDim
 from fxgrad.text.equality import equal
 from fxgrad.text.text_parser import parse
 from fxgrad.text.text_writer import program_text

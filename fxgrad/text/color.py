@@ -7,7 +7,7 @@ from io import StringIO
 
 from rich.text import Text
 
-from fxgrad.engine.core.program import Program, inner_first
+from fxgrad.extend import Program, inner_first
 from fxgrad.text.consoles import file_console
 from fxgrad.text.names import own_names, quoted_name
 from fxgrad.text.roles import structure

@@ -11,10 +11,8 @@ from typing import Any
 
 from rich.text import Text
 
-from fxgrad.engine.core.program import Program
-from fxgrad.engine.frontend.calling import trace_program
-from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
+from fxgrad.extend import Program, at_user_line, trace_program
 from fxgrad.text.color import highlight, names_of
 from fxgrad.text.html import body_html, page
 from fxgrad.text.text_writer import program_text

@@ -10,10 +10,8 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.program import Atom, Equation, Program, Variable
-from fxgrad.engine.dtypes import bool_
-from fxgrad.engine.ops.indexing import gather_p
+from fxgrad import dtypes
+from fxgrad.extend import Atom, Aval, Equation, Literal, Program, Variable, primitives
 from fxgrad.text.block_text import BlockText
 from fxgrad.text.blocks import block_of
 from fxgrad.text.forms import Form, Shown, render
@@ -29,7 +27,7 @@ from fxgrad.text.wrapping import wrapped
 if TYPE_CHECKING:
     from fxgrad.text.compact_writer import CompactWriter
 
-_NOTHING = Variable(Aval((), bool_))
+_NOTHING = Variable(Aval((), dtypes.bool_))
 """In the place of the result of an operation that has none."""
 MOST_INSIDE = 20
 """Of the operands of one operation, more than these do not stand inside its expression."""
@@ -82,7 +80,7 @@ class Body:
             self._uses.update([atom for atom in equation.inputs if isinstance(atom, Variable)])
         self._gathers: dict[Atom, list[Equation]] = {}
         for equation in program.equations:
-            if equation.primitive is gather_p:
+            if equation.primitive is primitives.gather:
                 self._gathers.setdefault(equation.inputs[1], []).append(equation)
         self._indices: dict[Variable, Ready] = {}  # arrays of indices, and how they were made of what has names
         self._first: dict[Hashable, Variable] = {}  # of equal ones
@@ -152,7 +150,7 @@ class Body:
             operands.append(self._scope.shown(atom) if pending is None else pending.shown)
             first = first or (atom.aval if pending is None else pending.first)
         inner = {var: pending.ready for var, pending in given.items()}
-        if equation.primitive is gather_p:
+        if equation.primitive is primitives.gather:
             self._indexed(equation, inner)
         short = sugared(form, equation, operands, inner) if inner else None
         shown = render(*(form, operands) if short is None else short, self._writer.value)

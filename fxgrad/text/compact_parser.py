@@ -6,11 +6,19 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.primitive import Primitive, output_types
-from fxgrad.engine.core.program import Atom, Equation, Program, Signature, Variable
-from fxgrad.engine.higher_order.call import named_call_p
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
+from fxgrad.extend import (
+    Atom,
+    Aval,
+    Equation,
+    Literal,
+    Primitive,
+    Program,
+    Signature,
+    Variable,
+    output_types,
+    primitives,
+)
 from fxgrad.text import diagonals, indices, operators  # noqa: F401  (the last two fill the table)
 from fxgrad.text.block_parser import block
 from fxgrad.text.expression_reader import steps
@@ -147,7 +155,7 @@ class CompactBuilder(Builder):
             return None
         if label not in self._defined:
             self._unknown_program(label, node.at)
-        primitive = self._primitive(node.name, node.at) if node.called else named_call_p
+        primitive = self._primitive(node.name, node.at) if node.called else primitives.named_call
         params = self.params(node.params)
         if node.called and params.keys() - {"name"}:
             return primitive, {"program": self._defined[label], **params}

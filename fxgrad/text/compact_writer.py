@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad.engine.core.cache_keys import cache_key
-from fxgrad.engine.core.program import Equation, Program, Variable
+from fxgrad.extend import Equation, Program, Variable, cache_key
 from fxgrad.text import indices, operators  # noqa: F401  (they fill the table)
 from fxgrad.text.blocks import ROLE_NAMES, block_of
 from fxgrad.text.compact_body import Body, Statement

@@ -7,12 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Equation, Program, Variable
-from fxgrad.engine.core.regions import Link
-from fxgrad.engine.rooms import registry
-from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad import dtypes
+from fxgrad.extend import Aval, Equation, Link, Program, Tracer, Variable, primitives
 from fxgrad.text.names import Unique, called_name, is_identifier
 from fxgrad.text.patterns import pattern_text
 from fxgrad.text.sources import Sources
@@ -43,11 +39,11 @@ class Definitions:
         """Labels for programs that are called by name, that occur more than once, or that are nested deeply."""
         count: dict[int, int] = {}
         wanted: dict[int, tuple[Program, str]] = {}
-        primitives = {*registry, *taken}
+        taken_names = {*primitives, *taken}
         queue = [(main, 0)]
         for program, depth in queue:
             for equation in program.equations:
-                primitives.add(equation.primitive.name)
+                taken_names.add(equation.primitive.name)
                 if equation.primitive.regions is None:
                     continue
                 called = is_call(equation)
@@ -59,7 +55,7 @@ class Definitions:
                         wanted.setdefault(id(inner), (inner, own or "body"))
                     if count[id(inner)] == 1:
                         queue.append((inner, 0 if apart else depth + 1))
-        unique = Unique([*primitives, *map(dtypes.short_name, dtypes.SUPPORTED.values()), "float0"])
+        unique = Unique([*taken_names, *map(dtypes.short_name, dtypes.SUPPORTED.values()), "float0"])
         for key, (program, name) in wanted.items():
             self._labels[key] = unique(name if is_identifier(name) else "function"), name
             self._defined.append(program)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import Atom
+from fxgrad.extend import Atom, Literal
 from fxgrad.text.forms import Form, Span
 from fxgrad.text.gathers import Make, Ready
 from fxgrad.text.literals import neighbours, shown_literal

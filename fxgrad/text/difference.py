@@ -16,10 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.text import Text
 
-from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import Atom, Equation, Program, Variable
-from fxgrad.engine.core.walk import eval_program
-from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.extend import Atom, Equation, Literal, Program, Tracer, Variable, eval_program
 from fxgrad.text.equality import equal
 from fxgrad.text.html import page
 from fxgrad.text.names import quoted_name, variable_names

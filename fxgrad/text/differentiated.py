@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Program, Provenance, Variable
-from fxgrad.engine.core.program_properties import ProgramAttribute
-from fxgrad.engine.tracing.provenance import CALL_NAMES, CAPTURED_VALUES
+from fxgrad.extend import (
+    CALL_NAMES,
+    CAPTURED_VALUES,
+    PRIMAL,
+    Atom,
+    Equation,
+    Literal,
+    Program,
+    ProgramAttribute,
+    Provenance,
+    Variable,
+)
 from fxgrad.text.compact_body import Statement
 from fxgrad.text.definitions import is_applied, is_call
 from fxgrad.text.margin import Line, programs_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from fxgrad.engine.core.program import Program
+from fxgrad.extend import Program
 from fxgrad.text.color import highlight, names_of
 from fxgrad.text.consoles import file_console
 from fxgrad.text.text_writer import WIDTH, program_text

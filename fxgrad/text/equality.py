@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import Atom, Program, Variable
+from fxgrad.extend import Atom, Literal, Program, Variable
 
 
 def equal(first: Program, second: Program) -> bool:

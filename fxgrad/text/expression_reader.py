@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.avals import Aval
+from fxgrad import dtypes
+from fxgrad.extend import Aval
 from fxgrad.text.blocks import NAMES, ROLE_NAMES
 from fxgrad.text.expressions import Call, Given, Group, Index, Infix, Node, Numeral, Prefix, Roles, Static, Turned
 from fxgrad.text.forms import COMPARISON, LEVELS, Span

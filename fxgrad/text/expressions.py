@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fxgrad.engine.core.avals import Aval
+from fxgrad.extend import Aval
 from fxgrad.text.forms import Span
 from fxgrad.text.numbers import Number as Value
 from fxgrad.text.syntax import Constant, Use

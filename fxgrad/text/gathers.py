@@ -9,14 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.cache_keys import param_key
-from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Atom, Variable
-from fxgrad.engine.core.program_properties import ProgramAttribute
-from fxgrad.engine.ops.indexing import gather_p
-from fxgrad.engine.ops.joining import stack_p
-from fxgrad.engine.ops.structural import reshape_p
+from fxgrad.extend import Atom, Aval, Primitive, ProgramAttribute, Variable, cache_key, primitives
 from fxgrad.text.forms import Entry, Form, Shown, Span
 from fxgrad.text.notations import defaults
 from fxgrad.text.parameters import ordered
@@ -40,8 +33,9 @@ class Ready(NamedTuple):
 
 def indices_key(primitive: Primitive, atoms: Sequence[Atom], params: dict[str, Any]) -> Hashable:
     """What equal equations have in common that may make an array of indices; None of all others."""
-    if (primitive is reshape_p or primitive is stack_p) and atoms and atoms[0].aval.dtype.kind in "iu":
-        return primitive, *param_key(primitive, ordered(primitive, params)), *atoms
+    if (primitive is primitives.reshape
+        or primitive is primitives.stack) and atoms and atoms[0].aval.dtype.kind in "iu":
+        return primitive, *((name, cache_key(value)) for name, value in ordered(primitive, params).items()), *atoms
     return None
 
 
@@ -54,7 +48,7 @@ def short_form(gather: Form, x: Aval, indices: Ready) -> Form | None:
         return None
     given = dict(gather.params)
     shape = indices.avals[0].shape
-    layout = {**defaults.of(gather_p)([x, indices.var.aval], given), **given}
+    layout = {**defaults.of(primitives.gather)([x, indices.var.aval], given), **given}
     along = _along(x, len(shape), layout) if count == 1 else ()
     axes = along or layout["start_index_map"]
     numpy = _numpy(x, axes, len(shape), bool(along))

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from fxgrad.engine.core.program import Program, inner_first
 from fxgrad.errors import FxgradError
+from fxgrad.extend import Program, inner_first
 from fxgrad.text.color import names_of
 from fxgrad.text.names import NAMES, quoted_name
 from fxgrad.text.roles import VARIABLES, Word, structure

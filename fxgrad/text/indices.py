@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fxgrad.engine.core.avals import Aval, Shape
-from fxgrad.engine.core.sizes import has_symbolic_dim, slice_indices
-from fxgrad.engine.ops import joining, shaping, structural
+from fxgrad.extend import Aval, primitives
+from fxgrad.extend.sizes import has_symbolic_dim, slice_indices
 from fxgrad.text.forms import Form, Item, Span
 from fxgrad.text.notations import Notation, Params, enter
 
@@ -37,7 +36,7 @@ def _one_tuple(name: str, form: Form) -> Params | None:
     return {name: form.statics[0]}
 
 
-enter(Notation(_write_transpose, (("turned", "T"), ("call", "transpose")), _read_transpose), structural.transpose_p)
+enter(Notation(_write_transpose, (("turned", "T"), ("call", "transpose")), _read_transpose), primitives.transpose)
 
 
 # --- ranges -------------------------------------------------------------------------------------------------------
@@ -86,13 +85,13 @@ def _read_slice(form: Form, avals: Avals) -> Params | None:
     return {"start_indices": starts, "limit_indices": limits, "strides": strides}
 
 
-enter(Notation(_write_slice, (("index", "[]"),), _read_slice), shaping.slice_p)
+enter(Notation(_write_slice, (("index", "[]"),), _read_slice), primitives.slice)
 
 
 # --- shapes -------------------------------------------------------------------------------------------------------
 
 
-def new_axes(before: Shape, after: Shape) -> tuple[Item, ...] | None:
+def new_axes(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[Item, ...] | None:
     """The index that gives an array of one shape the other, if all that happens is that axes of size 1 are put in."""
     items: list[Item] = []
     place = 0
@@ -124,7 +123,7 @@ def _read_reshape(form: Form, avals: Avals) -> Params | None:
     return {"shape": indexed_shape(avals[0].shape, form.statics)}
 
 
-def indexed_shape(shape: Shape, items: Sequence[Item]) -> Shape:
+def indexed_shape(shape: tuple[int, ...], items: Sequence[Item]) -> tuple[int, ...]:
     """The shape after new axes are put in, and those of integers, of size 1, are dropped."""
     sizes = iter(shape)
     result: list[int] = []
@@ -138,7 +137,7 @@ def indexed_shape(shape: Shape, items: Sequence[Item]) -> Shape:
     return (*result, *sizes)
 
 
-enter(Notation(_write_reshape, (("index", "[]"), ("call", "reshape")), _read_reshape), structural.reshape_p)
+enter(Notation(_write_reshape, (("index", "[]"), ("call", "reshape")), _read_reshape), primitives.reshape)
 
 
 # --- lists of axes ------------------------------------------------------------------------------------------------
@@ -156,7 +155,7 @@ def _read_split(form: Form, _: Avals) -> Params | None:
     return {**found, "axis": dict(form.params).get("axis", 0)}
 
 
-enter(Notation(_write_split, (("call", "split"),), _read_split), joining.split_p)
+enter(Notation(_write_split, (("call", "split"),), _read_split), primitives.split)
 
 
 def _write_pad(_: Avals, params: Params) -> Iterator[Form]:
@@ -168,4 +167,4 @@ def _read_pad(form: Form, _: Avals) -> Params | None:
     return {"padding_config": form.statics[0]} if two else None
 
 
-enter(Notation(_write_pad, (("call", "pad"),), _read_pad), shaping.pad_p)
+enter(Notation(_write_pad, (("call", "pad"),), _read_pad), primitives.pad)

@@ -10,15 +10,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.analyses.check import check_program
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Atom, Equation, Program, Signature, Variable
-from fxgrad.engine.core.sizes import parse_size
-from fxgrad.engine.dtypes import DType
-from fxgrad.engine.rooms import registry
+from fxgrad import dtypes
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
+from fxgrad.extend import Atom, Aval, DType, Equation, Literal, Primitive, Program, Signature, Variable, primitives
+from fxgrad.extend.analyses import check_program
+from fxgrad.extend.sizes import parse_size
 from fxgrad.text.names import NAMES
 from fxgrad.text.text_parser import WRONG_PARAMS, refusing_excess
 from fxgrad.text.text_reader import converted, plain_number, read_number, read_type
@@ -50,7 +46,7 @@ def parsed_json(text: str) -> Any:
         raise ProgramSyntaxError("the JSON is nested too deeply to be a program") from None
 
 
-def of_document(document: Any, primitives: Iterable[Primitive] = (), classes: Iterable[type] = (),
+def of_document(document: Any, further: Iterable[Primitive] = (), classes: Iterable[type] = (),
                 array: Callable[[Any, str], Any] | None = None) -> Program:
     """The program of what `json_writer.document` made; `array` makes the constant of what stands for it."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -59,7 +55,7 @@ def of_document(document: Any, primitives: Iterable[Primitive] = (), classes: It
     if type(version) is not int or not 1 <= version <= VERSION:
         raise ProgramSyntaxError(f"the program is of version {version!r} of the format; this fxgrad reads versions "
                                  f"up to {VERSION}: a newer one may read it")
-    known = {**registry, **{primitive.name: primitive for primitive in primitives}}
+    known = {**primitives, **{primitive.name: primitive for primitive in further}}
     loader = _Loader(known, ValueClasses(classes), array)
     for number, fields in enumerate(_field(document, "programs", list, "the document")):
         loader.programs.append(loader.program(_typed(fields, dict, f"programs[{number}]"), f"programs[{number}]"))

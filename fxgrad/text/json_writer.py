@@ -13,13 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.arrays import Integer
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.program import Atom, Equation, Program, Variable, inner_first
-from fxgrad.engine.core.sizes import SymbolicDim
-from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad import dtypes
 from fxgrad.errors import UnsupportedError
+from fxgrad.extend import Atom, Aval, Equation, Integer, Literal, Program, Tracer, Variable, inner_first
+from fxgrad.extend.sizes import SymbolicDim
 from fxgrad.text.json_reader import FORMAT, VERSION, from_json
 from fxgrad.text.names import variable_names
 from fxgrad.text.parameters import ordered

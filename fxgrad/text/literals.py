@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.avals import Aval, FoldedConstant, Literal
-from fxgrad.engine.core.program import Equation
+from fxgrad import dtypes
+from fxgrad.extend import Aval, Equation, FoldedConstant, Literal
 from fxgrad.text.forms import ATOM, PREFIX, Form, Shown
 from fxgrad.text.numbers import NanBits, Number
 from fxgrad.text.sources import Sources

@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fxgrad.engine.core.program import Equation, Program, Source
-from fxgrad.engine.user_lines import file_name
+from fxgrad.extend import Equation, Program, Source, file_name
 from fxgrad.text.sources import Sources, Span
 
 COMMENT_COLUMN = 64

@@ -10,20 +10,20 @@ import string
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fxgrad.engine.core.program import (
+from fxgrad.extend import (
+    CALL_NAMES,
+    MERGED_VARIABLES,
     PRIMAL,
     TANGENT,
     TRANSPOSED,
     Atom,
     Equation,
     Program,
+    ProgramAttribute,
     Provenance,
     Source,
     Variable,
 )
-from fxgrad.engine.core.program_properties import ProgramAttribute
-from fxgrad.engine.derivation.simplify import MERGED_VARIABLES
-from fxgrad.engine.tracing.provenance import CALL_NAMES
 from fxgrad.text.sources import Assigned, Places, Sources, Targets, placed
 
 STRING = r'"(?:[^"\\\n]|\\.)*"'
@@ -99,9 +99,12 @@ NAMES: ProgramAttribute[dict[Variable, str]] = ProgramAttribute("names")
 """Those that variables have from text that was read."""
 
 
-def variable_names(program: Program, sources: Sources) -> dict[Variable, str]:
-    """A name for every variable of `program`, each given once: those of `own_names`, and letters for the rest."""
-    names = own_names(program, sources)
+def variable_names(program: Program, sources: Sources | None = None) -> dict[Variable, str]:
+    """Return a name for every variable of `program`, as its text has it: the user's names, and letters for the rest.
+
+    `sources`, if given, keeps the source files that it reads, for several programs.
+    """
+    names = own_names(program, sources or Sources())
     letters = Unique([*names.values()]).letters()
     inputs = [*program.inputs[program.captured:], *program.inputs[:program.captured]]  # in the order of the text
     for var in itertools.chain(inputs, *(equation.outputs for equation in program.equations)):

@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.primitive import Primitive, library
-from fxgrad.engine.core.sizes import has_symbolic_dim
-from fxgrad.engine.rooms import registry
 from fxgrad.errors import ConcretizationError
+from fxgrad.extend import Analysis, Aval, Primitive, primitives
+from fxgrad.extend.sizes import has_symbolic_dim
 from fxgrad.text.equality import same_parameters
 from fxgrad.text.forms import Form, Span, is_word
 from fxgrad.text.parameters import optional_parameters, ordered
@@ -67,7 +64,7 @@ def enter(notation: Notation, *primitives: Primitive) -> None:
 
 def call_names() -> set[str]:
     """What stands before parentheses and is no program's name: primitives and notations."""
-    return {*registry, *SEVERAL, *(name for kind, name in _readers if kind == "call")}
+    return {*primitives, *SEVERAL, *(name for kind, name in _readers if kind == "call")}
 
 
 def meaning(form: Form, avals: Sequence[Aval], primitives: Mapping[str, Primitive]) -> Meaning | None:
@@ -94,9 +91,9 @@ def _left_out(primitive: Primitive, avals: Sequence[Aval], given: Params) -> Par
 def form_of(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Written:
     """How an operation is written that holds no programs: the first form that is read back as the same."""
     params = ordered(primitive, params)
-    primitives = registry if primitive in library else {primitive.name: primitive}
+    known = primitives if primitives.get(primitive.name) is primitive else {primitive.name: primitive}
     for form, order in _proposed(primitive, avals, params):
-        read = _meaning(form, [avals[place] for place in order], primitives) if _says_all(form) else None
+        read = _meaning(form, [avals[place] for place in order], known) if _says_all(form) else None
         if read is not None and read.primitive is primitive and same_parameters(read.params, params) and \
                 tuple(order[place] for place in read.order) == tuple(range(len(avals))):
             return form, order

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.dtypes import DType
+from fxgrad import dtypes
+from fxgrad.extend import DType
 from fxgrad.text.values import bits_dtype, kind_of
 
 

@@ -5,32 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.sizes import has_symbolic_dim
-from fxgrad.engine.ops import (
-    arithmetic,
-    comparison,
-    convolution,
-    cumulative,
-    eigen,
-    exponential,
-    factorizations,
-    indexing,
-    joining,
-    ordering,
-    parts,
-    pointwise,
-    pool,
-    products,
-    reductions,
-    select,
-    structural,
-    topk,
-    triangular,
-)
-from fxgrad.engine.ops.creation import iota_p, size_p
+from fxgrad import dtypes
+from fxgrad.extend import Aval, Primitive, primitives
+from fxgrad.extend.sizes import has_symbolic_dim
 from fxgrad.text.forms import Form
 from fxgrad.text.notations import Notation, Params, Written, defaults, enter
 
@@ -73,17 +50,17 @@ def _signed(avals: Avals) -> bool:
     return avals[0].dtype.kind == "i"
 
 
-for _symbol, _primitive in (("+", pointwise.add_p), ("-", arithmetic.sub_p), ("*", arithmetic.mul_p),
-                            ("==", comparison.eq_p), ("!=", comparison.ne_p), ("<", comparison.lt_p),
-                            ("<=", comparison.le_p), (">", comparison.gt_p), (">=", comparison.ge_p),
-                            ("&", comparison.and_p), ("|", comparison.or_p), ("^", comparison.xor_p),
-                            ("<<", comparison.shift_left_p), ("**", exponential.pow_p)):
+for _symbol, _primitive in (("+", primitives.add), ("-", primitives.sub), ("*", primitives.mul),
+                            ("==", primitives.eq), ("!=", primitives.ne), ("<", primitives.lt),
+                            ("<=", primitives.le), (">", primitives.gt), (">=", primitives.ge),
+                            ("&", primitives["and"]), ("|", primitives["or"]), ("^", primitives.xor),
+                            ("<<", primitives.shift_left), ("**", primitives.pow)):
     operator(_symbol, _primitive)
-operator("/", arithmetic.div_p, _divides)
-operator(">>", comparison.shift_right_arithmetic_p, _signed)
-operator(">>", comparison.shift_right_logical_p, lambda avals: not _signed(avals))
-prefix("-", arithmetic.neg_p)
-prefix("~", comparison.not_p)
+operator("/", primitives.div, _divides)
+operator(">>", primitives.shift_right_arithmetic, _signed)
+operator(">>", primitives.shift_right_logical, lambda avals: not _signed(avals))
+prefix("-", primitives.neg)
+prefix("~", primitives["not"])
 
 
 def _write_power(_: Avals, params: Params) -> Iterator[Form]:
@@ -95,7 +72,7 @@ def _read_power(form: Form, _: Avals) -> Params | None:
     return {"exponent": form.statics[0]} if form.arity == 1 else None
 
 
-enter(Notation(_write_power, (("infix", "**"),), _read_power), exponential.integer_pow_p)
+enter(Notation(_write_power, (("infix", "**"),), _read_power), primitives.integer_pow)
 
 
 # --- products -----------------------------------------------------------------------------------------------------
@@ -173,7 +150,7 @@ def _axes_of(letters: Any, avals: Avals) -> Any:
 
 
 enter(Notation(_write_product, (("infix", "@"), ("call", "einsum"), ("call", "outer")), _read_product),
-      products.dot_general_p)
+      primitives.dot_general)
 
 
 # --- calls by other names -----------------------------------------------------------------------------------------
@@ -215,11 +192,11 @@ def reduction(name: str, primitive: Primitive) -> None:
     enter(Notation(write, (("call", name),), read), primitive)
 
 
-called("maximum", arithmetic.max_p)
-called("minimum", arithmetic.min_p)
-for _name, _primitive in (("sum", structural.reduce_sum_p), ("prod", reductions.reduce_prod_p),
-                          ("max", reductions.reduce_max_p), ("min", reductions.reduce_min_p),
-                          ("all", reductions.reduce_and_p), ("any", reductions.reduce_or_p)):
+called("maximum", primitives.max)
+called("minimum", primitives.min)
+for _name, _primitive in (("sum", primitives.reduce_sum), ("prod", primitives.reduce_prod),
+                          ("max", primitives.reduce_max), ("min", primitives.reduce_min),
+                          ("all", primitives.reduce_and), ("any", primitives.reduce_or)):
     reduction(_name, _primitive)
 
 
@@ -232,7 +209,7 @@ def _read_where(form: Form, avals: Avals) -> tuple[Params, tuple[int, ...]] | No
     return ({}, (0, 2, 1)) if form.arity == 3 and avals[0].dtype.kind == "b" and not form.params else None
 
 
-enter(Notation(_write_where, (("call", "where"),), _read_where), select.select_n_p)
+enter(Notation(_write_where, (("call", "where"),), _read_where), primitives.select_n)
 
 
 def _write_conversion(_: Avals, params: Params) -> Iterator[Form]:
@@ -246,7 +223,7 @@ def _read_conversion(form: Form, _: Avals) -> Params | None:
 
 
 enter(Notation(_write_conversion, tuple(("call", dtypes.short_name(dtype)) for dtype in dtypes.SUPPORTED.values()),
-               _read_conversion), structural.convert_element_type_p)
+               _read_conversion), primitives.convert_element_type)
 
 
 # --- arrays of a type ---------------------------------------------------------------------------------------------
@@ -267,7 +244,7 @@ def _read_full(form: Form, avals: Avals) -> Params | None:
     return {"shape": static} if type(static) is tuple else None
 
 
-enter(Notation(_write_full, (("call", "full"), ("call", "broadcast_to")), _read_full), structural.broadcast_to_p)
+enter(Notation(_write_full, (("call", "full"), ("call", "broadcast_to")), _read_full), primitives.broadcast_to)
 
 
 def _write_iota(_: Avals, params: Params) -> Iterator[Form]:
@@ -282,7 +259,7 @@ def _read_iota(form: Form, _: Avals) -> Params | None:
     return {"dtype": static.dtype, "shape": static.shape, "dimension": dict(form.params).get("axis", 0)}
 
 
-enter(Notation(_write_iota, (("call", "iota"),), _read_iota), iota_p)
+enter(Notation(_write_iota, (("call", "iota"),), _read_iota), primitives.iota)
 
 
 def _write_size(_: Avals, params: Params) -> Iterator[Form]:
@@ -294,7 +271,7 @@ def _read_size(form: Form, _: Avals) -> Params | None:
     return {"size": form.statics[0]} if not form.arity and not form.params and len(form.statics) == 1 else None
 
 
-enter(Notation(_write_size, (("call", "size"),), _read_size), size_p)
+enter(Notation(_write_size, (("call", "size"),), _read_size), primitives.size)
 
 
 # --- default parameters -------------------------------------------------------------------------------------------
@@ -305,21 +282,21 @@ def fixed(primitives: Iterable[Primitive], **values: Any) -> None:
     defaults.enter(lambda avals, given: values, *primitives)
 
 
-fixed([cumulative.cumsum_p, cumulative.cumprod_p, cumulative.cummax_p, cumulative.cummin_p, cumulative.cumlogsumexp_p,
-       cumulative.linear_recurrence_p], reverse=False)
-fixed([joining.concatenate_p], dimension=0)
-fixed([joining.stack_p, joining.unstack_p], axis=0)
-fixed([reductions.argmax_p, reductions.argmin_p], index_dtype=dtypes.int64)
-fixed([eigen.eigh_p], lower=True)
-fixed([factorizations.qr_p], full_matrices=False, pivoting=False)
-fixed([eigen.svd_p], full_matrices=False, compute_uv=True)
-fixed([triangular.triangular_solve_p], left_side=True, lower=True, transpose_a=False, conjugate_a=False,
+fixed([primitives.cumsum, primitives.cumprod, primitives.cummax, primitives.cummin, primitives.cumlogsumexp,
+       primitives.linear_recurrence], reverse=False)
+fixed([primitives.concatenate], dimension=0)
+fixed([primitives.stack, primitives.unstack], axis=0)
+fixed([primitives.argmax, primitives.argmin], index_dtype=dtypes.int64)
+fixed([primitives.eigh], lower=True)
+fixed([primitives.qr], full_matrices=False, pivoting=False)
+fixed([primitives.svd], full_matrices=False, compute_uv=True)
+fixed([primitives.triangular_solve], left_side=True, lower=True, transpose_a=False, conjugate_a=False,
       unit_diagonal=False)
-fixed([triangular.lu_solve_p], transpose_a=False)
-fixed([parts.round_p], to_even=True)
-fixed([structural.convert_element_type_p], weak=False)
-defaults.enter(lambda avals, given: {"axis": avals[0].ndim - 1}, topk.top_k_p)
-defaults.enter(lambda avals, given: {"dimension": avals[0].ndim - 1, "num_keys": 1}, ordering.sort_p)
+fixed([primitives.lu_solve], transpose_a=False)
+fixed([primitives.round], to_even=True)
+fixed([primitives.convert_element_type], weak=False)
+defaults.enter(lambda avals, given: {"axis": avals[0].ndim - 1}, primitives.top_k)
+defaults.enter(lambda avals, given: {"dimension": avals[0].ndim - 1, "num_keys": 1}, primitives.sort)
 
 
 def _of_convolution(avals: Avals, _: Params) -> Params:
@@ -329,7 +306,7 @@ def _of_convolution(avals: Avals, _: Params) -> Params:
             "dimension_numbers": (straight,) * 3, "feature_group_count": 1, "batch_group_count": 1, "precision": None}
 
 
-defaults.enter(_of_convolution, convolution.conv_general_dilated_p)
+defaults.enter(_of_convolution, primitives.conv_general_dilated)
 
 
 def _of_window(avals: Avals, _: Params) -> Params:
@@ -338,8 +315,8 @@ def _of_window(avals: Avals, _: Params) -> Params:
             "window_dilation": ones}
 
 
-defaults.enter(_of_window, pool.reduce_window_sum_p, pool.reduce_window_max_p, pool.reduce_window_min_p,
-               pool.select_and_gather_add_p, pool.select_and_scatter_add_p)
+defaults.enter(_of_window, primitives.reduce_window_sum, primitives.reduce_window_max, primitives.reduce_window_min,
+               primitives.select_and_gather_add, primitives.select_and_scatter_add)
 
 
 def _without(rank: int, axes: Sequence[int]) -> tuple[int, ...]:
@@ -375,6 +352,6 @@ def _of_scatter(avals: Avals, given: Params) -> Params:
             "update_window_dims": _windows_of(avals, mapped, batching), "mode": "checked", "promises": ()}
 
 
-defaults.enter(_of_gather, indexing.gather_p)
-defaults.enter(_of_scatter, indexing.scatter_p, indexing.scatter_add_p, indexing.scatter_sub_p, indexing.scatter_mul_p,
-               indexing.scatter_min_p, indexing.scatter_max_p)
+defaults.enter(_of_gather, primitives.gather)
+defaults.enter(_of_scatter, primitives.scatter, primitives.scatter_add, primitives.scatter_sub, primitives.scatter_mul,
+               primitives.scatter_min, primitives.scatter_max)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from fxgrad.engine.caches import cached
-from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.rooms import registry
+from fxgrad.extend import Analysis, Primitive, cached, primitives
 
 
 def ordered(primitive: Primitive, params: dict[str, Any]) -> dict[str, Any]:
@@ -16,7 +13,7 @@ def ordered(primitive: Primitive, params: dict[str, Any]) -> dict[str, Any]:
 
     They come as the abstract rule names them, and others by name, unless the table says another order.
 
-    >>> [*ordered(registry["argmax"], {"index_dtype": None, "axis": 1})]
+    >>> [*ordered(primitives.argmax, {"index_dtype": None, "axis": 1})]
     ['axis', 'index_dtype']
     """
     if len(params) < 2:
@@ -50,8 +47,8 @@ orders: Analysis[tuple[str, ...]] = Analysis("orders of parameters", missing="de
 """The names of parameters as texts have them one behind the other; by default those of the abstract rule."""
 
 
-def _enter(names: str, *primitives: str) -> None:
-    orders.enter((*names.split(),), *(registry[primitive] for primitive in primitives))
+def _enter(order: str, *names: str) -> None:
+    orders.enter((*order.split(),), *(primitives[name] for name in names))
 
 
 # Where the abstract rule takes parameters that other rules have names for:

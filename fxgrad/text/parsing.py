@@ -9,13 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.primitive import Primitive, output_types
-from fxgrad.engine.core.program import Atom, Equation, Program, Signature, Variable
-from fxgrad.engine.higher_order.call import named_call_p
-from fxgrad.engine.tracing.provenance import CALL_NAMES, CallNames
+from fxgrad import dtypes
 from fxgrad.errors import FxgradError, ProgramError
+from fxgrad.extend import (
+    CALL_NAMES,
+    Atom,
+    Aval,
+    CallNames,
+    Equation,
+    Literal,
+    Primitive,
+    Program,
+    Signature,
+    Variable,
+    output_types,
+    primitives,
+)
 from fxgrad.text.names import NAMES
 from fxgrad.text.parameters import optional_parameters
 from fxgrad.text.syntax import (
@@ -133,7 +142,7 @@ class Builder:
         return Equation(primitive, inputs, params, [self._bind(scope, binding) for binding in syntax.outputs])
 
     def _call(self, syntax: EquationSyntax) -> tuple[Primitive, dict[str, Any]]:
-        primitive = self._primitive(syntax.primitive, syntax.word) if syntax.called else named_call_p
+        primitive = self._primitive(syntax.primitive, syntax.word) if syntax.called else primitives.named_call
         label = syntax.called or syntax.primitive
         if label not in self._defined:
             self._unknown_program(label, syntax.word)

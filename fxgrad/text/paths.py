@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.program import Atom, Equation, Path, Program, Variable
+from fxgrad.extend import Atom, Equation, Path, Program, Variable
 from fxgrad.text.compact_writer import CompactWriter
 from fxgrad.text.values import INDENT
 

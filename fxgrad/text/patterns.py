@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.avals import Aval
+from fxgrad import dtypes
+from fxgrad.extend import Aval
 from fxgrad.text.values import kind_of, number_text
 
 Array = np.ndarray[Any, Any]

@@ -9,12 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.engine.core.avals import Aval, FoldedConstant, Literal
-from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Atom, Equation, Program, Signature, Source, Variable, inner_first
-from fxgrad.engine.tracing.provenance import CALL_NAMES, CallNames
-from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import UnsupportedError
+from fxgrad.extend import (
+    CALL_NAMES,
+    Atom,
+    Aval,
+    CallNames,
+    Equation,
+    FoldedConstant,
+    Literal,
+    Primitive,
+    Program,
+    Signature,
+    Source,
+    Tracer,
+    Variable,
+    inner_first,
+)
 from fxgrad.text.compact_writer import formulas_of
 from fxgrad.text.differentiated import FORMULAS, Formula
 from fxgrad.text.literals import WRITTEN, written

@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.caches import cached
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Program, Variable
-from fxgrad.engine.core.program_properties import ProgramAttribute
+from fxgrad import dtypes
+from fxgrad.extend import Aval, Program, ProgramAttribute, Variable, cached
 from fxgrad.text.forms import ATOM, Shown
 from fxgrad.text.names import RESERVED, Unique, own_names, quoted_name
 from fxgrad.text.sources import Sources

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from fxgrad.engine.core.program import Equation, Program
+from fxgrad.extend import Equation, Program
 
 SHORTEST = 5
 """Equations of a program that is told apart into sections: less can be seen at once."""

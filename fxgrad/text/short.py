@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import Equation, Variable
+from fxgrad.extend import Equation, Literal, Variable
 from fxgrad.text.forms import ATOM, Form, Shown, render
 from fxgrad.text.literals import neighbours, shown_literal
 from fxgrad.text.notations import form_of

@@ -13,9 +13,7 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, MappingProxyType
 from typing import Any, NamedTuple
 
-from fxgrad.engine.caches import cached
-from fxgrad.engine.core.program import Source
-from fxgrad.engine.user_source import parse
+from fxgrad.extend import Source, cached, parse_source
 
 Span = tuple[int | None, int | None, int | None, int | None]
 """First line, last line, first column, last column, as `co_positions` gives them."""
@@ -122,7 +120,7 @@ def content(filename: str) -> str:
 @cached("names in source texts", 64)
 def _read(text: str) -> Spans:
     spans = Spans({}, {}, {}, {})
-    module = parse(text)
+    module = parse_source(text)
     if module is None:
         return spans
     nodes = [*ast.walk(module)]

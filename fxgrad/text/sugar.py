@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from fxgrad.engine.core.avals import Shape
-from fxgrad.engine.core.program import Atom, Equation, Variable
-from fxgrad.engine.core.sizes import has_symbolic_dim
+from fxgrad.extend import Atom, Equation, Variable
+from fxgrad.extend.sizes import has_symbolic_dim
 from fxgrad.text.diagonals import diagonal_form
 from fxgrad.text.forms import Entry, Form, Item, Shown, Span
 from fxgrad.text.gathers import Make, Ready, gathered, short_form
@@ -39,7 +38,8 @@ def sugared(form: Form, equation: Equation, operands: Sequence[Shown], given: Ma
     return None if short is None else (short, [operands[0], *ready.operands])
 
 
-def _with_integers(spans: Sequence[Item], shape: Shape, part: Shape, result: Shape) -> tuple[Item, ...] | None:
+def _with_integers(spans: Sequence[Item], shape: tuple[int, ...], part: tuple[int, ...],
+                   result: tuple[int, ...]) -> tuple[Item, ...] | None:
     """The items of one index for a range of an array of `shape` that gives `part`, reshaped to `result`."""
     spans = (*spans, *[FULL] * (len(shape) - len(spans)))
     if all(span == FULL for span in spans):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.extend import Aval, Literal
 
 
 class Binding(NamedTuple):

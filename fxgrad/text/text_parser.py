@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from fxgrad.engine.analyses.check import check_program
-from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Program
-from fxgrad.engine.rooms import registry
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
+from fxgrad.extend import Primitive, Program, primitives
+from fxgrad.extend.analyses import check_program
 from fxgrad.text.compact_parser import CompactBuilder
 from fxgrad.text.compact_reader import CompactReader, is_compact
 from fxgrad.text.parsing import WRONG_PARAMS, Builder
@@ -49,9 +47,9 @@ def refusing_excess() -> Iterator[None]:
         raise ProgramSyntaxError(f"the program holds something too large to be read: {error}") from None
 
 
-def _parsed(text: str, primitives: Iterable[Primitive], classes: Iterable[type]) -> Program:
+def _parsed(text: str, further: Iterable[Primitive], classes: Iterable[type]) -> Program:
     place = Text(text)
-    known = {**registry, **{primitive.name: primitive for primitive in primitives}}
+    known = {**primitives, **{primitive.name: primitive for primitive in further}}
     builder = Builder(place, Reader(place).document(), known, ValueClasses(classes)) if not is_compact(place) else \
         CompactBuilder(place, CompactReader(place).document(), known, ValueClasses(classes))
     program = builder.build_all()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.sizes import parse_size, parse_sizes
+from fxgrad import dtypes
+from fxgrad.extend import Aval, Literal
+from fxgrad.extend.sizes import parse_size, parse_sizes
 from fxgrad.text.names import RESERVED, axis_names, unquoted_name
 from fxgrad.text.numbers import NanBits, Number, WrongNumberError, convert
 from fxgrad.text.syntax import (

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal as OneOf
 from typing import NamedTuple
 
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.program import Atom, Equation, Program, Variable
+from fxgrad.extend import Atom, Aval, Equation, Literal, Program, Variable
 from fxgrad.text.color import ansi, names_of
 from fxgrad.text.compact_writer import CompactWriter, scopes_of
 from fxgrad.text.definitions import Definitions, is_call

@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
-from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.primitive import infer_types
-from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Program, Provenance, Source, Variable, join_scopes
-from fxgrad.engine.core.regions import Link, Region, replace_programs
-from fxgrad.engine.core.walk import eval_program
-from fxgrad.engine.derivation.simplify import remove_dead_code
-from fxgrad.engine.frontend.calling import require_program
-from fxgrad.engine.ops.joining import stack_p, unstack_p
-from fxgrad.engine.ops.structural import broadcast_to_p
-from fxgrad.engine.parallel.shard_map import drop_devices
-from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
+from fxgrad.extend import (
+    PRIMAL,
+    Atom,
+    Equation,
+    Link,
+    Literal,
+    Program,
+    Provenance,
+    Region,
+    Source,
+    Variable,
+    at_user_line,
+    drop_devices,
+    eval_program,
+    infer_types,
+    join_scopes,
+    primitives,
+    remove_dead_code,
+    replace_programs,
+    require_program,
+)
 from fxgrad.text.names import NAMES, called_name, own_names
 from fxgrad.text.sources import Sources
 
@@ -37,8 +47,8 @@ def unfold(program: Program, *, calls: Choice = True, loops: Choice = False, dev
     What was a call is in the scope of its name. Raises `ArgumentError` where more than `limit` equations would be made.
 
     >>> import fxgrad
-    >>> from fxgrad.engine.higher_order.call import named
-    >>> @named
+    >>> from fxgrad.extend import library_function
+    >>> @library_function
     ... def square(x):
     ...     return x * x
     >>> program = fxgrad.make_program(lambda x: square(x) + 1.0)(3.0)
@@ -178,7 +188,7 @@ class _Unfolding:
     def _unrolled(self, region: Region, inputs: list[Atom]) -> list[Atom]:
         """The outputs of a loop, of which the steps are added."""
         assert region.times is not None
-        entries = {link.place: self._made(unstack_p, [inputs[link.place]], {"axis": 0}) if region.times else []
+        entries = {link.place: self._made(primitives.unstack, [inputs[link.place]], {"axis": 0}) if region.times else []
                    for link in region.inputs if link.how == "entry"}
         carried = [inputs[link.place] for link in region.inputs if link.how == "carry"]
         stacks: dict[int, list[Atom]] = {link.place: [] for link in region.outputs if link.how == "entry"}
@@ -203,9 +213,9 @@ class _Unfolding:
 
     def _stacked(self, atoms: list[Atom], var: Variable) -> Atom:
         if atoms:
-            return self._made(stack_p, atoms, {"axis": 0})[0]
+            return self._made(primitives.stack, atoms, {"axis": 0})[0]
         zero = Literal(0, var.aval.update(shape=()))
-        return self._made(broadcast_to_p, [zero], {"shape": var.aval.shape})[0]
+        return self._made(primitives.broadcast_to, [zero], {"shape": var.aval.shape})[0]
 
     def _made(self, primitive: object, inputs: list[Atom], params: dict[str, object]) -> list[Variable]:
         """The outputs of an equation of the line of the loop."""

@@ -13,16 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.caches import cached
-from fxgrad.engine.core.arrays import Integer
-from fxgrad.engine.core.avals import PYTHON_AVALS, Aval, Literal
-from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.sizes import SymbolicDim
-from fxgrad.engine.dtypes import DType
+from fxgrad import dtypes
+from fxgrad.extend import Aval, DType, Integer, Literal, Program, aval_of, cached
+from fxgrad.extend.sizes import SymbolicDim
 
 INDENT = "  "
-PLAIN_LITERALS: dict[str, Aval] = {aval.dtype.kind: aval for aval in PYTHON_AVALS.values()}
+PLAIN_LITERALS: dict[str, Aval] = {aval.dtype.kind: aval for aval in map(aval_of, (False, 0, 0.0, 0j))}
 """The types of literals that stand without one, by kind: `True`, `2`, `2.0`, `complex(0.0, 1.0)`."""
 
 

@@ -3,7 +3,6 @@
 So a text reads the same in every process, whatever that has imported before.
 """
 
-from fxgrad import image, interop, lax, nn, numpy, random, scipy
-from fxgrad.engine import rooms
+from fxgrad import extend, image, interop, lax, nn, numpy, random, scipy
 
-__all__ = ["image", "interop", "lax", "nn", "numpy", "random", "rooms", "scipy"]
+__all__ = ["extend", "image", "interop", "lax", "nn", "numpy", "random", "scipy"]

@@ -2,5 +2,5 @@
 
 `autocast` (half precision), `loss_scaling`, `optim` (optimizers), `distributions` and `stochastic` (random nodes),
 `ode`.
-It knows the public line, the libraries and the transformations that people call.
+`autocast` knows `fxgrad.extend` alone; the others are libraries, built as `fxgrad.nn` is.
 """

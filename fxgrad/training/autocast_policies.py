@@ -15,13 +15,9 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Equation
-from fxgrad.engine.dtypes import DType
-from fxgrad.engine.rooms import registry
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad import dtypes
 from fxgrad.errors import ArgumentError
+from fxgrad.extend import DType, Equation, Primitive, at_user_line, primitives
 from fxgrad.text.short import operation_name
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.training.autocast.classes import Kind, kinds
@@ -113,7 +109,7 @@ class AutocastPolicy(Shown):
 
     def _of(self, kind: Kind) -> tuple[str, ...]:
         users = {primitive.name: primitive for primitive, _ in self.changes}
-        every = {**registry, **users}
+        every = {**primitives, **users}
         return tuple(sorted(name for name, primitive in every.items()
                             if primitive.regions is None and self.kind(primitive) == kind))
 
@@ -146,7 +142,7 @@ def _primitive(operation: Named) -> Primitive | None:
     if isinstance(operation, Primitive):
         return operation
     name = operation if isinstance(operation, str) else _name_of(operation)
-    return registry.get(name)
+    return primitives.get(name)
 
 
 def _name_of(operation: Any) -> str:
@@ -160,7 +156,7 @@ def _block(operation: Named) -> str:
         return name
     if name.startswith("@") and len(name) > 1:
         return name[1:]
-    near = ", ".join(difflib.get_close_matches(name, registry, 3))
+    near = ", ".join(difflib.get_close_matches(name, primitives, 3))
     raise ArgumentError(at_user_line(
         f"autocast policy: there is no primitive {name!r}. " + (f"Did you mean {near}? " if near else "") +
         f"A block is written {'@' + name!r}"))

@@ -22,7 +22,7 @@ FILES = sorted((ROOT / "fxgrad").rglob("*.py"))
 LAYERS = [
     ["engine", "engine.caches", "engine.pickling", "engine.units", "errors", "engine.user_lines", "engine.user_source",
      "engine.hints", "engine.pytorch_names", "engine.tracebacks", "engine.config", "engine.dtypes", "engine.tree",
-     "tree_util", "tools.profiling.timing"],
+     "tree_util"],
     ["engine.core"],
     ["engine.tracing"],
     ["engine.derivation"],
@@ -34,19 +34,27 @@ LAYERS = [
     ["engine.rematerialization"],
     ["engine.parallel"],
     ["engine.frontend", "engine.rooms"],
+    ["engine.api"],
     ["numpy"],
-    ["lax"],
-    ["nn", "random", "image", "flatten_util", "training.optim"],
-    ["scipy"],
-    ["engine.api.checkpoint_policies", "debug", "tools.editing", "text", "shipping.c", "shipping.python", "interop",
-     "testing"],
-    ["engine.api", "sharding", "interop.jax_modules", "typing"],
-    ["tools", "tools.graphs", "tools.granularity", "tools.numerics", "tools.profiling", "tools.retracing", "training",
-     "shipping"],
-    ["interop.jax_modules.experimental", "tools.pictures", "tools.explorer", "shipping.exports"],
+    ["lax", "sharding"],
+    ["nn", "random", "image", "flatten_util"],
+    ["scipy", "training"],
+    ["extend"],
+    ["interop", "debug", "typing"],
+    ["text"],
+    ["tools", "shipping", "training.autocast", "training.autocast_policies", "testing"],
+    ["tools.pictures", "tools.explorer", "shipping.exports"],
+    ["interop.jax_modules"],
     ["__init__", "__main__", "tools.cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+# Built on `fxgrad.extend` and the public API, with nothing of the engine: what looks at programs, changes or ships
+# them.
+
+
+
+ON_THE_LINE = ["text", "tools", "shipping", "training.autocast", "training.autocast_policies"]
 
 # Operations and transformations speak of jax only through the namespace that their rules are given.
 MAY_IMPORT_JAX = ["debug", "engine.dtypes", "errors", "engine.tree", "tree_util", "engine.core.avals",
@@ -61,12 +69,16 @@ MAY_HIDE = {"rich", "matplotlib", "graphlay", "graphviz", "networkx", "tensorboa
 
 
 class Import(NamedTuple):
-    """One imported module, as a full dotted name; `hidden` inside a function, `typing` for annotations only."""
+    """One imported module, as a full dotted name; `hidden` inside a function, `typing` for annotations only.
+
+    A name of the public API, `from fxgrad import grad`, is imported from where it lives, and `public`.
+    """
 
     module: str
     line: int
     hidden: bool
     typing: bool
+    public: bool = False
 
 
 def module_name(path: Path) -> str:
@@ -99,6 +111,9 @@ def _imports(node: ast.AST, hidden: bool, typing: bool) -> Iterator[Import]:
     elif isinstance(node, ast.ImportFrom):
         assert node.level == 0, f"line {node.lineno}: a relative import"
         for alias in node.names:
+            if node.module == "fxgrad" and alias.name in (homes := homes_of_public_names()):
+                yield Import(homes[alias.name], node.lineno, hidden, typing, public=True)
+                continue
             inner = f"{node.module}.{alias.name}"
             is_module = inner in MODULES or f"{inner}.__init__" in MODULES
             yield Import(_own_file(inner if is_module else node.module or ""), node.lineno, hidden, typing)
@@ -109,6 +124,19 @@ def _imports(node: ast.AST, hidden: bool, typing: bool) -> Iterator[Import]:
     typing |= isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
     for child in ast.iter_child_nodes(node):
         yield from _imports(child, hidden, typing)
+
+
+@cache
+def homes_of_public_names() -> dict[str, str]:
+    """The module that each name of `fxgrad` comes from; those that are loaded when asked for stand there for typing."""
+    homes: dict[str, str] = {}
+    for node in ast.walk(tree_of(ROOT / "fxgrad" / "__init__.py")):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fxgrad"):
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                is_module = inner in MODULES or f"{inner}.__init__" in MODULES
+                homes[alias.asname or alias.name] = _own_file(inner if is_module else node.module or "")
+    return homes
 
 
 def _own_file(name: str) -> str:
@@ -150,6 +178,14 @@ def test_imports_go_downwards() -> None:
     upwards = [f"{path}:{found.line} imports {found.module}" for path in FILES for found in imports(path)
                if found.module.split(".")[0] == "fxgrad" and level(found.module) > level(module_name(path))]
     assert not upwards, "\n".join(upwards)
+
+
+def test_what_looks_at_programs_is_built_on_the_public_line() -> None:
+    """Tools take from the engine what users can take: names of `fxgrad.extend` and of the public API."""
+    inside = [f"{path}:{found.line} imports {found.module}" for path in FILES for found in imports(path)
+              if is_within(module_name(path), ON_THE_LINE) and not found.public
+              and is_within(found.module, ["engine"])]
+    assert not inside, "\n".join(inside) + "\nimport it from fxgrad.extend, or give the line a name for it"
 
 
 def test_imports_have_no_cycles() -> None:
@@ -199,7 +235,7 @@ def function():
     from jax import lax
     importlib.import_module('fxgrad.engine.tracing.tape')
 """
-    assert [tuple(found) for found in _imports(ast.parse(source), hidden=False, typing=False)] == [
+    assert [found[:4] for found in _imports(ast.parse(source), hidden=False, typing=False)] == [
         ("jax.numpy", 2, False, False),
         ("fxgrad.engine.config", 3, False, False),
         ("fxgrad.engine.dtypes", 3, False, False),
@@ -208,6 +244,8 @@ def function():
         ("jax", 8, True, False),
         ("fxgrad.engine.tracing.tape", 9, True, False),
     ]
+    public, = _imports(ast.parse("from fxgrad import grad"), hidden=False, typing=False)
+    assert public == Import("fxgrad.engine.api.reverse", 1, False, False, public=True)
 
 
 def test_tests_share_what_is_in_support_alone() -> None:

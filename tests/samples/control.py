@@ -17,7 +17,7 @@ from fxgrad.engine.higher_order.mapped_rule import custom_vmap_p
 from fxgrad.engine.higher_order.safe_call import safe_call_p
 from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.pointwise import add
-from fxgrad.engine.ops.structural import instantiate
+from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.ops.trigonometric import cos, sin
 from fxgrad.engine.rematerialization.operation import within_budget_p
 from fxgrad.engine.tracing.trace import UNSHARED, trace
@@ -40,7 +40,7 @@ class Rule:
     name = "body"
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        (x, y), (dx, dy) = primals, map(instantiate, tangents)
+        (x, y), (dx, dy) = primals, map(instantiate_zeros, tangents)
         return body(x, y), [add(mul(mul(cos(x), dx), y), mul(sin(x), dy)), add(dx, dy)]
 
     def forward(self, primals: Sequence[Any], moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
@@ -48,7 +48,7 @@ class Rule:
         return body(*primals), list(primals), "structure"
 
     def backward(self, structure: Any, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-        (x, y), (first, second) = residuals, map(instantiate, cotangents)
+        (x, y), (first, second) = residuals, map(instantiate_zeros, cotangents)
         return [add(mul(mul(cos(x), first), y), second), add(mul(sin(x), first), second)]
 
     def batch(self, size: int, values: Sequence[Any], batched: Sequence[bool]) -> tuple[list[Any], list[bool]]:

@@ -10,7 +10,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.higher_order.call import named
+from fxgrad.engine.higher_order.call import library_function
 from fxgrad.engine.rooms import registry
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.trace import UNSHARED, trace
@@ -120,7 +120,7 @@ def test_derivatives_and_batches_of_them_are_read_back(function: Any, args: Any)
 
 
 def test_functions_that_are_called_as_roles_are_calls() -> None:
-    @named
+    @library_function
     def over(x: Any) -> Any:
         return x > 0.0
 

@@ -11,7 +11,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.engine.higher_order.call import named
+from fxgrad.engine.higher_order.call import library_function
 from fxgrad.text import equal, parse, program_text
 from fxgrad.text.notations import call_names, form_of, meaning
 from tests.support.show_programs import SCALAR, VECTOR, equations_text, keep_p, one_equation, user_primitive
@@ -122,7 +122,7 @@ program function(x: f32[3], start: f32):
 
 
 def test_a_library_function_is_defined_once() -> None:
-    @named
+    @library_function
     def squares(x: Any) -> Any:
         return x * x
 
@@ -224,7 +224,7 @@ def test_every_word_of_the_table_is_taken() -> None:
     """No definition under `where` can be called as an operation or a notation is."""
     assert {"sum", "where", "f32", "sin", "full"} <= call_names()
 
-    @named
+    @library_function
     def where(x: Any) -> Any:
         return -x
 

@@ -48,10 +48,10 @@ OBJECTS = {
     "tools.profiling.benchmarking.Benchmark": [lambda: fxgrad.benchmark(np.sin, seconds=0.001, rounds=1)(1.0)],
     "text.columns.Columns": [lambda: side_by_side(loss, fxgrad.grad(loss))(w, x)],
     "tools.profiling.costs.CostReport": [lambda: fxgrad.cost(fxgrad.grad(loss))(w, x)],
-    "engine.api.budgets.Curve": [lambda: fxgrad.budget_curve(loss)(w, x)],
+    "tools.profiling.budgets.BudgetCurve": [lambda: fxgrad.budget_curve(loss)(w, x)],
     "text.difference.Difference": [
         lambda: fxgrad.make_program(np.sin)(x).diff(fxgrad.make_program(np.cos)(x))],
-    "tools.pictures.draw.Drawing": [lambda: fxgrad.draw(loss)(w, x)],
+    "tools.pictures.drawing.Drawing": [lambda: fxgrad.draw(loss)(w, x)],
     "tools.retracing.watching.Explained": [_explained],
     "tools.retracing.report.RetraceReport": [lambda: _explained().report],
     "tools.graphs.explanation.Explanation": [lambda: fxgrad.explain_backward(loss)(w, x)],
@@ -64,7 +64,7 @@ OBJECTS = {
                                              lambda: fxgrad.explain_nan(np.sin)(1.0)],
     "tools.explorer.page.Page": [lambda: fxgrad.explore(loss)(w, x)],
     "training.autocast_policies.AutocastPolicy": [lambda: fxgrad.autocast_policies.bfloat16],
-    "engine.api.policies.PolicyReport": [
+    "tools.profiling.policies.PolicyReport": [
         lambda: fxgrad.policy_report(loss, fxgrad.checkpoint_policies.nothing_saveable)(w, x)],
     "tools.numerics.precision_report.PrecisionReport": [
         lambda: fxgrad.precision_report(loss)(w, x), lambda: fxgrad.precision_report(_unfollowed)(x)],

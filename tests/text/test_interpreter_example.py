@@ -14,7 +14,7 @@ import pytest
 from fxgrad.engine.api.programs import make_program
 from fxgrad.engine.api.reverse import grad
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.higher_order.call import named
+from fxgrad.engine.higher_order.call import library_function
 from fxgrad.engine.ops.arithmetic import add, mul, neg, sub
 from fxgrad.engine.ops.exponential import exp
 from fxgrad.engine.ops.trigonometric import cos, sin, tan
@@ -38,7 +38,7 @@ example = load()
 Interval = example.Interval
 
 
-@named
+@library_function
 def damped(x: Any) -> Any:
     return mul(exp(neg(x)), sin(x))
 

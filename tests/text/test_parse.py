@@ -13,7 +13,7 @@ from fxgrad.engine.api.programs import make_program
 from fxgrad.engine.api.reverse import grad
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Equation, Program, Signature, Variable
-from fxgrad.engine.higher_order.call import named, named_call_p
+from fxgrad.engine.higher_order.call import library_function, named_call_p
 from fxgrad.engine.higher_order.checkpoint import checkpoint_p
 from fxgrad.engine.ops.arithmetic import add, mul
 from fxgrad.engine.ops.reductions import reduce_sum
@@ -42,7 +42,7 @@ from tests.support.show_programs import (
 OFFSET = np.array([0.5, -1.0, 2.0], np.float32)
 
 
-@named
+@library_function
 def squares(x: Any) -> Any:
     return add(mul(x, x), 1.0)
 

@@ -18,7 +18,7 @@ import fxgrad.numpy as fnp
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive
 from fxgrad.engine.core.program import Equation, Program, Source, inner_first
-from fxgrad.engine.higher_order.call import named
+from fxgrad.engine.higher_order.call import library_function
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.errors import UnsupportedError
 from fxgrad.text import equal, program_text
@@ -58,7 +58,7 @@ def scaled(x: Any, by: Any) -> Any:
 scaled.defvjp(lambda x, by: (x * by, by), lambda by, cotangent: (cotangent * by * 2.0, None))
 
 
-@named
+@library_function
 def squash(x: Any) -> Any:
     shrunk = np.tanh(x)
     return shrunk * 0.5

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from fxgrad.engine.api.programs import make_program
-from fxgrad.engine.higher_order.call import named
+from fxgrad.engine.higher_order.call import library_function
 from fxgrad.engine.ops.arithmetic import add
 from fxgrad.errors import ProgramError, ProgramSyntaxError, UnsupportedError
 from fxgrad.text import equal, from_json, to_json
 from tests.support.show_programs import SCALAR, USER, VECTOR, keep_p, one_equation, with_constant, with_value
 
 
-@named
+@library_function
 def twice(x: Any) -> Any:
     return add(x, x)
 

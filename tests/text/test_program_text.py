@@ -11,7 +11,7 @@ import pytest
 from fxgrad.engine.api.programs import make_program
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Equation, Program, Signature, Variable
-from fxgrad.engine.higher_order.call import named
+from fxgrad.engine.higher_order.call import library_function
 from fxgrad.engine.higher_order.checkpoint import checkpoint_p
 from fxgrad.engine.ops.arithmetic import add, mul, neg
 from fxgrad.engine.ops.products import dot_general
@@ -37,7 +37,7 @@ D = np.dtype("float64")
 OFFSET = np.array([0.5, -1.0, 2.0], np.float32)
 
 
-@named
+@library_function
 def squares(x: Any) -> Any:
     y = mul(x, x)
     return add(y, 1.0)
@@ -133,7 +133,7 @@ where squares = program (x: f32[3]) {
 
 
 def test_one_definition_for_each_program_called() -> None:
-    @named
+    @library_function
     def twice(x: Any) -> Any:
         return add(x, x)
 
@@ -180,7 +180,7 @@ where block = program (a: f32[]) {
 
 
 def test_a_function_named_as_an_operation_is_told_apart() -> None:
-    @named
+    @library_function
     def mul(x: Any) -> Any:
         return neg(x)
 

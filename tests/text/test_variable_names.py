@@ -13,7 +13,7 @@ import fxgrad.numpy
 from fxgrad.engine.api.programs import make_program
 from fxgrad.engine.api.reverse import grad
 from fxgrad.engine.core.program import Program, Signature, Variable
-from fxgrad.engine.higher_order.call import named
+from fxgrad.engine.higher_order.call import library_function
 from fxgrad.engine.ops.arithmetic import add, mul, neg
 from fxgrad.engine.ops.trigonometric import sin, tanh
 from fxgrad.engine.tracing.tape import bind
@@ -281,7 +281,7 @@ def test_a_file_that_changed_or_does_not_parse(content: str, tmp_path: Any) -> N
 
 
 def test_names_inside_library_calls_are_those_of_the_library() -> None:
-    @named
+    @library_function
     def inside(x: Any) -> Any:
         middle = sin(x)
         return neg(middle)

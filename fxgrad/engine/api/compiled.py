@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from types import FrameType
 from typing import Any, cast
 
 from fxgrad.engine.api.arguments import transformation
@@ -72,3 +73,12 @@ def jit(fun: Callable[..., Any] | None = None, *, in_shardings: Any = None, out_
     jitted.lower, jitted.trace, jitted.clear_cache = (  # type: ignore[method-assign]
         state.lower, state.trace, state.clear_cache)
     return jitted
+
+
+_CALL = next(each for each in jit.__code__.co_consts if getattr(each, "co_name", "") == "call")
+"""The code of every jitted function."""
+
+
+def is_jitted_frame(frame: FrameType) -> bool:
+    """Whether a frame of the stack is the call of a jitted function."""
+    return frame.f_code is _CALL

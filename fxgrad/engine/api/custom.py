@@ -19,7 +19,7 @@ from fxgrad.engine.derivation.guards import run_guarded
 from fxgrad.engine.frontend.flat import LEAF, TracedCall, check_leaf, leaf_aval, origin_of
 from fxgrad.engine.higher_order.custom import Flat, custom_jvp_p, custom_vjp_p
 from fxgrad.engine.ops import arithmetic
-from fxgrad.engine.ops.structural import convert, instantiate
+from fxgrad.engine.ops.structural import convert, instantiate_zeros
 from fxgrad.engine.pickling import importable
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of, bind
@@ -174,7 +174,7 @@ class custom_jvp(_Differentiated):  # noqa: N801  (a decorator, named as in jax)
             parts = [part(tangent, output, *primals) for part, tangent in zip(rules, tangents, strict=True)
                      if part is not None]
             if not parts:
-                return output, tree.map(lambda leaf: instantiate(Zero(aval_of(leaf))), output)
+                return output, tree.map(lambda leaf: instantiate_zeros(Zero(aval_of(leaf))), output)
             total = functools.reduce(lambda a, b: tree.map(arithmetic.add, a, b), parts)
             return output, total
         self.rule = rule
@@ -242,7 +242,7 @@ class _UserJvp(_CapturedInputs):
         """What the user's rule gives for the explicit inputs; those that are captured stand still."""
         given = tangents[self.captured:]
         zeros = [tangent if type(tangent) is Zero and self.owner.symbolic_zeros else None for tangent in given]
-        moving = [instantiate(tangent) for tangent, zero in zip(given, zeros, strict=True) if zero is None]
+        moving = [instantiate_zeros(tangent) for tangent, zero in zip(given, zeros, strict=True) if zero is None]
         outputs, _ = run_guarded(functools.partial(self._called, len(primals), zeros), [*primals, *moving],
                              origin_of(self.owner.rule), f"the jvp rule of {self.name}")
         half = len(self.out_avals)
@@ -343,7 +343,8 @@ class _UserVjp(_CapturedInputs):
         """What the user's backward pass gives."""
         zeros = [cotangent if type(cotangent) is Zero and self.owner.symbolic_zeros else None
                  for cotangent in cotangents]
-        arriving = [instantiate(cotangent) for cotangent, zero in zip(cotangents, zeros, strict=True) if zero is None]
+        arriving = [instantiate_zeros(cotangent) for cotangent, zero in zip(cotangents, zeros, strict=True)
+                    if zero is None]
         results, _ = run_guarded(functools.partial(self._passed_back, structure, len(residuals), zeros),
                              [*residuals, *arriving], origin_of(self.owner.backward),
                              f"the backward pass of {self.name}")

@@ -9,7 +9,7 @@ import numpy as np
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.frontend.flat import check_leaf
-from fxgrad.engine.ops.structural import instantiate
+from fxgrad.engine.ops.structural import instantiate_zeros
 
 
 class CustomVJPPrimal:
@@ -58,5 +58,5 @@ def zero_from_primal(primal: Any, symbolic_zeros: bool = False) -> Any:
         aval = check_leaf(leaf, "zero_from_primal", lambda: "a primal")
         if symbolic_zeros:
             return Zero(aval)
-        return instantiate(Zero(aval)) if dtypes.is_inexact(aval.dtype) else np.zeros(aval.shape, dtypes.float0)
+        return instantiate_zeros(Zero(aval)) if dtypes.is_inexact(aval.dtype) else np.zeros(aval.shape, dtypes.float0)
     return tree.map(zero, primal)

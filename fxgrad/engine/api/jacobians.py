@@ -29,7 +29,7 @@ from fxgrad.engine.frontend.operands import ones_on_diagonal
 from fxgrad.engine.higher_order.groups import select_marked
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.structural import full, instantiate, move_axis, reshape, zeros
+from fxgrad.engine.ops.structural import full, instantiate_zeros, move_axis, reshape, zeros
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of
@@ -188,7 +188,7 @@ def _jacobian_program(traced: TracedCall, main: int, mode: Mode, chunk_size: int
         def push(tangents: Sequence[Any], size: int | None) -> list[Any]:
             if size is None:
                 found = apply_equations(half.linear, [*residuals, *tangents])
-                return [*map(instantiate, fill_zeros(program.out_avals, half.nonzero_outputs, found)[:main])]
+                return [*map(instantiate_zeros, fill_zeros(program.out_avals, half.nonzero_outputs, found)[:main])]
             results = Batch(size).run(half.linear, [*(Batched(value, None) for value in residuals),
                                                      *(Batched(tangent, 0) for tangent in tangents)])
             found = fill_zeros(program.out_avals, half.nonzero_outputs,
@@ -199,7 +199,7 @@ def _jacobian_program(traced: TracedCall, main: int, mode: Mode, chunk_size: int
             if size is None:
                 arriving = [*cotangents, *map(Zero, program.out_avals[main:])]
                 reaching = [value for value, reached in zip(arriving, half.nonzero_outputs, strict=True) if reached]
-                return [instantiate(value) for value in pull_back(half, residuals, reaching)]
+                return [instantiate_zeros(value) for value in pull_back(half, residuals, reaching)]
             return _batched_pull(program, half, residuals, cotangents, main)
 
         sources, targets = (inputs, outputs) if columns else (outputs, inputs)
@@ -229,7 +229,7 @@ def _batched_pull(program: Program, half: Any, residuals: Sequence[Any], cotange
 
     def backward_pass(*values: Any) -> list[Any]:
         arriving = [*values[len(residuals):], *map(Zero, extra)]
-        return [instantiate(result) for result in pull_back(half, values[:len(residuals)], arriving)]
+        return [instantiate_zeros(result) for result in pull_back(half, values[:len(residuals)], arriving)]
 
     assert len(extra) == more
     pulled, captured = trace(backward_pass, [*residual_avals, *one], mode=WITH_LITERALS)

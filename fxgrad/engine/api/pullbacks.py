@@ -14,7 +14,7 @@ from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.executors import direct
 from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.frontend.flat import just
-from fxgrad.engine.ops.structural import instantiate
+from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import is_tracing
@@ -77,7 +77,7 @@ class Pullback:
         def build(*values: Any) -> tuple[list[Any], None]:
             residuals, cotangents = values[:half.linear.captured], iter(values[half.linear.captured:])
             arriving = [value if type(value) is Zero else next(cotangents) for value in reaching]
-            return [instantiate(result) for result in pull_back(half, residuals, arriving)], None
+            return [instantiate_zeros(result) for result in pull_back(half, residuals, arriving)], None
 
         present = [value for value in reaching if type(value) is not Zero]
         inputs = [*self._residuals, *present]

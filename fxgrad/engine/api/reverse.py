@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ from fxgrad.engine.frontend.flat import (
     trace_flat,
 )
 from fxgrad.engine.higher_order.safe_call import inside_safely, without_safe_calls
-from fxgrad.engine.ops.structural import instantiate
+from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.rematerialization.operation import call_within
 from fxgrad.engine.tracebacks import hide_frames, shortened
 from fxgrad.engine.tracing.apply import apply_program
@@ -144,11 +145,8 @@ class _Differentiation:
 
     def _safely(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
         assert self._safe is not None
-        token = before_derivatives.set(self._safe.after(before_derivatives.get()))
-        try:
+        with rewrite_before_derivatives(self._safe.after(before_derivatives.get())):
             return self._differentiated(args, kwargs)
-        finally:
-            before_derivatives.reset(token)
 
     def _differentiated(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
         what, fun = self._what, self._fun
@@ -269,9 +267,19 @@ def trace_differentiated(what: str, fun: Callable[..., Any], has_aux: bool, args
     return _finished(tape, leaves, out_tree), aux
 
 
-before_derivatives: ContextVar[Callable[[TracedCall], TracedCall] | None] = ContextVar("before_derivatives",
-                                                                                       default=None)
-"""What is done to a trace that is differentiated within a function that is rewritten (`fxgrad.stabilise`, `safe`)."""
+TraceRewrite = Callable[[TracedCall], TracedCall]
+before_derivatives: ContextVar[TraceRewrite | None] = ContextVar("before_derivatives", default=None)
+"""How a trace is rewritten before it is differentiated, within a function that is rewritten as a whole."""
+
+
+@contextmanager
+def rewrite_before_derivatives(rewrite: TraceRewrite | None) -> Iterator[None]:
+    """Within the block, rewrite each trace that is differentiated: `rewrite` takes it and returns another, or it."""
+    token = before_derivatives.set(rewrite)
+    try:
+        yield
+    finally:
+        before_derivatives.reset(token)
 
 
 def _finished(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> TracedCall:
@@ -387,7 +395,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
         given = [tangent_leaf("linear_transpose", leaf, aval, lambda: "the output", "cotangent", whole=True)
                  for leaf, aval in zip(leaves, traced.program.out_avals, strict=True)]
         results = without_literals(transposed(traced.program,
-                                              traced.wrt())([*traced.captured, *map(instantiate, given)]))
+                                              traced.wrt())([*traced.captured, *map(instantiate_zeros, given)]))
         arguments: tuple[Any, ...] = tree.unflatten(selected.structure, results)
         return arguments
     return transpose

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, overload
 
-from fxgrad.engine import tree
-from fxgrad.engine.api.reverse import Safe, before_derivatives
+from fxgrad.engine.api.reverse import Safe, before_derivatives, rewrite_before_derivatives
 from fxgrad.engine.caches import cached
-from fxgrad.engine.core.avals import without_literals
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.frontend.calling import trace_whole_call
+from fxgrad.engine.frontend.calling import trace_for_rewrite
 from fxgrad.engine.frontend.flat import TracedCall, transformation
 from fxgrad.engine.higher_order.safe_call import wrapped
 from fxgrad.engine.tracebacks import hide_frames
@@ -52,14 +50,10 @@ def safe(fun: Callable[..., Any]) -> Callable[..., Any]:
     @transformation("safe", fun)
     @hide_frames
     def safely(*args: Any, **kwargs: Any) -> Any:
-        token = before_derivatives.set(_safely_after(before_derivatives.get()))
-        try:
-            traced, leaves = trace_whole_call("safe", fun, args, kwargs)
-        finally:
-            before_derivatives.reset(token)
+        with rewrite_before_derivatives(_safely_after(before_derivatives.get())):
+            traced, leaves = trace_for_rewrite("safe", fun, args, kwargs)
         program = wrapped(traced.program, function_name(fun))
-        outputs = apply_program(program, [*traced.captured, *leaves])
-        return tree.unflatten(traced.out_tree, without_literals(outputs))
+        return traced.rebuild(apply_program(program, [*traced.captured, *leaves]))
     safely.safe = Safe(fun, _safely_after)  # type: ignore[attr-defined]
     return safely
 

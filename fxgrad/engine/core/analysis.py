@@ -26,10 +26,10 @@ class Analysis(Generic[Fact]):
 
     Raises `TypeError` unless `derive` or `default` is given just where it is needed.
 
-    >>> from fxgrad.engine.core.primitive import registry
+    >>> from fxgrad.extend import primitives
     >>> keeps_sign = Analysis("keeps_sign", missing="conservative", default=False)
-    >>> keeps_sign.enter(True, registry["sinh"], registry["tanh"])
-    >>> keeps_sign.of(registry["tanh"]), keeps_sign.of(registry["cosh"])
+    >>> keeps_sign.enter(True, primitives.sinh, primitives.tanh)
+    >>> keeps_sign.of(primitives.tanh), keeps_sign.of(primitives.cosh)
     (True, False)
     """
 

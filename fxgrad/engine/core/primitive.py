@@ -142,7 +142,7 @@ class Primitive:
     Users define their own with this constructor:
 
     >>> import numpy as np
-    >>> from fxgrad.engine.tracing.tape import bind
+    >>> from fxgrad.extend import bind
     >>> double_p = Primitive(
     ...     name="double",
     ...     abstract=lambda x: [x],

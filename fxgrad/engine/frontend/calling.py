@@ -21,7 +21,6 @@ from fxgrad.engine.frontend.flat import (
     as_struct,
     check_leaf,
     just,
-    leaf_aval,
     nth,
     record_flat,
     refuse_repeated_effects,
@@ -32,7 +31,7 @@ from fxgrad.engine.frontend.flat import (
 from fxgrad.engine.frontend.mismatches import Expected
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.followed import FollowedTape
-from fxgrad.engine.tracing.trace import DISPLAY, SHARED, new_tape, varying_here
+from fxgrad.engine.tracing.trace import DISPLAY, SHARED, Mode, new_tape, varying_here
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, TreeError, UnsupportedError
@@ -179,22 +178,25 @@ def refuse_types_alone(what: str, leaves: Iterable[Any]) -> None:
         raise ArgumentError(at_user_line(f"{what}: of an argument the type alone is given, and values are needed"))
 
 
-def trace_whole_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-                     ) -> tuple[TracedCall, list[Any]]:
-    """A call traced with all that is computed in it, for what runs its program in the place of `fun`; and the leaves.
+def trace_for_rewrite(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *,
+                      mode: Mode = SHARED) -> tuple[TracedCall, list[Any]]:
+    """Trace a call for the transformation `what`, which runs another program in its place; return it and the leaves.
+
+    All that `fun` computes is recorded, or in the mode `SELECTIVE` what depends on the arguments alone. The results of
+    that program go back into the container of `fun` by `TracedCall.rebuild`.
 
     Raises `ArgumentError` for an argument that is no array and no number, and `UnsupportedError` where an operation
     with effects would run a second time.
     """
     leaves, structure = tree.flatten((args, kwargs))
     names = argument_leaf_names(fun, args, None, kwargs)
-    avals = [leaf_aval(leaf) or check_leaf(leaf, what, nth(names, index)) for index, leaf in enumerate(leaves)]
+    avals = [check_leaf(leaf, what, nth(names, index)) for index, leaf in enumerate(leaves)]
 
     def call(*tracers: Any) -> Any:
         given, keywords = tree.unflatten(structure, tracers)
         return fun(*given, **keywords)
 
-    traced = trace_flat(call, avals, what, fun, mode=SHARED, values=leaves, names=names)
+    traced = trace_flat(call, avals, what, fun, mode=mode, values=leaves, names=names)
     refuse_repeated_effects(traced, what)
     return traced, leaves
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.core.avals import Aval, array_aval, check_dtype, struct_aval
+from fxgrad.engine.core.avals import Aval, array_aval, check_dtype, struct_aval, without_literals
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.derivation.effects import after_forcing, repeated_effect
 from fxgrad.engine.tracing.tape import Tape
@@ -162,6 +162,10 @@ class TracedCall(NamedTuple):
     out_tree: TreeDef
     computed: int = 0
     forced: Sequence[Any] = ()
+
+    def rebuild(self, outputs: Sequence[Any]) -> Any:
+        """Return `outputs` in the container that the function returned."""
+        return tree.unflatten(self.out_tree, without_literals(outputs))
 
     def wrt(self, inputs: bool | Sequence[bool] = True) -> tuple[bool, ...]:
         """Which inputs of the program take part: none of the captured ones, and those that `inputs` says."""

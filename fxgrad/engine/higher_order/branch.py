@@ -36,7 +36,7 @@ from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.reductions import reduce_or
 from fxgrad.engine.ops.select import clamp, select_n
-from fxgrad.engine.ops.structural import convert, instantiate, zeros
+from fxgrad.engine.ops.structural import convert, instantiate_zeros, zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import batched_program
@@ -172,7 +172,7 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, branches: Branches) 
     index, *operands = inputs
     linear = are_linear(operands)
     parts = [transposed(branch, linear) for branch in branches]
-    found = bind_cond(index, parts, [*others(operands, linear), *map(instantiate, cotangents)])
+    found = bind_cond(index, parts, [*others(operands, linear), *map(instantiate_zeros, cotangents)])
     return [None, *cotangents_of(operands, linear, found)]
 
 

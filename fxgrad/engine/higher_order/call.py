@@ -146,15 +146,15 @@ jit_call_p = call_primitive("jit_call", _split_jvp, _run_compiled, _emit_unit)
 """A function that was jitted inside another transformation: computed by XLA as a unit, also from NumPy."""
 
 
-def named(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
+def library_function(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
     """A library function of one array and static (hashable) arguments that programs show as one call.
 
     What it does may depend on the type of the array and the other arguments only, for its program is remembered.
     `name` is shown; by default that of the function.
 
     >>> import fxgrad, fxgrad.numpy as fnp
-    >>> from fxgrad.engine.higher_order.call import named
-    >>> @named
+    >>> from fxgrad.engine.higher_order.call import library_function
+    >>> @library_function
     ... def energy(x):
     ...     return fnp.sum(x * x)
     >>> program = fxgrad.make_program(energy)(fnp.arange(3.0))
@@ -175,15 +175,15 @@ def named(function: Callable[..., Any], name: str | None = None) -> Callable[...
     return wrapper
 
 
-def named_of_arrays(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
-    """As `named`, of several arrays: those are the positional arguments, and what goes by keyword is static.
+def library_function_of_arrays(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
+    """As `library_function`, of several arrays: those are the positional arguments, and what goes by keyword is static.
 
     The function returns an array or a tuple of arrays. One that takes `*arrays`, some of which may be left out, has
     the keyword `given`, with the names of those that are there.
 
     >>> import fxgrad
-    >>> from fxgrad.engine.higher_order.call import named_of_arrays
-    >>> @named_of_arrays
+    >>> from fxgrad.engine.higher_order.call import library_function_of_arrays
+    >>> @library_function_of_arrays
     ... def scaled(x, y, *, by):
     ...     return x * y * by
     >>> program = fxgrad.make_program(lambda x, y: scaled(x, y, by=2.0))(1.0, 2.0)

@@ -24,7 +24,7 @@ from fxgrad.engine.higher_order.call import check_arguments
 from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents, select_marked
 from fxgrad.engine.higher_order.masking import once_where_equal
 from fxgrad.engine.higher_order.wiring import added, dual_outputs
-from fxgrad.engine.ops.structural import convert, instantiate, reduce_sum
+from fxgrad.engine.ops.structural import convert, instantiate_zeros, reduce_sum
 from fxgrad.engine.ops.varying import summed_to
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
@@ -291,7 +291,7 @@ class BatchedVjpRule(ByValue):
 
         def one(*values: Any) -> list[Any]:
             given = rule.backward(structure, values[:count], fill_zeros(types, marks, values[count:]))
-            return [instantiate(Zero(aval) if cotangent is None else cotangent
+            return [instantiate_zeros(Zero(aval) if cotangent is None else cotangent
                             if type(cotangent) is Zero else summed_to(cotangent, aval))
                     for cotangent, aval in zip(given, avals, strict=True)]
 
@@ -320,7 +320,7 @@ def _tangent_program(avals: Sequence[Aval], *, rule: VjpRule, structure: Any, mo
 
     def pass_back(*values: Any) -> list[Any]:
         given = rule.backward(structure, values[:count], values[count:])
-        return [instantiate(Zero(aval) if cotangent is None else cotangent)
+        return [instantiate_zeros(Zero(aval) if cotangent is None else cotangent)
                 for cotangent, aval, moves in zip(given, in_avals, moving, strict=True) if moves]
 
     def tangents_of(*values: Any) -> list[Any]:
@@ -333,7 +333,7 @@ def _tangent_program(avals: Sequence[Aval], *, rule: VjpRule, structure: Any, mo
                 f"forward mode through the custom_vjp function {rule.name}: its derivative was to be derived from the "
                 f"backward pass, which cannot be transposed: {str(error).split('  at ')[0].strip()}\n"
                 "Define the function with custom_jvp, or use reverse mode (grad, vjp, jacrev)")) from None
-        return [instantiate(result) for result in results[len(captured) + count:]]
+        return [instantiate_zeros(result) for result in results[len(captured) + count:]]
 
     return trace(tangents_of, avals, mode=WITH_LITERALS)
 

@@ -72,7 +72,7 @@ from fxgrad.engine.higher_order.wiring import (
 from fxgrad.engine.ops.comparison import lt
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.reductions import reduce_max
-from fxgrad.engine.ops.structural import instantiate, zeros
+from fxgrad.engine.ops.structural import instantiate_zeros, zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import Batch, Batched, batched_program, put_axis
@@ -90,7 +90,7 @@ def tangents_of_carry(program: Program, consts: Sequence[Any], carry: Sequence[A
     """Tangents of the carry, with zeros for values that get one at a later step; and which have one."""
     const_marks = nonzero_mask(consts)
     carried = closed_marks(lambda marks: reached_by(program, (*const_marks, *marks)), nonzero_mask(carry))
-    filled = [instantiate(tangent) if marked else tangent for tangent, marked in zip(carry, carried, strict=True)]
+    filled = [instantiate_zeros(tangent) if marked else tangent for tangent, marked in zip(carry, carried, strict=True)]
     return filled, carried
 
 
@@ -171,7 +171,7 @@ def transpose_steps(count: Any, cotangents: Sequence[Any], consts: Sequence[Any]
     known_consts, state = others(consts, const_marks), others(carry, carried)
     step, back = _steps_for_sweep(program, const_marks, carried)
     sums = [zeros(value.aval.strong()) for value in select_marked(consts, const_marks)]
-    arriving = [instantiate(cotangent) for cotangent in select_marked(cotangents, carried)]
+    arriving = [instantiate_zeros(cotangent) for cotangent in select_marked(cotangents, carried)]
     fixed = [*back.captured, *known_consts]
     if state:
         found = sweep(count, step, known_consts, back.program, fixed, state, [*sums, *arriving])
@@ -197,7 +197,7 @@ def _steps_for_sweep(program: Program, const_marks: Marks, carried: Marks) -> tu
     def backwards(known: list[Any], sums: list[Any], arriving: list[Any]) -> list[Any]:
         cotangents = fill_zeros(program.out_avals, carried, arriving)
         found = takes.each(select_marked, backward(program, with_markers(avals, linear, known), cotangents), linear)
-        return [*added(sums, found.consts), *map(instantiate, found.carry)]
+        return [*added(sums, found.consts), *map(instantiate_zeros, found.carry)]
 
     key = (len(const_marks), const_marks, carried)
     step = derive_grouped(program, ("known step", *key), forwards, known=known).program

@@ -16,9 +16,9 @@ from fxgrad.engine.derivation.effects import outputs_of_effects
 from fxgrad.engine.derivation.simplify import remove_dead_code
 from fxgrad.engine.higher_order.groups import Marks, select_marked
 from fxgrad.engine.higher_order.saving import SavePolicy
-from fxgrad.engine.ops.structural import instantiate
+from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.apply import apply_equations
-from fxgrad.engine.tracing.provenance import note
+from fxgrad.engine.tracing.provenance import note_provenance
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.engine.transforms.linearize import Linearized
@@ -50,18 +50,19 @@ def partition(known: Program, count: int, half: Linearized, free: Marks, keep: S
 
     def build(*values: Any) -> tuple[list[Any], None]:
         there = dict(zip(given, values, strict=False))
-        note(values, PRIMAL, known, given)
+        note_provenance(values, PRIMAL, known, given)
 
         def recompute(equation: Equation, inputs: list[Any]) -> list[Any]:
             outputs = bind(equation.primitive, *inputs, **equation.params)
-            note(outputs, PRIMAL, known, equation.outputs)
+            note_provenance(outputs, PRIMAL, known, equation.outputs)
             return [there.get(var, value) for var, value in zip(equation.outputs, outputs, strict=True)]
 
         part = Program(given, _missing(known, needed, given), residuals)
         recomputed = interpret(part, values[:len(given)], recompute)
         outputs = apply_equations(linear, [*recomputed, *values[len(given):]])
         out_avals = [atom.aval.strong() for atom in known.outputs[:count]]
-        return [*map(instantiate, select_marked(fill_zeros(out_avals, half.nonzero_outputs, outputs), wanted))], None
+        return [*map(instantiate_zeros,
+                     select_marked(fill_zeros(out_avals, half.nonzero_outputs, outputs), wanted))], None
 
     tangent = derive(known, ("tangent half", tuple(saved), free, wanted, linear), build,
                      [*(var.aval for var in given), *tangent_avals]).program

@@ -57,7 +57,7 @@ from fxgrad.engine.higher_order.wiring import (
     used_inputs,
     with_outputs,
 )
-from fxgrad.engine.ops.structural import instantiate, move_axis, zeros
+from fxgrad.engine.ops.structural import instantiate_zeros, move_axis, zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.transforms.batch import batched_program
@@ -186,7 +186,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, **params:
 def _with_tangents(takes: Groups[Inputs], tangents: Sequence[Any], carried: Marks) -> list[Any]:
     """`tangents` with zeros for carried values that get a tangent at a later step."""
     consts, carry, xs = takes.split(tangents)
-    return [*consts, *(instantiate(tangent) if marked else tangent
+    return [*consts, *(instantiate_zeros(tangent) if marked else tangent
                        for tangent, marked in zip(carry, carried, strict=True)), *xs]
 
 
@@ -286,7 +286,7 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **
     states = _known_carry(program, loop, linear, inputs)
     known, moved = takes.each(others, inputs, linear), takes.each(select_marked, program.in_avals, linear)
     ct_carry, ct_ys = makes.split(cotangents)
-    arriving = [instantiate(cotangent) for cotangent in select_marked(ct_carry, carried)]
+    arriving = [instantiate_zeros(cotangent) for cotangent in select_marked(ct_carry, carried)]
     body = _transposed_body(program, loop, linear, nonzero_mask(ct_ys))
     sums = [zeros(aval.strong()) for aval in moved.consts]
     found = scan(body.program, [*body.captured, *known.consts], [*sums, *arriving],
@@ -326,7 +326,7 @@ def _transposed_body(program: Program, loop: Loop, linear: Marks, arriving: Mark
         inputs = with_markers(avals, linear, [*consts, *carry, *xs])
         cotangents = fill_zeros(program.out_avals, (*marks.carry, *arriving), [*ct_carry, *ct_ys])
         found = takes.each(select_marked, backward(program, inputs, cotangents), linear)
-        return [*added(sums, found.consts), *map(instantiate, found.carry), *map(instantiate, found.xs)]
+        return [*added(sums, found.consts), *map(instantiate_zeros, found.carry), *map(instantiate_zeros, found.xs)]
 
     key = ("transposed step", linear, arriving, loop.num_consts, loop.num_carry)
     return derive_grouped(

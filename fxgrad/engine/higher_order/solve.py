@@ -22,7 +22,7 @@ from fxgrad.engine.higher_order.masking import once_where_equal
 from fxgrad.engine.higher_order.narrowing import left_out, narrowed, remaining_operands
 from fxgrad.engine.higher_order.wiring import dual_program, with_outputs
 from fxgrad.engine.ops.arithmetic import neg, sub
-from fxgrad.engine.ops.structural import instantiate
+from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import inner_mode, takes_literals, trace
 from fxgrad.engine.transforms.batch import Batched, batched_program, put_axis
@@ -98,7 +98,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, counts:
             _, along = forward(programs[0], [*given.matvec, *solution], [*moved.matvec, *along])
     if not any(nonzero_mask([*along, *moved.rhs])):
         return outputs, [Zero(aval_of(output)) for output in outputs]
-    right = [sub(instantiate(one), instantiate(other)) for one, other in zip(moved.rhs, along, strict=True)]
+    right = [sub(instantiate_zeros(one), instantiate_zeros(other)) for one, other in zip(moved.rhs, along, strict=True)]
     found, _ = makes.split(_bind(programs, given._replace(rhs=right)))
     return outputs, [*found, *(Zero(aval_of(value)) for value in extra)]
 
@@ -115,7 +115,7 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, programs: Programs, 
             "Pass transpose_solve=function(vecmat, b), or symmetric=True if the matrix is equal to its transpose"))
     given, arriving = takes.split(inputs), makes.split(cotangents)
     swapped = Inputs(given.transposed_matvec, given.transposed_solve, given.matvec, given.solve,
-                     [*map(instantiate, arriving.solution)])
+                     [*map(instantiate_zeros, arriving.solution)])
     found, _ = makes.split(_bind((transposed_matvec, transposed_solve, matvec, solve), swapped))
     return cotangents_of(inputs, joined([*constants, rhs]), found)
 
@@ -261,7 +261,7 @@ def _root_jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, co
     matvec, vecmat = along_root(function, len(given.function))
     solved = _bind((matvec.program, solver, vecmat.program, transposed_solver), Inputs(
         [*matvec.captured, *at], [*given.tangent_solver, *at], [*vecmat.captured, *at], [*given.cotangent_solver, *at],
-        [neg(instantiate(tangent)) for tangent in pushed]))
+        [neg(instantiate_zeros(tangent)) for tangent in pushed]))
     return outputs, [*makes.split(solved).solution, *(Zero(aval_of(value)) for value in extra)]
 
 

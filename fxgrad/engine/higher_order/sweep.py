@@ -53,7 +53,7 @@ from fxgrad.engine.ops.dynamic import dynamic_slice, dynamic_update_slice
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.reductions import reduce_max
 from fxgrad.engine.ops.select import where
-from fxgrad.engine.ops.structural import convert, instantiate, reduce_sum, reshape, zeros
+from fxgrad.engine.ops.structural import convert, instantiate_zeros, reduce_sum, reshape, zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import Batch, Batched, batched_program, put_axis
@@ -289,7 +289,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, step: Program, back: Progra
     ahead = dual_grouped(step, *step_groups(step), (*step_marks, *states), states)
     behind = dual_grouped(back, *_back_groups(step, back), (*back_marks, *states, *carried), carried)
     moved = takes.split(tangents)
-    along = [instantiate(tangent) for tangent in select_marked([*moved.state, *moved.carry], (*states, *carried))]
+    along = [instantiate_zeros(tangent) for tangent in select_marked([*moved.state, *moved.carry], (*states, *carried))]
     state_along, carry_along = divided(along, (sum(states), sum(carried)))
     results = sweep(count, ahead.program, [*ahead.captured, *step_consts, *nonzero_tangents(moved.step_consts)],
                     behind.program, [*behind.captured, *back_consts, *nonzero_tangents(moved.back_consts)],
@@ -308,7 +308,7 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, step: Program, back:
     (count,), step_consts, back_consts, state, _ = takes.split(inputs)
     body = _along(step, back)
     consts = [*body.captured, *step_consts, *back_consts]
-    results = _loop("for", count, *consts, *state, *map(instantiate, cotangents), program=body.program,
+    results = _loop("for", count, *consts, *state, *map(instantiate_zeros, cotangents), program=body.program,
                     num_consts=len(consts))
     return cotangents_of(inputs, joined([*known, carry]), results[len(state):])
 
@@ -321,7 +321,7 @@ def _along(step: Program, back: Program) -> Derived:
     def build(step_consts: list[Any], back_consts: list[Any], state: list[Any], arriving: list[Any]) -> list[Any]:
         found = backward(back, [*back_consts, *state, *map(Linear, back.out_avals)], arriving)
         following = apply_equations(step, [*step_consts, *state])
-        return [*following, *map(instantiate, back_takes.split(found).carry)]
+        return [*following, *map(instantiate_zeros, back_takes.split(found).carry)]
 
     return derive_grouped(back, ("along", step), build, step_consts=ahead.consts,
                           back_consts=behind.consts, state=step.out_avals, arriving=back.out_avals)

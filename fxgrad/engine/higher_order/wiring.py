@@ -13,7 +13,7 @@ from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.simplify import remove_dead_code
 from fxgrad.engine.higher_order.groups import Groups, Marks, divided, joined, nonzero_mask, nonzero_tangents
 from fxgrad.engine.ops.pointwise import add
-from fxgrad.engine.ops.structural import convert, instantiate
+from fxgrad.engine.ops.structural import convert, instantiate_zeros
 from fxgrad.engine.ops.varying import pvary
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import innermost_for
@@ -111,7 +111,8 @@ def dual_program(program: Program, wrt: Marks, wanted: Marks | None = None, sepa
         else:
             outputs, tangents = forward(program, primals, fill_zeros(avals, wrt, given))
         reached = nonzero_mask(tangents)
-        shown = [instantiate(tangent) for tangent, asked in zip(tangents, wanted or reached, strict=True) if asked]
+        shown = [instantiate_zeros(tangent) for tangent, asked in zip(tangents, wanted or reached, strict=True)
+                 if asked]
         return [*outputs, *shown], reached
 
     return derive(program, ("dual", wrt, wanted, separate), build,

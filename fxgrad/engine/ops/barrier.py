@@ -9,7 +9,7 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.ops.families import is_linear
-from fxgrad.engine.ops.structural import instantiate
+from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.tape import bind
 
 
@@ -22,7 +22,7 @@ def _jvp(primals: list[Any], tangents: list[Any]) -> tuple[list[Any], list[Any]]
 
 def _transpose(cotangents: list[Any], inputs: list[Any]) -> list[Any]:
     linear = [is_linear(value) for value in inputs]
-    passed = iter(barrier([instantiate(cotangent) for cotangent, marked in zip(cotangents, linear, strict=True)
+    passed = iter(barrier([instantiate_zeros(cotangent) for cotangent, marked in zip(cotangents, linear, strict=True)
                            if marked]))
     return [next(passed) if marked else None for marked in linear]
 

@@ -16,7 +16,7 @@ from fxgrad.engine.ops.families import check_kind, check_same_dtype, is_linear
 from fxgrad.engine.ops.indexing import gather, scatter
 from fxgrad.engine.ops.joining import stack
 from fxgrad.engine.ops.shaping import slice
-from fxgrad.engine.ops.structural import broadcast_to, full, instantiate, move_axis, zeros
+from fxgrad.engine.ops.structural import broadcast_to, full, instantiate_zeros, move_axis, zeros
 from fxgrad.engine.ops.windows import Windows
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ShapeError
@@ -140,7 +140,7 @@ def _update_numpy(x: Any, update: Any, *starts: Any) -> Any:
 
 def _update_jvp(primals: list[Any], tangents: list[Any]) -> tuple[list[Any], list[Any]]:
     out = bind(dynamic_update_slice_p, *primals)
-    old, new = instantiate(tangents[0]), instantiate(tangents[1])
+    old, new = instantiate_zeros(tangents[0]), instantiate_zeros(tangents[1])
     return out, bind(dynamic_update_slice_p, old, new, *primals[2:])
 
 

@@ -22,7 +22,7 @@ from fxgrad.engine.ops.families import check_kind, check_same_dtype, is_linear
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.reductions import reduce_prod
 from fxgrad.engine.ops.select import where
-from fxgrad.engine.ops.structural import broadcast_to, convert, full, instantiate, move_axis, reshape, zeros
+from fxgrad.engine.ops.structural import broadcast_to, convert, full, instantiate_zeros, move_axis, reshape, zeros
 from fxgrad.engine.ops.windows import (
     Axes,
     Windows,
@@ -264,7 +264,8 @@ def _linear_jvp(primitive: Callable[[], Primitive]) -> Rule:
         out = bind(primitive(), *primals, **params)
         if type(tangents[2]) is Zero:
             return out, [tangents[0]]
-        return out, bind(primitive(), instantiate(tangents[0]), primals[1], instantiate(tangents[2]), **params)
+        return out, bind(primitive(), instantiate_zeros(tangents[0]), primals[1], instantiate_zeros(tangents[2]),
+                         **params)
     return jvp
 
 
@@ -292,7 +293,7 @@ def _winners(x: Aval, indices: Any, updates: Aval, params: dict[str, Any]) -> tu
 def _scatter_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple[list[Any], list[Any]]:
     x, indices, updates = primals
     out = bind(scatter_p, *primals, **params)
-    old, new = instantiate(tangents[0]), instantiate(tangents[2])
+    old, new = instantiate_zeros(tangents[0]), instantiate_zeros(tangents[2])
     if _is_distinct(indices, params):
         return out, bind(scatter_p, old, indices, new, **params)
     # Which of several updates of one element stays is not defined: find out, and add the tangents of those alone.
@@ -356,8 +357,8 @@ def _extremal(name: str, combine: np.ufunc) -> Primitive:
         own = convert(eq(x, out), aval.dtype)
         theirs = convert(eq(updates, _back(out, indices, aval, params)), aval.dtype)
         count = bind(scatter_add_p, own, indices, theirs, **params)[0]
-        old = mul(instantiate(tangents[0]), own)
-        new = mul(instantiate(tangents[2]), theirs)
+        old = mul(instantiate_zeros(tangents[0]), own)
+        new = mul(instantiate_zeros(tangents[2]), theirs)
         return [out], [div(bind(scatter_add_p, old, indices, new, **params)[0], count)]
 
     primitive = _scatter(name, combine, "ordered", jvp, NOT_LINEAR)

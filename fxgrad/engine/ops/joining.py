@@ -14,7 +14,7 @@ from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
 from fxgrad.engine.ops.families import check_axes, check_same_dtype, is_linear
 from fxgrad.engine.ops.shaping import linear_many, slice_in_dim
-from fxgrad.engine.ops.structural import broadcast_to, instantiate, move_axis, reshape, zeros
+from fxgrad.engine.ops.structural import broadcast_to, instantiate_zeros, move_axis, reshape, zeros
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ShapeError
 
@@ -128,7 +128,8 @@ def linear_parts(name: str, *, abstract: Rule, numpy: Rule, xla: Rule, join: Cal
         return out, bind(primitive, *tangents, **params)
 
     def transpose_rule(cotangents: list[Any], inputs: list[Any], **params: Any) -> list[Any]:
-        return [join([instantiate(part) for part in cotangents], **params) if cotangents else zeros(inputs[0].aval)]
+        return [join([instantiate_zeros(part) for part in cotangents], **params) if cotangents
+                else zeros(inputs[0].aval)]
 
     def cost(aval: Aval, **params: Any) -> Cost:
         return Cost(0, total_bytes([aval], abstract(aval, **params)))

@@ -28,7 +28,7 @@ from fxgrad.engine.ops.matrices import (
     turned,
 )
 from fxgrad.engine.ops.pointwise import add
-from fxgrad.engine.ops.structural import convert, instantiate, zeros
+from fxgrad.engine.ops.structural import convert, instantiate_zeros, zeros
 from fxgrad.engine.ops.triangular import lu_solve, lu_solve_p
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ShapeError
@@ -183,7 +183,7 @@ def _frechet_jvp(primals: list[Any], tangents: list[Any], *, max_squarings: int)
         return [out], [expm_frechet(a, tangents[1], max_squarings)]
     size = shape_of(a)[-1]
     whole = _in_blocks(a, direction)
-    moved = expm_frechet(whole, _in_blocks(tangents[0], instantiate(tangents[1])), max_squarings)
+    moved = expm_frechet(whole, _in_blocks(tangents[0], instantiate_zeros(tangents[1])), max_squarings)
     return [out], [columns(rows(moved, 0, size), size, 2 * size)]
 
 

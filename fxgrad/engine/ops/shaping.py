@@ -19,7 +19,7 @@ from fxgrad.engine.ops.arithmetic import sub
 from fxgrad.engine.ops.families import check_axes, check_same_dtype, is_linear, linear_unary
 from fxgrad.engine.ops.select import select_n
 from fxgrad.engine.ops.snippets import Snippet, snippets
-from fxgrad.engine.ops.structural import broadcast_to, instantiate, move_axis, reduce_sum, reshape
+from fxgrad.engine.ops.structural import broadcast_to, instantiate_zeros, move_axis, reduce_sum, reshape
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ShapeError
 
@@ -43,7 +43,7 @@ def linear_many(name: str, *, abstract: Rule, numpy: Callable[..., Any], xla: Ca
         out = bind(primitive, *primals, **params)
         if all(type(tangent) is Zero for tangent in tangents):
             return out, [Zero(aval_of(out[0]))]
-        return out, bind(primitive, *map(instantiate, tangents), **params)
+        return out, bind(primitive, *map(instantiate_zeros, tangents), **params)
 
     def cost(*avals: Aval, **params: Any) -> Cost:
         return Cost(0, total_bytes(avals, abstract(*avals, **params)))

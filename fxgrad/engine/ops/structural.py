@@ -360,10 +360,10 @@ def zeros(aval: Aval) -> Any:
     return full(aval.shape, 0, aval.dtype)
 
 
-def instantiate(tangent: Any) -> Any:
+def instantiate_zeros(tangent: Any) -> Any:
     """A tangent or cotangent as an array, also where it is a symbolic zero; for use in jvp and transpose rules.
 
-    >>> instantiate(Zero(Aval((2,), np.dtype("float64"))))
+    >>> instantiate_zeros(Zero(Aval((2,), np.dtype("float64"))))
     array([0., 0.])
     """
     return zeros(tangent.aval) if type(tangent) is Zero else tangent

@@ -28,7 +28,7 @@ from fxgrad.engine.ops.matrices import (
 )
 from fxgrad.engine.ops.pointwise import add, scalar_like
 from fxgrad.engine.ops.shaping import pad
-from fxgrad.engine.ops.structural import instantiate, move_axis, reshape
+from fxgrad.engine.ops.structural import instantiate_zeros, move_axis, reshape
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import DTypeError, ShapeError
 
@@ -284,7 +284,7 @@ def _tridiagonal_jvp(primals: list[Any], tangents: list[Any]) -> tuple[list[Any]
     x = tridiagonal_solve(low, middle, high, b)
     right = db
     if any(type(tangent) is not Zero for tangent in moved):
-        through = _product(list(map(instantiate, moved)), x)
+        through = _product(list(map(instantiate_zeros, moved)), x)
         right = neg(through) if type(db) is Zero else sub(db, through)
     return [x], [tridiagonal_solve(low, middle, high, right)]
 

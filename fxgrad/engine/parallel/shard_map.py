@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from fxgrad.engine.analyses.cost import total_cost
@@ -292,6 +293,11 @@ def _in_part(equation: Equation, used: Sequence[bool]) -> Equation:
     changed: dict[str, Any] = {**params, "program": with_outputs(params["program"], used),
                                "out_specs": tuple(select_marked(params["out_specs"], used))}
     return with_fewer_outputs(equation, used, equation.inputs, changed)
+
+
+def region_scope(equation: Equation) -> AbstractContextManager[None]:
+    """Return a block in which programs of an equation are derived: they may reduce over axes that it introduces."""
+    return _layout(equation.params).entered() if equation.primitive is shard_map_p else nullcontext()
 
 
 def drop_devices(program: Program) -> Program:

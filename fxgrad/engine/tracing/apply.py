@@ -11,7 +11,7 @@ from fxgrad.engine.core.program_properties import axes_used, has_effects
 from fxgrad.engine.core.sources import equation_source, in_place
 from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.tracing.call_cache import inlined
-from fxgrad.engine.tracing.provenance import note
+from fxgrad.engine.tracing.provenance import note_provenance
 from fxgrad.engine.tracing.tape import Tape, bind_equation, current, innermost_for
 
 
@@ -36,10 +36,10 @@ def _applied(program: Program, inputs: Sequence[Any]) -> list[Any]:
 
     def step(equation: Equation, values: list[Any]) -> list[Any]:
         outputs = bind_equation(equation, values)
-        note(outputs, PRIMAL, program, equation.outputs)
+        note_provenance(outputs, PRIMAL, program, equation.outputs)
         return outputs
 
-    note(inputs, PRIMAL, program, program.inputs[len(program.constants):])
+    note_provenance(inputs, PRIMAL, program, program.inputs[len(program.constants):])
     return eval_program(program, [*program.constants, *inputs], step)
 
 

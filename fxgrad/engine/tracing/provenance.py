@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fxgrad.engine.tracing.tape import Tape
 
 
-def note(values: Sequence[Any], role: str, program: Program, variables: Sequence[Atom]) -> None:
+def note_provenance(values: Sequence[Any], role: str, program: Program, variables: Sequence[Atom]) -> None:
     """Notes of traced `values` that they are the primals, tangents or cotangents of the variables of `program`.
 
     What is noted first counts most.

@@ -12,7 +12,7 @@ from fxgrad.engine.core.program_properties import axes_of
 from fxgrad.engine.derivation.derive import Derived, derive, rule_inputs
 from fxgrad.engine.derivation.guards import batched_axis, spmd_names
 from fxgrad.engine.ops.structural import broadcast_to, move_axis, reshape
-from fxgrad.engine.tracing.provenance import is_shown, note
+from fxgrad.engine.tracing.provenance import is_shown, note_provenance
 from fxgrad.engine.tracing.tape import aval_of, bind, current
 
 __all__ = ["Batch", "Batched", "batch_aval", "batched_axis", "batched_program", "batching_over", "put_axis", "repeat"]
@@ -43,7 +43,7 @@ class Batch(Interpreter):
         return super().run(program, inputs)
 
     def _note(self, items: Sequence[Batched], variables: Sequence[Variable]) -> None:
-        note([item.value for item in items], PRIMAL, self._program, variables)
+        note_provenance([item.value for item in items], PRIMAL, self._program, variables)
 
     def equation(self, equation: Equation, inputs: list[Batched]) -> list[Batched]:
         outputs = self._batched(equation, inputs)

@@ -15,8 +15,8 @@ from fxgrad.engine.core.primitive import NO_TANGENT
 from fxgrad.engine.core.program import PRIMAL, TANGENT, Equation, Program, Variable
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import Derived, derive, rule_inputs
-from fxgrad.engine.ops.structural import full, instantiate
-from fxgrad.engine.tracing.provenance import is_shown, note
+from fxgrad.engine.ops.structural import full, instantiate_zeros
+from fxgrad.engine.tracing.provenance import is_shown, note_provenance
 from fxgrad.engine.tracing.tape import aval_of, bind, current
 
 
@@ -38,8 +38,8 @@ class Forward(Interpreter):
         return super().run(program, inputs)
 
     def _note(self, duals: Sequence[Dual], variables: Sequence[Variable]) -> None:
-        note([dual.primal for dual in duals], PRIMAL, self._program, variables)
-        note([dual.tangent for dual in duals], TANGENT, self._program, variables)
+        note_provenance([dual.primal for dual in duals], PRIMAL, self._program, variables)
+        note_provenance([dual.tangent for dual in duals], TANGENT, self._program, variables)
 
     def equation(self, equation: Equation, inputs: list[Dual]) -> list[Dual]:
         duals = self._duals(equation, inputs)
@@ -113,6 +113,6 @@ def jvp_program(program: Program, wrt: tuple[bool | str, ...], computed: int = 0
         tangents = [instantiate_one(aval) if mark == ONE else tangent
                     for tangent, aval, mark in zip(tangents, avals, wrt, strict=True)]
         outputs, out_tangents = forward(program, values[:len(avals)], tangents)
-        return [*outputs, *map(instantiate, out_tangents)], None
+        return [*outputs, *map(instantiate_zeros, out_tangents)], None
 
     return derive(program, ("jvp", wrt), build, [*avals, *given], computed)

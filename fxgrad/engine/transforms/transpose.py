@@ -14,8 +14,8 @@ from fxgrad.engine.core.walk import pull_back_steps
 from fxgrad.engine.derivation.derive import Derived, derive, rule_inputs
 from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.engine.ops.pointwise import add
-from fxgrad.engine.ops.structural import instantiate
-from fxgrad.engine.tracing.provenance import note
+from fxgrad.engine.ops.structural import instantiate_zeros
+from fxgrad.engine.tracing.provenance import note_provenance
 from fxgrad.engine.tracing.tape import bind_equation, read
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import LinearityError
@@ -27,12 +27,12 @@ def backward(program: Program, inputs: Sequence[Any], cotangents: Sequence[Any])
     `cotangents` belong to the outputs; None or `Zero` is zero. What does not depend on a linear input is computed
     first. A result that is zero is a `Zero`. Raises `LinearityError` at an equation that is not linear.
     """
-    note(inputs, PRIMAL, program, program.inputs)
+    note_provenance(inputs, PRIMAL, program, program.inputs)
     equations, environment = _known_part(program, inputs)
     sums: dict[Variable, Any] = {}
     with at_source("backward") as at:
         def pull_back(equation: Equation, *out_cotangents: Any) -> list[Any]:
-            note(out_cotangents, TRANSPOSED, program, equation.outputs)
+            note_provenance(out_cotangents, TRANSPOSED, program, equation.outputs)
             at(equation)
             operands = [read(environment, atom) for atom in equation.inputs]
             return _of_linear(operands, _apply(equation, [
@@ -43,7 +43,7 @@ def backward(program: Program, inputs: Sequence[Any], cotangents: Sequence[Any])
             sums, program.outputs, _of_linear([read(environment, atom) for atom in program.outputs], cotangents),
             ((equation.outputs, equation.inputs, partial(pull_back, equation)) for equation in reversed(equations)),
             add)
-    note([*map(sums.get, program.inputs)], TRANSPOSED, program, program.inputs)
+    note_provenance([*map(sums.get, program.inputs)], TRANSPOSED, program, program.inputs)
     return [sums.get(var, Zero(var.aval)) if type(value) is Linear else None
             for var, value in zip(program.inputs, inputs, strict=True)]
 
@@ -90,6 +90,6 @@ def transposed(program: Program, linear: tuple[bool, ...]) -> Derived:
         inputs = [Linear(aval) if marked else next(given)
                   for aval, marked in zip(program.in_avals, linear, strict=True)]
         cotangents = backward(program, inputs, values[len(others):])
-        return [instantiate(cotangent) for cotangent in cotangents if cotangent is not None], None
+        return [instantiate_zeros(cotangent) for cotangent in cotangents if cotangent is not None], None
 
     return derive(program, ("transpose", linear), build, [*others, *program.out_avals])

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.rooms import registry
+from fxgrad.extend import Analysis, Aval, primitives
 from fxgrad.shipping.c.values import SHORT, TYPES, Refusal
 
 Rule = Callable[[Sequence[str], Sequence[Aval], Aval, dict[str, Any]], str]
@@ -160,4 +158,4 @@ _RULES: dict[str, Rule] = {
     "tan": _library("tan"), "tanh": _library("tanh"), "whole_pow": _helper("power"), "xlog1py": _helper("xlog1py"),
     "xlogy": _helper("xlogy"), "xor": _bits("^", "!=")}
 for _name, _rule in _RULES.items():
-    elements.enter(_rule, registry[_name])
+    elements.enter(_rule, primitives[_name])

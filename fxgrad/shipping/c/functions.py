@@ -7,11 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.program import Atom, Equation, Program, Variable
-from fxgrad.engine.derivation.simplify import live_equations
-from fxgrad.engine.ops.dynamic import dynamic_slice_p
-from fxgrad.engine.ops.indexing import gather_p
+from fxgrad.extend import Atom, Aval, Equation, Literal, Program, Variable, live_equations, primitives
 from fxgrad.shipping.c.elements import elements
 from fxgrad.shipping.c.held import held
 from fxgrad.shipping.c.memory import Alive, offsets
@@ -22,7 +18,7 @@ from fxgrad.shipping.c.views import views
 if TYPE_CHECKING:
     from fxgrad.shipping.c.writer import File
 
-_RANDOM = frozenset({gather_p, dynamic_slice_p})
+_RANDOM = frozenset({primitives.gather, primitives.dynamic_slice})
 """What may read an element more often than once."""
 DEEPEST = 6
 """So many operations stand in one expression at most."""

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Equation, Variable
-from fxgrad.engine.core.regions import Region
-from fxgrad.engine.higher_order.branch import cond_p
-from fxgrad.engine.higher_order.while_loop import while_p
+from fxgrad.extend import Aval, Equation, Region, Variable, primitives
 from fxgrad.shipping.c.values import Refusal, Value, c_type
 from fxgrad.text.unfolding import holds_call
 
@@ -25,9 +21,9 @@ def held(function: Function, equation: Equation) -> dict[Variable, Value]:
         function.file.function(region.program)
     if holds_call(equation):
         return _call(function, equation, regions[0])
-    if equation.primitive is cond_p:
+    if equation.primitive is primitives.cond:
         return _branches(function, equation)
-    if equation.primitive is while_p:
+    if equation.primitive is primitives["while"]:
         return _while(function, equation)
     if len(regions) == 1 and regions[0].role == "body" and regions[0].times is not None and not any(
             link.how == "inside" for link in (*regions[0].inputs, *regions[0].outputs)):

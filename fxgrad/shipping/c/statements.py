@@ -8,11 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Equation
-from fxgrad.engine.ops.windows import Windows
-from fxgrad.engine.rooms import registry
+from fxgrad.extend import Analysis, Aval, Equation, primitives
+from fxgrad.extend.parameters import Windows
 from fxgrad.shipping.c.elements import elements
 from fxgrad.shipping.c.values import INDICES, Refusal, Value, bare, c_type, literal, looped
 from fxgrad.shipping.c.views import clipped, window
@@ -63,7 +60,7 @@ def _combined(name: str, total: str, element: str, aval: Aval) -> str:
 
 
 _pairs = {name: rule for name in ("add", "sub", "mul", "max", "min", "and", "or", "xor")
-          if (rule := elements.of(registry[name])) is not None}
+          if (rule := elements.of(primitives[name])) is not None}
 _FIRST: dict[str, Callable[[np.dtype], Any]] = {
     "add": lambda dtype: 0, "mul": lambda dtype: 1, "or": lambda dtype: 0, "xor": lambda dtype: 0,
     "and": lambda dtype: True if dtype.kind == "b" else -1 if dtype.kind == "i" else np.iinfo(dtype).max,
@@ -235,4 +232,4 @@ _RULES: dict[str, Rule] = {
     "scatter_min": _scatter("min"), "scatter_max": _scatter("max"),
 }
 for _name, _rule in _RULES.items():
-    statements.enter(_rule, registry[_name])
+    statements.enter(_rule, primitives[_name])

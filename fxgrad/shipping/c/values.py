@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.avals import Aval, Shape
-from fxgrad.engine.core.program import Variable
+from fxgrad import dtypes
+from fxgrad.extend import Aval, Variable
 from fxgrad.shipping.python.trees import Refusal
 
 INDICES = "ijklmnpq"
@@ -100,7 +99,7 @@ def grouped(text: str) -> str:
     return text
 
 
-def ravelled(indices: Sequence[str], shape: Shape) -> str:
+def ravelled(indices: Sequence[str], shape: tuple[int, ...]) -> str:
     """The place in row-major order of an element."""
     terms, stride = [], 1
     for index, extent in zip(reversed(indices), reversed(shape), strict=True):
@@ -110,7 +109,7 @@ def ravelled(indices: Sequence[str], shape: Shape) -> str:
     return sum_text(terms[::-1])
 
 
-def unravelled(text: str, shape: Shape) -> list[str]:
+def unravelled(text: str, shape: tuple[int, ...]) -> list[str]:
     """The indices of the element at a place in row-major order."""
     indices, stride = [], math.prod(shape)
     first = True

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.ops.windows import Windows, default_fill
-from fxgrad.engine.rooms import registry
+from fxgrad.extend import Analysis, Aval, primitives
+from fxgrad.extend.parameters import Windows, default_fill
 from fxgrad.shipping.c.values import TYPES, Value, fitting, grouped, literal, product_text, ravelled, sum_text, view
 
 Rule = Callable[[Sequence[Value], Sequence[Aval], dict[str, Any]], list[Value]]
@@ -222,4 +220,4 @@ _RULES: dict[str, Rule] = {
     "optimization_barrier": _barrier, "dynamic_slice": _dynamic_slice, "gather": _gather,
 }
 for _name, _rule in _RULES.items():
-    views.enter(_rule, registry[_name])
+    views.enter(_rule, primitives[_name])

@@ -9,14 +9,19 @@ from functools import cached_property
 
 import numpy as np
 
-from fxgrad.engine import tree
-from fxgrad.engine.core.program import Equation, Program, Variable, inner_first
-from fxgrad.engine.derivation.sizes import require_numbers
-from fxgrad.engine.frontend.calling import require_all_paths
-from fxgrad.engine.parallel.shard_map import drop_devices
-from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad import tree
 from fxgrad.errors import UnsupportedError
+from fxgrad.extend import (
+    Equation,
+    Program,
+    Tracer,
+    Variable,
+    at_user_line,
+    drop_devices,
+    inner_first,
+    require_all_paths,
+)
+from fxgrad.extend.sizes import require_numbers
 from fxgrad.shipping.c.functions import Function
 from fxgrad.shipping.c.helpers import HELPERS, helpers_of
 from fxgrad.shipping.c.values import INDICES, Refusal, Value, c_type, literal, stored, view

@@ -10,20 +10,24 @@ from typing import Any
 import numpy as np
 from jax import lax
 
+from fxgrad import dtypes, make_program
 from fxgrad import lax as lax_of_ours
-from fxgrad.engine import dtypes
-from fxgrad.engine.api.programs import make_program
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.sizes import has_symbolic_dim
-from fxgrad.engine.executors.xla import x64
-from fxgrad.engine.ops.arithmetic import mulhi_wide
-from fxgrad.engine.ops.parts import MANTISSA, rounded_bits
-from fxgrad.engine.ops.pointwise import acts_on_each
-from fxgrad.engine.ops.special import BERNOULLI, bessel, digamma_double, erf_inv_single, quantile
-from fxgrad.engine.rooms import registry
 from fxgrad.errors import FxgradError
+from fxgrad.extend import Aval, Program, primitives
+from fxgrad.extend.analyses import acts_on_each
+from fxgrad.extend.formulas import (
+    BERNOULLI,
+    MANTISSA,
+    bessel,
+    digamma_double,
+    erf_inv_single,
+    mulhi_wide,
+    quantile,
+    rounded_bits,
+)
+from fxgrad.extend.sizes import has_symbolic_dim
 from fxgrad.interop import from_jax
+from fxgrad.interop.flat import x64
 from fxgrad.shipping.onnx.emission import Emission
 from fxgrad.shipping.onnx.graph import Value
 from fxgrad.shipping.onnx.moves import is_narrow
@@ -181,7 +185,7 @@ for _name, _function, _least in (
         ("mulhi", _mulhi, dtypes.float32), ("hypot", _hypot, dtypes.float32),
         ("nextafter", _nextafter, dtypes.bfloat16),
         ("reduce_precision", _reduce_precision, dtypes.bfloat16)):
-    onnx_rules.enter(defined(_function, _least), registry[_name])
+    onnx_rules.enter(defined(_function, _least), primitives[_name])
 
 
 @rule_of("erf")

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.ops.comparison import shift_left_p
-from fxgrad.engine.rooms import registry
+from fxgrad import dtypes
+from fxgrad.extend import primitives
 from fxgrad.shipping.onnx import library
 from fxgrad.shipping.onnx.emission import Emission, dtype_of
 from fxgrad.shipping.onnx.graph import Graph, Value, is_float
@@ -30,7 +29,7 @@ def _node(operator: str) -> Any:
 
 
 for _name, _operator in SAME.items():
-    onnx_rules.enter(_node(_operator), registry[_name])
+    onnx_rules.enter(_node(_operator), primitives[_name])
 
 
 @rule_of("copy", "stop_gradient", "name", "optimization_barrier", "sharding_constraint", "device_put", "move", "pvary")
@@ -183,12 +182,12 @@ def _bits(name: str) -> Any:
 
 
 for _name in ("and", "or", "xor", "not"):
-    onnx_rules.enter(_bits(_name.capitalize()), registry[_name])
+    onnx_rules.enter(_bits(_name.capitalize()), primitives[_name])
 
 
 @rule_of("shift_left", "shift_right_logical")
 def _shift(emission: Emission, operation: Operation, values: Values) -> Values:
-    direction = "LEFT" if operation.primitive is shift_left_p else "RIGHT"
+    direction = "LEFT" if operation.primitive is primitives.shift_left else "RIGHT"
     return [library.shift(emission.graph, values[0], values[1], direction)]
 
 

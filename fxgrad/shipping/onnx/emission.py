@@ -7,15 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.primitive import Primitive, infer_types
-from fxgrad.engine.core.program import Equation, Program, Variable, join_scopes
-from fxgrad.engine.core.sizes import has_symbolic_dim
-from fxgrad.engine.core.walk import eval_program
-from fxgrad.engine.derivation.simplify import live_equations
-from fxgrad.engine.dtypes import DType
+from fxgrad import dtypes
 from fxgrad.errors import ConcretizationError, UnsupportedError
+from fxgrad.extend import (
+    Aval,
+    DType,
+    Equation,
+    Literal,
+    Primitive,
+    Program,
+    Variable,
+    eval_program,
+    infer_types,
+    join_scopes,
+    live_equations,
+)
+from fxgrad.extend.sizes import has_symbolic_dim
 from fxgrad.shipping.onnx.graph import Graph, Value
 from fxgrad.shipping.onnx.rules import Operation, Refusal, onnx_rules
 from fxgrad.text.names import Unique, variable_names

@@ -9,13 +9,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes, tree
-from fxgrad.engine.api.programs import program_of
-from fxgrad.engine.core.program import Program, Variable
-from fxgrad.engine.core.sizes import SymbolicDim, named_size
-from fxgrad.engine.parallel.shard_map import drop_devices
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad import dtypes, tree
 from fxgrad.errors import ArgumentError, UnsupportedError
+from fxgrad.extend import Program, Variable, at_user_line, drop_devices
+from fxgrad.extend.sizes import SymbolicDim, named_size
+from fxgrad.extend.tracing import program_of
 from fxgrad.shipping.onnx import library, protos
 from fxgrad.shipping.onnx.emission import COMPLEX, Emission
 from fxgrad.shipping.onnx.graph import INT64, Value

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import SizeFunctions, SymbolicDim, has_symbolic_dim
-from fxgrad.engine.dtypes import DType
+from fxgrad import dtypes
+from fxgrad.extend import DType
+from fxgrad.extend.sizes import SizeFunctions, SymbolicDim, has_symbolic_dim
 from fxgrad.shipping.onnx import protos
 from fxgrad.shipping.onnx.kernels import COMPARING, way_of
 from fxgrad.shipping.onnx.rules import Refusal

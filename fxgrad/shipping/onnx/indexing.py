@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.ops.windows import Windows, default_fill
+from fxgrad import dtypes
+from fxgrad.extend.parameters import Windows, default_fill
 from fxgrad.shipping.onnx.emission import Emission
 from fxgrad.shipping.onnx.graph import INT64, Graph, Value
 from fxgrad.shipping.onnx.moves import is_narrow, place_of, strided

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.dtypes import DType
+from fxgrad import dtypes
+from fxgrad.extend import DType
 
 _FLOATS = ("float16", "float32", "float64")
 _SINGLE = ("float16", "float32")

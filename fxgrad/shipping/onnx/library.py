@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.dtypes import DType
+from fxgrad import dtypes
+from fxgrad.extend import DType
 from fxgrad.shipping.onnx.graph import Graph, Value
 from fxgrad.shipping.onnx.protos import element_type
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import lax
-from fxgrad.engine.rooms import registry
+from fxgrad.extend import primitives
 from fxgrad.shipping.onnx.definitions import defined
 from fxgrad.shipping.onnx.rules import onnx_rules
 
@@ -139,4 +139,4 @@ def _tridiagonal_solve(below: Any, diagonal: Any, above: Any, b: Any) -> Any:
 for _name, _function in (
         ("cholesky", _cholesky), ("triangular_solve", _triangular_solve), ("lu", _lu),
         ("lu_pivots_to_permutation", _lu_pivots_to_permutation), ("tridiagonal_solve", _tridiagonal_solve)):
-    onnx_rules.enter(defined(_function), registry[_name])
+    onnx_rules.enter(defined(_function), primitives[_name])

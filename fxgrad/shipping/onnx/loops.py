@@ -7,14 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Program
-from fxgrad.engine.higher_order.branch import cond_p
-from fxgrad.engine.higher_order.loop import for_p
-from fxgrad.engine.higher_order.scan import Loop, scan_p
-from fxgrad.engine.higher_order.solve import linear_solve_p, root_p
-from fxgrad.engine.higher_order.sweep import sweep_p, with_table
-from fxgrad.engine.higher_order.while_loop import while_p
+from fxgrad.extend import Aval, Program, primitives
+from fxgrad.extend.parameters import ScanParameters, with_table
 from fxgrad.shipping.onnx.emission import Emission, dtype_of
 from fxgrad.shipping.onnx.graph import BOOL, INT64, Value
 from fxgrad.shipping.onnx.rules import Operation, onnx_rules, rule_of
@@ -34,7 +28,7 @@ def _call(emission: Emission, operation: Operation, values: Values) -> Values:
     return emission.program(region.program, values, str(name))
 
 
-@onnx_rules.register(linear_solve_p, root_p)
+@onnx_rules.register(primitives.custom_linear_solve, primitives.custom_root)
 def _solve(emission: Emission, operation: Operation, values: Values) -> Values:
     """What solves; the other programs are for derivatives."""
     region = next(region for region in operation.regions if region.role == "solve")
@@ -50,7 +44,7 @@ def typed(avals: Sequence[Aval], values: Values) -> list[tuple[Value, tuple[int,
     return [(value, aval.shape) for value, aval in zip(values, avals, strict=True)]
 
 
-@onnx_rules.register(cond_p)
+@onnx_rules.register(primitives.cond)
 def _cond(emission: Emission, operation: Operation, values: Values) -> Values:
     index, *operands = values
     branches = [region.program for region in operation.regions]
@@ -87,10 +81,10 @@ def _parameters(emission: Emission, program: Program, skip: int) -> tuple[Values
     return [value for value, _ in made], made
 
 
-@onnx_rules.register(scan_p)
+@onnx_rules.register(primitives.scan)
 def _scan(emission: Emission, operation: Operation, values: Values) -> Values:
     graph, program = emission.graph, operation.params["program"]
-    loop = Loop(**{name: value for name, value in operation.params.items() if name != "program"})
+    loop = ScanParameters(**{name: value for name, value in operation.params.items() if name != "program"})
     consts, carry, xs = (list(group) for group in loop.takes(program).split(values))
     if loop.length == 0:
         return [*carry, *(graph.filled(0, dtype_of(aval), aval.shape)
@@ -127,7 +121,7 @@ def repeated(emission: Emission, count: Value | None, condition: Callable[[Value
     return graph.raw("Loop", [count, begin, *carry], [dtype_of(aval) for aval in avals], {"body": body})
 
 
-@onnx_rules.register(while_p)
+@onnx_rules.register(primitives["while"])
 def _while(emission: Emission, operation: Operation, values: Values) -> Values:
     params = operation.params
     asked, given = params["num_condition_consts"], params["num_body_consts"]
@@ -139,7 +133,7 @@ def _while(emission: Emission, operation: Operation, values: Values) -> Values:
     return repeated(emission, None, condition, params["body"], inside, carry, operation.outputs)
 
 
-@onnx_rules.register(for_p)
+@onnx_rules.register(primitives["for"])
 def _for(emission: Emission, operation: Operation, values: Values) -> Values:
     count, *rest = values
     number = operation.params["num_consts"]
@@ -147,7 +141,7 @@ def _for(emission: Emission, operation: Operation, values: Values) -> Values:
                     rest[number:], operation.outputs)
 
 
-@onnx_rules.register(sweep_p)
+@onnx_rules.register(primitives.sweep)
 def _sweep(emission: Emission, operation: Operation, values: Values) -> Values:
     """The loops that it is made of."""
     derived = with_table(operation.params["step"], operation.params["back"])

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import has_symbolic_dim, surely_less
-from fxgrad.engine.dtypes import DType
+from fxgrad import dtypes
+from fxgrad.extend import DType
+from fxgrad.extend.sizes import has_symbolic_dim, surely_less
 from fxgrad.shipping.onnx.emission import Emission, dtype_of
 from fxgrad.shipping.onnx.graph import INT64, Graph, Value
 from fxgrad.shipping.onnx.rules import Operation, rule_of

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.ops.pool import Sliding, identity_of
+from fxgrad import dtypes
+from fxgrad.extend.parameters import Sliding, identity_of
 from fxgrad.shipping.onnx.emission import Emission
 from fxgrad.shipping.onnx.graph import INT64, Graph, Value
 from fxgrad.shipping.onnx.moves import is_narrow, padded

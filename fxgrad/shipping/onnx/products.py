@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.ops.convolution import Geometry, dilated, geometry_of
-from fxgrad.engine.ops.strong import strong_dot_general_p
+from fxgrad import dtypes
+from fxgrad.extend import primitives
+from fxgrad.extend.parameters import Geometry, dilated, geometry_of
 from fxgrad.shipping.onnx import library
 from fxgrad.shipping.onnx.elementwise import converted
 from fxgrad.shipping.onnx.emission import Emission
@@ -35,7 +35,7 @@ def _dot_general(emission: Emission, operation: Operation, values: Values) -> Va
     if any(0 in shape for shape in operation.shapes):
         return [graph.filled(0, out.dtype, out.shape)]
     given = [converted(graph, value, out.dtype) for value in values]
-    if operation.primitive is strong_dot_general_p:
+    if operation.primitive is primitives.strong_dot_general:
         given = strong(graph, given, operation)
     wide = summing_dtype(out.dtype)
     given = [graph.cast(value, wide) for value in given]

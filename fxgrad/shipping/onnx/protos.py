@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.dtypes import DType
+from fxgrad import dtypes
 from fxgrad.errors import UnsupportedError
+from fxgrad.extend import DType
 from fxgrad.shipping.onnx.kernels import NARROW
 
 IR_VERSIONS = {21: 10, 26: 13}

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import has_symbolic_dim
-from fxgrad.engine.ops.random import GROUPS, PARITY, ROTATIONS
+from fxgrad import dtypes
+from fxgrad.extend.formulas import GROUPS, PARITY, ROTATIONS
+from fxgrad.extend.sizes import has_symbolic_dim
 from fxgrad.shipping.onnx import library
 from fxgrad.shipping.onnx.emission import Emission
 from fxgrad.shipping.onnx.graph import Graph, Value

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import has_symbolic_dim
-from fxgrad.engine.ops.pool import identity_of
-from fxgrad.engine.ops.reductions import argmax_p
-from fxgrad.engine.rooms import registry
+from fxgrad import dtypes
+from fxgrad.extend import primitives
+from fxgrad.extend.parameters import identity_of
+from fxgrad.extend.sizes import has_symbolic_dim
 from fxgrad.shipping.onnx import library
 from fxgrad.shipping.onnx.elementwise import extremum
 from fxgrad.shipping.onnx.emission import Emission
@@ -113,14 +112,14 @@ for _name, _rule in (
         ("reduce_and", _of_bits("BitwiseAnd", lambda graph, value, axes: reduce(graph, "ReduceMin", value, axes), 1)),
         ("reduce_or", _of_bits("BitwiseOr", lambda graph, value, axes: reduce(graph, "ReduceMax", value, axes), 0)),
         ("reduce_xor", _of_bits("BitwiseXor", _parity, 0))):
-    onnx_rules.enter(_rule, registry[_name])
+    onnx_rules.enter(_rule, primitives[_name])
 
 
 @rule_of("argmax", "argmin")
 def _position(emission: Emission, operation: Operation, values: Values) -> Values:
     """The first place of the extremum, or of a NaN."""
     graph, (x,), axis = emission.graph, values, operation.params["axis"]
-    operator = "ArgMax" if operation.primitive is argmax_p else "ArgMin"
+    operator = "ArgMax" if operation.primitive is primitives.argmax else "ArgMin"
     found = graph.operation(operator, x, axis=axis, keepdims=0)
     if is_float(x.dtype):
         nans = graph.isnan(x)
@@ -185,7 +184,7 @@ for _name, _rule in (
         ("cummin", _running(lambda dtype: identity_of("min", dtype),
                             lambda emission, _, x, y: extremum(emission.graph, "Min", x, y))),
         ("cumlogsumexp", _running(lambda dtype: -np.inf, _logaddexp))):
-    onnx_rules.enter(_rule, registry[_name])
+    onnx_rules.enter(_rule, primitives[_name])
 
 
 @rule_of("logaddexp")

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.avals import Aval, Shape
-from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.rooms import registry
+from fxgrad.extend import Analysis, Aval, Primitive, primitives
 
 if TYPE_CHECKING:
     from fxgrad.shipping.onnx.emission import Emission
@@ -29,12 +26,12 @@ class Operation(NamedTuple):
     regions: Sequence[Any] = ()
 
     @property
-    def shapes(self) -> list[Shape]:
+    def shapes(self) -> list[tuple[int, ...]]:
         """The shapes of the inputs."""
         return [aval.shape for aval in self.avals]
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> tuple[int, ...]:
         """The shape of the first output."""
         return self.outputs[0].shape
 
@@ -56,12 +53,12 @@ onnx_rules: Analysis[Rule] = Analysis("onnx rules", missing="derive", derive=_de
 
 def rule_of(*names: str) -> Callable[[Rule], Rule]:
     """Enters a rule for the primitives of these names."""
-    return onnx_rules.register(*(registry[name] for name in names))
+    return onnx_rules.register(*(primitives[name] for name in names))
 
 
 def library_rule(name: str, function: Callable[..., Value]) -> None:
     """Enters, for the primitive of that name, a function of the graph and the inputs that gives its one result."""
-    onnx_rules.enter(lambda emission, operation, values: [function(emission.graph, *values)], registry[name])
+    onnx_rules.enter(lambda emission, operation, values: [function(emission.graph, *values)], primitives[name])
 
 
 def refused(reason: str, *names: str) -> None:
@@ -69,4 +66,4 @@ def refused(reason: str, *names: str) -> None:
     def refuse(emission: Emission, operation: Operation, values: list[Value]) -> list[Value]:
         raise Refusal(reason)
     refuse.reason = reason  # type: ignore[attr-defined]
-    onnx_rules.enter(refuse, *(registry[name] for name in names))
+    onnx_rules.enter(refuse, *(primitives[name] for name in names))

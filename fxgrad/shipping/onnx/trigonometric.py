@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.rooms import registry
+from fxgrad.extend import primitives
 from fxgrad.shipping.onnx import library
 from fxgrad.shipping.onnx.elementwise import in_single
 from fxgrad.shipping.onnx.emission import Emission
@@ -163,7 +163,7 @@ def _single_or(operator: str, formula: Any) -> Any:
 for _name, _formula in (
         ("cos", _cos), ("asin", _asin), ("acos", _acos), ("atan", _atan_double), ("sinh", _sinh), ("cosh", _cosh),
         ("asinh", _asinh), ("acosh", _acosh), ("atanh", _atanh)):
-    onnx_rules.enter(_single_or(_name.capitalize(), _formula), registry[_name])
+    onnx_rules.enter(_single_or(_name.capitalize(), _formula), primitives[_name])
 
 
 @rule_of("atan2")

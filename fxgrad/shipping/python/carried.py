@@ -19,11 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad import errors
-from fxgrad.engine import dtypes, user_lines
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.cache_keys import StructuralKey
-from fxgrad.engine.core.primitive import ArrayKernel, Primitive
+from fxgrad import dtypes, errors
+from fxgrad.extend import Aval, Literal, Primitive, StructuralKey, at_user_line
+from fxgrad.extend.kernels import ArrayKernel
 from fxgrad.shipping.python import constants
 from fxgrad.shipping.python.trees import (
     Refusal,
@@ -277,7 +275,7 @@ class Carrier:
             numpy = self.root("numpy")
             return f"{numpy}.sum" if value == np.add.reduce else f"{self.expression(owner)}.{value.__name__}"
         function = inspect.unwrap(value) if hasattr(value, "__wrapped__") else value
-        if function is user_lines.at_user_line:
+        if function is at_user_line:
             return "str"  # of a message: there are no lines of users' to add
         if _package(function) in ("jax", "jaxlib"):
             raise Refusal("is computed by XLA")

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.arrays import Integer
-from fxgrad.engine.dtypes import DType
+from fxgrad.extend import DType, Integer
 from fxgrad.text.values import bits_dtype, float_text, is_uniform, kind_of
 
 WRITTEN_OUT = 1000

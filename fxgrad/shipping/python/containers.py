@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad.engine import tree
-from fxgrad.engine.core.program import Program, Variable
+from fxgrad import tree
 from fxgrad.errors import UnsupportedError
+from fxgrad.extend import Program, Variable
 from fxgrad.shipping.python import constants
 from fxgrad.shipping.python.carried import Carrier, Definition
 from fxgrad.text.names import Unique

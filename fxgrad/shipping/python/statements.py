@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fxgrad.engine.core.program import Equation, Program, Variable
-from fxgrad.engine.core.regions import Region
+from fxgrad.extend import Equation, Program, Region, Variable
 from fxgrad.shipping.python.trees import Refusal
 
 if TYPE_CHECKING:

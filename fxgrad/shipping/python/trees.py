@@ -10,8 +10,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from fxgrad.engine.caches import cached
-from fxgrad.engine.user_source import parse
+from fxgrad.extend import cached, parse_source
 
 
 class Refusal(Exception):  # noqa: N818  (it never reaches a user: it becomes an error that names the operation)
@@ -52,7 +51,7 @@ def inner_names(code: types.CodeType) -> Iterator[str]:
 
 @cached("parsed texts of kernels", 64)
 def _parsed(text: str) -> ast.Module | None:
-    return parse(text)
+    return parse_source(text)
 
 
 def _file(filename: str) -> ast.Module | None:

@@ -16,18 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.primitive import ArrayKernel
-from fxgrad.engine.core.program import Atom, Equation, Program, Variable, inner_first
-from fxgrad.engine.derivation.simplify import live_equations
-from fxgrad.engine.derivation.sizes import require_numbers
-from fxgrad.engine.frontend.calling import require_all_paths
-from fxgrad.engine.ops.below_byte import WIDER, kernel_for
-from fxgrad.engine.ops.snippets import Snippet, snippet_of
-from fxgrad.engine.ops.structural import broadcast_to_p, convert_element_type_p
-from fxgrad.engine.parallel.shard_map import drop_devices
-from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import UnsupportedError
+from fxgrad.extend import (
+    Atom,
+    Equation,
+    Literal,
+    Program,
+    Tracer,
+    Variable,
+    drop_devices,
+    inner_first,
+    live_equations,
+    primitives,
+    require_all_paths,
+)
+from fxgrad.extend.kernels import WIDER, ArrayKernel, Snippet, kernel_for, snippet_of
+from fxgrad.extend.sizes import require_numbers
 from fxgrad.shipping.python import constants
 from fxgrad.shipping.python.carried import Carrier, Definition, refuse_inner
 from fxgrad.shipping.python.containers import Containers
@@ -209,9 +213,9 @@ class File:
 
     def _simple(self, equation: Equation, names: dict[Variable, str]) -> str:
         """What NumPy's own functions say shorter than the kernel; "" for most operations."""
-        if equation.primitive is broadcast_to_p and isinstance(equation.inputs[0], Literal):
+        if equation.primitive is primitives.broadcast_to and isinstance(equation.inputs[0], Literal):
             return f"np.full({equation.params['shape']}, {self.atom(names, equation.inputs[0])})"
-        if equation.primitive is convert_element_type_p:
+        if equation.primitive is primitives.convert_element_type:
             before, after = equation.inputs[0].aval.dtype, equation.params["dtype"]
             widens = before.kind in "biu" or (before.kind in "fc" and after.kind == before.kind)
             if widens and after.isbuiltin == 1:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes, tree
+from fxgrad import dtypes, tree
 from fxgrad.errors import ProgramSyntaxError
 from fxgrad.text.text_reader import read_type
 

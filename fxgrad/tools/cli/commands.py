@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 import fxgrad
-from fxgrad.engine.core.program import inner_first
 from fxgrad.errors import FxgradError
+from fxgrad.extend import inner_first
 from fxgrad.text.display import fitting, render
 from fxgrad.tools.cli.arguments import CommandError
 from fxgrad.tools.cli.targets import Target, read_program

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from rich.console import Console
 
 import fxgrad
-from fxgrad.engine.core.program import Program
-from fxgrad.engine.derivation.sizes import size_names
+from fxgrad.extend import Program
+from fxgrad.extend.sizes import size_names
 from fxgrad.tools.cli.arguments import CommandError
 from fxgrad.tools.cli.targets import Target
 

@@ -10,9 +10,8 @@ from typing import Any
 from rich.console import Console
 
 import fxgrad
-from fxgrad.engine.caches import clear_caches
-from fxgrad.engine.user_lines import launchers
 from fxgrad.errors import FxgradError
+from fxgrad.extend.tracing import hide_launcher
 from fxgrad.tools.cli import commands
 from fxgrad.tools.cli.arguments import CommandError
 from fxgrad.tools.cli.exporting import FORMS
@@ -162,8 +161,7 @@ def main(argv: Sequence[str] | None = None, console: Console | None = None) -> i
     """
     caller = sys._getframe(1).f_code.co_filename
     if caller == sys.argv[0]:  # the script `fxgrad`, whose line says nothing to who reads an error
-        launchers.add(caller)
-        clear_caches()
+        hide_launcher(caller)
     options = _parser().parse_args(argv)
     settings: dict[str, Any] = {"always": {"force_terminal": True}, "never": {"no_color": True, "color_system": None}}
     shown = console or Console(highlight=False, **settings.get(options.color, {}))

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import fxgrad
-from fxgrad.engine.core.program import Program
-from fxgrad.engine.user_lines import file_name
+from fxgrad.extend import Program, file_name
 from fxgrad.text.json_reader import from_json
 from fxgrad.text.text_parser import parse
 from fxgrad.tools.cli.arguments import CommandError, read_arguments, with_random_values

@@ -8,17 +8,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.engine import tree
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Atom, Equation, Program, Variable
-from fxgrad.engine.core.regions import replace_programs
-from fxgrad.engine.core.walk import eval_program
-from fxgrad.engine.derivation.simplify import remove_dead_code
-from fxgrad.engine.ops.structural import convert
-from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad import tree
 from fxgrad.errors import ArgumentError, FxgradError
+from fxgrad.extend import (
+    Atom,
+    Aval,
+    Equation,
+    Literal,
+    Primitive,
+    Program,
+    Variable,
+    at_user_line,
+    aval_of,
+    convert,
+    eval_program,
+    remove_dead_code,
+    replace_programs,
+)
 from fxgrad.text.names import NAMES, own_names
 from fxgrad.text.short import operation_name
 from fxgrad.text.sources import Sources

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.engine import tree
-from fxgrad.engine.core.primitive import infer_types
-from fxgrad.engine.core.program import (
+from fxgrad import tree
+from fxgrad.errors import ArgumentError
+from fxgrad.extend import (
     PRIMAL,
     Atom,
     Equation,
@@ -18,14 +18,14 @@ from fxgrad.engine.core.program import (
     Signature,
     Source,
     Variable,
+    at_user_line,
+    eval_program,
+    hide_frames,
+    infer_types,
     inner_first,
     join_scopes,
+    require_program,
 )
-from fxgrad.engine.core.walk import eval_program
-from fxgrad.engine.frontend.calling import require_program
-from fxgrad.engine.tracebacks import hide_frames
-from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import ArgumentError
 from fxgrad.text.names import NAMES
 from fxgrad.text.text_writer import shown_scopes
 from fxgrad.text.unfolding import call_name, holds_call

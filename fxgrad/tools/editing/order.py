@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fxgrad.engine.core.program import Equation, Variable
-from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
+from fxgrad.extend import Equation, Variable, at_user_line
 from fxgrad.text.short import operation_name
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import Atom, Equation, Program, Variable
-from fxgrad.engine.core.program_properties import definitions, is_effectful
+from fxgrad.extend import Atom, Equation, Literal, Program, Variable, definitions, is_effectful
 from fxgrad.text.equality import same_value
 
 

@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.engine import tree
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Program
-from fxgrad.engine.derivation.simplify import simplify_for_display
-from fxgrad.engine.frontend.flat import leaf_aval, trace_flat
-from fxgrad.engine.ops.structural import convert
-from fxgrad.engine.tracing.trace import WITH_LITERALS
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad import tree
 from fxgrad.errors import ArgumentError
+from fxgrad.extend import Aval, Program, at_user_line, convert, leaf_aval, simplify_for_display
+from fxgrad.extend.tracing import WITH_LITERALS, trace_flat
 
 
 class Piece(NamedTuple):

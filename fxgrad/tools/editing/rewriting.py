@@ -5,19 +5,25 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Atom, Program, inner_first
-from fxgrad.engine.core.regions import replace_programs
-from fxgrad.engine.derivation.simplify import simplify
-from fxgrad.engine.frontend.calling import require_program
-from fxgrad.engine.frontend.flat import argument_aval, just
-from fxgrad.engine.tracebacks import hide_frames
-from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, FxgradError
+from fxgrad.extend import (
+    Atom,
+    Aval,
+    Program,
+    argument_aval,
+    at_user_line,
+    function_name,
+    hide_frames,
+    inner_first,
+    replace_programs,
+    require_program,
+    simplify,
+)
 from fxgrad.text.equality import equal
 from fxgrad.tools.editing.editor import Editor, Instead
 from fxgrad.tools.editing.patterns import Match, Places
@@ -69,7 +75,8 @@ class Rewriting:
         self._pattern, self._replacement = pattern, replacement
         self._where, self._shared, self._inside = where, shared, inside
         self._types = None if types is None else [
-            argument_aval(value, "rewrite", just(f"types[{number}]")) for number, value in enumerate(types)]
+            argument_aval(value, "rewrite",
+                          partial("types[{}]".format, number)) for number, value in enumerate(types)]
         self._replacements: dict[tuple[Aval, ...], Piece] = {}
         self._traced: dict[tuple[Aval, ...], list[Program]] = {}
         self._failure = ""

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.transforms.forward import has_tangent
-from fxgrad.engine.user_lines import file_name
 from fxgrad.errors import FxgradError
+from fxgrad.extend import file_name, has_tangent
 from fxgrad.tools.graphs.explanation import short
 from fxgrad.tools.graphs.graph import Graph
 from fxgrad.tools.graphs.nodes import Node, Operation, Subgraph

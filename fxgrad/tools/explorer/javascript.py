@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import math
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.core.walk import eval_program
-from fxgrad.engine.ops import arithmetic, comparison, exponential, parts, pointwise, select, trigonometric
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad import dtypes
 from fxgrad.errors import UnsupportedError
+from fxgrad.extend import Analysis, Aval, Equation, Program, at_user_line, eval_program, primitives
 
 expressions: Analysis[str] = Analysis("JavaScript", missing="conservative", default="")
 """What operations are in JavaScript, with {0} and {1} for the operands; "" of those that are not known."""
 
 for _text, _primitives in (
-        ("{0} + {1}", (pointwise.add_p,)), ("{0} - {1}", (arithmetic.sub_p,)), ("{0} * {1}", (arithmetic.mul_p,)),
-        ("{0} / {1}", (arithmetic.div_p,)), ("-{0}", (arithmetic.neg_p,)), ("Math.exp({0})", (exponential.exp_p,)),
-        ("Math.log({0})", (exponential.log_p,)), ("Math.tanh({0})", (trigonometric.tanh_p,)),
-        ("Math.sqrt({0})", (exponential.sqrt_p,)), ("Math.sin({0})", (trigonometric.sin_p,)),
-        ("Math.cos({0})", (trigonometric.cos_p,)), ("Math.abs({0})", (parts.abs_p,)),
-        ("Math.sign({0})", (parts.sign_p,)),
-        ("Math.max({0}, {1})", (arithmetic.max_p,)), ("Math.min({0}, {1})", (arithmetic.min_p,)),
-        ("Math.log1p({0})", (exponential.log1p_p,)), ("Math.expm1({0})", (exponential.expm1_p,)),
-        ("{0} === {1}", (comparison.eq_p,)), ("{0} !== {1}", (comparison.ne_p,)), ("{0} < {1}", (comparison.lt_p,)),
-        ("{0} <= {1}", (comparison.le_p,)), ("{0} > {1}", (comparison.gt_p,)), ("{0} >= {1}", (comparison.ge_p,)),
-        ("{0} ? {2} : {1}", (select.select_n_p,))):
+        ("{0} + {1}", (primitives.add,)), ("{0} - {1}", (primitives.sub,)), ("{0} * {1}", (primitives.mul,)),
+        ("{0} / {1}", (primitives.div,)), ("-{0}", (primitives.neg,)), ("Math.exp({0})", (primitives.exp,)),
+        ("Math.log({0})", (primitives.log,)), ("Math.tanh({0})", (primitives.tanh,)),
+        ("Math.sqrt({0})", (primitives.sqrt,)), ("Math.sin({0})", (primitives.sin,)),
+        ("Math.cos({0})", (primitives.cos,)), ("Math.abs({0})", (primitives.abs,)),
+        ("Math.sign({0})", (primitives.sign,)),
+        ("Math.max({0}, {1})", (primitives.max,)), ("Math.min({0}, {1})", (primitives.min,)),
+        ("Math.log1p({0})", (primitives.log1p,)), ("Math.expm1({0})", (primitives.expm1,)),
+        ("{0} === {1}", (primitives.eq,)), ("{0} !== {1}", (primitives.ne,)), ("{0} < {1}", (primitives.lt,)),
+        ("{0} <= {1}", (primitives.le,)), ("{0} > {1}", (primitives.gt,)), ("{0} >= {1}", (primitives.ge,)),
+        ("{0} ? {2} : {1}", (primitives.select_n,))):
     expressions.enter(_text, *_primitives)
 
 
@@ -63,7 +58,7 @@ def javascript(program: Program, name: str = "program") -> str:
 def _expression(equation: Equation, operands: list[str]) -> str:
     for atom in [*equation.inputs, *equation.outputs]:
         _check(atom.aval, f"an operand of {equation.primitive}")
-    if equation.primitive is exponential.integer_pow_p:
+    if equation.primitive is primitives.integer_pow:
         return " * ".join([operands[0]] * equation.params["exponent"]) if 0 < equation.params["exponent"] < 4 \
             else f"{operands[0]} ** {equation.params['exponent']}"
     text = expressions.of(equation.primitive)

@@ -9,8 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from fxgrad.engine.api.arguments import transformation
-from fxgrad.engine.core.program import Program
+from fxgrad.extend import Program, transformation
 from fxgrad.text.text_writer import program_text
 from fxgrad.tools.explorer.items import Items
 from fxgrad.tools.explorer.stages import Stage, stages_of

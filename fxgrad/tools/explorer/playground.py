@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import tree
-from fxgrad.engine.api.programs import make_program
-from fxgrad.engine.api.reverse import value_and_grad
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad import make_program, tree, value_and_grad
 from fxgrad.errors import ArgumentError
+from fxgrad.extend import at_user_line
 from fxgrad.text.text_writer import program_text
 from fxgrad.tools.explorer.javascript import javascript
 from fxgrad.tools.explorer.page import Page, filled

@@ -7,11 +7,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.engine.api.compiled import jit
-from fxgrad.engine.api.programs import make_program
-from fxgrad.engine.api.reverse import grad
-from fxgrad.engine.core.program import Equation, Program, join_scopes
+from fxgrad import grad, jit, make_program
 from fxgrad.errors import FxgradError
+from fxgrad.extend import Equation, Program, join_scopes
 from fxgrad.text.color import names_of
 from fxgrad.text.roles import Word, structure
 from fxgrad.text.text_writer import program_text

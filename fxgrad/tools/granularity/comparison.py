@@ -9,18 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
-from fxgrad.engine import tree
-from fxgrad.engine.api.residuals import saved_residuals
-from fxgrad.engine.api.reverse import value_and_grad
-from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import Program
-from fxgrad.engine.derivation.sizes import require_numbers
-from fxgrad.engine.frontend.calling import trace_program
-from fxgrad.engine.frontend.flat import transformation
-from fxgrad.engine.tracebacks import hide_frames
-from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.engine.transforms.forward import has_tangent
+from fxgrad import saved_residuals, tree, value_and_grad
 from fxgrad.errors import FxgradError
+from fxgrad.extend import Literal, Program, aval_of, has_tangent, hide_frames, trace_program, transformation
+from fxgrad.extend.sizes import require_numbers
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.text.unfolding import unfold
 from fxgrad.tools.granularity.scalarize import scalarize

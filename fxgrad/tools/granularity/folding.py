@@ -6,12 +6,18 @@ import itertools
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from fxgrad.engine.core.program import Atom, Equation, Program, Variable
-from fxgrad.engine.core.regions import replace_programs
-from fxgrad.engine.core.walk import eval_program
-from fxgrad.engine.frontend.calling import require_program
-from fxgrad.engine.higher_order.call import named_call_p
-from fxgrad.engine.tracing.provenance import CALL_NAMES, CallNames
+from fxgrad.extend import (
+    CALL_NAMES,
+    Atom,
+    CallNames,
+    Equation,
+    Program,
+    Variable,
+    eval_program,
+    primitives,
+    replace_programs,
+    require_program,
+)
 from fxgrad.text.names import NAMES, own_names
 from fxgrad.text.sources import Sources
 
@@ -118,5 +124,5 @@ def _call(scope: str, group: Sequence[Equation], outputs: Sequence[Variable], na
     CALL_NAMES.put(folded, CallNames(scope, ()))
     source = group[-1].source
     assert source is not None
-    return Equation(named_call_p, [*inputs], {"program": folded, "name": scope}, [*outputs],
+    return Equation(primitives.named_call, [*inputs], {"program": folded, "name": scope}, [*outputs],
                     source._replace(scope="", origins=(), results=()))

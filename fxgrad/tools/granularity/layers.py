@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fxgrad.engine.core.primitive import Cost
-from fxgrad.engine.core.program import Equation, Program, Source, join_scopes
-from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
-from fxgrad.engine.tracing.provenance import CALL_NAMES
+from fxgrad.extend import CALL_NAMES, Cost, Equation, Program, Source, join_scopes, primitives
 from fxgrad.text.short import operation_name
 from fxgrad.text.unfolding import call_name, holds_call, unfold
 
@@ -53,7 +50,7 @@ def with_layers(program: Program) -> Program:
 
 
 def _is_block(equation: Equation) -> bool:
-    return equation.primitive in (named_call_p, jit_call_p) and not _is_library(equation)
+    return equation.primitive in (primitives.named_call, primitives.jit_call) and not _is_library(equation)
 
 
 def layers(program: Program, depth: int | None = None) -> list[Part]:

@@ -9,38 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Equation
-from fxgrad.engine.ops import (
-    arithmetic,
-    barrier,
-    comparison,
-    convolution,
-    creation,
-    cumulative,
-    dynamic,
-    exponential,
-    indexing,
-    joining,
-    parts,
-    pointwise,
-    pool,
-    products,
-    reductions,
-    select,
-    shaping,
-    structural,
-)
-from fxgrad.engine.ops.windows import Windows, default_fill, gather_numpy
-from fxgrad.engine.parallel import shardings
+from fxgrad import dtypes
+from fxgrad.extend import Analysis, Aval, Equation, Literal, Primitive, primitives
+from fxgrad.extend.analyses import acts_on_each
+from fxgrad.extend.parameters import Sliding, Windows, default_fill, elements_of_windows, gather_numpy, identity_of
 from fxgrad.tools.granularity.scalars import Elements, Rule, Scalars, elements, known, numbered, numbers, taken
 
 
 def _derived(primitive: Primitive) -> Rule:
-    return _each if pointwise.acts_on_each.of(primitive) else _refused
+    return _each if acts_on_each.of(primitive) else _refused
 
 
 def _each(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
@@ -66,16 +43,16 @@ def _refused(scalars: Scalars, equation: Equation, _: list[Elements]) -> list[El
 scalar_rules: Analysis[Rule] = Analysis("scalar rules", missing="derive", derive=_derived)
 """How an operation on arrays is done on scalars; `rule(scalars, equation, operands)` is given arrays of atoms."""
 
-scalar_rules.enter(_each, structural.convert_element_type_p, creation.copy_p, parts.reduce_precision_p)
+scalar_rules.enter(_each, primitives.convert_element_type, primitives.copy, primitives.reduce_precision)
 
 
 # --- moves ----------------------------------------------------------------------------------------------------------
 
 
 @scalar_rules.register(
-    structural.broadcast_to_p, structural.reshape_p, structural.transpose_p, shaping.broadcast_in_dim_p, shaping.rev_p,
-    shaping.slice_p, shaping.pad_p, shaping.tile_p, joining.concatenate_p, joining.stack_p, joining.split_p,
-    joining.unstack_p, barrier.optimization_barrier_p, shardings.sharding_constraint_p, shardings.device_put_p)
+    primitives.broadcast_to, primitives.reshape, primitives.transpose, primitives.broadcast_in_dim, primitives.rev,
+    primitives.slice, primitives.pad, primitives.tile, primitives.concatenate, primitives.stack, primitives.split,
+    primitives.unstack, primitives.optimization_barrier, primitives.sharding_constraint, primitives.device_put)
 def _moved(_: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
     """No operation: where the kernel moves the numbers of the elements, there they are."""
     places, flat = numbered(operands)
@@ -91,21 +68,21 @@ def _static(scalars: Scalars, equation: Equation, operands: list[Elements], plac
     return found
 
 
-@scalar_rules.register(dynamic.dynamic_slice_p)
+@scalar_rules.register(primitives.dynamic_slice)
 def _window(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
     starts = [_static(scalars, equation, operands, place) for place in range(1, len(operands))]
     (places,), flat = numbered(operands[:1])
     return [taken(flat, equation.primitive.numpy(places, *starts, **equation.params)[0])]
 
 
-@scalar_rules.register(dynamic.dynamic_update_slice_p)
+@scalar_rules.register(primitives.dynamic_update_slice)
 def _window_put(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
     starts = [_static(scalars, equation, operands, place) for place in range(2, len(operands))]
     places, flat = numbered(operands[:2])
     return [taken(flat, equation.primitive.numpy(*places, *starts, **equation.params)[0])]
 
 
-@scalar_rules.register(indexing.gather_p)
+@scalar_rules.register(primitives.gather)
 def _gathered(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
     indices = _static(scalars, equation, operands, 1)
     (places,), flat = numbered(operands[:1])
@@ -116,7 +93,7 @@ def _gathered(scalars: Scalars, equation: Equation, operands: list[Elements]) ->
     return [taken(np.append(flat, outside), found)]
 
 
-@scalar_rules.register(indexing.scatter_p)
+@scalar_rules.register(primitives.scatter)
 def _put(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
     indices = _static(scalars, equation, operands, 1)
     (old, new), flat = numbered([operands[0], operands[2]])
@@ -143,13 +120,13 @@ def _combined(combine: Primitive) -> Rule:
     return rule
 
 
-for _scatter, _binary in ((indexing.scatter_add_p, pointwise.add_p), (indexing.scatter_sub_p, arithmetic.sub_p),
-                          (indexing.scatter_mul_p, arithmetic.mul_p), (indexing.scatter_min_p, arithmetic.min_p),
-                          (indexing.scatter_max_p, arithmetic.max_p)):
+for _scatter, _binary in ((primitives.scatter_add, primitives.add), (primitives.scatter_sub, primitives.sub),
+                          (primitives.scatter_mul, primitives.mul), (primitives.scatter_min, primitives.min),
+                          (primitives.scatter_max, primitives.max)):
     scalar_rules.enter(_combined(_binary), _scatter)
 
 
-@scalar_rules.register(select.select_n_p)
+@scalar_rules.register(primitives.select_n)
 def _selected(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
     """No operation where it is known what is chosen, as by the mask of a triangle."""
     which, *cases = np.broadcast_arrays(*operands)
@@ -195,25 +172,25 @@ def _running(combine: Primitive) -> Rule:
 
 
 for _whole, _on_the_way, _binary in (
-        (reductions.reduce_prod_p, cumulative.cumprod_p, arithmetic.mul_p),
-        (reductions.reduce_max_p, cumulative.cummax_p, arithmetic.max_p),
-        (reductions.reduce_min_p, cumulative.cummin_p, arithmetic.min_p),
-        (structural.reduce_sum_p, cumulative.cumsum_p, pointwise.add_p)):
+        (primitives.reduce_prod, primitives.cumprod, primitives.mul),
+        (primitives.reduce_max, primitives.cummax, primitives.max),
+        (primitives.reduce_min, primitives.cummin, primitives.min),
+        (primitives.reduce_sum, primitives.cumsum, primitives.add)):
     scalar_rules.enter(_reduction(_binary), _whole)
     scalar_rules.enter(_running(_binary), _on_the_way)
-scalar_rules.enter(_running(exponential.logaddexp_p), cumulative.cumlogsumexp_p)
-scalar_rules.enter(_reduction(comparison.and_p), reductions.reduce_and_p)
-scalar_rules.enter(_reduction(comparison.or_p), reductions.reduce_or_p)
-scalar_rules.enter(_reduction(comparison.xor_p), reductions.reduce_xor_p)
+scalar_rules.enter(_running(primitives.logaddexp), primitives.cumlogsumexp)
+scalar_rules.enter(_reduction(primitives["and"]), primitives.reduce_and)
+scalar_rules.enter(_reduction(primitives["or"]), primitives.reduce_or)
+scalar_rules.enter(_reduction(primitives.xor), primitives.reduce_xor)
 
 
 def _windowed(name: str, combine: Primitive) -> Rule:
     """Elements of each window combined, without the padding."""
     def rule(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
         operand, out = operands[0], equation.outputs[0].aval
-        parts = pool.elements_of_windows(operand.shape, pool.Sliding(**equation.params))
+        parts = elements_of_windows(operand.shape, Sliding(**equation.params))
         scalars.reserve(out.size * max(len(parts) - 1, 0))
-        of_none = Literal(pool.identity_of(name, out.dtype), Aval((), out.dtype, out.weak))
+        of_none = Literal(identity_of(name, out.dtype), Aval((), out.dtype, out.weak))
         narrow = name == "sum" and out.dtype.itemsize < 4 and dtypes.is_floating(out.dtype)
         dtype = dtypes.float32 if narrow else out.dtype
         flat = _converted(scalars, operand, equation.inputs[0].aval, dtype).ravel()
@@ -223,9 +200,9 @@ def _windowed(name: str, combine: Primitive) -> Rule:
     return rule
 
 
-scalar_rules.enter(_windowed("sum", pointwise.add_p), pool.reduce_window_sum_p)
-scalar_rules.enter(_windowed("max", arithmetic.max_p), pool.reduce_window_max_p)
-scalar_rules.enter(_windowed("min", arithmetic.min_p), pool.reduce_window_min_p)
+scalar_rules.enter(_windowed("sum", primitives.add), primitives.reduce_window_sum)
+scalar_rules.enter(_windowed("max", primitives.max), primitives.reduce_window_max)
+scalar_rules.enter(_windowed("min", primitives.min), primitives.reduce_window_min)
 
 
 # --- products -------------------------------------------------------------------------------------------------------
@@ -235,7 +212,7 @@ def _converted(scalars: Scalars, operand: Elements, aval: Aval, dtype: Any) -> E
     """The elements in another dtype, if they are in another one."""
     if aval.dtype == dtype:
         return operand
-    return elements([scalars.apply(structural.convert_element_type_p, atom, dtype=dtype, weak=False)
+    return elements([scalars.apply(primitives.convert_element_type, atom, dtype=dtype, weak=False)
                      for atom in operand.flat], operand.shape)
 
 
@@ -254,12 +231,12 @@ def _in_sums_dtype(rule: Callable[..., Elements]) -> Rule:
 
 def _of_products(scalars: Scalars, firsts: Any, seconds: Any) -> Any:
     """The sum of products of pairs; of bools: whether both are True of any."""
-    plus, times = (comparison.or_p, comparison.and_p) if firsts[0].aval.dtype == dtypes.bool_ else (
-        pointwise.add_p, arithmetic.mul_p)
+    plus, times = (primitives["or"], primitives["and"]) if firsts[0].aval.dtype == dtypes.bool_ else (
+        primitives.add, primitives.mul)
     return scalars.folded(plus, [scalars.apply(times, *pair) for pair in zip(firsts, seconds, strict=True)])
 
 
-@scalar_rules.register(products.dot_general_p)
+@scalar_rules.register(primitives.dot_general)
 @_in_sums_dtype
 def _product(scalars: Scalars, equation: Equation, operands: list[Elements], zero: Literal) -> Elements:
     (x, y), shape = operands, equation.outputs[0].aval.shape
@@ -278,7 +255,7 @@ def _product(scalars: Scalars, equation: Equation, operands: list[Elements], zer
                      for column in columns], shape)
 
 
-@scalar_rules.register(convolution.conv_general_dilated_p)
+@scalar_rules.register(primitives.conv_general_dilated)
 @_in_sums_dtype
 def _convolution(scalars: Scalars, equation: Equation, operands: list[Elements], zero: Literal) -> Elements:
     """For each place in the window, the kernel itself tells which element of the image lies there."""

@@ -7,14 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import tree
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Equation, Program, Signature, Variable
-from fxgrad.engine.core.walk import eval_program
-from fxgrad.engine.derivation.simplify import remove_dead_code
-from fxgrad.engine.frontend.calling import require_program
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad import tree
 from fxgrad.errors import ArgumentError
+from fxgrad.extend import (
+    Aval,
+    Equation,
+    Program,
+    Signature,
+    Variable,
+    at_user_line,
+    eval_program,
+    remove_dead_code,
+    require_program,
+)
 from fxgrad.text.names import NAMES, own_names
 from fxgrad.text.sources import Sources
 from fxgrad.text.unfolding import unfold

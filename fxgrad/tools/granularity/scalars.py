@@ -8,11 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.primitive import Primitive, infer_types
-from fxgrad.engine.core.program import Atom, Equation, Source, Variable
-from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, FxgradError, UnsupportedError
+from fxgrad.extend import Atom, Aval, Equation, Literal, Primitive, Source, Variable, at_user_line, infer_types
 
 Elements = np.ndarray[Any, Any]
 """An array of atoms, in the place of an array of numbers: one for each element."""

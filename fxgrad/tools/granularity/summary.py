@@ -7,18 +7,24 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from fxgrad.engine import tree
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.primitive import Cost
-from fxgrad.engine.core.program import Equation, Program, Source, Variable
-from fxgrad.engine.core.program_properties import definitions
-from fxgrad.engine.derivation.sizes import require_numbers
-from fxgrad.engine.frontend.calling import trace_program
-from fxgrad.engine.frontend.flat import parameter_names, transformation
-from fxgrad.engine.tracebacks import hide_frames
-from fxgrad.engine.transforms.residuals import residuals
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad import tree
 from fxgrad.errors import ArgumentError, UnsupportedError
+from fxgrad.extend import (
+    Aval,
+    Cost,
+    Equation,
+    Program,
+    Source,
+    Variable,
+    at_user_line,
+    definitions,
+    hide_frames,
+    parameter_names,
+    trace_program,
+    transformation,
+)
+from fxgrad.extend.analyses import residuals
+from fxgrad.extend.sizes import require_numbers
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.tools.granularity.layers import Part, layers, with_layers
 from fxgrad.tools.graphs.roles import tagged

@@ -9,15 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
-from fxgrad.engine import tree
-from fxgrad.engine.api.arguments import transformation
-from fxgrad.engine.api.programs import make_program
-from fxgrad.engine.api.reverse import vjp
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.primitive import NO_TANGENT
-from fxgrad.engine.core.program import Program, Signature
-from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.transforms.forward import has_tangent
+from fxgrad import make_program, tree, vjp
+from fxgrad.extend import NO_TANGENT, Aval, Program, Signature, bind, has_tangent, transformation
 from fxgrad.text.notations import same_parameters
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.text.text_writer import program_text

@@ -7,26 +7,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from fxgrad.engine import tree
-from fxgrad.engine.api.arguments import static_positions, transformation
-from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.primitive import NO_TANGENT
-from fxgrad.engine.core.program import (
+from fxgrad import tree
+from fxgrad.errors import ArgumentError, UnsupportedError
+from fxgrad.extend import (
     COTANGENT,
+    NO_TANGENT,
     PRIMAL,
     TANGENT,
     TRANSPOSED,
     Atom,
     Equation,
+    Literal,
     Program,
     Provenance,
     Variable,
+    at_user_line,
+    has_tangent,
+    linearize_program,
+    trace_program,
+    transformation,
 )
-from fxgrad.engine.frontend.calling import trace_program
-from fxgrad.engine.transforms.forward import has_tangent
-from fxgrad.engine.transforms.linearize import linearize_program
-from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import ArgumentError, UnsupportedError
+from fxgrad.extend.tracing import static_positions
 from fxgrad.text.scope import Scope
 from fxgrad.text.short import expression
 from fxgrad.text.sources import Sources

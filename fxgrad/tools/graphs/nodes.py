@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.avals import Literal as Number
-from fxgrad.engine.core.primitive import Cost
-from fxgrad.engine.core.program import Atom, Equation, Provenance, Source
-from fxgrad.engine.core.regions import Region
+from fxgrad.extend import Atom, Aval, Cost, Equation, Provenance, Region, Source
+from fxgrad.extend import Literal as Number
 from fxgrad.text.blocks import part_labels
 from fxgrad.text.names import called_name
 from fxgrad.text.short import expression, operation_name

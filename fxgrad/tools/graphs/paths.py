@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.engine.core.program import Program
-from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
+from fxgrad.extend import Program, at_user_line
 from fxgrad.tools.graphs.graph import Graph
 from fxgrad.tools.graphs.nodes import Edge, Node
 

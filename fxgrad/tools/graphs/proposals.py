@@ -6,15 +6,12 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from fxgrad.engine.core.program import Program
-from fxgrad.engine.ops.arithmetic import mul_p, sub_p
-from fxgrad.engine.ops.pointwise import add_p
-from fxgrad.engine.ops.products import dot_general_p
+from fxgrad.extend import Program, primitives
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.tools.graphs.graph import Graph
 from fxgrad.tools.graphs.nodes import Edge, Node
 
-PRODUCTS = (mul_p, dot_general_p)
+PRODUCTS = (primitives.mul, primitives.dot_general)
 
 
 @dataclass(frozen=True)
@@ -65,10 +62,10 @@ def roles(program: Program | Graph) -> Proposal:
             if other is None or node.name in reasons:
                 continue
             primitive, expression = edge.operation.equation.primitive, edge.operation.expression
-            if primitive is sub_p and other.kind != "leaf":
+            if primitive is primitives.sub and other.kind != "leaf":
                 labels.append(node.name)
                 reasons[node.name] = f"it is compared with what was computed: {expression}"
-            elif primitive is add_p and other.kind != "leaf":
+            elif primitive is primitives.add and other.kind != "leaf":
                 biases.append(node.name)
                 reasons[node.name] = f"it is added to what was computed: {expression}"
             elif primitive in PRODUCTS and other.kind != "leaf":

@@ -7,9 +7,8 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
-from fxgrad.engine.frontend.flat import parameter_names
-from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError
+from fxgrad.extend import at_user_line, function_name, parameter_names
 
 Roles = Mapping[str, "str | Sequence[str]"]
 

@@ -14,17 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.api.batching import vmap
-from fxgrad.engine.api.reverse import vjp
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.primitive import NO_TANGENT
-from fxgrad.engine.core.program import Atom, Equation
-from fxgrad.engine.core.walk import eval_program, pull_back_steps, value_of
-from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.transforms.forward import has_tangent
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad import dtypes, vjp, vmap
 from fxgrad.errors import ArgumentError, DTypeError
+from fxgrad.extend import (
+    NO_TANGENT,
+    Atom,
+    Aval,
+    Equation,
+    Literal,
+    at_user_line,
+    bind,
+    eval_program,
+    has_tangent,
+    pull_back_steps,
+)
 
 if TYPE_CHECKING:
     from fxgrad.tools.graphs.graph import Graph
@@ -57,10 +60,11 @@ class Run:
     def value(self, atom: Atom) -> Any:
         """The value of a variable, or the number of a literal."""
         if isinstance(atom, Literal):
-            return value_of(atom)
+            return atom.value
         if not self._is_run and atom not in self._values:
             program = self._graph.program
-            eval_program(program, [self._values[var] for var in program.inputs], self._compute, value_of)
+            eval_program(program, [self._values[var] for var in program.inputs], self._compute,
+                         lambda literal: literal.value)
             self._is_run = True
         return self._values[atom]
 

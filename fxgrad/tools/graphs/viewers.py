@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
+from fxgrad.extend import at_user_line
 from fxgrad.tools.graphs.explanation import short
 from fxgrad.tools.graphs.graph import Graph
 from fxgrad.tools.graphs.nodes import Node, Operation

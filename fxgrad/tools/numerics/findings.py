@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rich.console import Group
 from rich.table import Table
 
-from fxgrad.engine.core.program import Source
+from fxgrad.extend import Source
 from fxgrad.text.tables import Shown, add_row, new_table
 
 KINDS = ("overflow", "cancellation", "derivative", "keys", "edges")

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad import numpy as fnp
-from fxgrad.engine.frontend.operands import shape_of
-from fxgrad.engine.higher_order.call import named
-from fxgrad.engine.ops.arithmetic import stop_gradient
-from fxgrad.engine.ops.integrals import erfcx
-from fxgrad.engine.ops.special import erf, erfc, xlogy
+from fxgrad.extend import library_function, operation, primitives
 from fxgrad.numpy.reductions import kept_shape
+
+erf, erfc, erfcx, hypot, lgamma, stop_gradient, xlogy = map(operation, (
+    primitives.erf, primitives.erfc, primitives.erfcx, primitives.hypot, primitives.lgamma, primitives.stop_gradient,
+    primitives.xlogy))
 
 LOG_2 = math.log(2.0)
 
@@ -36,14 +36,14 @@ def _without_sign(x: Any) -> tuple[Any, Any]:
 # --- exponentials ---------------------------------------------------------------------------------------------------
 
 
-@named
+@library_function
 def expm1(x: Any) -> Any:
     """exp(x) - 1; below -1 as it stands, since there the derivative of expm1 loses what the difference does not."""
     below, low, high = _below(x, -1.0)
     return fnp.where(below, fnp.exp(low) - 1.0, fnp.expm1(high))
 
 
-@named
+@library_function
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x)), by the exponential that is at most 1."""
     above, argument = _without_sign(x)
@@ -51,14 +51,14 @@ def sigmoid(x: Any) -> Any:
     return fnp.where(above, 1.0, power) / (1.0 + power)
 
 
-@named
+@library_function
 def softplus(x: Any) -> Any:
     """log(1 + exp(x))."""
     above, argument = _without_sign(x)
     return fnp.where(above, x, 0.0) + fnp.log1p(fnp.exp(argument))
 
 
-@named
+@library_function
 def tanh(x: Any) -> Any:
     """The hyperbolic tangent; far from 0 by the exponential, whose derivative does not cancel."""
     above, argument = _without_sign(x)
@@ -68,7 +68,7 @@ def tanh(x: Any) -> Any:
     return fnp.where(far, fnp.where(above, size, -size), fnp.tanh(fnp.where(far, 0.0, x)))
 
 
-@named
+@library_function
 def sech_squared(x: Any) -> Any:
     """1 - tanh(x)**2."""
     _, argument = _without_sign(x)
@@ -77,14 +77,14 @@ def sech_squared(x: Any) -> Any:
     return fnp.where(far, 4.0 * power / (1.0 + power) / (1.0 + power), 1.0 - near * near)
 
 
-@named
+@library_function
 def log_one_minus_exp(x: Any) -> Any:
     """log(1 - exp(x)) of a negative `x`."""
     below, low, high = _below(x, -LOG_2)
     return fnp.where(below, fnp.log1p(-fnp.exp(low)), fnp.log(-fnp.expm1(high)))
 
 
-@named
+@library_function
 def arcsinh(x: Any) -> Any:
     """The inverse of sinh, whose derivative does not square a large number."""
     above, argument = _without_sign(x)
@@ -93,28 +93,28 @@ def arcsinh(x: Any) -> Any:
     return stop_gradient(fnp.arcsinh(x)) + fnp.where(above, slope, -slope)
 
 
-@named
+@library_function
 def arccosh(x: Any) -> Any:
     """The inverse of cosh, whose derivative does not square a large number."""
     carrier = fnp.log(0.5 * x + 0.5 * (fnp.sqrt(x - 1.0) * fnp.sqrt(x + 1.0)))
     return stop_gradient(fnp.arccosh(x)) + fnp.where(fnp.isfinite(carrier), carrier - stop_gradient(carrier), 0.0)
 
 
-@named
+@library_function
 def arctanh(x: Any) -> Any:
     """The inverse of tanh, whose derivative does not cancel near 1 and -1."""
     carrier = 0.5 * (fnp.log1p(x) - fnp.log1p(-x))
     return stop_gradient(fnp.arctanh(x)) + fnp.where(fnp.isfinite(carrier), carrier - stop_gradient(carrier), 0.0)
 
 
-@named
+@library_function
 def log_expm1(x: Any) -> Any:
     """log(exp(x) - 1) of a positive `x`."""
     below, low, high = _below(x, LOG_2)
     return fnp.where(below, fnp.log(fnp.expm1(low)), high + fnp.log1p(-fnp.exp(-high)))
 
 
-@named
+@library_function
 def log_cosh(x: Any) -> Any:
     """log(cosh(x)): quadratic near 0, linear far from it."""
     _, argument = _without_sign(x)
@@ -123,14 +123,14 @@ def log_cosh(x: Any) -> Any:
     return fnp.where(far, fnp.log1p(fnp.exp(2.0 * low)) - low - LOG_2, fnp.log1p(2.0 * half * half))
 
 
-@named
+@library_function
 def half_versine(x: Any) -> Any:
     """1 - cos(x), by the sine of the half; its slope is sin(x), which the least numbers have too."""
     half = fnp.sin(0.5 * x)
     return _with_slope_of(2.0 * half * half, -fnp.cos(x))
 
 
-@named
+@library_function
 def coshm1(x: Any) -> Any:
     """cosh(x) - 1, by the hyperbolic sine of the half."""
     half = fnp.sinh(0.5 * x)
@@ -183,7 +183,7 @@ def peak_of(x: Any, axes: Sequence[int]) -> Any:
 
 def kept(value: Any, x: Any, axes: Sequence[int]) -> Any:
     """What was reduced over `axes` of `x`, with these as axes of size 1."""
-    return fnp.reshape(value, kept_shape(shape_of(x), tuple(axes)))
+    return fnp.reshape(value, kept_shape(fnp.shape(x), tuple(axes)))
 
 
 def softmax(x: Any, axes: Sequence[int]) -> Any:
@@ -252,7 +252,7 @@ def in_place_of(naive: Any, stable: Any) -> Any:
     return stable + stop_gradient(fnp.where(fnp.isfinite(naive), naive - stable, 0.0))
 
 
-@named
+@library_function
 def logit(p: Any) -> Any:
     """log(p / (1 - p)); around one half by how far it is from there."""
     near = fnp.logical_and(fnp.greater(p, 0.25), fnp.less(p, 0.75))
@@ -295,14 +295,14 @@ def log_of_next(x: Any, step: Any) -> Any:
                      fnp.where(far, fnp.log1p(step / distant), near))
 
 
-@named
+@library_function
 def log_erfc(x: Any) -> Any:
     """log(erfc(x)); above one half by erfcx, of which the exponential is split off."""
     below, low, high = _below(x, 0.5)
     return fnp.where(below, fnp.log1p(-erf(low)), fnp.log(erfcx(high)) - high * high)
 
 
-@named
+@library_function
 def log_half_erfc(x: Any) -> Any:
     """log(erfc(x) / 2)."""
     below, low, high = _below(x, 0.0)

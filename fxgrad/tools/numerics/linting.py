@@ -6,14 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fxgrad.engine.analyses.key_reuse import refuse_key_reuse
-from fxgrad.engine.api.arguments import transformation
-from fxgrad.engine.api.reverse import before_derivatives
-from fxgrad.engine.core.program import Program
-from fxgrad.engine.frontend.calling import trace_program
-from fxgrad.engine.frontend.flat import TracedCall
-from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, KeyReuseError
+from fxgrad.extend import Program, at_user_line, trace_program, transformation
+from fxgrad.extend.analyses import refuse_key_reuse
+from fxgrad.extend.tracing import TracedCall, rewrite_before_derivatives
 from fxgrad.tools.numerics.findings import KINDS, Finding, Findings, finding
 from fxgrad.tools.numerics.rewriting import search
 from fxgrad.tools.numerics.slopes import infinite_slopes, zero_slopes
@@ -57,11 +53,8 @@ def lint(fun: Callable[..., Any], *, only: Kinds | None = None, ignore: Kinds = 
             found.extend(_forms(traced.program.replace(constants=traced.captured)))
             return traced
 
-        token = before_derivatives.set(look)
-        try:
+        with rewrite_before_derivatives(look):
             program = trace_program("lint", fun, args, kwargs)
-        finally:
-            before_derivatives.reset(token)
         title = "" if program.signature is None else program.signature.title or program.signature.name
         found += [*_forms(program), *zero_slopes(program), *infinite_slopes(program), *_keys(program)]
         return Findings(title, [each for each in found if each.kind in kinds])

@@ -10,16 +10,22 @@ import numpy as np
 from rich.console import Group
 from rich.table import Table
 
-from fxgrad.engine import dtypes, executors, tree
-from fxgrad.engine.api.arguments import transformation
-from fxgrad.engine.api.devices import device_get
-from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import Atom, Equation, Program, Provenance, Source, Variable
-from fxgrad.engine.core.walk import eval_program, value_of
-from fxgrad.engine.frontend.calling import trace_with_values
-from fxgrad.engine.ops.arithmetic import max_p, min_p
-from fxgrad.engine.ops.select import clamp_p, select_n_p
+from fxgrad import device_get, dtypes, tree
 from fxgrad.errors import ArgumentError
+from fxgrad.extend import (
+    Atom,
+    Equation,
+    Literal,
+    Program,
+    Provenance,
+    Source,
+    Variable,
+    eval_program,
+    primitives,
+    trace_with_values,
+    transformation,
+)
+from fxgrad.extend.kernels import evaluate
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.text.unfolding import unfold
 
@@ -134,7 +140,8 @@ class _Search:
         self._values = {var: np.asarray(value, None if hasattr(value, "dtype") else var.aval.dtype)
                         for var, value in zip(program.inputs, device_get(given), strict=True)}
         with np.errstate(all="ignore"):
-            eval_program(program, [self._values[var] for var in program.inputs], self._compute, value_of)
+            eval_program(program, [self._values[var] for var in program.inputs], self._compute,
+                         lambda literal: literal.value)
         names = self._result_names()
         results = [name for name, atom in zip(names, program.outputs, strict=True) if self._has(np.isnan, atom)]
         if not results:
@@ -162,13 +169,13 @@ class _Search:
 
     def _compute(self, equation: Equation, inputs: list[Any]) -> Sequence[Any]:
         """Compute an equation, and keep its values and that it made them."""
-        outputs = executors.evaluate(equation.primitive, inputs, equation.params)
+        outputs = evaluate(equation.primitive, inputs, equation.params)
         self._values.update(zip(equation.outputs, outputs, strict=True))
         self._maker.update(dict.fromkeys(equation.outputs, equation))
         return outputs
 
     def _value(self, atom: Atom) -> Any:
-        return value_of(atom) if isinstance(atom, Literal) else self._values[atom]
+        return atom.value if isinstance(atom, Literal) else self._values[atom]
 
     def _has(self, test: Callable[[Any], Any], atom: Atom) -> bool:
         value = np.asarray(self._value(atom))
@@ -286,7 +293,7 @@ _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**"}
 _CAME_IN = ("it came in: look where it comes from, or put a number in its place before it is used, "
             "np.where(np.isnan(x), 0.0, x)")
 _SAFE = "; or differentiate fxgrad.safe(f), in which 0 times an infinite slope is 0"
-_CHOICES = (select_n_p, clamp_p, max_p, min_p)
+_CHOICES = (primitives.select_n, primitives.clamp, primitives.max, primitives.min)
 _LATE = ", and a `where` behind it comes too late: choose before, too: "
 Advice = tuple[str, str]
 

@@ -6,12 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fxgrad import numpy as fnp
-from fxgrad.engine.core.program import Atom, Equation
-from fxgrad.engine.ops.arithmetic import div_p, sub_p
-from fxgrad.engine.ops.exponential import integer_pow_p, log_p, sqrt_p
-from fxgrad.engine.ops.pointwise import add_p
-from fxgrad.engine.ops.special import erfc
-from fxgrad.engine.ops.trigonometric import cos_p, cosh_p, hypot, tanh_p
+from fxgrad.extend import Atom, Equation, primitives
 from fxgrad.tools.numerics import formulas
 from fxgrad.tools.numerics.of_logarithms import erfc_of, sigmoid_of
 from fxgrad.tools.numerics.of_quotients import opposite_exponentials
@@ -43,7 +38,8 @@ def signed(formula: Callable[..., Any], sign: int) -> Callable[..., Any]:
     return formula if sign > 0 else lambda *args: -formula(*args)
 
 
-@rule("expm1", add_p, sub_p, naive="exp(x) - 1, 1 - exp(x)", write="np.expm1(x)", fault="digits cancel for x near zero")
+@rule("expm1", primitives.add, primitives.sub, naive="exp(x) - 1, 1 - exp(x)", write="np.expm1(x)",
+      fault="digits cancel for x near zero")
 def _expm1(view: View, equation: Equation) -> Instead | None:
     found = beside(view, equation)
     inner = None if found is None else view.exponential(found[1].atom)
@@ -52,14 +48,15 @@ def _expm1(view: View, equation: Equation) -> Instead | None:
     return Instead(signed(formulas.expm1, found[1].sign), (inner.argument,))
 
 
-@rule("twice sinh", add_p, sub_p, naive="exp(x) - exp(-x)", write="2 * np.sinh(x)",
+@rule("twice sinh", primitives.add, primitives.sub, naive="exp(x) - exp(-x)", write="2 * np.sinh(x)",
       fault="digits cancel for x near zero")
 def _twice_sinh(view: View, equation: Equation) -> Instead | None:
     argument = opposite_exponentials(view, equation.outputs[0], -1)
     return None if argument is None else Instead(lambda x: 2.0 * fnp.sinh(x), (argument,))
 
 
-@rule("difference of exponentials", add_p, sub_p, naive="exp(x) - exp(y)", write="np.exp(y) * np.expm1(x - y)",
+@rule("difference of exponentials", primitives.add, primitives.sub, naive="exp(x) - exp(y)",
+      write="np.exp(y) * np.expm1(x - y)",
       fault="digits cancel for x near y")
 def _difference_of_exps(view: View, equation: Equation) -> Instead | None:
     terms = sorted(pair(view, equation), key=lambda term: -term.sign)
@@ -69,49 +66,50 @@ def _difference_of_exps(view: View, equation: Equation) -> Instead | None:
     return Instead(formulas.difference_of_exps, (found[0].argument, found[1].argument))
 
 
-@rule("1 - cos", add_p, sub_p, naive="1 - cos(x)", write="2 * np.sin(x / 2) ** 2",
+@rule("1 - cos", primitives.add, primitives.sub, naive="1 - cos(x)", write="2 * np.sin(x / 2) ** 2",
       fault="digits cancel for x near zero")
 def _one_minus_cos(view: View, equation: Equation) -> Instead | None:
     found = beside(view, equation)
-    operands = None if found is None else view.of(found[1].atom, cos_p)
+    operands = None if found is None else view.of(found[1].atom, primitives.cos)
     if found is None or operands is None or found[0] == found[1].sign:
         return None
     return Instead(signed(formulas.half_versine, found[0]), (operands[0],))
 
 
-@rule("cosh - 1", add_p, sub_p, naive="cosh(x) - 1", write="2 * np.sinh(x / 2) ** 2",
+@rule("cosh - 1", primitives.add, primitives.sub, naive="cosh(x) - 1", write="2 * np.sinh(x / 2) ** 2",
       fault="digits cancel for x near zero")
 def _coshm1(view: View, equation: Equation) -> Instead | None:
     found = beside(view, equation)
-    operands = None if found is None else view.of(found[1].atom, cosh_p)
+    operands = None if found is None else view.of(found[1].atom, primitives.cosh)
     if found is None or operands is None or found[0] == found[1].sign:
         return None
     return Instead(signed(formulas.coshm1, found[1].sign), (operands[0],))
 
 
-@rule("1 - tanh squared", add_p, sub_p, naive="1 - tanh(x)**2", write="1 / np.cosh(x) ** 2",
+@rule("1 - tanh squared", primitives.add, primitives.sub, naive="1 - tanh(x)**2", write="1 / np.cosh(x) ** 2",
       fault="digits cancel where tanh is near one")
 def _sech_squared(view: View, equation: Equation) -> Instead | None:
     found = beside(view, equation)
     base = None if found is None else view.squared(found[1].atom)
-    operands = None if base is None else view.of(base, tanh_p)
+    operands = None if base is None else view.of(base, primitives.tanh)
     if found is None or operands is None or found[0] == found[1].sign:
         return None
     return Instead(signed(formulas.sech_squared, found[0]), (operands[0],))
 
 
-@rule("1 - tanh", add_p, sub_p, naive="1 - tanh(x), 1 + tanh(x)", write="2 * fxgrad.nn.sigmoid(-2 * x)",
+@rule("1 - tanh", primitives.add, primitives.sub, naive="1 - tanh(x), 1 + tanh(x)",
+      write="2 * fxgrad.nn.sigmoid(-2 * x)",
       fault="digits cancel where tanh is near one")
 def _one_minus_tanh(view: View, equation: Equation) -> Instead | None:
     found = beside(view, equation)
-    operands = None if found is None else view.of(found[1].atom, tanh_p)
+    operands = None if found is None else view.of(found[1].atom, primitives.tanh)
     if found is None or operands is None:
         return None
     of_one, of_tanh = found[0], found[0] * found[1].sign
     return Instead(lambda x: (2.0 * of_one) * formulas.sigmoid((2.0 * of_tanh) * x), (operands[0],))
 
 
-@rule("1 - sigmoid", add_p, sub_p, naive="1 - sigmoid(x)", write="fxgrad.nn.sigmoid(-x)",
+@rule("1 - sigmoid", primitives.add, primitives.sub, naive="1 - sigmoid(x)", write="fxgrad.nn.sigmoid(-x)",
       fault="digits cancel where the sigmoid is near one")
 def _one_minus_sigmoid(view: View, equation: Equation) -> Instead | None:
     found = beside(view, equation)
@@ -122,17 +120,17 @@ def _one_minus_sigmoid(view: View, equation: Equation) -> Instead | None:
     return Instead(lambda x: of_one * formulas.sigmoid(sign * x), (share[0],))
 
 
-@rule("erfc", add_p, sub_p, naive="1 - erf(x), 1 + erf(x)", write="fxgrad.scipy.special.erfc(x)",
+@rule("erfc", primitives.add, primitives.sub, naive="1 - erf(x), 1 + erf(x)", write="fxgrad.scipy.special.erfc(x)",
       fault="digits cancel where erf is near one")
 def _erfc(view: View, equation: Equation) -> Instead | None:
     found = erfc_of(view, equation.outputs[0])
     if found is None or found[0] == equation.outputs[0]:
         return None
     argument, sign = found
-    return Instead(lambda x: erfc(x if sign > 0 else -x), (argument,))
+    return Instead(lambda x: formulas.erfc(x if sign > 0 else -x), (argument,))
 
 
-@rule("variance", add_p, sub_p, naive="mean(x**2) - mean(x)**2", write="np.var(x, axis)",
+@rule("variance", primitives.add, primitives.sub, naive="mean(x**2) - mean(x)**2", write="np.var(x, axis)",
       fault="digits cancel where the mean is large, and the difference may be negative")
 def _variance(view: View, equation: Equation) -> Instead | None:
     terms = sorted(pair(view, equation), key=lambda term: -term.sign)
@@ -146,7 +144,8 @@ def _variance(view: View, equation: Equation) -> Instead | None:
     return Instead(lambda x: first.moved(formulas.variance(x, first.axes)), (second.operand,))
 
 
-@rule("difference of squares", add_p, sub_p, naive="x**2 - y**2, 1 - x**2", write="(x - y) * (x + y)", fault=CANCELS,
+@rule("difference of squares", primitives.add, primitives.sub, naive="x**2 - y**2, 1 - x**2",
+      write="(x - y) * (x + y)", fault=CANCELS,
       kind="edges")
 def _difference_of_squares(view: View, equation: Equation) -> Instead | None:
     sides = squares(view, equation.outputs[0], -1)
@@ -189,7 +188,8 @@ def added(terms: list[Term], number: float, values: Any) -> Any:
     return number if total is None else total + number if number else total
 
 
-@rule("difference of roots", add_p, sub_p, naive="sqrt(x + 1) - sqrt(x)", write="1 / (np.sqrt(x + 1) + np.sqrt(x))",
+@rule("difference of roots", primitives.add, primitives.sub, naive="sqrt(x + 1) - sqrt(x)",
+      write="1 / (np.sqrt(x + 1) + np.sqrt(x))",
       fault=CANCELS, domain="x >= 0")
 def _difference_of_roots(view: View, equation: Equation) -> Instead | None:
     terms = sorted(pair(view, equation), key=lambda term: -term.sign)
@@ -197,7 +197,7 @@ def _difference_of_roots(view: View, equation: Equation) -> Instead | None:
         return None
     inside = []
     for term in terms:
-        operands = view.of(term.atom, sqrt_p)
+        operands = view.of(term.atom, primitives.sqrt)
         inside.append(operands[0] if operands is not None else term.atom if view.is_number(term.atom, 1.0) else None)
     one, other = inside
     if one is None or other is None or all(view.number(each) is not None for each in (one, other)):
@@ -207,13 +207,14 @@ def _difference_of_roots(view: View, equation: Equation) -> Instead | None:
                    (one, other, *(term.atom for term in left)))
 
 
-@rule("difference of logarithms", add_p, sub_p, naive="log(x + 1) - log(x)", write="np.log1p(1 / x)", fault=CANCELS,
+@rule("difference of logarithms", primitives.add, primitives.sub, naive="log(x + 1) - log(x)", write="np.log1p(1 / x)",
+      fault=CANCELS,
       domain="x > 0")
 def _difference_of_logs(view: View, equation: Equation) -> Instead | None:
     terms = sorted(pair(view, equation), key=lambda term: -term.sign)
     if [term.sign for term in terms] != [1, -1]:
         return None
-    first, second = (view.of(term.atom, log_p) for term in terms)
+    first, second = (view.of(term.atom, primitives.log) for term in terms)
     if first is None or second is None:
         return None
     for one, other, sign in ((first[0], second[0], 1), (second[0], first[0], -1)):
@@ -224,7 +225,8 @@ def _difference_of_logs(view: View, equation: Equation) -> Instead | None:
     return None
 
 
-@rule("difference of inverses", add_p, sub_p, naive="1 / x - 1 / (x + 1)", write="1 / x / (x + 1)", fault=CANCELS,
+@rule("difference of inverses", primitives.add, primitives.sub, naive="1 / x - 1 / (x + 1)", write="1 / x / (x + 1)",
+      fault=CANCELS,
       domain="x != 0, x != -1", kind="edges")
 def _difference_of_inverses(view: View, equation: Equation) -> Instead | None:
     terms = sorted(pair(view, equation), key=lambda term: -term.sign)
@@ -232,11 +234,11 @@ def _difference_of_inverses(view: View, equation: Equation) -> Instead | None:
         return None
     sides = []
     for term in terms:
-        operands = view.of(term.atom, div_p)
+        operands = view.of(term.atom, primitives.div)
         maker = view.maker(term.atom)
         if operands is not None and view.is_number(operands[0], 1.0):
             sides.append(operands[1])
-        elif maker is not None and maker.primitive is integer_pow_p and maker.params["exponent"] == -1:
+        elif maker is not None and maker.primitive is primitives.integer_pow and maker.params["exponent"] == -1:
             sides.append(maker.inputs[0])
     if len(sides) != 2:
         return None
@@ -249,26 +251,27 @@ def _difference_of_inverses(view: View, equation: Equation) -> Instead | None:
 # --- roots ----------------------------------------------------------------------------------------------------------
 
 
-@rule("absolute value", sqrt_p, naive="sqrt(x**2)", write="np.abs(x)", fault=SQUARES, kind="edges")
+@rule("absolute value", primitives.sqrt, naive="sqrt(x**2)", write="np.abs(x)", fault=SQUARES, kind="edges")
 def _absolute(view: View, equation: Equation) -> Instead | None:
     base = view.squared(equation.inputs[0])
     return None if base is None or view.number(base) is not None else Instead(fnp.abs, (base,))
 
 
-@rule("hypot", sqrt_p, naive="sqrt(x**2 + y**2)", write="np.hypot(x, y)", fault=SQUARES, kind="edges")
+@rule("hypot", primitives.sqrt, naive="sqrt(x**2 + y**2)", write="np.hypot(x, y)", fault=SQUARES, kind="edges")
 def _hypot(view: View, equation: Equation) -> Instead | None:
     sides = squares(view, equation.inputs[0], 1)
-    return None if sides is None else Instead(lambda x, y: hypot(x, y), sides)
+    return None if sides is None else Instead(formulas.hypot, sides)
 
 
-@rule("leg", sqrt_p, naive="sqrt(x**2 - y**2), sqrt(1 - x**2)", write="np.sqrt(x - y) * np.sqrt(x + y)",
+@rule("leg", primitives.sqrt, naive="sqrt(x**2 - y**2), sqrt(1 - x**2)", write="np.sqrt(x - y) * np.sqrt(x + y)",
       fault="squares overflow, and digits cancel where the result is near zero", kind="edges")
 def _leg(view: View, equation: Equation) -> Instead | None:
     sides = squares(view, equation.inputs[0], -1)
     return None if sides is None else Instead(formulas.root_of_difference, sides)
 
 
-@rule("norm", sqrt_p, naive="sqrt(sum(x**2))", write="fxgrad.tools.numerics.formulas.norm(x, axes)", fault=SQUARES,
+@rule("norm", primitives.sqrt, naive="sqrt(sum(x**2))", write="fxgrad.tools.numerics.formulas.norm(x, axes)",
+      fault=SQUARES,
       kind="edges")
 def _norm(view: View, equation: Equation) -> Instead | None:
     total = view.sum(equation.inputs[0])

@@ -6,29 +6,18 @@ import math
 from typing import Any
 
 from fxgrad import numpy as fnp
-from fxgrad.engine.core.program import Atom, Equation
-from fxgrad.engine.ops.arithmetic import div_p, mul_p, neg_p, sub_p
-from fxgrad.engine.ops.dynamic import dynamic_slice_p
-from fxgrad.engine.ops.exponential import expm1_p, log1p_p, log_p, logistic_p, sqrt_p
-from fxgrad.engine.ops.indexing import gather_p
-from fxgrad.engine.ops.pointwise import add_p
-from fxgrad.engine.ops.select import select_n_p
-from fxgrad.engine.ops.shaping import slice_p
-from fxgrad.engine.ops.special import erf_p, erfc_p
-from fxgrad.engine.ops.structural import broadcast_to_p, reduce_sum_p, reshape_p, transpose_p
-from fxgrad.engine.ops.trigonometric import cosh_p
-from fxgrad.engine.tracing.provenance import CALL_NAMES
-from fxgrad.engine.tracing.tape import bind
+from fxgrad.extend import CALL_NAMES, Atom, Equation, bind, primitives
 from fxgrad.tools.numerics import formulas
 from fxgrad.tools.numerics.of_quotients import powers
 from fxgrad.tools.numerics.rules import Instead, rule
 from fxgrad.tools.numerics.view import Exponential, View
 
-_MOVES = (slice_p, reshape_p, transpose_p, broadcast_to_p, gather_p, dynamic_slice_p)
+_MOVES = (primitives.slice, primitives.reshape, primitives.transpose, primitives.broadcast_to, primitives.gather,
+          primitives.dynamic_slice)
 CANCELS = "digits cancel where the result is near zero"
 
 
-@rule("log-sum-exp", log_p, naive="log(sum(exp(x)))", write="fxgrad.nn.logsumexp(x, axis)",
+@rule("log-sum-exp", primitives.log, naive="log(sum(exp(x)))", write="fxgrad.nn.logsumexp(x, axis)",
       fault="exp overflows for large x, and the sum is 0 for small ones")
 def _log_sum_exp(view: View, equation: Equation) -> Instead | None:
     total = view.sum(equation.inputs[0])
@@ -40,20 +29,20 @@ def _log_sum_exp(view: View, equation: Equation) -> Instead | None:
     return Instead(lambda x: total.moved(formulas.log_sum_exp(x, total.axes, less=less)), (inner.argument,))
 
 
-@rule("weighted log-sum-exp", log_p, naive="log(sum(w * exp(x)))", write="fxgrad.nn.logsumexp(x, axis, b=w)",
+@rule("weighted log-sum-exp", primitives.log, naive="log(sum(w * exp(x)))", write="fxgrad.nn.logsumexp(x, axis, b=w)",
       fault="exp overflows for large x, and the sum is 0 for small ones")
 def _weighted_log_sum_exp(view: View, equation: Equation) -> Instead | None:
     total = view.sum(equation.inputs[0])
     if total is None or total.is_mean:
         return None
     shape = total.operand.aval.shape
-    chosen = view.of(total.operand, select_n_p)
+    chosen = view.of(total.operand, primitives.select_n)
     if chosen is not None and len(chosen) == 3 and view.is_number(chosen[1], 0.0):  # sum(exp(x), where=flags)
         inner = view.exponential(chosen[2])
         if inner is not None and inner.argument.aval.shape == shape:
             return Instead(lambda x, flags: total.moved(formulas.log_sum_exp(
                 fnp.where(flags, x, -math.inf), total.axes)), (inner.argument, chosen[0]))
-    operands = view.of(total.operand, mul_p)
+    operands = view.of(total.operand, primitives.mul)
     for weight, power in () if operands is None else (operands, operands[::-1]):
         inner = view.exponential(power)
         if inner is not None and inner.argument.aval.shape == shape and view.exponential(weight) is None:
@@ -61,7 +50,8 @@ def _weighted_log_sum_exp(view: View, equation: Equation) -> Instead | None:
     return None
 
 
-@rule("softplus", log_p, naive="log(1 + exp(x))", write="fxgrad.nn.softplus(x)", fault="exp overflows for large x")
+@rule("softplus", primitives.log, naive="log(1 + exp(x))", write="fxgrad.nn.softplus(x)",
+      fault="exp overflows for large x")
 def _softplus(view: View, equation: Equation) -> Instead | None:
     found = powers(view, equation.inputs[0])
     if found is None or len(found.single) != 1 or found.number != 1.0:
@@ -69,14 +59,15 @@ def _softplus(view: View, equation: Equation) -> Instead | None:
     return Instead(formulas.softplus, (found.single[0].argument,))
 
 
-@rule("softplus, half written", log1p_p, naive="log1p(exp(x))", write="fxgrad.nn.softplus(x)",
+@rule("softplus, half written", primitives.log1p, naive="log1p(exp(x))", write="fxgrad.nn.softplus(x)",
       fault="exp overflows for large x")
 def _softplus_of_log1p(view: View, equation: Equation) -> Instead | None:
     inner = view.exponential(equation.inputs[0])
     return None if inner is None else Instead(formulas.softplus, (inner.argument,))
 
 
-@rule("log-add-exp", log_p, naive="log(exp(x) + exp(y))", write="np.logaddexp(x, y)", fault="exp overflows for large x")
+@rule("log-add-exp", primitives.log, naive="log(exp(x) + exp(y))", write="np.logaddexp(x, y)",
+      fault="exp overflows for large x")
 def _log_add_exp(view: View, equation: Equation) -> Instead | None:
     found = powers(view, equation.inputs[0])
     if found is None or found.total is not None:
@@ -87,25 +78,25 @@ def _log_add_exp(view: View, equation: Equation) -> Instead | None:
     return Instead(lambda x: formulas.log_add_exp(x, constant), (found.single[0].argument,))
 
 
-@rule("log1mexp", log_p, log1p_p, naive="log(1 - exp(x))", write="fxgrad.nn.log1mexp(-x)",
+@rule("log1mexp", primitives.log, primitives.log1p, naive="log(1 - exp(x))", write="fxgrad.nn.log1mexp(-x)",
       fault="digits cancel for x near zero, and are lost for x far below", domain="x < 0")
 def _log_one_minus_exp(view: View, equation: Equation) -> Instead | None:
-    if equation.primitive is log1p_p:
-        operands = view.of(equation.inputs[0], neg_p)
+    if equation.primitive is primitives.log1p:
+        operands = view.of(equation.inputs[0], primitives.neg)
         inner = None if operands is None else view.exponential(operands[0])
     else:
         inner = _with_one(view, equation.inputs[0], 1, -1)
-        if inner is None and (negative := view.of(equation.inputs[0], neg_p)) is not None:
-            operands = view.of(negative[0], expm1_p)
+        if inner is None and (negative := view.of(equation.inputs[0], primitives.neg)) is not None:
+            operands = view.of(negative[0], primitives.expm1)
             inner = None if operands is None else Exponential(operands[0], 1.0, operands[0])
     return None if inner is None else Instead(formulas.log_one_minus_exp, (inner.argument,))
 
 
-@rule("log of expm1", log_p, naive="log(exp(x) - 1)", write="x + fxgrad.nn.log1mexp(x)",
+@rule("log of expm1", primitives.log, naive="log(exp(x) - 1)", write="x + fxgrad.nn.log1mexp(x)",
       fault="exp overflows for large x, and digits cancel for x near zero", domain="x > 0")
 def _log_expm1(view: View, equation: Equation) -> Instead | None:
     inner = _with_one(view, equation.inputs[0], -1, 1)
-    operands = view.of(equation.inputs[0], expm1_p)
+    operands = view.of(equation.inputs[0], primitives.expm1)
     argument = inner.argument if inner is not None else operands[0] if operands is not None else None
     return None if argument is None else Instead(formulas.log_expm1, (argument,))
 
@@ -124,7 +115,7 @@ def _with_one(view: View, atom: Atom, of_one: int, of_power: int) -> Exponential
 # --- of probabilities -----------------------------------------------------------------------------------------------
 
 
-@rule("log-softmax", log_p, naive="log(exp(x) / sum(exp(x)))", write="fxgrad.nn.log_softmax(x, axis)",
+@rule("log-softmax", primitives.log, naive="log(exp(x) / sum(exp(x)))", write="fxgrad.nn.log_softmax(x, axis)",
       fault="the logarithm of a share that underflows is -inf, and inf / inf is NaN")
 def _log_softmax(view: View, equation: Equation) -> Instead | None:
     atom, moves = equation.inputs[0], list[Equation]()
@@ -152,9 +143,9 @@ def _softmax_of(view: View, atom: Atom) -> tuple[Atom, tuple[int, ...]] | None:
     called = [] if maker is None else [region.program for region in maker.regions if region.role == "inline"]
     if maker is not None and called and (name := CALL_NAMES.of(called[0])) is not None and name.is_library and (
             name.name == "softmax"):
-        sums = [each for each in called[0].equations if each.primitive is reduce_sum_p]
+        sums = [each for each in called[0].equations if each.primitive is primitives.reduce_sum]
         return maker.inputs[-1], tuple(sums[-1].params["axes"])
-    operands = view.of(atom, div_p)
+    operands = view.of(atom, primitives.div)
     if operands is None:
         return None
     high, total = view.exponential(operands[0]), view.sum(operands[1])
@@ -168,7 +159,7 @@ def _softmax_of(view: View, atom: Atom) -> tuple[Atom, tuple[int, ...]] | None:
 
 def sigmoid_of(view: View, atom: Atom) -> tuple[Atom, int] | None:
     """The x and the sign of sigmoid(x) or sigmoid(-x), the library's or written out; None if a value is neither."""
-    operands = view.of(atom, logistic_p)
+    operands = view.of(atom, primitives.logistic)
     if operands is not None:
         return operands[0], 1
     maker = view.maker(atom)
@@ -189,7 +180,7 @@ def sigmoid_of(view: View, atom: Atom) -> tuple[Atom, int] | None:
     return (power.argument, 1) if high is not None and high.is_of(power) else None
 
 
-@rule("log-sigmoid", log_p, naive="log(1 / (1 + exp(-x)))", write="fxgrad.nn.log_sigmoid(x)",
+@rule("log-sigmoid", primitives.log, naive="log(1 / (1 + exp(-x)))", write="fxgrad.nn.log_sigmoid(x)",
       fault="the logarithm of a share that underflows is -inf")
 def _log_sigmoid(view: View, equation: Equation) -> Instead | None:
     found, is_rest = sigmoid_of(view, equation.inputs[0]), False
@@ -204,10 +195,11 @@ def _log_sigmoid(view: View, equation: Equation) -> Instead | None:
     return Instead(lambda x: -formulas.softplus(-x if sign > 0 else x), (found[0],))
 
 
-@rule("logit", log_p, naive="log(p / (1 - p))", write="np.log(p) - np.log1p(-p)", fault=CANCELS, domain="0 < p < 1",
+@rule("logit", primitives.log, naive="log(p / (1 - p))", write="np.log(p) - np.log1p(-p)", fault=CANCELS,
+      domain="0 < p < 1",
       kind="edges")
 def _logit(view: View, equation: Equation) -> Instead | None:
-    operands = view.of(equation.inputs[0], div_p)
+    operands = view.of(equation.inputs[0], primitives.div)
     if operands is None:
         return None
     terms = view.terms(operands[1])
@@ -216,7 +208,7 @@ def _logit(view: View, equation: Equation) -> Instead | None:
     return Instead(formulas.logit, (operands[0],)) if len(terms) == 2 and has_one and rest == [operands[0]] else None
 
 
-@rule("log of erfc", log_p, naive="log(erfc(x)), log(0.5 * erfc(x))",
+@rule("log of erfc", primitives.log, naive="log(erfc(x)), log(0.5 * erfc(x))",
       write="fxgrad.scipy.special.log_ndtr(-x * 2**0.5)",
       fault="erfc underflows for large x")
 def _log_erfc(view: View, equation: Equation) -> Instead | None:
@@ -233,12 +225,12 @@ def _log_erfc(view: View, equation: Equation) -> Instead | None:
 
 def erfc_of(view: View, atom: Atom) -> tuple[Atom, int] | None:
     """The x and the sign of erfc(x) or erfc(-x), also as 1 - erf(x) or 1 + erf(x); None if a value is neither."""
-    operands = view.of(atom, erfc_p)
+    operands = view.of(atom, primitives.erfc)
     if operands is not None:
         return operands[0], 1
     terms = view.terms(atom)
     for one, other in (terms, terms[::-1]) if len(terms) == 2 else ():
-        operands = view.of(other.atom, erf_p)
+        operands = view.of(other.atom, primitives.erf)
         if operands is not None and one.sign > 0 and view.is_number(one.atom, 1.0):
             return operands[0], -other.sign
     return None
@@ -247,10 +239,11 @@ def erfc_of(view: View, atom: Atom) -> tuple[Atom, int] | None:
 # --- of sums --------------------------------------------------------------------------------------------------------
 
 
-@rule("inverse hyperbolic tangent", log_p, naive="log((1 + x) / (1 - x))", write="2 * np.arctanh(x)", fault=CANCELS,
+@rule("inverse hyperbolic tangent", primitives.log, naive="log((1 + x) / (1 - x))", write="2 * np.arctanh(x)",
+      fault=CANCELS,
       domain="-1 < x < 1")
 def _atanh(view: View, equation: Equation) -> Instead | None:
-    operands = view.of(equation.inputs[0], div_p)
+    operands = view.of(equation.inputs[0], primitives.div)
     if operands is None:
         return None
     high, low = _beside_one(view, operands[0]), _beside_one(view, operands[1])
@@ -268,13 +261,13 @@ def _beside_one(view: View, atom: Atom) -> tuple[int, Atom] | None:
     return None
 
 
-@rule("inverse hyperbolic sine", log_p, naive="log(x + sqrt(x**2 + 1))", write="np.arcsinh(x)",
+@rule("inverse hyperbolic sine", primitives.log, naive="log(x + sqrt(x**2 + 1))", write="np.arcsinh(x)",
       fault="digits cancel for x below zero, and x**2 overflows")
 def _asinh(view: View, equation: Equation) -> Instead | None:
     return _inverse(view, equation, 1, formulas.arcsinh)
 
 
-@rule("inverse hyperbolic cosine", log_p, naive="log(x + sqrt(x**2 - 1))", write="np.arccosh(x)",
+@rule("inverse hyperbolic cosine", primitives.log, naive="log(x + sqrt(x**2 - 1))", write="np.arccosh(x)",
       fault="x**2 overflows, and digits cancel near one", domain="x >= 1")
 def _acosh(view: View, equation: Equation) -> Instead | None:
     return _inverse(view, equation, -1, formulas.arccosh)
@@ -283,7 +276,7 @@ def _acosh(view: View, equation: Equation) -> Instead | None:
 def _inverse(view: View, equation: Equation, sign: int, function: Any) -> Instead | None:
     terms = view.terms(equation.inputs[0])
     for argument, root in (terms, terms[::-1]) if len(terms) == 2 else ():
-        operands = view.of(root.atom, sqrt_p)
+        operands = view.of(root.atom, primitives.sqrt)
         if operands is None or (argument.sign, root.sign) != (1, 1):
             continue
         inside = view.terms(operands[0])
@@ -294,19 +287,19 @@ def _inverse(view: View, equation: Equation, sign: int, function: Any) -> Instea
     return None
 
 
-@rule("log-cosh", log_p, naive="log(cosh(x))", write="fxgrad.tools.numerics.formulas.log_cosh(x)",
+@rule("log-cosh", primitives.log, naive="log(cosh(x))", write="fxgrad.tools.numerics.formulas.log_cosh(x)",
       fault="cosh overflows for large x, and digits cancel for x near zero")
 def _log_cosh(view: View, equation: Equation) -> Instead | None:
-    operands = view.of(equation.inputs[0], cosh_p)
+    operands = view.of(equation.inputs[0], primitives.cosh)
     return None if operands is None else Instead(formulas.log_cosh, (operands[0],))
 
 
-@rule("log1p", log_p, naive="log(1 + x), log(1 - x)", write="np.log1p(x)",
+@rule("log1p", primitives.log, naive="log(1 + x), log(1 - x)", write="np.log1p(x)",
       fault="digits of a small x are lost in the sum",
       domain="x > -1")
 def _log1p(view: View, equation: Equation) -> Instead | None:
     maker = view.maker(equation.inputs[0])
-    if maker is None or maker.primitive not in (add_p, sub_p):
+    if maker is None or maker.primitive not in (primitives.add, primitives.sub):
         return None
     terms = view.terms(equation.inputs[0])
     ones = [term for term in terms if term.sign * (view.number(term.atom) or 0.0) == 1.0]

@@ -5,23 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad import numpy as fnp
-from fxgrad.engine.core.program import Atom, Equation
-from fxgrad.engine.ops.arithmetic import mul_p, stop_gradient_p
-from fxgrad.engine.ops.cumulative import cumlogsumexp, cumsum_p
-from fxgrad.engine.ops.determinant import det_p
-from fxgrad.engine.ops.exponential import exp_p, integer_pow_p, log_p, pow_p, square_p
-from fxgrad.engine.ops.reductions import reduce_prod_p
-from fxgrad.engine.ops.special import lgamma, lgamma_p
+from fxgrad.extend import Atom, Equation, bind, primitives
 from fxgrad.tools.numerics import formulas
 from fxgrad.tools.numerics.rules import Instead, rule
 from fxgrad.tools.numerics.view import View
 
 
-@rule("log of exp", log_p, naive="log(exp(x)), log(exp(x) * exp(y)), log(exp(x) / exp(y))", write="x, x + y, x - y",
+@rule("log of exp", primitives.log, naive="log(exp(x)), log(exp(x) * exp(y)), log(exp(x) / exp(y))",
+      write="x, x + y, x - y",
       fault="exp overflows for large x")
 def _log_of_exp(view: View, equation: Equation) -> Instead | None:
     number, factors, _ = view.product(equation.inputs[0])
-    found = {atom: view.of(atom, exp_p) for atom in factors}
+    found = {atom: view.of(atom, primitives.exp) for atom in factors}
     if number != 1.0 or not factors or any(operands is None for operands in found.values()):
         return None
     exponents = [*factors.values()]
@@ -33,65 +28,66 @@ def _log_of_exp(view: View, equation: Equation) -> Instead | None:
             result = (term if power > 0 else -term) if result is None else result + term if power > 0 else result - term
         return result
     arguments = tuple(operands[0] for operands in found.values() if operands is not None)
-    if len(arguments) == 1 and exponents == [1] and view.of(arguments[0], lgamma_p) is not None:
+    if len(arguments) == 1 and exponents == [1] and view.of(arguments[0], primitives.lgamma) is not None:
         return Instead(lambda x: x, arguments)
     return Instead(total, arguments)
 
 
-@rule("log of a power", log_p, naive="log(x**n), log(x**y)", write="n * np.log(abs(x)), y * np.log(x)",
+@rule("log of a power", primitives.log, naive="log(x**n), log(x**y)", write="n * np.log(abs(x)), y * np.log(x)",
       fault="the power overflows or underflows")
 def _log_of_power(view: View, equation: Equation) -> Instead | None:
     maker = view.maker(equation.inputs[0])
     if maker is None:
         return None
-    if maker.primitive in (integer_pow_p, square_p):
+    if maker.primitive in (primitives.integer_pow, primitives.square):
         exponent = maker.params.get("exponent", 2)
         return Instead(lambda x: formulas.log_of_power(x, exponent), (maker.inputs[0],)) if exponent else None
-    if maker.primitive is not pow_p:
+    if maker.primitive is not primitives.pow:
         return None
     return Instead(formulas.log_of_real_power, tuple(maker.inputs))
 
 
-@rule("log of a product", log_p, naive="log(prod(x))", write="np.sum(np.log(x))",
+@rule("log of a product", primitives.log, naive="log(prod(x))", write="np.sum(np.log(x))",
       fault="the product overflows or underflows")
 def _log_of_product(view: View, equation: Equation) -> Instead | None:
     maker = view.maker(equation.inputs[0])
-    if maker is None or maker.primitive is not reduce_prod_p:
+    if maker is None or maker.primitive is not primitives.reduce_prod:
         return None
     axes = tuple(maker.params["axes"])
     return Instead(lambda x, naive: formulas.log_of_product(x, axes, naive), (maker.inputs[0], equation.inputs[0]))
 
 
-@rule("log of a determinant", log_p, naive="log(det(a))", write="np.linalg.slogdet(a)[1]",
+@rule("log of a determinant", primitives.log, naive="log(det(a))", write="np.linalg.slogdet(a)[1]",
       fault="the determinant overflows or underflows", domain="det(a) > 0")
 def _log_of_determinant(view: View, equation: Equation) -> Instead | None:
-    operands = view.of(equation.inputs[0], det_p)
+    operands = view.of(equation.inputs[0], primitives.det)
     return None if operands is None else Instead(formulas.log_of_determinant, (operands[0], equation.inputs[0]))
 
 
-@rule("log of gamma", log_p, naive="log(gamma(x))", write="fxgrad.scipy.special.gammaln(x)", fault="gamma overflows",
+@rule("log of gamma", primitives.log, naive="log(gamma(x))", write="fxgrad.scipy.special.gammaln(x)",
+      fault="gamma overflows",
       domain="x > 0")
 def _log_of_gamma(view: View, equation: Equation) -> Instead | None:
-    operands = view.of(equation.inputs[0], mul_p)
+    operands = view.of(equation.inputs[0], primitives.mul)
     for sign, power in () if operands is None else (operands, operands[::-1]):
-        inner = view.of(power, exp_p)
-        argument = None if inner is None else view.of(inner[0], lgamma_p)
+        inner = view.of(power, primitives.exp)
+        argument = None if inner is None else view.of(inner[0], primitives.lgamma)
         if argument is not None and _is_sign(view, sign):
-            return Instead(lambda x, s: lgamma(x) + fnp.log(formulas.stop_gradient(s)), (argument[0], sign))
+            return Instead(lambda x, s: formulas.lgamma(x) + fnp.log(formulas.stop_gradient(s)), (argument[0], sign))
     return None
 
 
 def _is_sign(view: View, atom: Atom) -> bool:
     """Whether a value is stopped, as the sign of a gamma function is."""
     maker = view.maker(atom)
-    return maker is not None and maker.primitive is stop_gradient_p
+    return maker is not None and maker.primitive is primitives.stop_gradient
 
 
-@rule("cumulative log-sum-exp", log_p, naive="log(cumsum(exp(x)))", write="fxgrad.lax.cumlogsumexp(x, axis)",
+@rule("cumulative log-sum-exp", primitives.log, naive="log(cumsum(exp(x)))", write="fxgrad.lax.cumlogsumexp(x, axis)",
       fault="exp overflows for large x, and the sum is 0 for small ones")
 def _cumulative(view: View, equation: Equation) -> Instead | None:
     maker = view.maker(equation.inputs[0])
-    inner = view.exponential(maker.inputs[0]) if maker is not None and maker.primitive is cumsum_p else None
+    inner = view.exponential(maker.inputs[0]) if maker is not None and maker.primitive is primitives.cumsum else None
     if maker is None or inner is None:
         return None
-    return Instead(lambda x: cumlogsumexp(x, **maker.params), (inner.argument,))
+    return Instead(lambda x: bind(primitives.cumlogsumexp, x, **maker.params)[0], (inner.argument,))

@@ -6,17 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fxgrad import numpy as fnp
-from fxgrad.engine.core.program import Atom, Equation
-from fxgrad.engine.ops import triangular
-from fxgrad.engine.ops.arithmetic import div_p, mul_p
-from fxgrad.engine.ops.comparison import eq_p
-from fxgrad.engine.ops.creation import iota_p
-from fxgrad.engine.ops.exponential import integer_pow_p, log_p
-from fxgrad.engine.ops.pointwise import add_p
-from fxgrad.engine.ops.products import dot_general_p
-from fxgrad.engine.ops.special import xlogy
-from fxgrad.engine.ops.structural import convert_element_type_p
-from fxgrad.engine.ops.trigonometric import cosh_p, sinh_p
+from fxgrad.extend import Atom, Equation, bind, primitives
 from fxgrad.tools.numerics import formulas
 from fxgrad.tools.numerics.rules import Instead, rule
 from fxgrad.tools.numerics.view import Exponential, Sum, View
@@ -76,7 +66,7 @@ def _numerators(view: View, factors: dict[Atom, int]) -> list[tuple[Atom, Expone
             if power > 0 and (found := view.exponential(atom)) is not None]
 
 
-@rule("cancelling exponentials", div_p, mul_p, naive="exp(x) * y / exp(x)", write="y", fault=OVERFLOW)
+@rule("cancelling exponentials", primitives.div, primitives.mul, naive="exp(x) * y / exp(x)", write="y", fault=OVERFLOW)
 def _cancelling(view: View, equation: Equation) -> Instead | None:
     number, factors, cancelled = view.product(equation.outputs[0])
     powers = [found.argument for atom in cancelled if (found := view.exponential(atom)) is not None]
@@ -87,7 +77,8 @@ def _cancelling(view: View, equation: Equation) -> Instead | None:
                    (*powers, *atoms))
 
 
-@rule("tanh", div_p, mul_p, naive="(exp(x) - exp(-x)) / (exp(x) + exp(-x))", write="np.tanh(x)", fault=OVERFLOW)
+@rule("tanh", primitives.div, primitives.mul, naive="(exp(x) - exp(-x)) / (exp(x) + exp(-x))", write="np.tanh(x)",
+      fault=OVERFLOW)
 def _tanh(view: View, equation: Equation) -> Instead | None:
     number, factors, _ = view.product(equation.outputs[0])
     for low in (atom for atom, power in factors.items() if power == -1):
@@ -102,14 +93,14 @@ def _tanh(view: View, equation: Equation) -> Instead | None:
     return None
 
 
-@rule("sinh over cosh", div_p, mul_p, naive="sinh(x) / cosh(x)", write="np.tanh(x)",
+@rule("sinh over cosh", primitives.div, primitives.mul, naive="sinh(x) / cosh(x)", write="np.tanh(x)",
       fault="sinh and cosh overflow for large x, and inf / inf is NaN")
 def _sinh_over_cosh(view: View, equation: Equation) -> Instead | None:
     number, factors, _ = view.product(equation.outputs[0])
     for high in (atom for atom, power in factors.items() if power > 0):
-        of_high = view.of(high, sinh_p)
+        of_high = view.of(high, primitives.sinh)
         for low in (atom for atom, power in factors.items() if power < 0 and of_high is not None):
-            if of_high is not None and of_high == view.of(low, cosh_p):
+            if of_high is not None and of_high == view.of(low, primitives.cosh):
                 atoms, times = rest_of(number, without(factors, (high, 1), (low, -1)))
                 return Instead(lambda x, *values, times=times: times(formulas.tanh(x), values), (of_high[0], *atoms))
     return None
@@ -138,13 +129,14 @@ def _tanh_of(view: View, high: Atom, low: Atom) -> tuple[int, list[Atom]] | None
     return None
 
 
-@rule("sinh", div_p, mul_p, naive="(exp(x) - exp(-x)) / 2", write="np.sinh(x)",
+@rule("sinh", primitives.div, primitives.mul, naive="(exp(x) - exp(-x)) / 2", write="np.sinh(x)",
       fault="digits cancel for x near zero, and exp overflows before sinh does")
 def _sinh(view: View, equation: Equation) -> Instead | None:
     return _half_sum(view, equation, -1, fnp.sinh)
 
 
-@rule("cosh", div_p, mul_p, naive="(exp(x) + exp(-x)) / 2", write="np.cosh(x)", fault="exp overflows before cosh does")
+@rule("cosh", primitives.div, primitives.mul, naive="(exp(x) + exp(-x)) / 2", write="np.cosh(x)",
+      fault="exp overflows before cosh does")
 def _cosh(view: View, equation: Equation) -> Instead | None:
     return _half_sum(view, equation, 1, fnp.cosh)
 
@@ -170,7 +162,8 @@ def opposite_exponentials(view: View, atom: Atom, sign: int) -> Atom | None:
     return first.argument
 
 
-@rule("softmax", div_p, mul_p, naive="exp(x) / sum(exp(x))", write="fxgrad.nn.softmax(x, axis)", fault=OVERFLOW)
+@rule("softmax", primitives.div, primitives.mul, naive="exp(x) / sum(exp(x))", write="fxgrad.nn.softmax(x, axis)",
+      fault=OVERFLOW)
 def _softmax(view: View, equation: Equation) -> Instead | None:
     number, factors, _ = view.product(equation.outputs[0])
     for low, power in factors.items():
@@ -209,7 +202,8 @@ def _share(u: Any, x: Any, total: Sum) -> Any:
     return formulas.exp_of_difference(u, total.moved(peak)) / total.moved(fnp.sum(shares, axis=total.axes))
 
 
-@rule("sigmoid", div_p, mul_p, integer_pow_p, naive="1 / (1 + exp(-x))", write="fxgrad.nn.sigmoid(x)",
+@rule("sigmoid", primitives.div, primitives.mul, primitives.integer_pow, naive="1 / (1 + exp(-x))",
+      write="fxgrad.nn.sigmoid(x)",
       fault="exp overflows for x far below zero, and its derivative is NaN there")
 def _sigmoid(view: View, equation: Equation) -> Instead | None:
     number, factors, _ = view.product(equation.outputs[0])
@@ -266,25 +260,26 @@ def _shares(values: Sequence[Any], signs: Sequence[int]) -> Any:
     return result
 
 
-@rule("entropy", mul_p, naive="p * log(p)", write="fxgrad.scipy.special.xlogy(p, p)",
+@rule("entropy", primitives.mul, naive="p * log(p)", write="fxgrad.scipy.special.xlogy(p, p)",
       fault="0 * log(0) is NaN, where the limit is 0", domain="p >= 0")
 def _entropy(view: View, equation: Equation) -> Instead | None:
     for one, other in (equation.inputs, equation.inputs[::-1]):
-        operands = view.of(other, log_p)
+        operands = view.of(other, primitives.log)
         if operands is None:
             continue
         number, base = view.scaled(one)
         if operands[0] in (one, base) and view.number(base) is None:
             scale = 1.0 if operands[0] == one else number
-            return Instead(lambda p, scale=scale: xlogy(p, p) if scale == 1.0 else xlogy(p, p) * scale, (operands[0],))
+            return Instead(lambda p, scale=scale: formulas.xlogy(p, p) if scale == 1.0 else (
+                formulas.xlogy(p, p) * scale), (operands[0],))
     return None
 
 
-@rule("solve", dot_general_p, naive="inv(a) @ b", write="np.linalg.solve(a, b)",
+@rule("solve", primitives.dot_general, naive="inv(a) @ b", write="np.linalg.solve(a, b)",
       fault="an inverse is less accurate than a solution, and takes longer", domain="regular a",
       kind="cancellation")
 def _solve(view: View, equation: Equation) -> Instead | None:
-    inverse = view.of(equation.inputs[0], triangular.lu_solve_p)
+    inverse = view.of(equation.inputs[0], primitives.lu_solve)
     maker = view.maker(equation.inputs[0])
     (over, of), batch = equation.params["dimension_numbers"]
     right = equation.inputs[1]
@@ -297,8 +292,8 @@ def _solve(view: View, equation: Equation) -> Instead | None:
 
     def solved(a: Any, factors: Any, permutation: Any, b: Any) -> Any:
         if len(right.aval.shape) == 2:
-            return triangular.lu_solve(a, factors, permutation, b)
-        return fnp.ravel(triangular.lu_solve(a, factors, permutation, b[:, None]))
+            return bind(primitives.lu_solve, a, factors, permutation, b, transpose_a=False)[0]
+        return fnp.ravel(bind(primitives.lu_solve, a, factors, permutation, b[:, None], transpose_a=False)[0])
     return Instead(solved, (*inverse[:3], right))
 
 
@@ -306,16 +301,16 @@ def is_identity(view: View, atom: Atom) -> bool:
     """Whether a value is the identity matrix, as the library makes it: where row and column are equal."""
     if atom in view.identities:
         return True
-    operands = view.of(atom, convert_element_type_p)
-    sides = None if operands is None else view.of(operands[0], eq_p)
+    operands = view.of(atom, primitives.convert_element_type)
+    sides = None if operands is None else view.of(operands[0], primitives.eq)
     if sides is None:
         return False
     dimensions = []
     for side in sides:
         maker = view.maker(side)
-        if maker is not None and maker.primitive is add_p and view.is_number(maker.inputs[1], 0.0):
+        if maker is not None and maker.primitive is primitives.add and view.is_number(maker.inputs[1], 0.0):
             maker = view.maker(maker.inputs[0])
-        if maker is None or maker.primitive is not iota_p:
+        if maker is None or maker.primitive is not primitives.iota:
             return False
         dimensions.append(maker.params["dimension"])
     return sorted(dimensions) == [0, 1]

@@ -12,14 +12,19 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from fxgrad.engine import dtypes, tree
-from fxgrad.engine.api.arguments import transformation
-from fxgrad.engine.api.devices import device_get
-from fxgrad.engine.core.program import Equation, Program, Source, Variable, inner_first
-from fxgrad.engine.frontend.calling import trace_with_values
-from fxgrad.engine.parallel.shard_map import drop_devices
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad import device_get, dtypes, tree
 from fxgrad.errors import UnsupportedError
+from fxgrad.extend import (
+    Equation,
+    Program,
+    Source,
+    Variable,
+    at_user_line,
+    drop_devices,
+    inner_first,
+    trace_with_values,
+    transformation,
+)
 from fxgrad.text.short import expression, operation_name
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.text.text_writer import shown_scopes

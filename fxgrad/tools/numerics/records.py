@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.api.reverse import vjp
-from fxgrad.engine.core.program import Equation
-from fxgrad.engine.dtypes import DType
-from fxgrad.engine.tracing.tape import bind
+from fxgrad import dtypes, vjp
 from fxgrad.errors import FxgradError
+from fxgrad.extend import DType, Equation, bind
 
 NEGLIGIBLE = 1e-3
 """Elements smaller than this part of the largest are held to that part of it."""

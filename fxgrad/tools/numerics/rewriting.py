@@ -8,17 +8,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.interpreter import Interpreter
-from fxgrad.engine.core.program import Equation, Program, Variable
-from fxgrad.engine.core.program_properties import memoize
-from fxgrad.engine.core.regions import Region, replace_programs
-from fxgrad.engine.derivation.derive import Derived, derive
-from fxgrad.engine.derivation.simplify import merge_equal_equations
-from fxgrad.engine.ops.structural import broadcast_to, convert
-from fxgrad.engine.tracing.provenance import CALL_NAMES
-from fxgrad.engine.tracing.tape import aval_of, bind_equation
+from fxgrad import dtypes
+from fxgrad.extend import (
+    CALL_NAMES,
+    Aval,
+    Derived,
+    Equation,
+    Interpreter,
+    Literal,
+    Program,
+    Region,
+    Variable,
+    aval_of,
+    bind,
+    bind_equation,
+    convert,
+    derive,
+    memoize,
+    merge_equal_equations,
+    primitives,
+    replace_programs,
+)
 from fxgrad.tools.numerics import of_differences, of_logarithms, of_products, of_quotients
 from fxgrad.tools.numerics.rules import Instead, Rule, rules_for
 from fxgrad.tools.numerics.view import View
@@ -220,5 +230,5 @@ def _with_inner(equation: Equation, searches: Sequence[Search]) -> Equation:
 def _as(value: Any, aval: Aval) -> Any:
     """A value in the type that the naive form had."""
     if aval_of(value).shape != aval.shape:
-        value = broadcast_to(value, aval.shape)
+        value, = bind(primitives.broadcast_to, value, shape=aval.shape)
     return convert(value, aval.dtype, aval.weak)

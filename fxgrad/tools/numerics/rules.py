@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Atom, Equation
+from fxgrad.extend import Atom, Equation, Primitive
 from fxgrad.tools.numerics.view import View
 
 

@@ -12,34 +12,32 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.interpreter import Interpreter
-from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.core.regions import Region
-from fxgrad.engine.dtypes import DType
-from fxgrad.engine.executors import numpy as numpy_executor
-from fxgrad.engine.frontend.callback import debug_callback_p, io_callback_p, pure_callback_p
-from fxgrad.engine.higher_order.custom import custom_vjp_tangent_p
-from fxgrad.engine.ops.creation import bitcast_convert_type_p
-from fxgrad.engine.ops.determinant import slogdet_p
-from fxgrad.engine.ops.factorizations import lu_p
-from fxgrad.engine.ops.parts import nextafter_p, reduce_precision_p
-from fxgrad.engine.ops.samplers import random_binomial_p, random_gamma_p, random_poisson_p
-from fxgrad.engine.ops.triangular import lu_solve_p
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad import dtypes
 from fxgrad.errors import ArgumentError
+from fxgrad.extend import (
+    Analysis,
+    DType,
+    Equation,
+    Interpreter,
+    Literal,
+    Primitive,
+    Program,
+    Region,
+    at_user_line,
+    primitives,
+)
+from fxgrad.extend.kernels import evaluate_with_numpy
 from fxgrad.interop.opaque import jax_call_p, jax_effect_p
 from fxgrad.tools.numerics.records import Pair, Ran, Stacked, Taken, as_float64, at_most_float64
 
 has_shadow: Analysis[bool] = Analysis("shadows", missing="conservative", default=True)
 """False where the shadow of a result is the result itself: bits, random numbers, code of others, which runs once."""
 
-has_shadow.enter(False, bitcast_convert_type_p, nextafter_p, reduce_precision_p, random_binomial_p, random_gamma_p,
-                 random_poisson_p, debug_callback_p, io_callback_p, pure_callback_p, jax_call_p, jax_effect_p,
-                 custom_vjp_tangent_p)
+has_shadow.enter(False, primitives.bitcast_convert_type, primitives.nextafter, primitives.reduce_precision,
+                 primitives.random_binomial, primitives.random_gamma,
+                 primitives.random_poisson, primitives.debug_callback, primitives.io_callback, primitives.pure_callback,
+                 jax_call_p, jax_effect_p,
+                 primitives.custom_vjp_tangent)
 
 factored: Analysis[tuple[int, ...]] = Analysis("operands with factors", missing="conservative", default=())
 """Which results of `lu` of the first operand are the ones behind it, so that they round as it does.
@@ -48,8 +46,8 @@ Systems of triangles are well conditioned; what is not is the way from a matrix 
 out.
 """
 
-factored.enter((0, 2), lu_solve_p)
-factored.enter((0, 1, 2), slogdet_p)
+factored.enter((0, 2), primitives.lu_solve)
+factored.enter((0, 1, 2), primitives.slogdet)
 
 class Shadow(Interpreter):
     """Runs a program and its shadow; carries `Pair`s. `tape` has what ran, `unfollowed` what has no shadow."""
@@ -89,7 +87,7 @@ class Shadow(Interpreter):
                 f"precision_report: the program runs more than {self._limit:,} operations, of which each is kept. "
                 "Report on a smaller case, or write precision_report(f, limit=...)"))
         primitive, params = equation.primitive, equation.params
-        low = [*map(np.asarray, numpy_executor.evaluate(primitive, [pair.low for pair in inputs], params))]
+        low = [*map(np.asarray, evaluate_with_numpy(primitive, [pair.low for pair in inputs], params))]
         if not any(dtypes.is_inexact(output.dtype) for output in low):
             return [Pair(output, output) for output in low]
         wider = {name: self._dtype(value) if isinstance(value, np.dtype) else value for name, value in params.items()}
@@ -122,7 +120,7 @@ class Shadow(Interpreter):
 
     def _computed(self, primitive: Primitive, values: list[Any], params: dict[str, Any]) -> list[Any]:
         """What an operation makes in the program's precision, as the shadow has it."""
-        return [*map(self._widened, numpy_executor.evaluate(primitive, values, params))]
+        return [*map(self._widened, evaluate_with_numpy(primitive, values, params))]
 
     def _exact(self, primitive: Primitive, values: list[Any], params: dict[str, Any], low: list[Any],
                ) -> list[Any] | None:
@@ -252,7 +250,7 @@ def _moved(pair: Pair, number: int) -> Any:
 
 def _factored_again(values: list[Any], factors: tuple[int, ...]) -> list[Any]:
     try:
-        found = lu_p.numpy(values[0])
+        found = primitives.lu.numpy(values[0])
     except TypeError:  # LAPACK has none for longdouble
         return values
     return [values[0], *(found[place] for place in factors), *values[1 + len(factors):]]

@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.interpreter import Interpreter
-from fxgrad.engine.core.primitive import MissingRule
-from fxgrad.engine.core.program import Atom, Equation, Program
-from fxgrad.engine.core.regions import Region
-from fxgrad.engine.higher_order.branch import cond_p
-from fxgrad.engine.higher_order.custom import custom_jvp_p, custom_vjp_p
-from fxgrad.engine.ops.arithmetic import div_p, max_p, mul_p, neg_p, stop_gradient_p
-from fxgrad.engine.ops.comparison import eq_p, ge_p, gt_p, le_p, lt_p, ne_p
-from fxgrad.engine.ops.exponential import log_p, rsqrt_p, sqrt_p
-from fxgrad.engine.ops.parts import ceil_p, floor_p, round_p, sign_p
-from fxgrad.engine.ops.reductions import argmax_p, argmin_p
-from fxgrad.engine.ops.select import select_n_p
-from fxgrad.engine.ops.structural import broadcast_to_p, convert_element_type_p, reshape_p
-from fxgrad.engine.tracing.provenance import CALL_NAMES
+from fxgrad import dtypes
+from fxgrad.extend import (
+    CALL_NAMES,
+    Analysis,
+    Atom,
+    Aval,
+    Equation,
+    Interpreter,
+    Literal,
+    MissingRule,
+    Program,
+    Region,
+    primitives,
+)
 from fxgrad.tools.numerics.findings import Finding, finding
 from fxgrad.tools.numerics.view import View
 
@@ -36,7 +33,7 @@ class Reached(NamedTuple):
 
 
 NOTHING = Reached(frozenset(), frozenset())
-OPAQUE = (custom_jvp_p, custom_vjp_p)
+OPAQUE = (primitives.custom_jvp, primitives.custom_vjp)
 
 
 class _Cuts(Interpreter):
@@ -52,13 +49,13 @@ class _Cuts(Interpreter):
         cut = frozenset[tuple[int, Equation]]().union(*(each.cut for each in inputs))
         smoothly = frozenset[int]().union(*(
             each.smoothly for each, atom in zip(inputs, equation.inputs, strict=True) if _has_slope(atom.aval)))
-        if equation.primitive is stop_gradient_p:  # that is meant
+        if equation.primitive is primitives.stop_gradient:  # that is meant
             return [NOTHING]
         if equation.primitive in OPAQUE:  # its derivative is what somebody says that it is
             return [Reached(smoothly, frozenset())] * len(equation.outputs)
         if equation.regions:
             return self._into(equation, inputs)
-        has_rule = not isinstance(equation.primitive.jvp, MissingRule) and equation.primitive is not sign_p
+        has_rule = not isinstance(equation.primitive.jvp, MissingRule) and equation.primitive is not primitives.sign
         return [Reached(smoothly, cut) if has_rule and _has_slope(var.aval) else
                 Reached(frozenset(), cut | {(number, equation) for number in smoothly}) for var in equation.outputs]
 
@@ -99,13 +96,16 @@ def _has_slope(aval: Aval) -> bool:
 work_arounds: Analysis[tuple[str, str]] = Analysis(
     "work-arounds", missing="conservative", default=("", "x + stop_gradient(step(x) - x), straight through"))
 """By operation what it is called where it is not by its name, and what to write first; then come those for all."""
-work_arounds.enter(("", "np.sum(softmax(x / temperature) * values), a soft choice"), argmax_p, argmin_p)
-work_arounds.enter(("", "x + stop_gradient(np.round(x) - x), straight through"), round_p, floor_p, ceil_p)
-work_arounds.enter(("", "np.tanh(x / width), a smooth step"), sign_p)
+work_arounds.enter(("", "np.sum(softmax(x / temperature) * values), a soft choice"), primitives.argmax,
+                   primitives.argmin)
+work_arounds.enter(("", "x + stop_gradient(np.round(x) - x), straight through"), primitives.round, primitives.floor,
+                   primitives.ceil)
+work_arounds.enter(("", "np.tanh(x / width), a smooth step"), primitives.sign)
 work_arounds.enter(("a conversion to integers", "x + stop_gradient(np.round(x) - x), straight through"),
-                   convert_element_type_p)
-work_arounds.enter(("a comparison", "sigmoid(x / width), a smooth step"), gt_p, ge_p, lt_p, le_p, ne_p, eq_p)
-work_arounds.enter(("the choice of a branch", "both branches, weighted by a smooth step"), cond_p)
+                   primitives.convert_element_type)
+work_arounds.enter(("a comparison", "sigmoid(x / width), a smooth step"), primitives.gt, primitives.ge, primitives.lt,
+                   primitives.le, primitives.ne, primitives.eq)
+work_arounds.enter(("the choice of a branch", "both branches, weighted by a smooth step"), primitives.cond)
 _OTHERS = "or a smooth function in its place; or an estimator of the derivative (score function)"
 
 
@@ -142,9 +142,10 @@ def _lost(equation: Equation, names: Sequence[str]) -> Finding:
 
 # --- derivatives that are infinite or NaN ---------------------------------------------------------------------------
 
-_SINGULAR = {log_p: (0, "log"), sqrt_p: (0, "sqrt"), rsqrt_p: (0, "1 / sqrt"), div_p: (1, "a quotient")}
+_SINGULAR = {primitives.log: (0, "log"), primitives.sqrt: (0, "sqrt"), primitives.rsqrt: (0, "1 / sqrt"),
+             primitives.div: (1, "a quotient")}
 _DOUBLE_WHERE = "np.where(x > 0, f(np.where(x > 0, x, 1.0)), 0.0)"
-_COMPARISONS = (gt_p, ge_p, lt_p, le_p, ne_p)
+_COMPARISONS = (primitives.gt, primitives.ge, primitives.lt, primitives.le, primitives.ne)
 
 
 def infinite_slopes(program: Program) -> list[Finding]:
@@ -158,7 +159,7 @@ def infinite_slopes(program: Program) -> list[Finding]:
                 found.append(finding(
                     equation.source, f"{what} of what is 0 for every number below 0: the derivative there is NaN",
                     _DOUBLE_WHERE, "derivative"))
-        elif equation.primitive is select_n_p:
+        elif equation.primitive is primitives.select_n:
             found += _of_choice(view, equation)
         for region in equation.regions:
             called = CALL_NAMES.of(region.program)
@@ -167,7 +168,7 @@ def infinite_slopes(program: Program) -> list[Finding]:
     return found
 
 
-_MOVES = (reshape_p, broadcast_to_p, convert_element_type_p)
+_MOVES = (primitives.reshape, primitives.broadcast_to, primitives.convert_element_type)
 
 
 def _is_held_at_zero(view: View, atom: Atom) -> bool:
@@ -177,11 +178,11 @@ def _is_held_at_zero(view: View, atom: Atom) -> bool:
     maker = view.maker(atom)
     if maker is None:
         return False
-    if maker.primitive is max_p:
+    if maker.primitive is primitives.max:
         return any(view.is_number(each, 0.0) for each in maker.inputs)
-    if maker.primitive in _MOVES or maker.primitive is neg_p:
+    if maker.primitive in _MOVES or maker.primitive is primitives.neg:
         return _is_held_at_zero(view, maker.inputs[0])
-    if maker.primitive is mul_p:
+    if maker.primitive is primitives.mul:
         return any(_is_held_at_zero(view, each) for each in maker.inputs)
     return False
 
@@ -195,7 +196,7 @@ def _of_choice(view: View, equation: Equation) -> list[Finding]:
     tested = {each for each in compared if view.number(each) is None}
     for branch in branches:
         maker, steps = view.maker(branch), 0
-        while maker is not None and maker.primitive in (mul_p, neg_p, *_MOVES) and steps < 4:
+        while maker is not None and maker.primitive in (primitives.mul, primitives.neg, *_MOVES) and steps < 4:
             inner = [view.maker(each) for each in maker.inputs]
             maker, steps = next((each for each in inner if each is not None and each.primitive in _SINGULAR), None), (
                 steps + 1)

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, overload
 
-from fxgrad.engine import tree
-from fxgrad.engine.api.reverse import before_derivatives
-from fxgrad.engine.core.avals import without_literals
-from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.program_properties import ProgramAttribute
-from fxgrad.engine.frontend.calling import trace_whole_call
-from fxgrad.engine.frontend.flat import TracedCall, transformation
-from fxgrad.engine.tracebacks import hide_frames
-from fxgrad.engine.tracing.apply import apply_program
-from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
+from fxgrad.extend import Program, ProgramAttribute, apply, at_user_line, hide_frames, transformation
+from fxgrad.extend.tracing import TracedCall, rewrite_before_derivatives, trace_for_rewrite
 from fxgrad.tools.numerics.rewriting import numbers_of, rewritten
 
 
@@ -55,15 +47,12 @@ def stabilise(fun: Callable[..., Any]) -> Callable[..., Any]:
     @transformation("stabilise", fun)
     @hide_frames
     def stabilised(*args: Any, **kwargs: Any) -> Any:
-        token = before_derivatives.set(_rewritten_trace)
-        try:
-            traced, leaves = trace_whole_call("stabilise", fun, args, kwargs)
-        finally:
-            before_derivatives.reset(token)
+        with rewrite_before_derivatives(_rewritten_trace):
+            traced, leaves = trace_for_rewrite("stabilise", fun, args, kwargs)
         derived = rewritten(traced.program, _known(traced))
         inputs = [*traced.captured, *leaves]
-        outputs = apply_program(traced.program, inputs) if derived is None else derived(inputs)
-        return tree.unflatten(traced.out_tree, without_literals(outputs))
+        outputs = apply(traced.program, inputs) if derived is None else derived(inputs)
+        return traced.rebuild(outputs)
     return stabilised
 
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Atom, Equation, Program, Variable
-from fxgrad.engine.core.program_properties import definitions
-from fxgrad.engine.ops.arithmetic import div_p, max_p, mul_p, neg_p, stop_gradient_p, sub_p
-from fxgrad.engine.ops.exponential import exp_p, integer_pow_p, square_p
-from fxgrad.engine.ops.pointwise import add_p
-from fxgrad.engine.ops.reductions import reduce_max_p
-from fxgrad.engine.ops.select import select_n_p
-from fxgrad.engine.ops.shaping import broadcast_in_dim_p
-from fxgrad.engine.ops.structural import broadcast_to_p, convert_element_type_p, reduce_sum_p, reshape_p
-from fxgrad.engine.tracing.provenance import CALL_NAMES
-from fxgrad.engine.tracing.tape import bind
+from fxgrad import dtypes
+from fxgrad.extend import (
+    CALL_NAMES,
+    Atom,
+    Equation,
+    Literal,
+    Primitive,
+    Program,
+    Variable,
+    bind,
+    definitions,
+    primitives,
+)
 
 MOST_TERMS = 16
 """Sums and products of more parts are not taken apart."""
@@ -26,7 +25,7 @@ MOST_TERMS = 16
 _MODEST = 2.0 ** -14
 """Numbers from here to its inverse are multiplied with each other; in no dtype does that overflow."""
 
-_MOVES = (reshape_p, broadcast_to_p, broadcast_in_dim_p)
+_MOVES = (primitives.reshape, primitives.broadcast_to, primitives.broadcast_in_dim)
 
 
 class Term(NamedTuple):
@@ -92,7 +91,7 @@ class View:
 
     def number(self, atom: Atom) -> float | None:
         """The real number that a value is known to be, in all its places; None where it is not."""
-        while (maker := self.maker(atom)) is not None and maker.primitive in (*_MOVES, convert_element_type_p):
+        while (maker := self.maker(atom)) is not None and maker.primitive in (*_MOVES, primitives.convert_element_type):
             atom = maker.inputs[0]
         if isinstance(atom, Literal):
             is_real = atom.dtype.kind in "iuf" or dtypes.is_floating(atom.dtype)
@@ -114,10 +113,10 @@ class View:
             maker = self.maker(top)
             if len(result) + len(waiting) >= MOST_TERMS or maker is None:
                 result.append(Term(sign, top))
-            elif maker.primitive is neg_p:
+            elif maker.primitive is primitives.neg:
                 waiting.append(Term(-sign, maker.inputs[0]))
-            elif maker.primitive in (add_p, sub_p):
-                second = sign if maker.primitive is add_p else -sign
+            elif maker.primitive in (primitives.add, primitives.sub):
+                second = sign if maker.primitive is primitives.add else -sign
                 waiting += [Term(second, maker.inputs[1]), Term(sign, maker.inputs[0])]
             else:
                 result.append(Term(sign, top))
@@ -136,15 +135,15 @@ class View:
                 number *= value ** power
             elif maker is None or len(factors) + len(waiting) >= MOST_TERMS:
                 factors[top] = factors.get(top, 0) + power
-            elif maker.primitive in (mul_p, div_p):
-                second = power if maker.primitive is mul_p else -power
+            elif maker.primitive in (primitives.mul, primitives.div):
+                second = power if maker.primitive is primitives.mul else -power
                 waiting += [(maker.inputs[1], second), (maker.inputs[0], power)]
-            elif maker.primitive is neg_p:
+            elif maker.primitive is primitives.neg:
                 number *= (-1) ** (power % 2)
                 waiting.append((maker.inputs[0], power))
-            elif maker.primitive is square_p:
+            elif maker.primitive is primitives.square:
                 waiting.append((maker.inputs[0], 2 * power))
-            elif maker.primitive is integer_pow_p:
+            elif maker.primitive is primitives.integer_pow:
                 waiting.append((maker.inputs[0], maker.params["exponent"] * power))
             else:
                 factors[top] = factors.get(top, 0) + power
@@ -155,16 +154,17 @@ class View:
         """A value as a number times another one: 2 and x of `x * 2`, -1 and x of `-x`."""
         number = 1.0
         while (maker := self.maker(atom)) is not None:
-            if maker.primitive is neg_p:
+            if maker.primitive is primitives.neg:
                 number, atom = -number, maker.inputs[0]
                 continue
-            numbers = [self.number(each) for each in maker.inputs] if maker.primitive in (mul_p, div_p) else [None]
+            numbers = [self.number(each) for each in maker.inputs] if maker.primitive in (primitives.mul,
+                                                                                          primitives.div) else [None]
             if not all(each is None or _MODEST < abs(each) < 1 / _MODEST for each in numbers):
                 break
-            if maker.primitive is mul_p and numbers[0] is not None:
+            if maker.primitive is primitives.mul and numbers[0] is not None:
                 number, atom = number * numbers[0], maker.inputs[1]
-            elif maker.primitive in (mul_p, div_p) and numbers[1]:
-                number *= numbers[1] if maker.primitive is mul_p else 1 / numbers[1]
+            elif maker.primitive in (primitives.mul, primitives.div) and numbers[1]:
+                number *= numbers[1] if maker.primitive is primitives.mul else 1 / numbers[1]
                 atom = maker.inputs[0]
             else:
                 break
@@ -175,8 +175,9 @@ class View:
         maker = self.maker(atom)
         if maker is None:
             return atom if self.is_number(atom, 1.0) else None
-        if maker.primitive is square_p or (maker.primitive is integer_pow_p and maker.params["exponent"] == 2) or (
-                maker.primitive is mul_p and maker.inputs[0] == maker.inputs[1]):
+        if maker.primitive is primitives.square or (maker.primitive is primitives.integer_pow
+                                                    and maker.params["exponent"] == 2) or (
+                maker.primitive is primitives.mul and maker.inputs[0] == maker.inputs[1]):
             return maker.inputs[0]
         return None
 
@@ -184,21 +185,22 @@ class View:
 
     def exponential(self, atom: Atom) -> Exponential | None:
         """What a value is the exponential of; None if it is none, or of a number less the largest."""
-        operands = self.of(atom, exp_p)
+        operands = self.of(atom, primitives.exp)
         if operands is None or self.is_shifted(operands[0]):
             return None
         return Exponential(operands[0], *self.scaled(operands[0]))
 
     def is_shifted(self, atom: Atom) -> bool:
         """Whether a largest value was subtracted already: then nothing overflows."""
-        operands = self.of(atom, sub_p)
+        operands = self.of(atom, primitives.sub)
         if operands is None:
             return False
         maker = self.maker(operands[1])
-        while maker is not None and maker.primitive in (*_MOVES, stop_gradient_p, select_n_p, max_p):
+        while maker is not None and maker.primitive in (*_MOVES, primitives.stop_gradient, primitives.select_n,
+                                                        primitives.max):
             maker = next((found for atom in reversed(maker.inputs) if self.number(atom) is None
                           and (found := self.maker(atom)) is not None), None)
-        return maker is not None and maker.primitive is reduce_max_p
+        return maker is not None and maker.primitive is primitives.reduce_max
 
     # --- reductions -------------------------------------------------------------------------------------------
 
@@ -211,9 +213,9 @@ class View:
             maker = self.maker(maker.inputs[0])
         if maker is None:
             return None
-        if maker.primitive is reduce_sum_p:
+        if maker.primitive is primitives.reduce_sum:
             return _sum_of(maker, maker.inputs[0], moves, is_mean=False)
-        if maker.primitive in (div_p, mul_p):
+        if maker.primitive in (primitives.div, primitives.mul):
             return self._divided(maker, moves)
         called = [region.program for region in maker.regions if region.role == "inline"]
         if called and (name := CALL_NAMES.of(called[0])) is not None and name.is_library and name.name == "mean":
@@ -228,7 +230,7 @@ class View:
         total = self.sum(maker.inputs[0]) if by else None
         if total is None or total.is_mean or not by:
             return None
-        count = by if maker.primitive is div_p else 1 / by
+        count = by if maker.primitive is primitives.div else 1 / by
         return total._replace(moves=(*total.moves, *moves), is_mean=True) if round(count) == total.size and (
             abs(count - total.size) <= 1e-6 * total.size) else None
 

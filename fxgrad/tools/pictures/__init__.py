@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fxgrad.tools.pictures.draw import Drawing, draw
+from fxgrad.tools.pictures.drawing import Drawing, draw
 from fxgrad.tools.pictures.picture import Box, Cluster, Line, Picture
 
 __all__ = ["Box", "Cluster", "Drawing", "Line", "Picture", "draw"]

@@ -8,15 +8,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.engine.core.program import COTANGENT, PRIMAL, TRANSPOSED, Program, Signature
-from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.derivation.derive import derive
-from fxgrad.engine.frontend.calling import trace_program
-from fxgrad.engine.tracing.apply import apply_program
-from fxgrad.engine.transforms.forward import has_tangent
-from fxgrad.engine.transforms.joint import record_joint
-from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, FxgradError
+from fxgrad.extend import (
+    COTANGENT,
+    PRIMAL,
+    TRANSPOSED,
+    Program,
+    Signature,
+    Zero,
+    apply,
+    at_user_line,
+    derive,
+    has_tangent,
+    record_joint,
+    trace_program,
+)
 from fxgrad.text.names import Unique
 from fxgrad.tools.graphs.graph import Graph
 from fxgrad.tools.graphs.nodes import Node, Operation
@@ -119,7 +125,7 @@ def _joint_program(program: Program, wrt: tuple[bool, ...]) -> Program:
 
     def together(*given: Any) -> Sequence[Any]:
         derived = derive(program, ("with its pullback", wrt), build, avals)
-        return apply_program(derived.program, [*derived.captured, *given])
+        return apply(derived.program, [*derived.captured, *given])
 
     return trace_program("draw", together, tuple([aval.struct for aval in avals]), {})
 

@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
+from fxgrad.extend import at_user_line
 from fxgrad.tools.pictures.clearance import Point, around, crosses, label_places, title_place
 from fxgrad.tools.pictures.picture import Box, Picture
 

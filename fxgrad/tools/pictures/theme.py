@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
+from fxgrad.extend import at_user_line
 
 
 class Paint(NamedTuple):

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Equation, Source
+from fxgrad import dtypes
+from fxgrad.extend import Aval, Equation, Source
 from fxgrad.text.scope import type_text
 from fxgrad.text.short import expression, operation_name
 from fxgrad.text.sources import Sources

@@ -15,14 +15,9 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from fxgrad.engine import tree
-from fxgrad.engine.api.compiled import jit
-from fxgrad.engine.api.programs import make_program
-from fxgrad.engine.caches import clear_caches
-from fxgrad.engine.frontend.flat import Transformation, title_of
-from fxgrad.engine.units import time_text
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad import clear_caches, jit, make_program, tree
 from fxgrad.errors import ArgumentError, FxgradError
+from fxgrad.extend import Transformation, at_user_line, time_text, title_of
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.tools.profiling.timing import Figures, Timed, in_turns
 from fxgrad.tools.retracing.watching import explaining

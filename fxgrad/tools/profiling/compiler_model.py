@@ -6,11 +6,8 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from fxgrad.engine.analyses.flow import Flow, flow_of
-from fxgrad.engine.analyses.liveness import LiveRanges, Moment
-from fxgrad.engine.core.program import Program, Variable
-from fxgrad.engine.core.program_properties import program_property
-from fxgrad.engine.core.regions import Region
+from fxgrad.extend import Program, Region, Variable, program_property
+from fxgrad.extend.analyses import Flow, LiveRanges, Moment, flow_of
 from fxgrad.tools.profiling.grouping import Grouping
 from fxgrad.tools.profiling.instructions import ELEMENT, INPUT, OPAQUE, PART, REDUCE, RESHAPE, UPDATE
 from fxgrad.tools.profiling.lowering import lowered

@@ -8,17 +8,22 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from fxgrad.engine.analyses.cost import total_cost
-from fxgrad.engine.analyses.traffic import total_sent, traffic_of
-from fxgrad.engine.api.arguments import static_positions, transformation
-from fxgrad.engine.core.primitive import Cost
-from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.derivation.sizes import require_numbers
-from fxgrad.engine.frontend.calling import trace_program
-from fxgrad.engine.tracebacks import hide_frames
-from fxgrad.engine.units import bytes_text, count_text, time_text
-from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
+from fxgrad.extend import (
+    Cost,
+    Equation,
+    Program,
+    at_user_line,
+    bytes_text,
+    count_text,
+    hide_frames,
+    time_text,
+    trace_program,
+    transformation,
+)
+from fxgrad.extend.analyses import total_cost, total_sent, traffic_of
+from fxgrad.extend.sizes import require_numbers
+from fxgrad.extend.tracing import static_positions
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.tools.profiling.bars import bar
 from fxgrad.tools.profiling.compiler_model import CompilerModel, compiler_model

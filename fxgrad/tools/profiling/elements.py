@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fxgrad.engine.analyses.fusing import offloaded
-from fxgrad.engine.core.program import Atom, Equation
-from fxgrad.engine.ops import arithmetic, exponential, structural
+from fxgrad.extend import Atom, Equation, primitives
+from fxgrad.extend.analyses import offloaded
 from fxgrad.tools.profiling.instructions import BROADCAST, ELEMENT, RESHAPE, Instructions, Shape
 
 
@@ -15,10 +14,10 @@ def element(made: Instructions, equation: Equation, costly: bool, value: int) ->
     primitive = equation.primitive
     shape = made.flow.avals[value].shape
     operands = made.operands(equation)
-    if primitive is structural.convert_element_type_p and type(operands[0]) is int and (
+    if primitive is primitives.convert_element_type and type(operands[0]) is int and (
             made.flow.avals[value].dtype == equation.inputs[0].aval.dtype):
         return operands[0]
-    if primitive is arithmetic.div_p and type(operands[0]) is type(operands[1]) is int:
+    if primitive is primitives.div and type(operands[0]) is type(operands[1]) is int:
         found = _quotient(made, operands[0], operands[1], shape, value)
         if found >= 0:
             return found
@@ -28,7 +27,7 @@ def element(made: Instructions, equation: Equation, costly: bool, value: int) ->
         operands = [each if type(each) is not int or made.kinds[each] != RESHAPE else made.reads[each][0]
                     for each in operands]
         inner, shape = shape, source
-    if primitive is exponential.logistic_p and type(operands[0]) is int:
+    if primitive is primitives.logistic and type(operands[0]) is int:
         power = made.of_elements([operands[0]], shape, value, costly=True, offered=True, name="exp")
         found = made.of_elements([made.constant(1.0, shape, value), power], shape, value, costly=True,
                                   offered=True, name="logistic")

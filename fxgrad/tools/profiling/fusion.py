@@ -9,14 +9,11 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from fxgrad.engine.analyses.cost import total_cost
-from fxgrad.engine.api.arguments import static_positions, transformation
-from fxgrad.engine.api.compiled import jit
-from fxgrad.engine.core.program import Equation, Program, Source
-from fxgrad.engine.derivation.sizes import require_numbers
-from fxgrad.engine.frontend.calling import trace_program
-from fxgrad.engine.tracebacks import hide_frames
-from fxgrad.engine.units import bytes_text
+from fxgrad import jit
+from fxgrad.extend import Equation, Program, Source, bytes_text, hide_frames, trace_program, transformation
+from fxgrad.extend.analyses import total_cost
+from fxgrad.extend.sizes import require_numbers
+from fxgrad.extend.tracing import static_positions
 from fxgrad.text.short import operation_name
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.text.unfolding import unfold

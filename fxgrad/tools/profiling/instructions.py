@@ -6,10 +6,8 @@ from collections.abc import Collection, Hashable, Sequence
 from math import isnan, prod
 from typing import Any
 
-from fxgrad.engine.analyses.flow import Flow
-from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import Atom, Equation
-from fxgrad.engine.core.regions import Region
+from fxgrad.extend import Atom, Equation, Literal, Region
+from fxgrad.extend.analyses import Flow
 
 INPUT, ELEMENT, BROADCAST, RESHAPE, TRANSPOSE, SLICE, PAD, CONCATENATE, IOTA, GATHER, TAKE, UPDATE, REDUCE, PRODUCT, \
     OPAQUE, PART = range(16)

@@ -5,26 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from fxgrad.engine.analyses.flow import Flow
-from fxgrad.engine.analyses.fusing import ALIAS, BARRIER, CHEAP, EXPENSIVE, LOOP
-from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.program import Equation
-from fxgrad.engine.core.regions import Region
-from fxgrad.engine.ops import (
-    convolution,
-    creation,
-    dynamic,
-    factorizations,
-    indexing,
-    joining,
-    parts,
-    pool,
-    products,
-    reductions,
-    shaping,
-    structural,
-    triangular,
-)
+from fxgrad.extend import Analysis, Equation, Region, primitives
+from fxgrad.extend.analyses import ALIAS, BARRIER, CHEAP, EXPENSIVE, LOOP, Flow
 from fxgrad.tools.profiling.elements import element
 from fxgrad.tools.profiling.instructions import (
     BROADCAST,
@@ -137,7 +119,7 @@ def _loop(made: Instructions, equation: Equation, reads: list[int], makes: list[
 # --- what does not act on each element ----------------------------------------------------------------------------
 
 
-@_rules.register(structural.broadcast_to_p, shaping.broadcast_in_dim_p)
+@_rules.register(primitives.broadcast_to, primitives.broadcast_in_dim)
 def _repeats(made: Instructions, equation: Equation, _reads: list[int]) -> None:
     value, = made.makes
     shape = made.flow.avals[value].shape
@@ -150,7 +132,7 @@ def _repeats(made: Instructions, equation: Equation, _reads: list[int]) -> None:
     made.of[value] = made.repeated(operand, shape, tuple(axes))
 
 
-@_rules.register(structural.transpose_p)
+@_rules.register(primitives.transpose)
 def _transposes(made: Instructions, equation: Equation, reads: list[int]) -> None:
     value, = made.makes
     made.of[value] = made.turned(reads[0], equation.params["permutation"])
@@ -164,10 +146,10 @@ def _simple(kind: int, costly: bool = False, offers: bool = False) -> _Rule:
     return rule
 
 
-_rules.enter(_simple(SLICE), shaping.slice_p, shaping.rev_p, shaping.tile_p)
-_rules.enter(_simple(TAKE), dynamic.dynamic_slice_p)
-_rules.enter(_simple(UPDATE), dynamic.dynamic_update_slice_p)
-_rules.enter(_simple(IOTA, offers=True), creation.iota_p)
+_rules.enter(_simple(SLICE), primitives.slice, primitives.rev, primitives.tile)
+_rules.enter(_simple(TAKE), primitives.dynamic_slice)
+_rules.enter(_simple(UPDATE), primitives.dynamic_update_slice)
+_rules.enter(_simple(IOTA, offers=True), primitives.iota)
 
 
 def _indices(made: Instructions, node: int) -> int:
@@ -184,7 +166,7 @@ def _with_batches(made: Instructions, equation: Equation, node: int) -> int:
     return made.once(("batches", node, batches), CONCATENATE, [node], (*shape, width + batches), made.like[node])
 
 
-@_rules.register(indexing.gather_p)
+@_rules.register(primitives.gather)
 def _gathers(made: Instructions, equation: Equation, reads: list[int]) -> None:
     """Add a gather; out-of-range results are replaced unless the mode says otherwise."""
     value, = made.makes
@@ -200,8 +182,8 @@ def _gathers(made: Instructions, equation: Equation, reads: list[int]) -> None:
     made.of[value] = found
 
 
-@_rules.register(indexing.scatter_p, indexing.scatter_add_p, indexing.scatter_sub_p, indexing.scatter_mul_p,
-                 indexing.scatter_min_p, indexing.scatter_max_p)
+@_rules.register(primitives.scatter, primitives.scatter_add, primitives.scatter_sub, primitives.scatter_mul,
+                 primitives.scatter_min, primitives.scatter_max)
 def _scatters(made: Instructions, equation: Equation, reads: list[int]) -> None:
     """Add a scatter, which writes over its operand."""
     value, = made.makes
@@ -211,7 +193,7 @@ def _scatters(made: Instructions, equation: Equation, reads: list[int]) -> None:
     made.over[found] = reads[:1]
 
 
-@_rules.register(pool.select_and_scatter_add_p)
+@_rules.register(primitives.select_and_scatter_add)
 def _scatters_to_largest(made: Instructions, _equation: Equation, reads: list[int]) -> None:
     """Add the search for the largest elements along each axis, and a scatter to them."""
     value, = made.makes
@@ -230,13 +212,13 @@ def _scatters_to_largest(made: Instructions, _equation: Equation, reads: list[in
     made.over[last] = [zeros]
 
 
-@_rules.register(parts.real_p, parts.imag_p)
+@_rules.register(primitives.real, primitives.imag)
 def _takes_parts(made: Instructions, _equation: Equation, reads: list[int]) -> None:
     value, = made.makes
     made.of[value] = made.add(ELEMENT, reads, made.flow.avals[value].shape, value)
 
 
-@_rules.register(shaping.pad_p)
+@_rules.register(primitives.pad)
 def _pads(made: Instructions, equation: Equation, reads: list[int]) -> None:
     value, = made.makes
     holes = any(hole for _, _, hole in equation.params["padding_config"])
@@ -244,7 +226,7 @@ def _pads(made: Instructions, equation: Equation, reads: list[int]) -> None:
                                offers=not holes and made.floats[reads[0]] if reads else False)
 
 
-@_rules.register(joining.concatenate_p, joining.stack_p)
+@_rules.register(primitives.concatenate, primitives.stack)
 def _joins(made: Instructions, equation: Equation, reads: list[int]) -> None:
     value, = made.makes
     shape = made.flow.avals[value].shape
@@ -254,19 +236,19 @@ def _joins(made: Instructions, equation: Equation, reads: list[int]) -> None:
         made.names[found] = "in rows"
 
 
-@_rules.register(joining.split_p, joining.unstack_p)
+@_rules.register(primitives.split, primitives.unstack)
 def _splits(made: Instructions, equation: Equation, reads: list[int]) -> None:
     for value in made.makes:
         shape = made.flow.avals[value].shape
         whole = shape
-        if equation.primitive is joining.unstack_p:
+        if equation.primitive is primitives.unstack:
             axis = equation.params["axis"]
             whole = (*shape[:axis], 1, *shape[axis:])
         made.of[value] = made.reshaped(made.add(SLICE, reads, whole, value), shape)
 
 
-@_rules.register(structural.reduce_sum_p, reductions.reduce_prod_p, reductions.reduce_max_p, reductions.reduce_min_p,
-                 reductions.reduce_and_p, reductions.reduce_or_p, reductions.reduce_xor_p)
+@_rules.register(primitives.reduce_sum, primitives.reduce_prod, primitives.reduce_max, primitives.reduce_min,
+                 primitives.reduce_and, primitives.reduce_or, primitives.reduce_xor)
 def _reduces(made: Instructions, equation: Equation, reads: list[int]) -> None:
     value, = made.makes
     if not reads:
@@ -275,11 +257,11 @@ def _reduces(made: Instructions, equation: Equation, reads: list[int]) -> None:
     operand, = reads
     axes = equation.params["axes"]
     shape = made.shapes[operand]
-    negated = made.names[operand] == "neg" and equation.primitive is structural.reduce_sum_p
+    negated = made.names[operand] == "neg" and equation.primitive is primitives.reduce_sum
     if negated:  # the sum is
         operand, = made.reads[operand]
     offered = made.floats[operand] and equation.primitive in (
-        structural.reduce_sum_p, reductions.reduce_max_p, reductions.reduce_min_p) and made.elements[operand] >= LEAST
+        primitives.reduce_sum, primitives.reduce_max, primitives.reduce_min) and made.elements[operand] >= LEAST
     while not offered and any(shape[axis] > _WINDOW for axis in axes):
         shape = tuple([-(-size // _WINDOW) if axis in axes else size for axis, size in enumerate(shape)])
         operand = made.add(OPAQUE, [operand], shape, value)
@@ -289,7 +271,7 @@ def _reduces(made: Instructions, equation: Equation, reads: list[int]) -> None:
                                                          offers=made.floats[found], name="neg")
 
 
-@_rules.register(pool.reduce_window_max_p, pool.reduce_window_min_p, pool.reduce_window_sum_p)
+@_rules.register(primitives.reduce_window_max, primitives.reduce_window_min, primitives.reduce_window_sum)
 def _reduces_windows(made: Instructions, equation: Equation, reads: list[int]) -> None:
     """Add a reduction of windows; the library has those side by side."""
     value, = made.makes
@@ -301,7 +283,7 @@ def _reduces_windows(made: Instructions, equation: Equation, reads: list[int]) -
     made.of[value] = made.add(OPAQUE, reads, made.flow.avals[value].shape, value, offers=offered)
 
 
-@_rules.register(products.dot_general_p)
+@_rules.register(primitives.dot_general)
 def _multiplies(made: Instructions, equation: Equation, reads: list[int]) -> None:
     """Add a product in the compiler's order: batches, rows, columns; vectors have one of these."""
     value, = made.makes
@@ -360,7 +342,7 @@ def _outer(made: Instructions, sides: list[tuple[int, list[int], Sequence[int], 
     return made.of_elements(laid, shape, value, costly=False, offered=True, name="mul")
 
 
-@_rules.register(factorizations.lu_p, factorizations.cholesky_p)
+@_rules.register(primitives.lu, primitives.cholesky)
 def _factors(made: Instructions, _equation: Equation, reads: list[int]) -> None:
     """Add a factorization, written over a column-major copy, and scanned afterwards."""
     values = made.makes
@@ -373,21 +355,21 @@ def _factors(made: Instructions, _equation: Equation, reads: list[int]) -> None:
     made.of[values[0]] = made.add(ELEMENT, parts_of[:1], shape, values[0], name="factor")
 
 
-@_rules.register(triangular.lu_solve_p, triangular.triangular_solve_p)
+@_rules.register(primitives.lu_solve, primitives.triangular_solve)
 def _solves(made: Instructions, equation: Equation, reads: list[int]) -> None:
     """Add a solve, written over a column-major copy of the right-hand side."""
     value, = made.makes
     *factors, right = reads
     factors = factors[1:] or factors  # what the factors were of is not read
     found = made.add(TRANSPOSE, [right], made.shapes[right], value)
-    for _ in range(1 if equation.primitive is triangular.triangular_solve_p else 2):
+    for _ in range(1 if equation.primitive is primitives.triangular_solve else 2):
         before = found
         found = made.add(OPAQUE, [*factors, before], made.shapes[right], value)
         made.over[found] = [before]
     made.of[value] = made.reshaped(found, made.flow.avals[value].shape)
 
 
-@_rules.register(convolution.conv_general_dilated_p)
+@_rules.register(primitives.conv_general_dilated)
 def _convolves(made: Instructions, equation: Equation, reads: list[int]) -> None:
     """Add a convolution in the compiler's order: batch, space, feature; kernels space, in, out."""
     value, = made.makes

@@ -6,16 +6,11 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fxgrad.engine.analyses.flow import Flow, flow_of
-from fxgrad.engine.analyses.liveness import LiveRanges, liveness
-from fxgrad.engine.api.arguments import static_positions, transformation
-from fxgrad.engine.core.program import Program, Source
-from fxgrad.engine.derivation.derive import gc_paused
-from fxgrad.engine.derivation.sizes import require_numbers
-from fxgrad.engine.frontend.calling import trace_program
-from fxgrad.engine.tracebacks import hide_frames
-from fxgrad.engine.transforms.residuals import residuals
 from fxgrad.errors import FxgradError
+from fxgrad.extend import Program, Source, hide_frames, trace_program, transformation
+from fxgrad.extend.analyses import Flow, LiveRanges, flow_of, gc_paused, liveness, residuals
+from fxgrad.extend.sizes import require_numbers
+from fxgrad.extend.tracing import static_positions
 from fxgrad.text.scope import Scope
 from fxgrad.text.short import operation_name
 from fxgrad.text.sources import Sources

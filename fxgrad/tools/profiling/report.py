@@ -10,10 +10,8 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.units import bytes_text
-from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
+from fxgrad.extend import Aval, at_user_line, bytes_text
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.tools.profiling.bars import bar, bars
 

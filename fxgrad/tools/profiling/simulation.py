@@ -9,18 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
-from fxgrad.engine.analyses.cost import total_cost
-from fxgrad.engine.analyses.traffic import CollectiveKind, Transfer, traffic
-from fxgrad.engine.core.program import Program, Variable
-from fxgrad.engine.derivation.sizes import require_numbers
-from fxgrad.engine.frontend.calling import trace_program
-from fxgrad.engine.frontend.flat import transformation
-from fxgrad.engine.parallel.meshes import MeshShape
-from fxgrad.engine.parallel.shard_map import shard_map_p
-from fxgrad.engine.tracebacks import hide_frames
-from fxgrad.engine.units import time_text
-from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
+from fxgrad.extend import (
+    Program,
+    Variable,
+    at_user_line,
+    hide_frames,
+    primitives,
+    time_text,
+    trace_program,
+    transformation,
+)
+from fxgrad.extend.analyses import CollectiveKind, Transfer, total_cost, traffic
+from fxgrad.extend.parameters import MeshShape
+from fxgrad.extend.sizes import require_numbers
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.text.unfolding import unfold
 from fxgrad.tools.profiling.compiler_model import temporary_bytes
@@ -139,7 +141,7 @@ def simulate(fun: Callable[..., Any], *, machine: Machine = H100) -> Callable[..
 def of_program(program: Program, machine: Machine, title: str) -> Simulation:
     """Return the simulation of a program; see `simulate`."""
     opened = unfold(program, calls="*")
-    sharded = [equation for equation in opened.equations if equation.primitive is shard_map_p]
+    sharded = [equation for equation in opened.equations if equation.primitive is primitives.shard_map]
     if not sharded:
         raise ArgumentError(at_user_line(
             f"simulate: {title} calls no shard_map, so that there is no mesh. Write the step with "
@@ -148,7 +150,7 @@ def of_program(program: Program, machine: Machine, title: str) -> Simulation:
     pieces = _pieces(opened)
     flops = 0.0
     for equation in opened.equations:
-        if equation.primitive is shard_map_p:
+        if equation.primitive is primitives.shard_map:
             flops += total_cost(equation.regions[0].program).flops
         else:
             flops += equation.cost.flops * max((pieces[var] for var in equation.outputs), default=1.0)
@@ -172,7 +174,7 @@ def _pieces(program: Program) -> dict[Variable, float]:
     pieces: dict[Variable, float] = {}
     outside = []
     for equation in program.equations:
-        if equation.primitive is not shard_map_p:
+        if equation.primitive is not primitives.shard_map:
             outside.append({atom for atom in (*equation.inputs, *equation.outputs) if isinstance(atom, Variable)})
             continue
         body = equation.regions[0].program

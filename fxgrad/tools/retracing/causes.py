@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.program import Equation, Program
+from fxgrad.extend import Aval, Equation, Literal, Program
 from fxgrad.tools.retracing.signatures import ARGUMENT, CLOSURE, PARTIAL, SETTING, SHARDING, STATIC, Entries
 
 FIRST = "first call"

@@ -10,11 +10,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fxgrad.engine import tree
-from fxgrad.engine.config import default_float
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.frontend.flat import leaf_aval, parameter_names
-from fxgrad.engine.user_lines import function_name
+from fxgrad import dtypes, tree
+from fxgrad.extend import Aval, function_name, leaf_aval, parameter_names
 
 Entries = dict[tuple[str, str], Any]
 """What there is, by kind and name: `("argument", "x")` has an `Aval`, all others a text."""
@@ -71,7 +68,7 @@ def settings() -> Entries:
     """Return the settings in effect at a call."""
     mesh = jax.sharding.get_abstract_mesh()
     found: Entries = {
-        (SETTING, "fxgrad's default dtype"): default_float().name,
+        (SETTING, "fxgrad's default dtype"): dtypes.default_float().name,
         (SETTING, "jax_default_matmul_precision"): str(
             jax.config.jax_default_matmul_precision)}  # type: ignore[attr-defined]
     if not mesh.empty:

@@ -19,12 +19,8 @@ import jax.monitoring
 from rich.table import Table
 
 from fxgrad import errors
-from fxgrad.engine import user_lines
-from fxgrad.engine.api import compiled
-from fxgrad.engine.core.program import Program
-from fxgrad.engine.frontend.flat import parameter_names, title_of
-from fxgrad.engine.tracing.observers import Run, observe_traces
-from fxgrad.engine.tracing.tape import Tape
+from fxgrad.extend import Program, at_user_line, file_name, parameter_names, title_of
+from fxgrad.extend.tracing import Run, Tape, is_jitted_frame, observe_traces, user_line
 from fxgrad.text.tables import Shown
 from fxgrad.tools.retracing.causes import ADVICE, FIRST, RetraceCause, differences, nearest, parting
 from fxgrad.tools.retracing.report import FunctionReport, RetraceReport, Stop
@@ -139,7 +135,7 @@ class _Recorder:
         entries = {**argument_entries(call.leaf_names(), call.avals),
                    **static_entries(lambda place: names[place] if isinstance(place, int) else place, call.static),
                    **own_entries(state.function), **settings()}
-        event = _Event(entries, state, user_lines.user_line())
+        event = _Event(entries, state, user_line())
         self._jitting.append(watched)
         begin, inside = time.perf_counter(), watched.lower + watched.compile
         try:
@@ -164,7 +160,7 @@ class _Recorder:
             names = [*tape.input_names()] if tape.input_names else parameter_names(
                 tape.function, len(tape.root.outputs))
             entries = {**self.around, **argument_entries(names, [var.aval for var in tape.root.outputs]), **settings()}
-            event = _Event(entries, None, user_lines.user_line())
+            event = _Event(entries, None, user_line())
         begin = time.perf_counter()
         try:
             return run()
@@ -233,7 +229,7 @@ class _Recorder:
             found = nearest(same, lie)[1]
             if found:
                 kind, name, what, advice = found[0]
-                watched.causes.append(RetraceCause(kind, name, what, advice, user_lines.user_line(), True))
+                watched.causes.append(RetraceCause(kind, name, what, advice, user_line(), True))
 
     def report(self) -> RetraceReport:
         """Return what was recorded so far."""
@@ -245,13 +241,12 @@ class _Recorder:
 
 _HELPERS = frozenset({"convert_element_type", "broadcast_in_dim", "_identity_fn", "<unnamed function>"})
 """What jax compiles on the way, to put values on a device."""
-_CALL = next(each for each in compiled.jit.__code__.co_consts if getattr(each, "co_name", "") == "call")
 
 
 def _jitted_frame(frame: FrameType | None) -> FrameType | None:
     """Return the innermost running call of a jitted function."""
     while frame is not None:
-        if frame.f_code is _CALL:
+        if is_jitted_frame(frame):
             return frame
         frame = frame.f_back
     return None
@@ -275,7 +270,7 @@ def _replace(watched: _Watched, event: _Event, cause: RetraceCause) -> None:
 
 
 def _lambda_name(code: Any) -> str:
-    return f"lambda at {user_lines.file_name(code.co_filename)}:{code.co_firstlineno}"
+    return f"lambda at {file_name(code.co_filename)}:{code.co_firstlineno}"
 
 
 @contextmanager
@@ -334,7 +329,7 @@ def explain(fun: Callable[..., Any]) -> Explained:
     ['first call', 'x.shape[0]: 32 -> 48']
     """
     if not callable(fun):
-        raise errors.ArgumentError(user_lines.at_user_line(
+        raise errors.ArgumentError(at_user_line(
             f"explain takes a function, got a {type(fun).__name__}. Write explain(f)(x), not explain(f(x))"))
     return Explained(fun)
 

@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fxgrad.engine import dtypes, tree
-from fxgrad.engine.api.arguments import transformation
-from fxgrad.engine.core.avals import without_literals
-from fxgrad.engine.frontend.flat import argument_aval, argument_leaf_names, nth, refuse_repeated_effects, trace_flat
-from fxgrad.engine.ops.structural import convert
-from fxgrad.engine.tracebacks import hide_frames
-from fxgrad.engine.tracing.apply import apply_program
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad import dtypes
 from fxgrad.errors import ArgumentError
+from fxgrad.extend import at_user_line, convert, hide_frames, transformation
+from fxgrad.extend.tracing import SELECTIVE, trace_for_rewrite
 from fxgrad.training import autocast_policies
-from fxgrad.training.autocast import rules
 from fxgrad.training.autocast.casting import cast_program, is_castable
 from fxgrad.training.autocast_policies import AutocastPolicy, half_dtype
 
-__all__ = ["autocast", "rules"]
+__all__ = ["autocast"]
 
 
 def autocast(fun: Callable[..., Any], policy: AutocastPolicy | Any = autocast_policies.bfloat16, *,
@@ -51,24 +45,15 @@ def autocast(fun: Callable[..., Any], policy: AutocastPolicy | Any = autocast_po
     @transformation("autocast", fun)
     @hide_frames
     def cast(*args: Any, **kwargs: Any) -> Any:
-        leaves, structure = tree.flatten((args, kwargs))
-        names = argument_leaf_names(fun, args, range(len(args)), kwargs)
-        avals = [argument_aval(leaf, "autocast", nth(names, number)) for number, leaf in enumerate(leaves)]
-
-        def call(*tracers: Any) -> Any:
-            given, keywords = tree.unflatten(structure, tracers)
-            return fun(*given, **keywords)
-
-        traced = trace_flat(call, avals, "autocast", fun, values=leaves, names=names)
-        refuse_repeated_effects(traced, "autocast")
+        traced, leaves = trace_for_rewrite("autocast", fun, args, kwargs, mode=SELECTIVE)
         program = traced.program
         derived = cast_program(program, chosen, None, (False,) * len(program.inputs),
                                tuple(wanted is not None and is_castable(aval) for aval in program.out_avals))
-        outputs = apply_program(derived.program, [*derived.captured, *traced.captured, *leaves])
+        outputs = derived([*traced.captured, *leaves])
         if wanted is not None:
             outputs = [convert(output, wanted) if is_castable(aval) else output
                        for output, aval in zip(outputs, program.out_avals, strict=True)]
-        return tree.unflatten(traced.out_tree, without_literals(outputs))
+        return traced.rebuild(outputs)
     return cast
 
 

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.engine import dtypes
-from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.interpreter import Interpreter
-from fxgrad.engine.core.program import PRIMAL, Equation, Program, Variable
-from fxgrad.engine.core.program_properties import definitions
-from fxgrad.engine.core.regions import Region, replace_programs
-from fxgrad.engine.core.sources import at_source
-from fxgrad.engine.derivation.derive import Derived, derive
-from fxgrad.engine.dtypes import DType
-from fxgrad.engine.ops.structural import convert
-from fxgrad.engine.parallel.layouts import Layout
-from fxgrad.engine.parallel.shard_map import shard_map_p
-from fxgrad.engine.tracing.provenance import is_shown, note
-from fxgrad.engine.tracing.tape import aval_of, bind, current
+from fxgrad import dtypes
+from fxgrad.extend import (
+    PRIMAL,
+    Aval,
+    Derived,
+    DType,
+    Equation,
+    Interpreter,
+    Literal,
+    Program,
+    Region,
+    Variable,
+    at_source,
+    aval_of,
+    bind,
+    convert,
+    definitions,
+    derive,
+    region_scope,
+    replace_programs,
+    transform_rule,
+)
+from fxgrad.extend.tracing import note_provenance
 from fxgrad.training.autocast.classes import Kind, boundaries
 from fxgrad.training.autocast_policies import AutocastPolicy
 
@@ -105,9 +112,15 @@ def cast_program(program: Program, policy: AutocastPolicy, forced: Kind | None, 
     return derive(program, ("autocast", policy, forced, arriving, leaving), build, avals)
 
 
-rules: Analysis[Callable[[Any, AutocastPolicy, Kind | None], Any] | None] = Analysis(
-    "autocast rules", missing="conservative", default=None)
-"""What a user's rule that an operation has as its parameter `rule` becomes."""
+class CastRule(NamedTuple):
+    """The transformation of a user's rule: what it computes is cast as all else is, the types it gives stay."""
+
+    policy: AutocastPolicy
+    forced: Kind | None
+
+    def __call__(self, program: Program, inputs: Sequence[Any]) -> list[Any]:
+        given = [Value(value, aval_of(value), self.policy.dtype) for value in inputs]
+        return [output.wide() for output in Caster(self.policy, self.forced).run(program, given)]
 
 
 class Caster(Interpreter):
@@ -118,9 +131,8 @@ class Caster(Interpreter):
 
     def run(self, program: Program, inputs: Sequence[Value]) -> list[Value]:
         """As any interpreter; of programs that are shown is noted what was cast."""
-        self._program, self._notes = program, is_shown(current.get())
-        if self._notes:
-            note([value.given for value in inputs], PRIMAL, program, program.inputs[len(program.constants):])
+        self._program = program
+        note_provenance([value.given for value in inputs], PRIMAL, program, program.inputs[len(program.constants):])
         return super().run(program, inputs)
 
     def literal(self, literal: Literal) -> Value:
@@ -136,8 +148,7 @@ class Caster(Interpreter):
         else:
             given = self._operands(equation, inputs, self._kind(equation, block))
             outputs = self._made(equation, bind(equation.primitive, *given, **equation.params))
-        if self._notes:
-            note([output.given for output in outputs], PRIMAL, self._program, equation.outputs)
+        note_provenance([output.given for output in outputs], PRIMAL, self._program, equation.outputs)
         return outputs
 
     def _made(self, equation: Equation, outputs: Sequence[Any]) -> list[Value]:
@@ -193,7 +204,7 @@ class Caster(Interpreter):
 
     def _parts(self, equation: Equation, block: Kind | None, narrow: Sequence[bool], leaving: Marks) -> list[Derived]:
         """The programs of an equation whose operands marked by `narrow` come in half precision."""
-        with entered(equation):
+        with region_scope(equation):
             return [cast_program(
                 region.program, self.policy, block,
                 tuple(link.place >= 0 and narrow[link.place] for link in region.inputs),
@@ -204,17 +215,8 @@ class Caster(Interpreter):
         programs = [cast_program(region.program, self.policy, block, (False,) * len(region.program.inputs),
                                  (False,) * len(region.program.outputs)).program for region in equation.regions]
         params = replace_programs(equation.params, equation.regions, programs)
-        make = rules.of(equation.primitive)
-        if make is not None:
-            params["rule"] = make(params["rule"], self.policy, block)
+        params = transform_rule(equation.primitive, params, CastRule(self.policy, block))
         return self._made(equation, bind(equation.primitive, *(value.wide() for value in inputs), **params))
-
-
-def entered(equation: Equation) -> AbstractContextManager[None]:
-    """What is derived of the programs of an equation in this block may speak over the axes that it introduces."""
-    if equation.primitive is not shard_map_p:
-        return nullcontext()
-    return Layout(**{name: equation.params[name] for name in Layout._fields}).entered()
 
 
 def _deciding(equation: Equation, castable: Sequence[Value]) -> Sequence[Value]:

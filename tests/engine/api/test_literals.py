@@ -12,7 +12,7 @@ import pytest
 import fxgrad
 from fxgrad.engine.core.avals import Literal, without_literals
 from fxgrad.engine.core.primitive import NOT_LINEAR, Cost, Primitive
-from fxgrad.engine.ops.structural import instantiate
+from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.tracer import Tracer
 
@@ -99,7 +99,7 @@ def test_rules_of_user_primitives() -> None:
         return bind(product_p, x, y), [x * t + s * y]
 
     def instantiated(tangent: Any) -> Any:
-        return without_literals([instantiate(tangent)])[0]
+        return without_literals([instantiate_zeros(tangent)])[0]
 
     def batch(size: int, values: list[Any], axes: list[int | None]) -> Any:
         look(*values)

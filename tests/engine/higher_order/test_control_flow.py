@@ -8,7 +8,7 @@ import pytest
 import fxgrad
 from fxgrad import checkpoint, grad, jacfwd, jit, jvp, linearize, value_and_grad, vjp, vmap
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.higher_order.call import named
+from fxgrad.engine.higher_order.call import library_function
 from fxgrad.engine.higher_order.sweep import reach
 from fxgrad.errors import ConcretizationError
 
@@ -180,7 +180,7 @@ def test_loops_are_given_what_they_use_alone() -> None:
 
 def test_library_functions_that_ask_for_values_are_named() -> None:
     with pytest.raises(ConcretizationError) as raised:
-        fxgrad.make_program(named(lambda x: x if x > 0 else -x, "energy"))(1.0)
+        fxgrad.make_program(library_function(lambda x: x if x > 0 else -x, "energy"))(1.0)
     assert " in energy, which is traced without values" in str(raised.value)
 
 

@@ -15,7 +15,7 @@ import fxgrad.numpy as fnp
 from fxgrad import config
 from fxgrad.engine.tracing import call_cache, interning, op_cache
 from fxgrad.engine.tracing.call_cache import replayed
-from fxgrad.engine.user_source import parse
+from fxgrad.engine.user_source import parse_source
 
 
 def counted(function: Any) -> tuple[Any, list[Any]]:
@@ -193,7 +193,7 @@ def test_many_threads_read_sources() -> None:
     def work() -> None:
         for _ in range(10):
             try:
-                parse(source)
+                parse_source(source)
             except SystemError as error:
                 errors.append(error)
 

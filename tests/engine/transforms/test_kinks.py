@@ -22,7 +22,7 @@ from fxgrad.engine.ops.ordering import argsort, sort
 from fxgrad.engine.ops.reductions import reduce_max, reduce_min, reduce_prod
 from fxgrad.engine.ops.select import clamp, select_n, where
 from fxgrad.engine.ops.special import bessel_i0e, bessel_i1e
-from fxgrad.engine.ops.structural import instantiate
+from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.trace import UNSHARED, trace
 from fxgrad.engine.transforms.forward import forward
 from fxgrad.errors import FxgradError
@@ -39,7 +39,7 @@ def jvp(function: Callable[..., Any], args: Sequence[Any], tangents: Sequence[An
              for arg, tangent in zip(args, tangents, strict=True)]
     with np.errstate(all="ignore"):
         zeros = map(Zero, program.in_avals[:len(captured)])
-        out = instantiate(forward(program, [*captured, *args], [*zeros, *seeds])[1][0])
+        out = instantiate_zeros(forward(program, [*captured, *args], [*zeros, *seeds])[1][0])
     return getattr(out, "value", out)
 
 

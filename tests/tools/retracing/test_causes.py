@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from support.retraced import CASES, X, total
 import fxgrad
 from fxgrad.engine.tracing import observers
 from fxgrad.engine.tracing.tape import Tape, on_new_program
-from fxgrad.tools.retracing import RetraceReport, watching
+from fxgrad.extend.tracing import is_jitted_frame
+from fxgrad.tools.retracing import RetraceReport
 from fxgrad.tools.retracing.causes import RetraceCause
 from fxgrad.tools.retracing.report import FunctionReport
 
@@ -104,8 +106,18 @@ def test_blocks_in_blocks_see_the_same() -> None:
 
 def test_the_frame_of_a_jitted_call_is_found() -> None:
     """The way from a compilation to the arguments of the call: names of variables in `jit`."""
-    assert {"args", "kwargs"} <= set(watching._CALL.co_varnames)
-    assert "state" in watching._CALL.co_freevars
+    frames = []
+
+    def look(x: np.ndarray) -> np.ndarray:
+        frame = sys._getframe()
+        while frame is not None:
+            frames.append(frame)
+            frame = frame.f_back
+        return x
+
+    fxgrad.jit(look)(X)
+    found, = filter(is_jitted_frame, frames)
+    assert {"args", "kwargs", "state"} <= found.f_locals.keys()
 
 
 def test_explain_of_no_function() -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from rich.table import Table
 
-from fxgrad.engine import dtypes, tree
-from fxgrad.engine.api.arguments import Argnums, transformation
-from fxgrad.engine.api.residuals import checkpoint, saved_residuals
-from fxgrad.engine.api.reverse import grad
-from fxgrad.engine.units import bytes_text
-from fxgrad.engine.user_lines import function_name
+from fxgrad import checkpoint, dtypes, grad, saved_residuals, tree
+from fxgrad.extend import bytes_text, function_name, transformation
 from fxgrad.text.tables import Shown, add_row, new_table
 
 
@@ -50,7 +46,7 @@ class PolicyReport(Shown):
     __repr__ = Shown.__str__
 
 
-def policy_report(fun: Callable[..., Any], policy: Callable[..., Any], argnums: Argnums = 0,
+def policy_report(fun: Callable[..., Any], policy: Callable[..., Any], argnums: int | Sequence[int] = 0,
                   ) -> Callable[..., PolicyReport]:
     """Return the function that differentiates `fun` with and without `checkpoint(fun, policy=policy)`.
 

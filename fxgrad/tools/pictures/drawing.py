@@ -8,10 +8,8 @@ from functools import partial
 from pathlib import Path as File
 from typing import Any, Literal
 
-from fxgrad.engine.api.arguments import transformation
-from fxgrad.engine.core.program import Program
-from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, UnsupportedError
+from fxgrad.extend import Program, at_user_line, transformation
 from fxgrad.text.unfolding import holds_call, unfold
 from fxgrad.tools.graphs.graph import Graph
 from fxgrad.tools.graphs.graph import graph as graph_of

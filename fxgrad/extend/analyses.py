@@ -1,0 +1,25 @@
+"""What is known of a program without running it: costs, live ranges, traffic between devices, reused keys.
+
+`total_cost` counts operations and bytes. `liveness` says which values are in memory when; `flow_of` which of them
+share memory; `residuals` what reverse mode keeps. `moves` and its kinds (`ALIAS`, `BARRIER`, `LOOP`), `cheap`,
+`offloaded` and `acts_on_each` are facts of primitives that models of compilers are built from.
+"""
+
+from fxgrad.engine.analyses.check import check_program
+from fxgrad.engine.analyses.cost import total_cost
+from fxgrad.engine.analyses.flow import Flow, flow_of
+from fxgrad.engine.analyses.fusing import ALIAS, BARRIER, CHEAP, EXPENSIVE, LOOP, offloaded
+from fxgrad.engine.analyses.key_reuse import refuse_key_reuse
+from fxgrad.engine.analyses.liveness import LiveRanges, Moment, liveness
+from fxgrad.engine.analyses.traffic import CollectiveKind, Transfer, total_sent, traffic, traffic_of
+from fxgrad.engine.api.budgets import BudgetPoint, budget_points
+from fxgrad.engine.derivation.derive import gc_paused
+from fxgrad.engine.ops.pointwise import acts_on_each
+from fxgrad.engine.transforms.residuals import residuals
+
+__all__ = ["ALIAS", "BARRIER", "BudgetPoint", "CHEAP", "CollectiveKind", "EXPENSIVE", "Flow", "LOOP", "LiveRanges",
+           "Moment",
+           "Transfer",
+           "acts_on_each", "budget_points", "check_program", "flow_of", "gc_paused", "liveness", "offloaded",
+           "refuse_key_reuse",
+           "residuals", "total_cost", "total_sent", "traffic", "traffic_of"]
