@@ -10,7 +10,7 @@ kernels), `tracing` (traces as they happen).
 """
 
 from fxgrad.engine.caches import Cache, cached
-from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.analysis import Analysis, Collection, Known, Place, State, all_analyses
 from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Aval, FoldedConstant, Literal
 from fxgrad.engine.core.cache_keys import StructuralKey, cache_key
@@ -18,6 +18,7 @@ from fxgrad.engine.core.interpreter import Interpreter
 from fxgrad.engine.core.primitive import (
     NO_TANGENT,
     NOT_LINEAR,
+    RULES,
     TODO,
     Cost,
     MissingRule,
@@ -48,7 +49,7 @@ from fxgrad.engine.core.program_properties import (
     memoize,
     program_property,
 )
-from fxgrad.engine.core.regions import Link, Links, Region, replace_programs
+from fxgrad.engine.core.regions import Link, Links, Region, region_roles, replace_programs
 from fxgrad.engine.core.sources import at_source
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.core.walk import eval_program, pull_back_steps
@@ -92,16 +93,17 @@ from fxgrad.engine.user_source import parse_source
 from fxgrad.extend.registry import primitives
 
 __all__ = [
-    "Analysis", "Atom", "Aval", "CALL_NAMES", "CAPTURED_VALUES", "COTANGENT", "Cache", "CallNames", "Cost", "DType",
-    "Derived", "Equation", "ExpectedArguments", "FoldedConstant", "Integer", "Interpreter", "Link", "Links",
-    "Literal", "MERGED_VARIABLES", "MissingRule", "NOT_LINEAR", "NO_TANGENT", "PRIMAL", "Path", "Primitive",
-    "Program", "ProgramAttribute", "Provenance", "Region", "RuleTransform", "Signature", "Source", "StructuralKey",
-    "TANGENT", "TODO", "TRANSPOSED", "Tracer", "Transformation", "Variable", "Zero", "apply", "argument_aval",
-    "at_source", "at_user_line", "aval_of", "bind", "bind_equation", "bytes_text", "cache_key", "cached", "convert",
-    "count_text", "definitions", "derive", "drop_devices", "eval_program", "families", "file_name", "function_name",
-    "has_tangent", "hide_frames", "infer_types", "inner_first", "instantiate_zeros", "is_effectful", "join_scopes",
-    "leaf_aval", "library_function", "linearize_program", "live_equations", "memoize", "merge_equal_equations",
-    "operation", "output_types", "parameter_names", "parse_source", "primitives", "program_property",
-    "pull_back_steps", "record_joint", "region_scope", "remove_dead_code", "replace_programs", "require_all_paths",
+    "Analysis", "Atom", "Aval", "CALL_NAMES", "CAPTURED_VALUES", "COTANGENT", "Cache", "CallNames", "Collection",
+    "Cost", "DType", "Derived", "Equation", "ExpectedArguments", "FoldedConstant", "Integer", "Interpreter", "Known",
+    "Link", "Links", "Literal", "MERGED_VARIABLES", "MissingRule", "NOT_LINEAR", "NO_TANGENT", "PRIMAL", "Path",
+    "Place", "Primitive", "Program", "ProgramAttribute", "Provenance", "RULES", "Region", "RuleTransform",
+    "Signature", "Source", "State", "StructuralKey", "TANGENT", "TODO", "TRANSPOSED", "Tracer", "Transformation",
+    "Variable", "Zero", "all_analyses", "apply", "argument_aval", "at_source", "at_user_line", "aval_of", "bind",
+    "bind_equation", "bytes_text", "cache_key", "cached", "convert", "count_text", "definitions", "derive",
+    "drop_devices", "eval_program", "families", "file_name", "function_name", "has_tangent", "hide_frames",
+    "infer_types", "inner_first", "instantiate_zeros", "is_effectful", "join_scopes", "leaf_aval",
+    "library_function", "linearize_program", "live_equations", "memoize", "merge_equal_equations", "operation",
+    "output_types", "parameter_names", "parse_source", "primitives", "program_property", "pull_back_steps",
+    "record_joint", "region_roles", "region_scope", "remove_dead_code", "replace_programs", "require_all_paths",
     "require_program", "simplify", "simplify_for_display", "time_text", "title_of", "trace_program",
     "trace_with_values", "transform_rule", "transformation", "user_location"]

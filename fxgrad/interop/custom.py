@@ -56,14 +56,14 @@ class JaxVjp(ByValue):
         return [*[None] * front, *call.pull_back(structure, residuals, [*map(instantiate_zeros, cotangents)])]
 
 
-@imports("custom_jvp_call")
+@imports("custom_jvp_call", made=custom_jvp_p)
 def _custom_jvp(equation: JaxprEqn, *operands: Any) -> list[Any]:
     inner = equation.params["call_jaxpr"]
     program, constants = nested(inner)
     return bind(custom_jvp_p, *constants, *operands, program=program, rule=JaxJvp(JaxCall(equation, name_of(inner))))
 
 
-@imports("custom_vjp_call", "custom_vjp_call_jaxpr")
+@imports("custom_vjp_call", "custom_vjp_call_jaxpr", made=custom_vjp_p)
 def _custom_vjp(equation: JaxprEqn, *operands: Any) -> list[Any]:
     inner = equation.params.get("call_jaxpr") or equation.params["fun_jaxpr"]
     program, constants = nested(inner)

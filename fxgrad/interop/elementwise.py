@@ -21,7 +21,8 @@ from fxgrad.errors import UnsupportedError
 from fxgrad.interop.importing import imports
 from fxgrad.interop.matching import parameters, same
 
-_SAME = (
+# Operations that both have under one name and with the same meaning.
+for _name in (
     # one operand; `accuracy`, which some have, is None or the equation stays jax's
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bessel_i0e", "bessel_i1e", "cbrt", "ceil", "clz", "cos",
     "cosh", "digamma", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "imag", "is_finite", "lgamma", "log",
@@ -33,10 +34,7 @@ _SAME = (
     "shift_left", "shift_right_arithmetic", "shift_right_logical", "sub", "xor", "zeta",
     # three and more
     "clamp", "regularized_incomplete_beta",
-)
-"""Operations that both have under one name and with the same meaning."""
-
-for _name in _SAME:
+):
     same(registry[_name])
 same(add_p, "add", "add_any")
 same(copy_p, "copy", "copy_p")

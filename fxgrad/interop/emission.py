@@ -165,8 +165,9 @@ def _is_plain_equation(equation: Equation) -> bool:
     return primitive.jvp is NO_TANGENT and not any(has_tangent(var.aval) for var in equation.outputs)
 
 
-alike: Analysis[bool] = Analysis("alike", missing="conservative", default=False)
-"""Whether jax differentiates an operation by the same formula at every point: no kinks, no choice of branch or sign."""
+alike: Analysis[bool] = Analysis(
+    "alike", "Whether jax differentiates an operation by the same formula at every point: no kinks, no choice.",
+    missing="conservative", default=False)
 alike.enter(True, *(registry[name] for name in (
     "add", "sub", "mul", "div", "neg", "square", "integer_pow", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log1p",
     "logistic", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asinh", "atan", "erf", "erfc", "real", "imag", "complex",

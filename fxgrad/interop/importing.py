@@ -13,7 +13,9 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from jax.extend.core import Literal as JaxLiteral
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, Literal, to_numpy, varying_of_jax
+from fxgrad.engine.core.primitive import Primitive, library
 from fxgrad.engine.core.program import Program, Source, join_scopes
 from fxgrad.engine.core.sources import NOWHERE, equation_source
 from fxgrad.engine.derivation.simplify import remove_dead_code
@@ -40,8 +42,23 @@ OTHERS = "others"
 """In the place of a name: the rule of all equations that have no counterpart."""
 
 
-def imports(*names: str) -> Callable[[Rule], Rule]:
-    """A decorator that enters a rule for jax's primitives of these names."""
+def _of_the_same_name(primitive: Primitive) -> tuple[str, ...]:
+    return (primitive.name,) if primitive in library and primitive.name in rules else ()
+
+
+names_in_jax: Analysis[tuple[str, ...]] = Analysis(
+    "names in jax", "The primitives of jax that are imported as an operation; by default the one of its name.",
+    missing="derive", derive=_of_the_same_name)
+
+
+def imports(*names: str, made: Primitive | None = None) -> Callable[[Rule], Rule]:
+    """Return a decorator that enters a rule for jax's primitives of these names, and which primitive it makes of them.
+
+    `made` is needed where that primitive has another name, or where they have several.
+    """
+    if made is not None:
+        names_in_jax.enter(names, made)
+
     def enter(rule: Rule) -> Rule:
         for name in names:
             if name in rules:

@@ -7,6 +7,7 @@ from typing import Any
 from jax.extend.core import ClosedJaxpr
 
 from fxgrad import lax
+from fxgrad.engine.core.primitive import registry
 from fxgrad.engine.ops import dynamic
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import UnsupportedError
@@ -57,7 +58,8 @@ def _scatter(name: str) -> Rule:
 
 
 for _combination in ("add", "sub", "mul", "min", "max"):
-    imports(f"scatter-{_combination}", f"scatter_{_combination}")(_scatter(f"scatter_{_combination}"))
+    imports(f"scatter-{_combination}", f"scatter_{_combination}", made=registry[f"scatter_{_combination}"])(
+        _scatter(f"scatter_{_combination}"))
 _set = _scatter("scatter")
 
 

@@ -9,6 +9,7 @@ from jax.extend.core import JaxprEqn
 
 from fxgrad.engine.ops.reductions import reduce_max, reduce_min
 from fxgrad.engine.ops.structural import reduce_sum
+from fxgrad.engine.parallel.gathers import psum_scatter_p
 from fxgrad.interop.importing import imports
 from fxgrad.lax import collectives
 from fxgrad.lax.ragged_exchange import ragged_all_to_all
@@ -53,7 +54,7 @@ def _all_gather(equation: JaxprEqn, *operands: Any) -> list[Any]:
                                    **_groups(params)) for operand in operands]
 
 
-@imports("reduce_scatter")
+@imports("reduce_scatter", made=psum_scatter_p)
 def _reduce_scatter(equation: JaxprEqn, *operands: Any) -> list[Any]:
     params = equation.params
     return [collectives.psum_scatter(operand, axis_of(params), scatter_dimension=params["scatter_dimension"],

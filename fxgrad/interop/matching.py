@@ -44,7 +44,7 @@ def same(primitive: Primitive, *names: str) -> None:
         parameters(equation)
         return bind(primitive, *operands)
 
-    imports(*(names or (primitive.name,)))(rule)
+    imports(*(names or (primitive.name,)), made=primitive)(rule)
 
 
 def precision_of(value: Any) -> Any:

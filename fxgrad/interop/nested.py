@@ -36,7 +36,7 @@ SMALL = 8
 _OF_JAX = os.path.dirname(jax.__file__)
 
 
-@imports("jit", "pjit")
+@imports("jit", "pjit", made=jit_call_p)
 def _jit(equation: JaxprEqn, *operands: Any) -> list[Any]:
     """A jitted function stays a `jit_call`, or a `named_call` if it is jax's own, unless it is small or `inline=True`.
 
@@ -142,7 +142,7 @@ def _name(equation: JaxprEqn, operand: Any) -> list[Any]:
 # --- checkpoints ------------------------------------------------------------------------------------------------
 
 
-@imports("remat2", "checkpoint", "remat")
+@imports("remat2", "checkpoint", "remat", made=checkpoint_p)
 def _checkpoint(equation: JaxprEqn, *operands: Any) -> list[Any]:
     """Of a derivative that jax took already (`differentiated`), what is computed a second time is ours as well."""
     params = equation.params

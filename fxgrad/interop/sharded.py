@@ -8,7 +8,7 @@ from typing import Any
 from jax.extend.core import JaxprEqn
 
 from fxgrad.engine.derivation.simplifying import SimplifyingTape
-from fxgrad.engine.ops.varying import pvary
+from fxgrad.engine.ops.varying import psum_invariant_p, pvary, pvary_p
 from fxgrad.engine.parallel.layouts import Layout
 from fxgrad.engine.parallel.meshes import Spec, mesh_shape, spec_of
 from fxgrad.engine.parallel.shard_map import bind_shard_map
@@ -43,12 +43,12 @@ def _specs(partitions: Sequence[Any], variables: Sequence[Any]) -> tuple[Spec, .
     return tuple(spec_of(partition, var.aval.ndim) for partition, var in zip(partitions, variables, strict=True))
 
 
-@imports("psum_invariant", "psum2")
+@imports("psum_invariant", "psum2", made=psum_invariant_p)
 def _psum_invariant(equation: JaxprEqn, *operands: Any) -> list[Any]:
     return [collectives.psum(operand, tuple(equation.params["axes"])) for operand in operands]
 
 
-@imports("pvary", "pcast")
+@imports("pvary", "pcast", made=pvary_p)
 def _pvary(equation: JaxprEqn, *operands: Any) -> list[Any]:
     return [collectives.pcast(operand, tuple(equation.params["axes"]), to="varying") for operand in operands]
 

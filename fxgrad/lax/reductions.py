@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from fxgrad.engine import dtypes, tree
+from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.frontend.operands import axis_number, shape_of, whole
@@ -94,11 +95,16 @@ def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -
     return _reduced(structural.reduce_sum_p, structural.reduce_sum, operand, axes)
 
 
-_REDUCTIONS = {add_p: (structural.reduce_sum, add), mul_p: (reduce_room.reduce_prod, mul),
-               max_p: (reduce_room.reduce_max, maximum), min_p: (reduce_room.reduce_min, minimum),
-               and_p: (reduce_room.reduce_and, and_), or_p: (reduce_room.reduce_or, or_),
-               xor_p: (reduce_room.reduce_xor, xor)}
-"""Binary primitives whose reductions are operations of their own: these, and the binary operations."""
+_reductions: Analysis[tuple[Callable[..., Any], Callable[..., Any]] | None] = Analysis(
+    "reductions", "The reduction that combines elements by an operation, and the function of two values.",
+    missing="conservative", default=None)
+_reductions.enter((structural.reduce_sum, add), add_p)
+_reductions.enter((reduce_room.reduce_prod, mul), mul_p)
+_reductions.enter((reduce_room.reduce_max, maximum), max_p)
+_reductions.enter((reduce_room.reduce_min, minimum), min_p)
+_reductions.enter((reduce_room.reduce_and, and_), and_p)
+_reductions.enter((reduce_room.reduce_or, or_), or_p)
+_reductions.enter((reduce_room.reduce_xor, xor), xor_p)
 
 
 def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Sequence[int],
@@ -135,8 +141,9 @@ def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], An
     if not prod(shape):
         return tree.unflatten(structure, spread)
     primitive = only_primitive(program)
-    if primitive in _REDUCTIONS:
-        reduction, combined = _REDUCTIONS[primitive]
+    known = None if primitive is None else _reductions.of(primitive)
+    if known is not None:
+        reduction, combined = known
         return tree.unflatten(structure, [combined(starts[0], reduction(arrays[0], axes))])
     halved = _halved(program, captured, arrays, axes, kept)
     return tree.unflatten(structure, of_elements(program, captured, [*spread, *halved]))

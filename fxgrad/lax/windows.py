@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import tree
+from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, Shape
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.operands import as_array, axis_of, is_concrete, shape_of, whole
@@ -31,8 +32,12 @@ __all__ = ["approx_max_k", "approx_min_k", "reduce_window", "reduce_window_shape
 
 Padding = str | Sequence[tuple[int, int]]
 
-_SLIDING = {add_p: ("sum", window_sum), max_p: ("max", window_max), min_p: ("min", window_min)}
-"""Binary primitives with an operation of their own: the name of what changes nothing, and the operation."""
+_sliding: Analysis[tuple[str, Callable[..., Any]] | None] = Analysis(
+    "sliding windows", "The reduction of windows that combines elements by an operation: its name, and the function.",
+    missing="conservative", default=None)
+_sliding.enter(("sum", window_sum), add_p)
+_sliding.enter(("max", window_max), max_p)
+_sliding.enter(("min", window_min), min_p)
 
 
 def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any], window_dimensions: Sequence[int],
@@ -66,8 +71,9 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any]
     check_sliding("reduce_window", aval_of(arrays[0]), windows)
     program, captured = combination("reduce_window", computation, list(map(aval_of, arrays)), structure)
     primitive = only_primitive(program)
-    if primitive in _SLIDING:
-        name, slid = _SLIDING[primitive]
+    known = None if primitive is None else _sliding.of(primitive)
+    if known is not None:
+        name, slid = known
         if _changes_nothing(name, starts[0], aval_of(arrays[0])):
             return tree.unflatten(structure, [slid(arrays[0], windows)])
     return tree.unflatten(structure, _folded(program, captured, arrays, starts, windows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fxgrad.extend import Atom, Aval, Primitive, Program, Variable
+from fxgrad.extend import Atom, Aval, Primitive, Program, Variable, primitives
 from fxgrad.text.blocks import CHOICE, NAMES, TRUTH, Block, Part, Roles, blocks, inputs_of
 from fxgrad.text.expressions import Body, Given, StatementSyntax
 from fxgrad.text.expressions import Roles as RolesSyntax
@@ -22,6 +22,7 @@ Inputs = Roles[tuple[Given, Aval]]
 def block(maker: Maker, syntax: StatementSyntax) -> tuple[Primitive, list[Atom], dict[str, Any], int]:
     """The operation, its operands, its parameters, and its place in the text; `maker` makes what stands around it."""
     call: Any = syntax.expression
+    primitive = NAMES[call.name]
     lead: list[Atom] = []
     shared: Roles[Atom] = Roles()
     inputs: Inputs = Roles()
@@ -30,7 +31,7 @@ def block(maker: Maker, syntax: StatementSyntax) -> tuple[Primitive, list[Atom],
             _take(maker, argument.role, argument.inputs, shared, inputs)
         elif isinstance(argument, Given):
             _take(maker, "", [argument], shared, inputs)
-        elif number and call.name == "cond" and isinstance(argument, Use):
+        elif number and primitive is primitives.cond and isinstance(argument, Use):
             _take(maker, "", [Given(argument.name, None, argument, argument.at)], shared, inputs)
         else:
             atom = maker.plain(argument)
@@ -44,10 +45,9 @@ def block(maker: Maker, syntax: StatementSyntax) -> tuple[Primitive, list[Atom],
         own_inputs: Inputs = Roles()
         for roles in part.roles:
             _take(maker, roles.role, roles.inputs, own, own_inputs)
-        given = inputs_of(call.name, part.label, own_inputs, inputs)
+        given = inputs_of(primitive, part.label, own_inputs, inputs)
         captured = len(own.get("captured")) + len(shared.get("captured"))
         parts.append(Part(part.label, _held(maker, part.body, given, captured), own))
-    primitive = NAMES[call.name]
     rebuild = blocks.of(primitive)
     assert rebuild is not None
     try:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from fxgrad.extend import Analysis, Aval, Equation, Link, Program, Region, primitives
+from fxgrad.extend import Analysis, Aval, Equation, Link, Primitive, Program, Region, primitives, region_roles
 from fxgrad.text.equality import same_parameters
 from fxgrad.text.forms import Form
 from fxgrad.text.notations import form_of
@@ -63,29 +63,40 @@ class Block(NamedTuple):
 Rebuild = Callable[[Block, Callable[[Any], Aval]], "tuple[list[Any], dict[str, Any]]"]
 """From a block, and the types of its values, the inputs of the equation in order, and its parameters."""
 
-blocks: Analysis[Rebuild | None] = Analysis("blocks", missing="conservative", default=None)
-"""How equations are made of blocks; operations without an entry are written as calls, their programs under `where`."""
-NAMES = {"scan": primitives.scan, "while": primitives["while"], "for": primitives["for"], "cond": primitives.cond,
-         "sweep": primitives.sweep, "shard_map": primitives.shard_map,
-         "custom_linear_solve": primitives.custom_linear_solve, "custom_root": primitives.custom_root}
+blocks: Analysis[Rebuild | None] = Analysis(
+    "blocks", "How an equation is made of the text of a block; others are calls, with their programs under `where`.",
+    missing="conservative", default=None)
+NAMES = {primitive.name: primitive
+         for primitive in (primitives.scan, primitives["while"], primitives["for"], primitives.cond, primitives.sweep,
+                           primitives.shard_map, primitives.custom_linear_solve, primitives.custom_root)}
 """What blocks begin with."""
-LABELS = {"while": ("condition", "body"), "sweep": ("step", "back"),
-          "custom_linear_solve": ("matvec", "solve", "transposed_matvec", "transposed_solve"),
-          "custom_root": ("solve", "function", "tangent_solve", "cotangent_solve")}
-"""The labels of programs where there are several of fixed roles; branches have numbers."""
-TAKES = {("sweep", "step"): ("state",),
-         **{(name, label): ("rhs", "guess") if label == "solve" else ()
-            for name in ("custom_linear_solve", "custom_root") for label in LABELS[name]}}
-"""The roles that a program takes beside its own, where these are not all."""
+
+
+def labels_of(primitive: Primitive) -> tuple[str, ...]:
+    """Return the labels of the programs of an operation that holds several of fixed roles; branches have numbers.
+
+    >>> labels_of(primitives["while"]), labels_of(primitives.scan)
+    (('condition', 'body'), ())
+    """
+    roles = region_roles.of(primitive)
+    return tuple(role.replace(" ", "_") for role in roles) if len(roles) > 1 else ()
+
+
+takes: Analysis[Mapping[str, tuple[str, ...]]] = Analysis(
+    "shared roles", "By label, the roles that a program of a block takes beside its own, where these are not all.",
+    missing="conservative", default={})
+takes.enter({"step": ("state",)}, primitives.sweep)
+for _solver_p in (primitives.custom_linear_solve, primitives.custom_root):
+    takes.enter({_label: ("rhs", "guess") if _label == "solve" else () for _label in labels_of(_solver_p)}, _solver_p)
 TRUTH = ("False", "True")
 """The labels of two branches that a truth value chooses between."""
 CHOICE = Form("call", "i32", 1)
 """What makes the number of a branch of a truth value; it is not written there."""
 
 
-def inputs_of(name: str, label: str, own: Roles[Value], shared: Roles[Value]) -> list[Value]:
-    """What the inputs of a program are, in order, of an operation of this name."""
-    taken = TAKES.get((name, label), INPUTS)
+def inputs_of(primitive: Primitive, label: str, own: Roles[Value], shared: Roles[Value]) -> list[Value]:
+    """Return the inputs, in order, of the program of an operation that has this label."""
+    taken = takes.of(primitive).get(label, INPUTS)
     return [value for role in INPUTS for value in (*own.get(role), *(shared.get(role) if role in taken else ()))]
 
 
@@ -116,7 +127,7 @@ def _for(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, A
 
 @blocks.register(primitives["while"])
 def _while(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
-    (condition, body), (before, inside) = _labelled(block, "while")
+    (condition, body), (before, inside) = _labelled(block, primitives["while"])
     return [*before, *inside, *block.shared.get("carry")], {
         "condition": condition, "body": body, **block.params,
         "num_condition_consts": len(before), "num_body_consts": len(inside)}
@@ -124,33 +135,33 @@ def _while(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str,
 
 @blocks.register(primitives.sweep)
 def _sweep(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
-    (step, back), (ahead, behind) = _labelled(block, "sweep")
+    (step, back), (ahead, behind) = _labelled(block, primitives.sweep)
     return [*block.lead, *ahead, *behind, *block.shared.get("state", "carry")], {
         "step": step, "back": back, **block.params, "num_step_consts": len(ahead), "num_back_consts": len(behind)}
 
 
 @blocks.register(primitives.custom_linear_solve)
 def _linear_solve(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
-    return _solver(block, "custom_linear_solve", "rhs")
+    return _solver(block, primitives.custom_linear_solve, "rhs")
 
 
 @blocks.register(primitives.custom_root)
 def _root(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
-    return _solver(block, "custom_root", "guess")
+    return _solver(block, primitives.custom_root, "guess")
 
 
-def _solver(block: Block, name: str, last: str) -> tuple[list[Any], dict[str, Any]]:
-    programs, consts = _labelled(block, name)
+def _solver(block: Block, primitive: Primitive, last: str) -> tuple[list[Any], dict[str, Any]]:
+    programs, consts = _labelled(block, primitive)
     return [*itertools.chain(*consts), *block.shared.get(last)], {
         "programs": programs, **block.params, "counts": tuple(map(len, consts))}
 
 
-def _labelled(block: Block, name: str) -> tuple[tuple[Program | None, ...], list[list[Any]]]:
+def _labelled(block: Block, primitive: Primitive) -> tuple[tuple[Program | None, ...], list[list[Any]]]:
     """The programs in the order of their labels, and what is constant for each of them alone."""
-    parts = {part.label: part for part in block.parts}
-    if parts.keys() != {*LABELS[name]}:
-        raise ValueError(f"the programs have the labels {', '.join(parts)}; {', '.join(LABELS[name])} are needed")
-    ordered = [parts[label] for label in LABELS[name]]
+    parts, needed = {part.label: part for part in block.parts}, labels_of(primitive)
+    if parts.keys() != {*needed}:
+        raise ValueError(f"the programs have the labels {', '.join(parts)}; {', '.join(needed)} are needed")
+    ordered = [parts[label] for label in needed]
     return tuple(part.program for part in ordered), [part.own.get(*CONSTS) for part in ordered]
 
 
@@ -234,8 +245,8 @@ def _parts(equation: Equation, regions: Sequence[Region], shared: Roles[int]) ->
                 shared.add(role, place)
         label = str(number) if branches else region.role.replace(" ", "_") if several else ""
         parts.append(Part(label, region.program, own, places))
-    missing = {*LABELS.get(equation.primitive.name, ())} - {part.label for part in parts}
-    return parts + [Part(label, None, Roles()) for label in LABELS.get(equation.primitive.name, ()) if label in missing]
+    there = {part.label for part in parts}
+    return parts + [Part(label, None, Roles()) for label in labels_of(equation.primitive) if label not in there]
 
 
 def _role(equation: Equation, region: Region, link: Link) -> str:
@@ -258,8 +269,7 @@ def _alike(parts: Sequence[Part]) -> bool:
 def same_block(equation: Equation, block: Block, rebuild: Rebuild) -> bool:
     """Whether a block gives back the equation."""
     inputs, params = rebuild(block, lambda place: equation.inputs[place].aval)
-    name = equation.primitive.name
     return inputs == [*range(len(equation.inputs))] and same_parameters(params, equation.params) and \
-        all([*part.inputs] == inputs_of(name, part.label, part.own, block.shared) for part in block.parts
+        all([*part.inputs] == inputs_of(equation.primitive, part.label, part.own, block.shared) for part in block.parts
             if part.program is not None) and \
         len({part.program.captured for part in block.parts if part.program is not None and not part.own.of}) <= 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fxgrad.text.blocks import LABELS, NAMES
+from fxgrad.text.blocks import NAMES, labels_of
 from fxgrad.text.expression_reader import NUMBER_WORDS, ExpressionReader
 from fxgrad.text.expressions import BlockPart, Body, Call, CompactProgram, Node, Roles, StatementSyntax, Target
 from fxgrad.text.names import RESERVED
@@ -146,8 +146,9 @@ class CompactReader(ExpressionReader):
 
     def _parts(self, name: str) -> list[BlockPart]:
         """The programs of a block: one without a label, or several, each after its own."""
-        if name in LABELS:
-            return [self._labelled(self._word("the label of a program")) for _ in LABELS[name]]
+        fixed = labels_of(NAMES[name])
+        if fixed:
+            return [self._labelled(self._word("the label of a program")) for _ in fixed]
         if self._token.kind != "number" and not self._is("True") and not self._is("False"):
             return [BlockPart("", [], self._held(), self._token.at)]
         parts = []

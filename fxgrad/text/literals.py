@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.extend import Aval, Equation, FoldedConstant, Literal
+from fxgrad.extend import Aval, Equation, FoldedConstant, Literal, primitives
 from fxgrad.text.forms import ATOM, PREFIX, Form, Shown
+from fxgrad.text.notations import sign_of
 from fxgrad.text.numbers import NanBits, Number
 from fxgrad.text.sources import Sources
 from fxgrad.text.values import PLAIN_LITERALS, kind_of, number_text
@@ -79,7 +80,6 @@ def plain_kind(number: Number) -> str:
     return "f" if isinstance(number, NanBits) else number_kind(number)
 
 
-_SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _LONGEST = 32
 WRITTEN = "written"
 """In the place of the operation that made a number: what the user wrote for it is in that of the source."""
@@ -93,7 +93,7 @@ def origin_of(literal: Literal, called: Callable[[Any], str]) -> str:
     made_of = getattr(literal, "made_of", None)
     if made_of is not None and made_of.operation == WRITTEN:
         return f"{_number(literal)} = {made_of.source}"
-    if made_of is None or made_of.operation not in _SYMBOLS:
+    if made_of is None or not sign_of(primitives[made_of.operation]):
         return ""
     formula = _formula(literal)
     name = next(filter(None, map(called, _sources(literal))), "")
@@ -129,16 +129,17 @@ def _sources(literal: Literal) -> Iterator[Any]:
 
 def _formula(literal: Literal) -> str:
     made_of = getattr(literal, "made_of", None)
-    if made_of is None:
+    if made_of is None or made_of.operation == WRITTEN:
         return _number(literal)
-    if made_of.operation == "mul":
+    primitive = primitives[made_of.operation]
+    if primitive is primitives.mul:
         kept = [operand for operand in made_of.operands if operand.value != 1]
         if len(kept) < len(made_of.operands):
             return "1" if not kept else _formula(kept[0])
-    if made_of.operation not in _SYMBOLS:
-        return f"-{_within(made_of.operands[0])}" if made_of.operation == "neg" else _number(literal)
+    if primitive is primitives.neg:
+        return f"-{_within(made_of.operands[0])}"
     left, right = map(_within, made_of.operands)
-    return f"{left}{_SYMBOLS[made_of.operation]}{right}"
+    return f"{left}{sign_of(primitive)}{right}"
 
 
 def _within(literal: Literal) -> str:

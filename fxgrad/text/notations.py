@@ -45,10 +45,17 @@ class Notation(NamedTuple):
 Defaults = Callable[[Sequence[Aval], Params], Params]
 """From the types of the operands and the parameters that are given, values of others that are not."""
 
-notations: Analysis[Notation | None] = Analysis("notations", missing="conservative", default=None)
-"""How operations are written that have a way of their own."""
-defaults: Analysis[Defaults] = Analysis("default parameters", missing="conservative", default=lambda avals, given: {})
-"""Parameters that calls leave out where they are these; those that may be None are so by default."""
+
+def _nothing(_: Sequence[Aval], __: Params) -> Params:
+    return {}
+
+
+notations: Analysis[Notation | None] = Analysis(
+    "notations", "The operator or call as which the compact text writes an operation; others are calls by their name.",
+    missing="conservative", default=None)
+defaults: Analysis[Defaults] = Analysis(
+    "default parameters", "Values of parameters that texts leave out; None is left out of any that may be None.",
+    missing="conservative", default=_nothing)
 SEVERAL = ("take", "take_along_axis", "diag", "diagonal")
 """Calls that stand for several equations."""
 _readers: dict[tuple[str, str], list[tuple[Primitive, Read]]] = {}
@@ -60,6 +67,16 @@ def enter(notation: Notation, *primitives: Primitive) -> None:
     for primitive in primitives:
         for head in notation.heads:
             _readers.setdefault(head, []).append((primitive, notation.read))
+
+
+def sign_of(primitive: Primitive) -> str:
+    """Return the sign that stands between the operands of an operation, "" if there is none.
+
+    >>> sign_of(primitives.add), sign_of(primitives.exp)
+    ('+', '')
+    """
+    notation = notations.of(primitive)
+    return "" if notation is None else next((name for kind, name in notation.heads if kind == "infix"), "")
 
 
 def call_names() -> set[str]:

@@ -43,8 +43,9 @@ def _named(primitive: Primitive) -> list[inspect.Parameter]:
     return [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
 
 
-orders: Analysis[tuple[str, ...]] = Analysis("orders of parameters", missing="derive", derive=_as_in_the_rule)
-"""The names of parameters as texts have them one behind the other; by default those of the abstract rule."""
+orders: Analysis[tuple[str, ...]] = Analysis(
+    "orders of parameters", "The order of parameters in texts; by default that of the abstract rule.",
+    missing="derive", derive=_as_in_the_rule)
 
 
 def _enter(order: str, *names: str) -> None:

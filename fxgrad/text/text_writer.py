@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal as OneOf
 from typing import NamedTuple
 
-from fxgrad.extend import Atom, Aval, Equation, Literal, Program, Variable
+from fxgrad.extend import Atom, Aval, Equation, Literal, Program, Variable, primitives
 from fxgrad.text.color import ansi, names_of
 from fxgrad.text.compact_writer import CompactWriter, scopes_of
 from fxgrad.text.definitions import Definitions, is_call
@@ -125,7 +125,7 @@ class _Writer:
         operands = [self._atom(names, atom) for atom in equation.inputs]
         if is_call(equation):
             label, defined_as = self._definitions.label(equation.params["program"])
-            callee = label if name == "named_call" else f"{callee} {label}"
+            callee = label if equation.primitive is primitives.named_call else f"{callee} {label}"
             called_as = equation.params["name"]
             arguments = [] if called_as == defined_as else [[f"name={string_text(called_as)}"]]
         else:

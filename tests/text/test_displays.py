@@ -16,8 +16,10 @@ from jax.sharding import AbstractMesh
 
 import fxgrad
 from fxgrad import P, ShapeDtypeStruct
+from fxgrad.engine.rooms import registry
 from fxgrad.text import side_by_side
 from fxgrad.text.display import print_program
+from fxgrad.tools.cards import card
 from fxgrad.tools.profiling.fusion import fusions
 
 formatters = pytest.importorskip("IPython.core.formatters")
@@ -46,6 +48,7 @@ def _unfollowed(x: Any) -> Any:
 
 OBJECTS = {
     "tools.profiling.benchmarking.Benchmark": [lambda: fxgrad.benchmark(np.sin, seconds=0.001, rounds=1)(1.0)],
+    "tools.cards.Card": [lambda: card(registry["sin"])],
     "text.columns.Columns": [lambda: side_by_side(loss, fxgrad.grad(loss))(w, x)],
     "tools.profiling.costs.CostReport": [lambda: fxgrad.cost(fxgrad.grad(loss))(w, x)],
     "tools.profiling.budgets.BudgetCurve": [lambda: fxgrad.budget_curve(loss)(w, x)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fxgrad.engine.core.primitive import MissingRule
 from fxgrad.shipping.onnx.rules import onnx_rules
 from tests.samples import all_samples
 from tests.support.onnx_samples import Row, run_samples
@@ -14,7 +15,8 @@ MOST = 7
 def cells(row: Row) -> tuple[str, str, str]:
     """One row: the operators it becomes, most frequent first, or why it has none."""
     primitive, equal, operators, refusals = row
-    reason = getattr(onnx_rules.of(primitive), "reason", "") or (next(iter(refusals), "") if not equal else "")
+    rule = onnx_rules.of(primitive)
+    reason = rule.reason if isinstance(rule, MissingRule) else next(iter(refusals), "") if not equal else ""
     if reason:
         return f"`{primitive}`", f"none: it {reason.partition('. ')[0]}", "-"
     names = [name for name, _ in operators.most_common() if name != "Identity"]

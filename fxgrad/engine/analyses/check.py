@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.primitive import output_types, registry
+from fxgrad.engine.core.primitive import library, output_types
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.errors import FxgradError, ProgramError
@@ -44,7 +44,7 @@ def _check_equation(program: Program, index: int, equation: Equation, bound: set
         if not _is_bound(atom, bound):
             raise _error(program, index, f"input {number} ({atom.aval}) is used before it is bound")
     for name, value in equation.params.items():
-        if name != "fill_value" and _holds_float(value) and registry.get(equation.primitive.name) is equation.primitive:
+        if name != "fill_value" and _holds_float(value) and equation.primitive in library:
             raise _error(program, index, f"its parameter {name}={value!r} holds a float, where whole ones are needed")
         if equation.primitive.regions is None and _holds_program(value):
             raise _error(program, index, f"its parameter {name} holds a program, which nothing that walks into "

@@ -62,9 +62,9 @@ class Flow:
         self.equations: list[Equation] = []
         self.sources: list[Source | None] = []
         self.parts: list[str] = []
-        self.kinds: list[int] = []
+        self.kinds: list[str] = []
         self.on_each: list[bool] = []
-        self._kinds: dict[Primitive, tuple[int, bool]] = {}
+        self._kinds: dict[Primitive, tuple[str, bool]] = {}
         self.given: list[list[int]] = []
         self.reads: list[list[int]] = []
         self.makes: list[list[int]] = []

@@ -27,7 +27,8 @@ from fxgrad.engine.ops import (
 )
 
 CHEAP, EXPENSIVE, ALIAS, VIEW, MOVE, REDUCE, UPDATE, DOT, CONVOLUTION, EXCHANGE, BARRIER, KERNEL, LOOP = (
-    range(13))
+    "cheap", "expensive", "alias", "view", "move", "reduce", "update", "dot", "convolution", "exchange", "barrier",
+    "kernel", "loop")
 """Kinds of steps.
 
 `CHEAP` and `EXPENSIVE` act on each element, and differ in whether a compiler computes them again to save a store;
@@ -37,8 +38,9 @@ not copy; `MOVE` copies elements; `REDUCE` reduces; `UPDATE` writes a part of it
 any other, `LOOP` holds programs.
 """
 
-moves: Analysis[int] = Analysis("moves", missing="conservative", default=KERNEL)
-"""The kinds of the operations that do not act on each element."""
+moves: Analysis[str] = Analysis(
+    "moves", "The kind, for a compiler, of an operation that does not act on each element.",
+    missing="conservative", default=KERNEL)
 moves.enter(ALIAS, structural.reshape_p, arithmetic.stop_gradient_p, arithmetic.name_p, varying.pvary_p,
             varying.take_equal_p)
 moves.enter(VIEW, structural.broadcast_to_p, structural.transpose_p, shaping.broadcast_in_dim_p, shaping.rev_p,
@@ -53,8 +55,9 @@ moves.enter(DOT, products.dot_general_p)
 moves.enter(CONVOLUTION, convolution.conv_general_dilated_p)
 moves.enter(BARRIER, barrier.optimization_barrier_p)
 
-cheap: Analysis[bool] = Analysis("cheap to compute again", missing="conservative", default=False)
-"""Whether what acts on each element takes so little that a compiler computes it again wherever it is needed."""
+cheap: Analysis[bool] = Analysis(
+    "cheap to compute again", "Whether a compiler recomputes an operation on each element wherever it is needed.",
+    missing="conservative", default=False)
 cheap.enter(True, pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p, arithmetic.neg_p, arithmetic.max_p,
             arithmetic.min_p, comparison.eq_p, comparison.ne_p, comparison.lt_p, comparison.le_p, comparison.gt_p,
             comparison.ge_p, comparison.and_p, comparison.or_p, comparison.xor_p, comparison.not_p,
@@ -62,8 +65,9 @@ cheap.enter(True, pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p, arithmeti
             parts.sign_p, parts.abs_p, parts.floor_p, parts.ceil_p, parts.round_p, parts.is_finite_p, parts.conj_p,
             parts.complex_p)
 
-offloaded: Analysis[bool] = Analysis("offloaded", missing="conservative", default=False)
-"""Whether the library that a compiler gives reductions to computes an operation on each element with them."""
+offloaded: Analysis[bool] = Analysis(
+    "offloaded", "Whether the library that computes reductions computes an operation on each element with them.",
+    missing="conservative", default=False)
 offloaded.enter(True, pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p, arithmetic.div_p, arithmetic.neg_p,
                 arithmetic.max_p, arithmetic.min_p, exponential.square_p, exponential.integer_pow_p,
                 exponential.pow_p, exponential.exp_p, exponential.expm1_p, exponential.log_p, exponential.log1p_p,
@@ -72,7 +76,7 @@ offloaded.enter(True, pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p, arith
                 structural.convert_element_type_p)
 
 
-def kind_of(equation: Equation) -> int:
+def kind_of(equation: Equation) -> str:
     """Return the kind of an equation."""
     primitive = equation.primitive
     if primitive.regions is not None:

@@ -163,8 +163,9 @@ KeyRule = Callable[[_KeyUses, Equation, "list[Ids | None]"], "list[Ids | None] |
 None where nothing is to be followed.
 """
 
-key_rules: Analysis[KeyRule | None] = Analysis("key_rules", missing="conservative", default=None)
-"""By primitive; the results of others count as new keys, so that no right program is refused."""
+key_rules: Analysis[KeyRule | None] = Analysis(
+    "key_rules", "How the check of key reuse follows random keys; the results of other operations count as new keys.",
+    missing="conservative", default=None)
 
 
 @key_rules.register(

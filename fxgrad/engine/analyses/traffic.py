@@ -14,8 +14,8 @@ from fxgrad.engine.core.program_properties import program_property
 CollectiveKind = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute", "nothing"]
 
 collective_kinds: Analysis[CollectiveKind] = Analysis(
-    "speaks", missing="derive", derive=lambda primitive: "all-gather" if primitive.collective else "nothing")
-"""What kind of collective an operation is; of one that nobody entered all may send all they have to all."""
+    "speaks", "The kind of a collective, by which its traffic is counted; by default all devices send all they have.",
+    missing="derive", derive=lambda primitive: "all-gather" if primitive.collective else "nothing")
 
 
 class Transfer(NamedTuple):

@@ -32,8 +32,9 @@ class Communication(NamedTuple):
 
 
 communications: Analysis[Communication] = Analysis(
-    "communications", missing="conservative", default=Communication("different", "axes"))
-"""The communication of each collective; other operations are not looked up."""
+    "communications", "What the devices get from a collective, and for which of them each waits.",
+    missing="conservative", default=Communication("different", "axes"))
+"""Operations that are no collectives are not looked up."""
 
 
 def check_collectives(program: Program, varying: Sequence[Axes], axes: Sequence[str]) -> list[Axes]:

@@ -10,8 +10,9 @@ from fxgrad.engine.core.program import Equation
 from fxgrad.engine.ops import products
 from fxgrad.engine.ops.convolution import PATCH_LIMIT, conv_general_dilated_p, dilated, geometry_of
 
-work_space: Analysis[Callable[[Equation], int] | None] = Analysis("work space", missing="conservative", default=None)
-"""The bytes of what the kernel of an operation makes for itself; None where that is little."""
+work_space: Analysis[Callable[[Equation], int] | None] = Analysis(
+    "work space", "The bytes that the NumPy kernel allocates beside operands and results, where these are many.",
+    missing="conservative", default=None)
 
 
 @work_space.register(conv_general_dilated_p)

@@ -1,55 +1,99 @@
-"""`Analysis`: one fact about every primitive that does not belong to its record, in a table of its own."""
+"""`Analysis`: a table with one fact about every primitive that does not belong to its record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, Literal, TypeVar
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from weakref import WeakSet
 
-from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.primitive import MissingRule, Primitive
+from fxgrad.engine.user_lines import is_users
 
 Fact = TypeVar("Fact")
 Missing = Literal["raise", "derive", "conservative"]
+State = Literal["entered", "derived", "default", "refused", "missing"]
 
 _NOT_GIVEN: Any = object()
 _all: WeakSet[Analysis[Any]] = WeakSet()
 
 
+class Place(NamedTuple):
+    """A file and a line."""
+
+    file: str
+    line: int
+
+
+class Known(NamedTuple):
+    """What a table has for one primitive: the fact, how the table comes to it, and the place in the code.
+
+    | `state` | the fact |
+    |---|---|
+    | `entered` | was entered for this primitive |
+    | `derived` | follows from the record, by the table's `derive` |
+    | `default` | is the table's `default`, which is safe for any operation |
+    | `refused` | is a named absence (`fxgrad.TODO` makes one), which has the reason, entered or not |
+    | `missing` | is None: the table needs an entry, and there is none |
+
+    `place` is that of the entry; where nothing was entered, that of the table.
+    """
+
+    state: State
+    fact: Any
+    place: Place
+
+
 class Analysis(Generic[Fact]):
-    """A fact about every primitive, asked for by `of`; those of most primitives are entered beside their records.
+    """A fact about every primitive, returned by `of`; most facts are entered beside the records.
 
-    `missing` says what is taken of a primitive, of ours or of a user's, for which nothing was entered:
+    `description` is one sentence that says what the fact is. `missing` says what `of` does for a primitive, of the
+    library or of a user, that has no entry:
 
-    - `"raise"`: nothing can be said; `of` raises `TypeError`, so every primitive of the library has an entry.
-    - `"derive"`: `derive(primitive)`, which follows from the record.
-    - `"conservative"`: `default`, which is safe for any operation whatever.
+    - `"raise"`: raise `TypeError`, so every primitive of the library has an entry.
+    - `"derive"`: return `derive(primitive)`, which follows from the record.
+    - `"conservative"`: return `default`, which is safe for any operation.
 
-    Raises `TypeError` unless `derive` or `default` is given just where it is needed.
+    A named absence (`MissingRule`) as a fact says that there is none for a primitive, and why.
+
+    Raises `TypeError` unless `derive` or `default` is given just where it is needed, and for an empty description.
 
     >>> from fxgrad.extend import primitives
-    >>> keeps_sign = Analysis("keeps_sign", missing="conservative", default=False)
+    >>> keeps_sign = Analysis("keeps_sign", "Whether the result has the sign of the operand.",
+    ...                       missing="conservative", default=False)
     >>> keeps_sign.enter(True, primitives.sinh, primitives.tanh)
     >>> keeps_sign.of(primitives.tanh), keeps_sign.of(primitives.cosh)
     (True, False)
+    >>> keeps_sign.known(primitives.tanh).state, keeps_sign.known(primitives.cosh).state
+    ('entered', 'default')
     """
 
-    __slots__ = ("__weakref__", "_default", "_derive", "_entries", "missing", "name")
+    __slots__ = ("__weakref__", "_default", "_derive", "_entries", "_places", "description", "missing", "name", "place")
 
-    def __init__(self, name: str, *, missing: Missing, default: Fact = _NOT_GIVEN,
+    def __init__(self, name: str, description: str, *, missing: Missing, default: Fact = _NOT_GIVEN,
                  derive: Callable[[Primitive], Fact] | None = None) -> None:
         if (default is not _NOT_GIVEN, derive is not None) != (missing == "conservative", missing == "derive"):
             raise TypeError(f"the analysis {name} is told missing={missing!r}; default= is needed with "
                             "'conservative' alone, and derive= with 'derive' alone")
-        self.name, self.missing, self._default, self._derive = name, missing, default, derive
+        if not description:
+            raise TypeError(f"the analysis {name} needs a description: one sentence that says what the fact is")
+        self.name, self.description, self.missing = name, description, missing
+        self._default, self._derive = default, derive
         self._entries: dict[Primitive, Fact] = {}
+        self._places: dict[Primitive, Place] = {}
+        self.place = _place()
         _all.add(self)
 
     def enter(self, fact: Fact, *primitives: Primitive) -> None:
-        """Says `fact` of each of `primitives`; raises `ValueError` where one has an entry already."""
+        """Enter `fact` for each of `primitives`; raises `ValueError` where one has an entry already."""
         for primitive in primitives:
             if primitive in self._entries:
                 raise ValueError(f"the analysis {self.name} has an entry for {primitive} already")
-            self._entries[primitive] = fact
+            self._put(fact, primitive)
+
+    def _put(self, fact: Fact, primitive: Primitive) -> None:
+        self._entries[primitive] = fact
+        self._places[primitive] = _place()
 
     def register(self, *primitives: Primitive) -> Callable[[Fact], Fact]:
         """`enter` as a decorator, for facts that are functions."""
@@ -59,7 +103,7 @@ class Analysis(Generic[Fact]):
         return decorate
 
     def of(self, primitive: Primitive) -> Fact:
-        """The fact about `primitive`."""
+        """Return the fact about `primitive`; raises `TypeError` if the table needs an entry and has none."""
         entry: Fact = self._entries.get(primitive, _NOT_GIVEN)
         if entry is not _NOT_GIVEN:
             return entry
@@ -70,14 +114,59 @@ class Analysis(Generic[Fact]):
                             f"an entry for each. Enter one beside the record: {self.name}.enter(fact, {primitive}_p)")
         return self._default
 
+    def known(self, primitive: Primitive) -> Known:
+        """Return the fact about `primitive` with how the table comes to it, and where; unlike `of` it never raises."""
+        place = self._places.get(primitive, self.place)
+        if primitive not in self._entries and self.missing == "raise":
+            return Known("missing", None, place)
+        fact = self.of(primitive)
+        if isinstance(fact, MissingRule):
+            return Known("refused", fact, place)
+        if primitive in self._entries:
+            return Known("entered", fact, place)
+        return Known("derived" if self.missing == "derive" else "default", fact, place)
+
     def entered(self) -> dict[Primitive, Fact]:
-        """The facts that were entered, by primitive."""
+        """Return the facts that were entered, by primitive."""
         return dict(self._entries)
 
     def __repr__(self) -> str:
         return f"Analysis({self.name!r}, missing={self.missing!r}, {len(self._entries)} entries)"
 
 
-def analyses() -> list[Analysis[Any]]:
-    """All analyses there are, a user's too, by name."""
+Item = TypeVar("Item")
+
+
+class Collection(Analysis[Sequence[Item]]):
+    """An `Analysis` of facts that are collected: several for one primitive, in the order in which they were added.
+
+    >>> from fxgrad.extend import primitives
+    >>> zeros = Collection[float]("zeros", "Operands at which the result is 0.")
+    >>> for zero in 0.0, 3.14:
+    ...     zeros.add(zero, primitives.sin)
+    >>> zeros.of(primitives.sin), zeros.of(primitives.exp)
+    ((0.0, 3.14), ())
+    """
+
+    __slots__ = ()
+
+    def __init__(self, name: str, description: str) -> None:
+        super().__init__(name, description, missing="conservative", default=())
+
+    def add(self, item: Item, *primitives: Primitive) -> None:
+        """Add `item` behind those that were added before, for each of `primitives`."""
+        for primitive in primitives:
+            self._put((*self.of(primitive), item), primitive)
+
+
+def _place() -> Place:
+    """Return the place of the statement of a module of the library that is running, or else of the user's call."""
+    frame = sys._getframe(2)
+    while not is_users(frame.f_code.co_filename) and frame.f_code.co_name != "<module>" and frame.f_back is not None:
+        frame = frame.f_back
+    return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def all_analyses() -> list[Analysis[Any]]:
+    """Return all analyses there are, a user's too, by name."""
     return sorted(_all, key=lambda analysis: analysis.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
+from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.program import Atom, Program
 
 How = Literal["same", "entry", "carry", "piece", "inside"]
@@ -80,6 +81,11 @@ class Region(NamedTuple):
     def outputs(self) -> tuple[Link, ...]:
         """Where each output of the program goes."""
         return tuple(link for links in self.makes for link in links.each())
+
+
+region_roles: Analysis[tuple[str, ...]] = Analysis(
+    "roles", "The roles of the programs that an operation holds, each once, in the order of the regions.",
+    missing="conservative", default=())
 
 
 def whole(role: str, program: Program, at: tuple[Any, ...] = ("program",), first: int = 0, times: int | None = 1,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.analysis import Collection
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Atom, Equation, Variable
@@ -59,7 +59,7 @@ Rewrite = Callable[[Definitions, list[Any], dict[str, Any]], "list[Any] | None"]
 """(definitions, inputs, params) -> the outputs, made with ops from the inputs; or None to leave the equation alone."""
 
 
-class Rewrites(Analysis[Sequence[Rewrite]]):
+class Rewrites(Collection[Rewrite]):
     """Rewrites by primitive, tried in the order of registration; most primitives have none.
 
     `makers` are the primitives that a rewrite declared to look for.
@@ -68,7 +68,7 @@ class Rewrites(Analysis[Sequence[Rewrite]]):
     __slots__ = ("_undeclared", "makers")
 
     def __init__(self) -> None:
-        super().__init__("rewrites", missing="conservative", default=())
+        super().__init__("rewrites", "Exact algebraic rewrites of an operation, tried in this order.")
         self._undeclared: set[Primitive] = set()
         self.makers: set[Primitive] = set()
 
@@ -80,8 +80,7 @@ class Rewrites(Analysis[Sequence[Rewrite]]):
         primitives behind the operands.
         """
         def enter(rewrite: Rewrite) -> Rewrite:
-            for primitive in primitives:
-                self._entries[primitive] = (*self.of(primitive), rewrite)
+            self.add(rewrite, *primitives)
             if makers is None:
                 self._undeclared.update(primitives)
             else:

@@ -19,8 +19,9 @@ from fxgrad.engine.tracing.provenance import enter_origins, is_shown
 from fxgrad.engine.tracing.tape import current
 
 partial_use: Analysis[Callable[[Equation, Sequence[bool]], Equation] | None] = Analysis(
-    "partial use", missing="conservative", default=None)
-"""(equation, used) -> an equation that computes only the outputs that `used` marks, and what these need."""
+    "partial use", "How an operation is reduced to the outputs that are used, and what these need.",
+    missing="conservative", default=None)
+"""(equation, used) -> an equation that computes only the outputs that `used` marks."""
 MERGED_VARIABLES: ProgramAttribute[set[Variable]] = ProgramAttribute("merged")
 """Variables of a simplified program that replace several equal ones."""
 _LIVE: ProgramAttribute[list[Equation]] = ProgramAttribute("live equations")

@@ -8,15 +8,17 @@ computed again from the beginning, in a loop of no turns where nothing is a NaN.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import Literal, NamedTuple
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.primitive import MissingRule, Primitive, registry
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.primitive import MissingRule, Primitive
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import axes_used, definitions, has_effects, memoize, program_property
 from fxgrad.engine.core.regions import Region, marked_inputs, replace_programs
 from fxgrad.engine.derivation.simplify import remove_dead_code
+from fxgrad.engine.ops import arithmetic, pointwise, products, structural
 from fxgrad.engine.ops.strong import is_plain_factor, ordinary_form, strong_dot_general_p
 
 ALL: frozenset[Primitive] = frozenset(ordinary_form.entered())
@@ -102,10 +104,14 @@ def propagates_nans(program: Program, strong: frozenset[Primitive] = ALL) -> boo
     return all(map(_Suspects(program, strong).take, program.equations))
 
 
-_FOLLOWING: frozenset[Primitive] = frozenset(registry[name] for name in (
-    "add", "sub", "neg", "mul", "div", "reduce_sum", "reshape", "transpose", "convert_element_type"))
-_EXPOSING = _FOLLOWING | {registry["dot_general"], registry["broadcast_to"]}
-"""Operations of which each NaN in an operand makes one in the result, if that has elements."""
+exposes_nans: Analysis[Literal["early", "late"] | None] = Analysis(
+    "exposes NaNs", "Whether each NaN in an operand makes one in the result, if that has elements.",
+    missing="conservative", default=None)
+"""What does so "early" is computed with the products whose results alone it takes; what does so "late" is not."""
+exposes_nans.enter("early", pointwise.add_p, arithmetic.sub_p, arithmetic.neg_p, arithmetic.mul_p, arithmetic.div_p,
+                   structural.reduce_sum_p, structural.reshape_p, structural.transpose_p,
+                   structural.convert_element_type_p)
+exposes_nans.enter("late", products.dot_general_p, structural.broadcast_to_p)
 
 
 def nan_check_outputs(program: Program, strong: frozenset[Primitive] = ALL) -> tuple[int, ...]:
@@ -132,7 +138,7 @@ def _to_look_at(program: Program, strong: frozenset[Primitive]) -> tuple[int, ..
     for equation in reversed(program.equations):
         ordinary = ordinary_form.of(equation.primitive) if equation.primitive in strong else equation.primitive
         out = equation.outputs[0]
-        if ordinary in _EXPOSING and out in exposed and 0 not in out.aval.shape:
+        if ordinary is not None and exposes_nans.of(ordinary) and out in exposed and 0 not in out.aval.shape:
             exposed.update(atom for atom in equation.inputs if atom in suspects.vars)
     return tuple(place for place, atom in enumerate(program.outputs)
                  if atom in suspects.vars and (needed[atom] == [atom] or not exposed.issuperset(needed[atom])))
@@ -201,30 +207,57 @@ def _cuts(program: Program, atom: Atom) -> Cuts:
     """
     if not isinstance(atom, Variable) or (equation := definitions(program).get(atom)) is None:
         return _WHOLE
-    name, params, first = equation.primitive.name, equation.params, equation.inputs[0]
     if [region.role for region in equation.regions] == ["call"]:
         inner = equation.programs[0]
         return _cuts(inner, inner.outputs[[*equation.outputs].index(atom)])
-    if name in ("dot_general", "strong_dot_general"):
-        (contracted, _), (batch, _) = params["dimension_numbers"]
-        place = first.aval.ndim - len(contracted)
-        rows, columns = tuple(range(len(batch), place)), tuple(range(place, atom.aval.ndim))
-        return (rows, columns) if rows and columns else _WHOLE
-    if name == "transpose":
-        return _moved(_cuts(program, first), params["permutation"])
-    if name == "reduce_sum":
-        return _moved(_cuts(program, first), [axis for axis in range(first.aval.ndim) if axis not in params["axes"]])
-    if name == "reshape":
-        before, after = ([axis for axis, size in enumerate(shape) if size != 1]
-                         for shape in (first.aval.shape, atom.aval.shape))
-        if [first.aval.shape[axis] for axis in before] == [atom.aval.shape[axis] for axis in after]:
-            places = dict(zip(after, before, strict=True))
-            return _moved(_cuts(program, first), [places.get(axis, -1) for axis in range(atom.aval.ndim)])
-    if name in ("neg", "convert_element_type"):
-        return _cuts(program, first)
-    if name == "mul" and any(map(is_plain_factor, equation.inputs)):
-        return _cuts(program, next(each for each in equation.inputs if not is_plain_factor(each)))
-    return _WHOLE
+    rule = cut_rules.of(equation.primitive)
+    return _WHOLE if rule is None else rule(program, equation)
+
+
+cut_rules: Analysis[Callable[[Program, Equation], Cuts] | None] = Analysis(
+    "cuts", "Which parts of a result tell of numbers in the factors of a product that are not finite.",
+    missing="conservative", default=None)
+
+
+@cut_rules.register(products.dot_general_p, strong_dot_general_p)
+def _of_product(_: Program, equation: Equation) -> Cuts:
+    (contracted, _), (batch, _) = equation.params["dimension_numbers"]
+    place = equation.inputs[0].aval.ndim - len(contracted)
+    rows, columns = tuple(range(len(batch), place)), tuple(range(place, equation.outputs[0].aval.ndim))
+    return (rows, columns) if rows and columns else _WHOLE
+
+
+@cut_rules.register(structural.transpose_p)
+def _of_transpose(program: Program, equation: Equation) -> Cuts:
+    return _moved(_cuts(program, equation.inputs[0]), equation.params["permutation"])
+
+
+@cut_rules.register(structural.reduce_sum_p)
+def _of_sum(program: Program, equation: Equation) -> Cuts:
+    operand, axes = equation.inputs[0], equation.params["axes"]
+    return _moved(_cuts(program, operand), [axis for axis in range(operand.aval.ndim) if axis not in axes])
+
+
+@cut_rules.register(structural.reshape_p)
+def _of_reshape(program: Program, equation: Equation) -> Cuts:
+    operand, shape = equation.inputs[0], equation.outputs[0].aval.shape
+    before, after = ([axis for axis, size in enumerate(each) if size != 1] for each in (operand.aval.shape, shape))
+    if [operand.aval.shape[axis] for axis in before] != [shape[axis] for axis in after]:
+        return _WHOLE
+    places = dict(zip(after, before, strict=True))
+    return _moved(_cuts(program, operand), [places.get(axis, -1) for axis in range(len(shape))])
+
+
+@cut_rules.register(arithmetic.neg_p, structural.convert_element_type_p)
+def _of_operand(program: Program, equation: Equation) -> Cuts:
+    return _cuts(program, equation.inputs[0])
+
+
+@cut_rules.register(arithmetic.mul_p)
+def _of_factor(program: Program, equation: Equation) -> Cuts:
+    if not any(map(is_plain_factor, equation.inputs)):
+        return _WHOLE
+    return _cuts(program, next(each for each in equation.inputs if not is_plain_factor(each)))
 
 
 def _moved(cuts: Cuts, order: Sequence[int]) -> Cuts:
@@ -251,7 +284,7 @@ def _early(program: Program, suspects: _Suspects) -> Collection[Equation]:
     there = {var for equation in early for var in equation.outputs if var in suspects.vars}
     for equation in possible:
         given = [atom for atom in equation.inputs if type(atom) is Variable]
-        if equation.primitive in _FOLLOWING and given and there.issuperset(given):
+        if exposes_nans.of(equation.primitive) == "early" and given and there.issuperset(given):
             early.add(equation)
             there.update(equation.outputs)
     return early

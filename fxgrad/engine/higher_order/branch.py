@@ -11,7 +11,7 @@ from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import INVARIANT, Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Program, Variable
-from fxgrad.engine.core.regions import Region, whole
+from fxgrad.engine.core.regions import Region, region_roles, whole
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
 from fxgrad.engine.executors import numpy as numpy_executor
@@ -237,6 +237,7 @@ def _regions(operands: Sequence[Any], *, branches: Branches) -> tuple[Region, ..
 cond_p = register(Primitive(name="cond", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,
                             transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))
 """One of several programs; an index out of range means the nearest branch."""
+region_roles.enter(("branch",), cond_p)
 
 
 @rewrites.register(cond_p)

@@ -20,7 +20,7 @@ from fxgrad.engine.core.interpreter import interpret
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.program_properties import needs_x64
-from fxgrad.engine.core.regions import whole
+from fxgrad.engine.core.regions import region_roles, whole
 from fxgrad.engine.core.sources import in_place
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.executors import numpy as numpy_executor
@@ -83,6 +83,7 @@ def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Ca
     primitive = register(Primitive(name=name, abstract=abstract, numpy=numpy, xla=xla, jvp=jvp,
                                    transpose=transpose, batch=batch, cost=count,
                                    regions=lambda operands, *, program, **params: (whole(role, program),)))
+    region_roles.enter((role,), primitive)
     return primitive
 
 

@@ -15,7 +15,7 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Program, Variable
-from fxgrad.engine.core.regions import Region, whole
+from fxgrad.engine.core.regions import Region, region_roles, whole
 from fxgrad.engine.core.sources import in_place
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.executors import numpy as numpy_executor
@@ -131,6 +131,7 @@ def _custom_jvp_batch(size: int, values: list[Any], axes: list[int | None], *, p
 custom_jvp_p = register(Primitive(
     name="custom_jvp", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_custom_jvp_jvp,
     transpose=_transpose, batch=_custom_jvp_batch, cost=_cost, regions=_regions))
+region_roles.enter(("call",), custom_jvp_p)
 
 
 def _one(aval: Aval, axis: int | None) -> Aval:
@@ -259,6 +260,7 @@ def _custom_vjp_batch(size: int, values: list[Any], axes: list[int | None], *, p
 custom_vjp_p = register(Primitive(
     name="custom_vjp", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_custom_vjp_jvp,
     transpose=_transpose, batch=_custom_vjp_batch, cost=_cost, regions=_regions))
+region_roles.enter(("call",), custom_vjp_p)
 
 
 class BatchedVjpRule(ByValue):

@@ -16,7 +16,7 @@ from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.core.regions import Region, closed_marks, dependent
+from fxgrad.engine.core.regions import Region, closed_marks, dependent, region_roles
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.derivation.derive import Derived
 from fxgrad.engine.derivation.effects import without_effects
@@ -263,6 +263,7 @@ def _for_regions(operands: Sequence[Any], *, program: Program, num_consts: int) 
 for_p = register(Primitive(name="for", abstract=_for_abstract, numpy=_for_numpy, xla=_for_emit, jvp=_for_jvp,
                            transpose=_for_transpose, batch=_for_batch, cost=_for_cost, regions=_for_regions))
 """(number of steps, constants, carry) -> carry. Its cost is that of one step."""
+region_roles.enter(("body",), for_p)
 
 
 @rewrites.register(for_p)

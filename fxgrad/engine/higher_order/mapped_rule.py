@@ -12,7 +12,7 @@ from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.regions import Region, whole
+from fxgrad.engine.core.regions import Region, region_roles, whole
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments
@@ -176,3 +176,4 @@ def _regions(operands: Sequence[Any], *, program: Program, rule: BatchRule) -> t
 
 custom_vmap_p = register(Primitive(name="custom_vmap", abstract=_abstract, numpy=_run, xla=_emit, jvp=_jvp,
                                    transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))
+region_roles.enter(("call",), custom_vmap_p)

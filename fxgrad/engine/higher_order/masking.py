@@ -106,8 +106,9 @@ def refuse_actions(what: str, programs: Sequence[Program]) -> None:
             "alone. Call it outside, and choose between results with fxgrad.numpy.where"))
 
 
-acts: Analysis[bool] = Analysis("acts", missing="derive", derive=lambda primitive: primitive.effectful)
-"""Whether an operation does something to the world that dead lanes must not do."""
+acts: Analysis[bool] = Analysis(
+    "acts", "Whether an operation has a side effect that must not happen in dead lanes.",
+    missing="derive", derive=lambda primitive: primitive.effectful)
 
 
 def _acts(program: Program) -> bool:

@@ -70,13 +70,11 @@ def _ancestors(known: Program, needed: Sequence[Variable], free: set[Variable]) 
     return wanted
 
 
-kept_always: Analysis[bool] = Analysis("kept_always", missing="derive",
-                                       derive=lambda primitive: primitive.effectful or (
-                                           primitive.collective and not primitive.sets_vma))
-"""Whether the results of an operation are never recomputed, whatever its cost rule says.
-
-Communication between devices takes longer than its cost rule says.
-"""
+kept_always: Analysis[bool] = Analysis(
+    "kept_always", "Whether the results of an operation are never recomputed, whatever its cost rule says.",
+    missing="derive", derive=lambda primitive: primitive.effectful or (
+        primitive.collective and not primitive.sets_vma))
+"""Communication between devices takes longer than its cost rule says."""
 kept_always.enter(True, psum_invariant_p)
 
 
@@ -145,8 +143,9 @@ class MinimumCut:
 # --- by policy ---------------------------------------------------------------------------------------------------
 
 
-batches: Analysis[Callable[..., bool] | None] = Analysis("batches", missing="conservative", default=None)
-"""For matrix products and convolutions, a function of the parameters: whether there are batch axes."""
+batches: Analysis[Callable[..., bool] | None] = Analysis(
+    "batches", "For matrix products and convolutions, a function of the parameters: whether there are batch axes.",
+    missing="conservative", default=None)
 
 
 @batches.register(dot_general_p)

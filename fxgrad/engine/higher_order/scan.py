@@ -12,7 +12,7 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.program_properties import is_effectful
-from fxgrad.engine.core.regions import Region, closed_marks, dependent
+from fxgrad.engine.core.regions import Region, closed_marks, dependent, region_roles
 from fxgrad.engine.derivation.derive import Derived, holds_tracers
 from fxgrad.engine.derivation.guards import memoize_guarded
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
@@ -374,6 +374,7 @@ def _regions(operands: Sequence[Any], *, program: Program, **params: Any) -> tup
 scan_p = register(Primitive(name="scan", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,
                             transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))
 """(constants, carry, stacked inputs) -> (carry, stacked outputs), one step for each entry."""
+region_roles.enter(("body",), scan_p)
 
 
 @rewrites.register(scan_p)

@@ -9,7 +9,7 @@ from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import NOT_LINEAR, Cost, Primitive, register
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.regions import Links, Region
+from fxgrad.engine.core.regions import Links, Region, region_roles
 from fxgrad.engine.core.sources import in_place
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import Derived
@@ -148,7 +148,7 @@ def _cost(*avals: Aval, programs: Programs, counts: Counts) -> Cost:
 def _regions(operands: Sequence[Any], *, programs: Programs, counts: Counts) -> tuple[Region, ...]:
     """Only `solve` runs; derivatives run the others."""
     takes, _ = _groups(programs, counts)
-    return _held(programs, takes, ("matvec", "solve", "transposed matvec", "transposed solve"), 1)
+    return _held(programs, takes, region_roles.of(linear_solve_p), 1)
 
 
 def _held(programs: Programs, takes: Groups[Any], roles: Sequence[str], solver: int) -> tuple[Region, ...]:
@@ -168,6 +168,7 @@ linear_solve_p = register(Primitive(
     name="custom_linear_solve", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp, transpose=_transpose,
     batch=_batch, cost=_cost, regions=_regions))
 """(constants of each of the programs, right-hand sides) -> (solutions, further outputs of `solve`)."""
+region_roles.enter(("matvec", "solve", "transposed matvec", "transposed solve"), linear_solve_p)
 
 
 def _traced(function: Function, avals: Sequence[Aval]) -> Derived:
@@ -299,13 +300,14 @@ def _root_cost(*avals: Aval, programs: Programs, counts: Counts) -> Cost:
 def _root_regions(operands: Sequence[Any], *, programs: Programs, counts: Counts) -> tuple[Region, ...]:
     """Only the solver runs; derivatives run the others."""
     takes, _ = _root_groups(programs, counts)
-    return _held(programs, takes, ("solve", "function", "tangent solve", "cotangent solve"), 0)
+    return _held(programs, takes, region_roles.of(root_p), 0)
 
 
 root_p = register(Primitive(name="custom_root", abstract=_root_abstract, numpy=_root_numpy, xla=_root_emit,
                             jvp=_root_jvp, transpose=NOT_LINEAR, batch=_root_batch, cost=_root_cost,
                             regions=_root_regions))
 """(constants of each of the programs, guess) -> (root, further outputs of the solver)."""
+region_roles.enter(("solve", "function", "tangent solve", "cotangent solve"), root_p)
 
 
 @rewrites.register(linear_solve_p)

@@ -19,7 +19,7 @@ from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register, registry
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.regions import Links, Region, closed_marks
+from fxgrad.engine.core.regions import Links, Region, closed_marks, region_roles
 from fxgrad.engine.core.sizes import size_hint
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.derivation.derive import Derived, derive
@@ -371,6 +371,7 @@ def _regions(operands: Sequence[Any], *, step: Program, back: Program, **counts:
 sweep_p = register(Primitive(name="sweep", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,
                              transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))
 """(number of steps, constants of the step, constants of the step back, state, carry) -> carry."""
+region_roles.enter(("step", "back"), sweep_p)
 
 
 @rewrites.register(sweep_p)

@@ -12,7 +12,7 @@ from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.core.regions import Links, Region, closed_marks, dependent
+from fxgrad.engine.core.regions import Links, Region, closed_marks, dependent, region_roles
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.derivation.effects import without_effects
@@ -239,6 +239,7 @@ while_p = register(Primitive(name="while", abstract=_while_abstract, numpy=_whil
                              jvp=_while_jvp, transpose=_while_transpose, batch=_while_batch, cost=_while_cost,
                              regions=_while_regions))
 """(constants of the condition, constants of the body, carry) -> carry. Its cost is that of one step."""
+region_roles.enter(("condition", "body"), while_p)
 
 
 @rewrites.register(while_p)

@@ -43,10 +43,12 @@ def _usually(primitive: Primitive) -> str:
     return "itself" if bound or primitive not in library else "moved"
 
 
-in_bytes: Analysis[str] = Analysis("computed in bytes", missing="derive", derive=_usually)
-"""How the result of an operation on integers of 8 bits becomes one of less: by its lowest bits ("wrapped"), or by the
-nearest number, where the extremum of nothing is to stay that ("clipped"). Operations that move elements ("moved") do so
-in 8 bits under XLA alone, of which some versions end the process; all others are for "itself" to compute.
+in_bytes: Analysis[str] = Analysis(
+    "computed in bytes", "How a result in 8 bits becomes one of a dtype of fewer bits.",
+    missing="derive", derive=_usually)
+"""By its lowest bits ("wrapped"), or by the nearest number, where the extremum of nothing is to stay that ("clipped").
+Operations that move elements ("moved") do so in 8 bits under XLA alone, of which some versions end the process; all
+others are for "itself" to compute.
 """
 in_bytes.enter(
     "wrapped", reduce_sum_p, reductions.reduce_prod_p, reductions.reduce_and_p, reductions.reduce_or_p,

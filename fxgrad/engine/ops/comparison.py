@@ -73,13 +73,11 @@ xor_p = _of_bits("xor", np.bitwise_xor)
 not_p = unary("not", numpy=np.invert, accepts="integral", xla="bitwise_not", tangent=None, public="invert")
 and_, or_, xor, not_ = operation(and_p), operation(or_p), operation(xor_p), operation(not_p)
 
-_NEGATED = {eq_p: ne_p, ne_p: eq_p}
-
 
 @rewrites.register(not_p)
 def _not_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Two negations vanish, and those of equalities change sides (an order's would change with NaNs)."""
-    for primitive, negated in _NEGATED.items():
+    for primitive, negated in ((eq_p, ne_p), (ne_p, eq_p)):
         compared = known.inputs_if(inputs[0], primitive)
         if compared:
             return [operation(negated)(*compared)]

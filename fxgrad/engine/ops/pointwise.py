@@ -81,8 +81,9 @@ def is_same(value: Any, other: Any) -> bool:
     return type(value) is Literal and value == other
 
 
-acts_on_each: Analysis[bool] = Analysis("acts on each element", missing="conservative", default=False)
-"""Whether each element of the output is made of one element of each operand by the same operation on scalars."""
+acts_on_each: Analysis[bool] = Analysis(
+    "acts on each element", "Whether an element of the result depends on one element of each operand alone.",
+    missing="conservative", default=False)
 
 Tangent = Callable[..., Any]
 """(tangent, output, *inputs, **params) -> this input's part of the output tangent (may be a symbolic zero)."""

@@ -24,10 +24,10 @@ class Point(NamedTuple):
     because: str = ""
 
 
-singular_points: Analysis[tuple[Point, ...]] = Analysis("singular points", missing="conservative", default=())
-"""The points of an operation at which its slope, or the slope of that, is no number.
-
-Operations without an entry have finite derivatives wherever their value is finite, or are in the table of array
+singular_points: Analysis[tuple[Point, ...]] = Analysis(
+    "singular points", "The points of an operation at which its slope, or the slope of that, is no number.",
+    missing="conservative", default=())
+"""Operations without an entry have finite derivatives wherever their value is finite, or are in the table of array
 operations in docs/appendix/nan-gradients.md.
 Where a cotangent or a tangent that is 0 comes in, all of these are 0.
 """

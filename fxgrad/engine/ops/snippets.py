@@ -50,8 +50,9 @@ def _of_kernel(primitive: Primitive) -> Rule:
     return lambda avals, params: None if params else of_ufunc(ufunc, avals)
 
 
-snippets: Analysis[Rule] = Analysis("snippets", missing="derive", derive=_of_kernel)
-"""Rules by primitive that write an operation as an expression; None where the kernel itself is to be called."""
+snippets: Analysis[Rule] = Analysis(
+    "snippets", "The Python expression of an operation in generated code; by default that of a ufunc, or of a call.",
+    missing="derive", derive=_of_kernel)
 
 
 def snippet_of(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:

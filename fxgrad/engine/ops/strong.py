@@ -214,14 +214,16 @@ def strong_dot_general(x: Any, y: Any, dimension_numbers: products.DotDimensions
                 preferred_element_type=None)[0]
 
 
-strong_form: Analysis[Primitive | None] = Analysis("strong form", missing="conservative", default=None)
-"""What a product that is linear in one operand becomes in derivatives of `fxgrad.safe`; others stay what they are."""
+strong_form: Analysis[Primitive | None] = Analysis(
+    "strong form", "The product that takes the place of an operation in derivatives of `fxgrad.safe`.",
+    missing="conservative", default=None)
 strong_form.enter(strong_mul_p, mul_p)
 strong_form.enter(strong_div_p, div_p)
 strong_form.enter(strong_dot_general_p, products.dot_general_p)
 
-ordinary_form: Analysis[Primitive | None] = Analysis("ordinary form", missing="conservative", default=None)
-"""The product that is equal to a strong one where nothing is infinite."""
+ordinary_form: Analysis[Primitive | None] = Analysis(
+    "ordinary form", "The product that is equal to a strong one where nothing is infinite.",
+    missing="conservative", default=None)
 for _ordinary, _strong in strong_form.entered().items():
     assert _strong is not None
     ordinary_form.enter(_ordinary, _strong)

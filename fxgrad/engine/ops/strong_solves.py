@@ -22,7 +22,9 @@ from fxgrad.engine.ops.structural import broadcast_to, expand_axes, full, reduce
 from fxgrad.engine.ops.triangular import lu_solve, lu_solve_p, triangular_solve, triangular_solve_p
 from fxgrad.engine.tracing.tape import aval_of
 
-strong_solve: Analysis[Callable[..., Any] | None] = Analysis("strong solve", missing="conservative", default=None)
+strong_solve: Analysis[Callable[..., Any] | None] = Analysis(
+    "strong solve", "The solution of a linear system that takes the place of an operation's within `fxgrad.safe`.",
+    missing="conservative", default=None)
 """What stands in the place of an operation that solves and is linear in its last operand; it takes what that takes."""
 
 

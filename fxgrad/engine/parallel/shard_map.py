@@ -19,7 +19,7 @@ from fxgrad.engine.core.avals import INVARIANT, Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.program_properties import axes_of, memoize
-from fxgrad.engine.core.regions import Links, Region, replace_programs
+from fxgrad.engine.core.regions import Links, Region, region_roles, replace_programs
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.derivation.guards import batched_axis, spmd_names
 from fxgrad.engine.derivation.rewrites import Definitions, rewrites
@@ -270,6 +270,7 @@ shard_map_p: Primitive = register(Primitive(
     name="shard_map", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp, transpose=_transpose, batch=_batch,
     cost=_cost, sets_vma=True, regions=_regions))
 """A program that the devices of a mesh run, each on its pieces of the operands."""
+region_roles.enter(("mapped",), shard_map_p)
 
 
 @rewrites.register(shard_map_p)

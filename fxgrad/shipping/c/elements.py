@@ -126,15 +126,20 @@ def _finite(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[str
     return f"(isfinite({x[0]}) != 0)"
 
 
+def _remainder(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[str, Any]) -> str:
+    return (_library("fmod") if avals[0].dtype.kind == "f" else _helper("rem"))(x, avals, out, params)
+
+
 def _wide(name: str) -> Rule:
     """A function that NumPy's kernel computes in float64."""
     return lambda x, avals, out, params: f"{name}({x[0]})" if not _f(avals[0]) else f"(float){name}({x[0]})"
 
 
-elements: Analysis[Rule | None] = Analysis("elements in C", missing="conservative", default=None)
-"""Rules by primitive; None where an element of the result is made of more than one of each operand."""
+elements: Analysis[Rule | None] = Analysis(
+    "elements in C", "The expression in C of an element of the result, in one element of each operand.",
+    missing="conservative", default=None)
 
-_RULES: dict[str, Rule] = {
+for _name, _rule in {
     "abs": _abs, "acos": _library("acos"), "acosh": _library("acosh"), "add": _operator("+", "add"),
     "and": _bits("&", "&"), "asin": _library("asin"), "asinh": _library("asinh"), "atan": _library("atan"),
     "atan2": _library("atan2"), "atanh": _library("atanh"),
@@ -148,14 +153,13 @@ _RULES: dict[str, Rule] = {
     "logistic": _helper("logistic"), "lt": _compared("<"), "max": _extremum("max", "|"), "min": _extremum("min", "&"),
     "mul": _operator("*", "mul"), "name": _identity, "ne": _compared("!="), "neg": _negated,
     "nextafter": _library("nextafter"), "not": _not, "or": _bits("|", "|"), "pow": _library("pow"),
-    "rem": lambda x, avals, out, params: (_library("fmod") if avals[0].dtype.kind == "f" else _helper("rem"))(
-        x, avals, out, params),
+    "rem": _remainder,
     "round": _rounded, "rsqrt": _rsqrt, "select_n": _select, "shift_left": _helper("shift_left"),
     "shift_right_arithmetic": _helper("shift_right_arithmetic"),
     "shift_right_logical": _helper("shift_right_logical"), "sign": _sign, "sin": _library("sin"),
     "sinh": _library("sinh"), "sqrt": _library("sqrt"), "square": _square, "stop_gradient": _identity,
     "strong_div": _helper("strong_div"), "strong_mul": _helper("strong_mul"), "sub": _operator("-", "sub"),
     "tan": _library("tan"), "tanh": _library("tanh"), "whole_pow": _helper("power"), "xlog1py": _helper("xlog1py"),
-    "xlogy": _helper("xlogy"), "xor": _bits("^", "!=")}
-for _name, _rule in _RULES.items():
+    "xlogy": _helper("xlogy"), "xor": _bits("^", "!="),
+}.items():
     elements.enter(_rule, primitives[_name])

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from fxgrad.extend import Atom, Aval, Equation, Literal, Program, Variable, live_equations, primitives
+from fxgrad.extend import Atom, Aval, Equation, Literal, MissingRule, Program, Variable, live_equations, primitives
 from fxgrad.shipping.c.elements import elements
 from fxgrad.shipping.c.held import held
 from fxgrad.shipping.c.memory import Alive, offsets
-from fxgrad.shipping.c.statements import statements
+from fxgrad.shipping.c.statements import NOT_IN_C, statements
 from fxgrad.shipping.c.values import INDICES, Refusal, Value, bare, c_type, fitting, literal, looped, stored, view
 from fxgrad.shipping.c.views import views
 
@@ -162,8 +162,8 @@ class Function:
         made = self._expressions(equation)
         if made is None:
             rule = statements.of(equation.primitive)
-            if rule is None:
-                raise Refusal("which is not written in C")
+            if rule is None or isinstance(rule, MissingRule):
+                raise Refusal(NOT_IN_C.reason)
             var, = equation.outputs
             lines = rule(_Target(self, equation, self.new(var)))
             self.emit(lines, var.aval.size)

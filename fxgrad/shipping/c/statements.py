@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fxgrad.extend import Analysis, Aval, Equation, primitives
+from fxgrad.extend import Analysis, Aval, Equation, MissingRule, Primitive, primitives
 from fxgrad.extend.parameters import Windows
 from fxgrad.shipping.c.elements import elements
 from fxgrad.shipping.c.values import INDICES, Refusal, Value, bare, c_type, literal, looped
-from fxgrad.shipping.c.views import clipped, window
+from fxgrad.shipping.c.views import clipped, views, window
 
 
 class Target(Protocol):
@@ -34,8 +34,18 @@ class Target(Protocol):
 Rule = Callable[[Target], Callable[[], list[str]]]
 """Asks for the operands, and gives what makes the lines."""
 
-statements: Analysis[Rule | None] = Analysis("statements in C", missing="conservative", default=None)
-"""Rules by primitive."""
+NOT_IN_C = MissingRule("NOT_IN_C", "which is not written in C")
+
+
+def _otherwise(primitive: Primitive) -> MissingRule | None:
+    """Return None for an operation that is written in another way, or that may be, if it holds programs."""
+    rules = elements.of(primitive), views.of(primitive), primitive.regions
+    return NOT_IN_C if rules == (None, None, None) else None
+
+
+statements: Analysis[Rule | MissingRule | None] = Analysis(
+    "statements in C", "The loop in C that computes an operation which is neither an element nor a view.",
+    missing="derive", derive=_otherwise)
 
 
 def _indices(count: int, first: int = 0) -> list[str]:
@@ -52,23 +62,40 @@ def _block(made: list[str], body: Sequence[str]) -> list[str]:
     return made if len(made) != len(body) else ["{", *("    " + line for line in body), "}"]
 
 
-def _combined(name: str, total: str, element: str, aval: Aval) -> str:
+def _element(primitive: Primitive, x: str, y: str, aval: Aval) -> str:
+    """The expression of an operation on two elements of one type."""
+    rule = elements.of(primitive)
+    assert rule is not None
+    return rule([x, y], [aval, aval], aval, {})
+
+
+def _combined(primitive: Primitive, total: str, element: str, aval: Aval) -> str:
     """One more element of a reduction."""
-    text = _pairs[name]([total, element], [aval, aval], aval, {})
-    plain = {"add": "+=", "mul": "*="}.get(name) if aval.dtype.kind == "f" else None
-    return f"{total} {plain} {bare(element)};" if plain else f"{total} = {bare(text)};"
+    if aval.dtype.kind == "f" and primitive in (primitives.add, primitives.mul):
+        return f"{total} {'+=' if primitive is primitives.add else '*='} {bare(element)};"
+    return f"{total} = {bare(_element(primitive, total, element, aval))};"
 
 
-_pairs = {name: rule for name in ("add", "sub", "mul", "max", "min", "and", "or", "xor")
-          if (rule := elements.of(primitives[name])) is not None}
-_FIRST: dict[str, Callable[[np.dtype], Any]] = {
-    "add": lambda dtype: 0, "mul": lambda dtype: 1, "or": lambda dtype: 0, "xor": lambda dtype: 0,
-    "and": lambda dtype: True if dtype.kind == "b" else -1 if dtype.kind == "i" else np.iinfo(dtype).max,
-    "max": lambda dtype: -math.inf if dtype.kind == "f" else False if dtype.kind == "b" else np.iinfo(dtype).min,
-    "min": lambda dtype: math.inf if dtype.kind == "f" else True if dtype.kind == "b" else np.iinfo(dtype).max}
+firsts: Analysis[Callable[[np.dtype], Any] | None] = Analysis(
+    "first in C", "The number with which a loop in C begins that combines elements by an operation, by dtype.",
+    missing="conservative", default=None)
+firsts.enter(lambda dtype: 0, primitives.add, primitives["or"], primitives.xor)
+firsts.enter(lambda dtype: 1, primitives.mul)
+firsts.enter(lambda dtype: True if dtype.kind == "b" else -1 if dtype.kind == "i" else np.iinfo(dtype).max,
+             primitives["and"])
+firsts.enter(lambda dtype: -math.inf if dtype.kind == "f" else False if dtype.kind == "b" else np.iinfo(dtype).min,
+             primitives.max)
+firsts.enter(lambda dtype: math.inf if dtype.kind == "f" else True if dtype.kind == "b" else np.iinfo(dtype).max,
+             primitives.min)
 
 
-def _reduction(name: str) -> Rule:
+def _first(primitive: Primitive, dtype: np.dtype) -> str:
+    first = firsts.of(primitive)
+    assert first is not None
+    return literal(first(dtype), dtype)
+
+
+def _reduction(primitive: Primitive) -> Rule:
     def rule(target: Target) -> Callable[[], list[str]]:
         x, axes = target.once(0), target.equation.params["axes"]
 
@@ -77,8 +104,8 @@ def _reduction(name: str) -> Rule:
             indices = _ones(_indices(len(shape)), shape)
             kept = [axis for axis in range(len(shape)) if axis not in axes]
             inner = looped([indices[axis] for axis in axes], [shape[axis] for axis in axes],
-                           [_combined(name, "total", x.at(indices), x.aval)])
-            body = [f"{c_type(x.aval)} total = {literal(_FIRST[name](x.aval.dtype), x.aval.dtype)};", *inner,
+                           [_combined(primitive, "total", x.at(indices), x.aval)])
+            body = [f"{c_type(x.aval)} total = {_first(primitive, x.aval.dtype)};", *inner,
                     f"{target.write([indices[axis] for axis in kept])} = total;"]
             made = looped([indices[axis] for axis in kept], [shape[axis] for axis in kept], body)
             return _block(made, body)
@@ -108,7 +135,7 @@ def _position(sign: str) -> Rule:
     return rule
 
 
-def _running(name: str) -> Rule:
+def _running(primitive: Primitive) -> Rule:
     def rule(target: Target) -> Callable[[], list[str]]:
         x, params = target.once(0), target.equation.params
 
@@ -118,9 +145,10 @@ def _running(name: str) -> Rule:
             step, extent = "step", shape[axis]
             place = f"{extent - 1} - {step}" if params["reverse"] else step
             given = [place if number == axis else index for number, index in enumerate(indices)]
-            first = literal(_FIRST[name](x.aval.dtype), x.aval.dtype)
-            body = [f"{c_type(x.aval)} total = {first};", f"for (int {step} = 0; {step} < {extent}; {step}++) {{",
-                    f"    {_combined(name, 'total', x.at(given), x.aval)}", f"    {target.write(given)} = total;", "}"]
+            body = [f"{c_type(x.aval)} total = {_first(primitive, x.aval.dtype)};",
+                    f"for (int {step} = 0; {step} < {extent}; {step}++) {{",
+                    f"    {_combined(primitive, 'total', x.at(given), x.aval)}",
+                    f"    {target.write(given)} = total;", "}"]
             kept = [number for number in range(len(shape)) if number != axis]
             made = looped([indices[number] for number in kept], [shape[number] for number in kept], body)
             return _block(made, body)
@@ -148,10 +176,12 @@ def _product(target: Target) -> Callable[[], list[str]]:
                                                             strict=True)))
                       for value, batches, frees, contracts, side in ((x, x_batch, free[0], x_contract, left),
                                                                      (y, y_batch, free[1], y_contract, right)))
-        kind, add, by = c_type(x.aval), *(("or", "and") if x.aval.dtype.kind == "b" else ("add", "mul"))
+        kind = c_type(x.aval)
+        add, by = (primitives["or"], primitives["and"]) if x.aval.dtype.kind == "b" else (primitives.add,
+                                                                                          primitives.mul)
 
         def summed(total: str, one: str) -> str:
-            return _combined(add, total, _pairs[by]([one, other], [x.aval, y.aval], x.aval, {}), x.aval)
+            return _combined(add, total, _element(by, one, other, x.aval), x.aval)
 
         if right and right[-1] != "0" and inner and y.name and free[1][-1] == y.aval.ndim - 1:
             # A row at once, in the order in which both lie in memory; each element is summed in the order of below.
@@ -199,7 +229,7 @@ def _sum(index: str, name: str) -> str:
     return name if index == "0" else f"{index} + {name}"
 
 
-def _scatter(by: str | None) -> Rule:
+def _scatter(by: Primitive | None) -> Rule:
     def rule(target: Target) -> Callable[[], list[str]]:
         x, places, updates, params = target.once(0), target.many(1), target.once(2), target.equation.params
         windows = Windows(params["update_window_dims"], params["inserted_window_dims"],
@@ -222,14 +252,15 @@ def _scatter(by: str | None) -> Rule:
     return rule
 
 
-_RULES: dict[str, Rule] = {
-    "dot_general": _product, "dynamic_update_slice": _dynamic_update_slice, "reduce_sum": _reduction("add"),
-    "reduce_prod": _reduction("mul"), "reduce_max": _reduction("max"), "reduce_min": _reduction("min"),
-    "reduce_and": _reduction("and"), "reduce_or": _reduction("or"), "reduce_xor": _reduction("xor"),
-    "argmax": _position(">"), "argmin": _position("<"), "cumsum": _running("add"), "cumprod": _running("mul"),
-    "cummax": _running("max"), "cummin": _running("min"), "scatter": _scatter(None),
-    "scatter_add": _scatter("add"), "scatter_sub": _scatter("sub"), "scatter_mul": _scatter("mul"),
-    "scatter_min": _scatter("min"), "scatter_max": _scatter("max"),
-}
-for _name, _rule in _RULES.items():
+for _name, _rule in {
+    "dot_general": _product, "dynamic_update_slice": _dynamic_update_slice, "reduce_sum": _reduction(primitives.add),
+    "reduce_prod": _reduction(primitives.mul), "reduce_max": _reduction(primitives.max),
+    "reduce_min": _reduction(primitives.min), "reduce_and": _reduction(primitives["and"]),
+    "reduce_or": _reduction(primitives["or"]), "reduce_xor": _reduction(primitives.xor), "argmax": _position(">"),
+    "argmin": _position("<"), "cumsum": _running(primitives.add), "cumprod": _running(primitives.mul),
+    "cummax": _running(primitives.max), "cummin": _running(primitives.min), "scatter": _scatter(None),
+    "scatter_add": _scatter(primitives.add), "scatter_sub": _scatter(primitives.sub),
+    "scatter_mul": _scatter(primitives.mul), "scatter_min": _scatter(primitives.min),
+    "scatter_max": _scatter(primitives.max),
+}.items():
     statements.enter(_rule, primitives[_name])

@@ -14,8 +14,9 @@ from fxgrad.shipping.c.values import TYPES, Value, fitting, grouped, literal, pr
 Rule = Callable[[Sequence[Value], Sequence[Aval], dict[str, Any]], list[Value]]
 """(operands, types of the results, parameters) -> results."""
 
-views: Analysis[Rule | None] = Analysis("views in C", missing="conservative", default=None)
-"""Rules by primitive; None where elements are not only moved."""
+views: Analysis[Rule | None] = Analysis(
+    "views in C", "Which element of an operand, in C, an element of the result is, where elements are only moved.",
+    missing="conservative", default=None)
 
 DEEP = 2
 """The depth of an expression that has a choice in it, or a clipped index."""
@@ -213,11 +214,10 @@ def _gather(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any
     return [view(outs[0], at, DEEP)]
 
 
-_RULES: dict[str, Rule] = {
+for _name, _rule in {
     "broadcast_to": _broadcast_to, "broadcast_in_dim": _broadcast_in_dim, "reshape": _reshape,
     "transpose": _transpose, "rev": _rev, "slice": _slice, "split": _split, "unstack": _unstack,
     "concatenate": _concatenate, "stack": _stack, "tile": _tile, "pad": _pad, "iota": _iota,
     "optimization_barrier": _barrier, "dynamic_slice": _dynamic_slice, "gather": _gather,
-}
-for _name, _rule in _RULES.items():
+}.items():
     views.enter(_rule, primitives[_name])

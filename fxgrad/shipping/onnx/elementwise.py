@@ -11,24 +11,21 @@ from fxgrad.extend import primitives
 from fxgrad.shipping.onnx import library
 from fxgrad.shipping.onnx.emission import Emission, dtype_of
 from fxgrad.shipping.onnx.graph import Graph, Value, is_float
-from fxgrad.shipping.onnx.rules import Operation, library_rule, onnx_rules, rule_of
+from fxgrad.shipping.onnx.rules import Operation, Rule, library_rule, onnx_rules, rule_of
 
 Values = list[Value]
 
 # --- one node each --------------------------------------------------------------------------------------------------
 
-SAME = {
-    "add": "Add", "sub": "Sub", "mul": "Mul", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "tanh": "Tanh",
-    "sin": "Sin", "floor": "Floor", "ceil": "Ceil", "logistic": "Sigmoid",
-}
-"""Operations that ONNX has, by the names of both, with kernels in single and double precision."""
-
-
-def _node(operator: str) -> Any:
+def _node(operator: str) -> Rule:
     return lambda emission, operation, values: [emission.graph.operation(operator, *values)]
 
 
-for _name, _operator in SAME.items():
+# Operations that ONNX has, by the names of both, with kernels in single and double precision.
+for _name, _operator in {
+    "add": "Add", "sub": "Sub", "mul": "Mul", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "tanh": "Tanh",
+    "sin": "Sin", "floor": "Floor", "ceil": "Ceil", "logistic": "Sigmoid",
+}.items():
     onnx_rules.enter(_node(_operator), primitives[_name])
 
 
@@ -154,13 +151,20 @@ def compare(graph: Graph, operator: str, x: Value, y: Value) -> Value:
     return graph.operation(operator, x, y)
 
 
-COMPARISONS = {"eq": "Equal", "lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual",
-               "eq_to": "Equal", "lt_to": "Less", "le_to": "LessOrEqual"}
+def _compared(operator: str) -> Rule:
+    return lambda emission, operation, values: [compare(emission.graph, operator, *values)]
 
 
-@rule_of("eq", "lt", "le", "gt", "ge")
-def _compared(emission: Emission, operation: Operation, values: Values) -> Values:
-    return [compare(emission.graph, COMPARISONS[operation.primitive.name], *values)]
+def _compared_in_total_order(operator: str) -> Rule:
+    return lambda emission, operation, values: [
+        compare(emission.graph, operator, *(library.rank(emission.graph, value) for value in values))]
+
+
+for _name, _operator in {"eq": "Equal", "lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual",
+                         }.items():
+    onnx_rules.enter(_compared(_operator), primitives[_name])
+for _name, _operator in {"eq_to": "Equal", "lt_to": "Less", "le_to": "LessOrEqual"}.items():
+    onnx_rules.enter(_compared_in_total_order(_operator), primitives[_name])
 
 
 @rule_of("ne")
@@ -169,12 +173,6 @@ def _ne(emission: Emission, operation: Operation, values: Values) -> Values:
     if x == y and is_float(x.dtype):
         return [graph.isnan(x)]
     return [graph.operation("Not", graph.operation("Equal", x, y))]
-
-
-@rule_of("eq_to", "lt_to", "le_to")
-def _total_order(emission: Emission, operation: Operation, values: Values) -> Values:
-    graph, (x, y) = emission.graph, [library.rank(emission.graph, value) for value in values]
-    return [compare(graph, COMPARISONS[operation.primitive.name], x, y)]
 
 
 def _bits(name: str) -> Any:

@@ -14,6 +14,7 @@ from fxgrad.extend import (
     DType,
     Equation,
     Literal,
+    MissingRule,
     Primitive,
     Program,
     Variable,
@@ -114,7 +115,9 @@ class Emission:
             if dtypes.is_complex(aval.dtype):
                 raise Refusal(f"has a value of dtype {aval.dtype.name}, for which ONNX has no operators" + COMPLEX)
         rule = onnx_rules.of(operation.primitive)
-        if operation.outputs and all(0 in aval.shape for aval in operation.outputs) and not hasattr(rule, "reason"):
+        if isinstance(rule, MissingRule):
+            raise Refusal(rule.reason)
+        if operation.outputs and all(0 in aval.shape for aval in operation.outputs):
             return [self.graph.filled(0, dtype_of(aval), aval.shape) for aval in operation.outputs]
         return rule(self, operation, values)
 

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.extend import primitives
 from fxgrad.extend.parameters import Windows, default_fill
 from fxgrad.shipping.onnx.emission import Emission
 from fxgrad.shipping.onnx.graph import INT64, Graph, Value
 from fxgrad.shipping.onnx.moves import is_narrow, place_of, strided
 from fxgrad.shipping.onnx.reductions import reduce
-from fxgrad.shipping.onnx.rules import Operation, rule_of
+from fxgrad.shipping.onnx.rules import Operation, Rule, onnx_rules, rule_of
 
 Values = list[Value]
 
@@ -122,12 +123,17 @@ def _as_take(graph: Graph, x: Value, indices: Value, windows: Windows, operation
                        graph.number(default_fill(x.dtype) if fill is None else fill, x.dtype), found)
 
 
-REDUCTIONS = {"scatter": "none", "scatter_add": "add", "scatter_sub": "add", "scatter_mul": "mul", "scatter_min": "min",
-              "scatter_max": "max"}
+def _scatter(reduction: str, negated: bool = False) -> Rule:
+    return lambda emission, operation, values: _scattered(emission, operation, values, reduction, negated)
 
 
-@rule_of(*REDUCTIONS)
-def _scatter(emission: Emission, operation: Operation, values: Values) -> Values:
+for _name, _reduction in {"scatter": "none", "scatter_add": "add", "scatter_mul": "mul", "scatter_min": "min",
+                          "scatter_max": "max"}.items():
+    onnx_rules.enter(_scatter(_reduction), primitives[_name])
+onnx_rules.enter(_scatter("add", negated=True), primitives["scatter_sub"])
+
+
+def _scattered(emission: Emission, operation: Operation, values: Values, reduction: str, negated: bool) -> Values:
     """Updates that lie outside go to one more place behind the flat array, which is cut off again."""
     graph, (x, indices, updates), params = emission.graph, values, operation.params
     shape, indices_shape, updates_shape = operation.shapes
@@ -136,21 +142,20 @@ def _scatter(emission: Emission, operation: Operation, values: Values) -> Values
                       params["scatter_indices_batching_dims"])
     if 0 in updates_shape or 0 in shape:
         return [x]
-    name, dtype, size = operation.primitive.name, x.dtype, operation.avals[0].size
-    combines = name != "scatter"
+    dtype, size, combines = x.dtype, operation.avals[0].size, reduction != "none"
     wide = dtypes.float32 if is_narrow(dtype) and combines else np.dtype(
         np.int32) if combines and dtype.kind == "b" else dtype
     sizes = windows.slice_sizes(len(shape), updates_shape)
     places, within = addressed(graph, indices, shape, indices_shape, windows, sizes, params["mode"])
     flat = graph.reshape(graph.cast(x, wide), [-1])
     news = graph.cast(updates, wide)
-    if name == "scatter_sub":
+    if negated:
         news = graph.operation("Sub", graph.number(0, wide), news)
     if within is not None:
         places = graph.where(within, places, graph.number_of(size))
         flat = graph.concatenate([flat, graph.constant(np.zeros(1, wide))], 0)
     made = graph.operation("ScatterElements", flat, graph.reshape(places, [-1]), graph.reshape(news, [-1]), axis=0,
-                           reduction=REDUCTIONS[name])
+                           reduction=reduction)
     if within is not None:
         made = graph.slice(made, [0], [size], [0])
     return [graph.cast(graph.reshape(made, shape), dtype)]

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
+from fxgrad.extend import primitives
 from fxgrad.extend.parameters import Sliding, identity_of
 from fxgrad.shipping.onnx.emission import Emission
 from fxgrad.shipping.onnx.graph import INT64, Graph, Value
 from fxgrad.shipping.onnx.moves import is_narrow, padded
 from fxgrad.shipping.onnx.products import windows
 from fxgrad.shipping.onnx.reductions import extreme, reduce
-from fxgrad.shipping.onnx.rules import Operation, rule_of
+from fxgrad.shipping.onnx.rules import Operation, Rule, onnx_rules, rule_of
 
 Values = list[Value]
 
@@ -35,9 +36,16 @@ def _elements(graph: Graph, value: Value, shape: tuple[int, ...], sliding: Slidi
     return value, tuple(range(1, 2 * len(shape), 2))
 
 
-@rule_of("reduce_window_sum", "reduce_window_max", "reduce_window_min")
-def _reduced(emission: Emission, operation: Operation, values: Values) -> Values:
-    graph, (x,), name = emission.graph, values, operation.primitive.name.rpartition("_")[2]
+def _reduction(name: str) -> Rule:
+    return lambda emission, operation, values: _reduced(emission, operation, values, name)
+
+
+for _name in ("sum", "max", "min"):
+    onnx_rules.enter(_reduction(_name), primitives[f"reduce_window_{_name}"])
+
+
+def _reduced(emission: Emission, operation: Operation, values: Values, name: str) -> Values:
+    graph, (x,) = emission.graph, values
     dtype = x.dtype
     wide = dtypes.float32 if is_narrow(dtype) else dtype
     given = graph.cast(x, wide)

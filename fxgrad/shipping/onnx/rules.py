@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fxgrad.extend import Analysis, Aval, Primitive, primitives
+from fxgrad.extend import Analysis, Aval, MissingRule, Primitive, primitives
 
 if TYPE_CHECKING:
     from fxgrad.shipping.onnx.emission import Emission
@@ -47,8 +47,9 @@ def _derived(_: Primitive) -> Rule:
 BY_DEFINITION: list[Rule] = []
 """What is done with operations of which nothing is entered; the room of definitions puts it here."""
 
-onnx_rules: Analysis[Rule] = Analysis("onnx rules", missing="derive", derive=_derived)
-"""How operations are written as nodes. One that has no rule is written as what it is made of, where that is known."""
+onnx_rules: Analysis[Rule | MissingRule] = Analysis(
+    "onnx rules", "How an operation is written as nodes of ONNX; by default as those that its rule for XLA is made of.",
+    missing="derive", derive=_derived)
 
 
 def rule_of(*names: str) -> Callable[[Rule], Rule]:
@@ -59,11 +60,3 @@ def rule_of(*names: str) -> Callable[[Rule], Rule]:
 def library_rule(name: str, function: Callable[..., Value]) -> None:
     """Enters, for the primitive of that name, a function of the graph and the inputs that gives its one result."""
     onnx_rules.enter(lambda emission, operation, values: [function(emission.graph, *values)], primitives[name])
-
-
-def refused(reason: str, *names: str) -> None:
-    """Enters, for primitives, why they have no form."""
-    def refuse(emission: Emission, operation: Operation, values: list[Value]) -> list[Value]:
-        raise Refusal(reason)
-    refuse.reason = reason  # type: ignore[attr-defined]
-    onnx_rules.enter(refuse, *(primitives[name] for name in names))

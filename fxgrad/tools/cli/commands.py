@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections import Counter
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from rich.text import Text
 
 import fxgrad
 from fxgrad.errors import FxgradError
-from fxgrad.extend import inner_first
+from fxgrad.extend import inner_first, primitives
 from fxgrad.text.display import fitting, render
+from fxgrad.text.tables import WIDTH
+from fxgrad.tools import cards
 from fxgrad.tools.cli.arguments import CommandError
 from fxgrad.tools.cli.targets import Target, read_program
 from fxgrad.tools.profiling.costs import machine_of, of_program
@@ -114,6 +117,18 @@ def lint(options: Namespace, console: Console) -> int:
     else:
         console.print(found)
     return DIFFERENT if found else 0
+
+
+def card(options: Namespace, console: Console) -> int:
+    """Prints what is known of a primitive: its rules, and its fact in each table."""
+    primitive = primitives.get(options.name)
+    if primitive is None:
+        near = get_close_matches(options.name, primitives)
+        raise CommandError(f"there is no primitive {options.name!r}. " + (
+            f"Near to it: {', '.join(near)}" if near else "docs/appendix/cards.md lists them"))
+    found, is_narrow = cards.card(primitive), console.width < WIDTH
+    console.print(Text(str(found)) if is_narrow else found, soft_wrap=is_narrow)
+    return 0
 
 
 def graph(options: Namespace, console: Console) -> int:

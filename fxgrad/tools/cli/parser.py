@@ -90,6 +90,9 @@ def _add_commands(subparsers: Any) -> None:
     diff.add_argument("second", metavar="B", help="the same")
     for each in (show, python, export, cost, memory, graph, draw, explore, lint, summary, diff):
         _function_options(each)
+    card = command("card", "print what is known of a primitive: rules, facts, refusals, and where they stand",
+                   "fxgrad card dot_general")
+    card.add_argument("name", metavar="NAME", help="the name of the primitive, as programs print it")
     check = command("check", "read and verify files of programs", "fxgrad check *.txt")
     check.add_argument("files", nargs="+", metavar="FILE", help="printed programs, or JSON")
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 from fxgrad import dtypes
 from fxgrad.errors import UnsupportedError
-from fxgrad.extend import Analysis, Aval, Equation, Program, at_user_line, eval_program, primitives
+from fxgrad.extend import Analysis, Aval, Equation, MissingRule, Program, at_user_line, eval_program, primitives
 
-expressions: Analysis[str] = Analysis("JavaScript", missing="conservative", default="")
-"""What operations are in JavaScript, with {0} and {1} for the operands; "" of those that are not known."""
+Expression = Callable[[list[str], dict[str, Any]], str]
+"""(operands, parameters) -> the expression."""
+
+NOT_IN_JAVASCRIPT = MissingRule("NOT_IN_JAVASCRIPT", "has no form in JavaScript")
+
+expressions: Analysis[str | Expression | MissingRule] = Analysis(
+    "JavaScript", "The expression in JavaScript of an operation on scalars, with {0} and {1} for the operands.",
+    missing="conservative", default=NOT_IN_JAVASCRIPT)
 
 for _text, _primitives in (
         ("{0} + {1}", (primitives.add,)), ("{0} - {1}", (primitives.sub,)), ("{0} * {1}", (primitives.mul,)),
@@ -24,6 +32,12 @@ for _text, _primitives in (
         ("{0} <= {1}", (primitives.le,)), ("{0} > {1}", (primitives.gt,)), ("{0} >= {1}", (primitives.ge,)),
         ("{0} ? {2} : {1}", (primitives.select_n,))):
     expressions.enter(_text, *_primitives)
+
+
+@expressions.register(primitives.integer_pow)
+def _power(operands: list[str], params: dict[str, Any]) -> str:
+    exponent = params["exponent"]
+    return " * ".join([operands[0]] * exponent) if 0 < exponent < 4 else f"{operands[0]} ** {exponent}"
 
 
 def javascript(program: Program, name: str = "program") -> str:
@@ -58,15 +72,12 @@ def javascript(program: Program, name: str = "program") -> str:
 def _expression(equation: Equation, operands: list[str]) -> str:
     for atom in [*equation.inputs, *equation.outputs]:
         _check(atom.aval, f"an operand of {equation.primitive}")
-    if equation.primitive is primitives.integer_pow:
-        return " * ".join([operands[0]] * equation.params["exponent"]) if 0 < equation.params["exponent"] < 4 \
-            else f"{operands[0]} ** {equation.params['exponent']}"
-    text = expressions.of(equation.primitive)
-    if not text:
+    expression = expressions.of(equation.primitive)
+    if isinstance(expression, MissingRule):
         raise UnsupportedError(at_user_line(
-            f"javascript: {equation.primitive} has no form in JavaScript; there are "
+            f"javascript: {equation.primitive} {expression.reason}; there are "
             f"{', '.join(sorted(map(str, expressions.entered())))}"))
-    return text.format(*operands)
+    return expression.format(*operands) if isinstance(expression, str) else expression(operands, equation.params)
 
 
 def _check(aval: Aval, what: str) -> None:

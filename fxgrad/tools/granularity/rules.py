@@ -10,14 +10,23 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.extend import Analysis, Aval, Equation, Literal, Primitive, primitives
+from fxgrad.extend import Analysis, Aval, Equation, Literal, MissingRule, Primitive, primitives
 from fxgrad.extend.analyses import acts_on_each
 from fxgrad.extend.parameters import Sliding, Windows, default_fill, elements_of_windows, gather_numpy, identity_of
 from fxgrad.tools.granularity.scalars import Elements, Rule, Scalars, elements, known, numbered, numbers, taken
 
+NEEDS_UNROLLING = MissingRule("NEEDS_UNROLLING", (
+    "is a loop or a branch. Unroll loops that run a known number of times first: "
+    "scalarize(unfold(program, loops=True)); others have no form in scalars"))
+NOT_IN_SCALARS = MissingRule("NOT_IN_SCALARS", (
+    "has no form in scalars. Differentiate and compute it as an array operation, or enter a rule: "
+    "fxgrad.tools.granularity.rules.scalar_rules.enter(rule, primitive)"))
 
-def _derived(primitive: Primitive) -> Rule:
-    return _each if acts_on_each.of(primitive) else _refused
+
+def _derived(primitive: Primitive) -> Rule | MissingRule:
+    if acts_on_each.of(primitive):
+        return _each
+    return NOT_IN_SCALARS if primitive.regions is None else NEEDS_UNROLLING
 
 
 def _each(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
@@ -30,18 +39,10 @@ def _each(scalars: Scalars, equation: Equation, operands: list[Elements]) -> lis
     return [elements(made, equation.outputs[0].aval.shape)]
 
 
-def _refused(scalars: Scalars, equation: Equation, _: list[Elements]) -> list[Elements]:
-    if equation.regions:
-        raise scalars.refusal(
-            "is a loop or a branch. Unroll loops that run a known number of times first: "
-            "scalarize(unfold(program, loops=True)); others have no form in scalars")
-    raise scalars.refusal(
-        "has no form in scalars. Differentiate and compute it as an array operation, or enter a rule: "
-        "fxgrad.tools.granularity.rules.scalar_rules.enter(rule, primitive)")
-
-
-scalar_rules: Analysis[Rule] = Analysis("scalar rules", missing="derive", derive=_derived)
-"""How an operation on arrays is done on scalars; `rule(scalars, equation, operands)` is given arrays of atoms."""
+scalar_rules: Analysis[Rule | MissingRule] = Analysis(
+    "scalar rules", "How `scalarize` computes an operation on arrays with operations on scalars.",
+    missing="derive", derive=_derived)
+"""`rule(scalars, equation, operands)` is given arrays of atoms."""
 
 scalar_rules.enter(_each, primitives.convert_element_type, primitives.copy, primitives.reduce_precision)
 

@@ -12,6 +12,7 @@ from fxgrad.errors import ArgumentError
 from fxgrad.extend import (
     Aval,
     Equation,
+    MissingRule,
     Program,
     Signature,
     Variable,
@@ -94,7 +95,12 @@ def _run(scalars: Scalars, program: Program, inputs: Sequence[Elements], made_of
     """The elements of the outputs of `program`, given those of all its inputs; `made_of` gets those of variables."""
     def step(equation: Equation, operands: list[Elements]) -> list[Elements]:
         with scalars.at(equation):
-            made = _computed(equation, operands) or scalar_rules.of(equation.primitive)(scalars, equation, operands)
+            made = _computed(equation, operands)
+            if not made:
+                rule = scalar_rules.of(equation.primitive)
+                if isinstance(rule, MissingRule):
+                    raise scalars.refusal(rule.reason)
+                made = rule(scalars, equation, operands)
         made_of.update(zip(equation.outputs, made, strict=True))
         return made
 

@@ -25,7 +25,9 @@ from fxgrad.extend import (
     trace_with_values,
     transformation,
 )
+from fxgrad.extend.analyses import acts_on_each
 from fxgrad.extend.kernels import evaluate
+from fxgrad.text.notations import sign_of
 from fxgrad.text.tables import Shown, add_row, new_table
 from fxgrad.text.unfolding import unfold
 
@@ -206,8 +208,8 @@ class _Search:
         name = equation.primitive.name
         if alike:
             numbers = [_number(operand[place] if operand.shape else operand[()]) for operand in operands]
-            computed = f" {_SIGNS[name]} ".join(numbers) if name in _SIGNS and len(numbers) > 1 else \
-                f"{name}({', '.join(numbers)})"
+            sign = sign_of(equation.primitive) if acts_on_each.of(equation.primitive) and len(numbers) > 1 else ""
+            computed = f" {sign} ".join(numbers) if sign else f"{name}({', '.join(numbers)})"
         else:
             computed = f"{name} of {'; '.join(map(_described, operands))}"
         return Cause(name, computed, place, self._line(var), "" if equation.source is None else
@@ -289,7 +291,6 @@ def _described(value: np.ndarray[Any, Any]) -> str:
     return f"{value.dtype.name}{list(value.shape)}" + (f" ({', '.join(parts)})" if parts else "")
 
 
-_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**"}
 _CAME_IN = ("it came in: look where it comes from, or put a number in its place before it is used, "
             "np.where(np.isnan(x), 0.0, x)")
 _SAFE = "; or differentiate fxgrad.safe(f), in which 0 times an infinite slope is 0"

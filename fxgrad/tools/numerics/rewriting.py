@@ -30,7 +30,7 @@ from fxgrad.extend import (
     replace_programs,
 )
 from fxgrad.tools.numerics import of_differences, of_logarithms, of_products, of_quotients
-from fxgrad.tools.numerics.rules import Instead, Rule, rules_for
+from fxgrad.tools.numerics.rules import Instead, Rule, stable_forms
 from fxgrad.tools.numerics.view import View
 
 ROOMS = (of_quotients, of_logarithms, of_products, of_differences)
@@ -133,7 +133,7 @@ def _searched(program: Program, known: Known) -> Search:
             searches = tuple(_of_region(view, equation, region) for region in equation.regions)
             if not all(each.is_empty for each in searches):
                 inner[place] = searches
-        elif rules_for(equation.primitive) and _is_real(equation.outputs[0].aval):
+        elif stable_forms.of(equation.primitive) and _is_real(equation.outputs[0].aval):
             found = _first(view, equation)
             if found is not None:
                 own[place] = found
@@ -141,7 +141,7 @@ def _searched(program: Program, known: Known) -> Search:
 
 
 def _first(view: View, equation: Equation) -> Found | None:
-    for rule in rules_for(equation.primitive):
+    for rule in stable_forms.of(equation.primitive):
         instead = rule.search(view, equation)
         if instead is not None and all(_is_real(atom.aval) or atom.aval.dtype.kind == "b" or rule.name in _OF_INTEGERS
                                        for atom in instead.atoms):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fxgrad.extend import Atom, Equation, Primitive
+from fxgrad.extend import Atom, Collection, Equation, Primitive
 from fxgrad.tools.numerics.view import View
 
 
@@ -34,7 +34,8 @@ class Rule(NamedTuple):
 
 RULES: list[Rule] = []
 """All rules, in the order in which they are tried."""
-_by_root: dict[Primitive, list[Rule]] = {}
+stable_forms: Collection[Rule] = Collection(
+    "stable forms", "The naive forms that end in an operation, in the order in which `stabilise` tries them.")
 
 
 def rule(name: str, *roots: Primitive, naive: str, write: str, fault: str, domain: str = "all x",
@@ -49,12 +50,6 @@ def rule(name: str, *roots: Primitive, naive: str, write: str, fault: str, domai
     def enter(search: Search) -> Search:
         made = Rule(name, naive, write, fault, domain, kind, search)
         RULES.append(made)
-        for root in roots:
-            _by_root.setdefault(root, []).append(made)
+        stable_forms.add(made, *roots)
         return search
     return enter
-
-
-def rules_for(primitive: Primitive) -> Sequence[Rule]:
-    """The rules for values that this operation makes, in the order in which they are tried."""
-    return _by_root.get(primitive, ())

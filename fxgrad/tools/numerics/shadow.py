@@ -30,7 +30,9 @@ from fxgrad.extend.kernels import evaluate_with_numpy
 from fxgrad.interop.opaque import jax_call_p, jax_effect_p
 from fxgrad.tools.numerics.records import Pair, Ran, Stacked, Taken, as_float64, at_most_float64
 
-has_shadow: Analysis[bool] = Analysis("shadows", missing="conservative", default=True)
+has_shadow: Analysis[bool] = Analysis(
+    "shadows", "Whether an operation runs again in a wider dtype for `precision_report`.",
+    missing="conservative", default=True)
 """False where the shadow of a result is the result itself: bits, random numbers, code of others, which runs once."""
 
 has_shadow.enter(False, primitives.bitcast_convert_type, primitives.nextafter, primitives.reduce_precision,
@@ -39,11 +41,11 @@ has_shadow.enter(False, primitives.bitcast_convert_type, primitives.nextafter, p
                  jax_call_p, jax_effect_p,
                  primitives.custom_vjp_tangent)
 
-factored: Analysis[tuple[int, ...]] = Analysis("operands with factors", missing="conservative", default=())
-"""Which results of `lu` of the first operand are the ones behind it, so that they round as it does.
-
-Systems of triangles are well conditioned; what is not is the way from a matrix to its factors, and derivatives leave it
-out.
+factored: Analysis[tuple[int, ...]] = Analysis(
+    "operands with factors", "Which results of `lu` of the first operand stand behind it, and round as it does.",
+    missing="conservative", default=())
+"""Systems of triangles are well conditioned; what is not is the way from a matrix to its factors, and derivatives
+leave it out.
 """
 
 factored.enter((0, 2), primitives.lu_solve)

@@ -94,8 +94,8 @@ def _has_slope(aval: Aval) -> bool:
 
 
 work_arounds: Analysis[tuple[str, str]] = Analysis(
-    "work-arounds", missing="conservative", default=("", "x + stop_gradient(step(x) - x), straight through"))
-"""By operation what it is called where it is not by its name, and what to write first; then come those for all."""
+    "work-arounds", "What to write in the place of an operation whose slope is zero, and what messages call it.",
+    missing="conservative", default=("", "x + stop_gradient(step(x) - x), straight through"))
 work_arounds.enter(("", "np.sum(softmax(x / temperature) * values), a soft choice"), primitives.argmax,
                    primitives.argmin)
 work_arounds.enter(("", "x + stop_gradient(np.round(x) - x), straight through"), primitives.round, primitives.floor,
@@ -142,10 +142,19 @@ def _lost(equation: Equation, names: Sequence[str]) -> Finding:
 
 # --- derivatives that are infinite or NaN ---------------------------------------------------------------------------
 
-_SINGULAR = {primitives.log: (0, "log"), primitives.sqrt: (0, "sqrt"), primitives.rsqrt: (0, "1 / sqrt"),
-             primitives.div: (1, "a quotient")}
+singular_operands: Analysis[tuple[int, str] | None] = Analysis(
+    "singular operands", "The operand at whose zero the slope is infinite, and what messages call the operation.",
+    missing="conservative", default=None)
+singular_operands.enter((0, "log"), primitives.log)
+singular_operands.enter((0, "sqrt"), primitives.sqrt)
+singular_operands.enter((0, "1 / sqrt"), primitives.rsqrt)
+singular_operands.enter((1, "a quotient"), primitives.div)
 _DOUBLE_WHERE = "np.where(x > 0, f(np.where(x > 0, x, 1.0)), 0.0)"
 _COMPARISONS = (primitives.gt, primitives.ge, primitives.lt, primitives.le, primitives.ne)
+
+
+def _singular(maker: Equation | None) -> tuple[int, str] | None:
+    return None if maker is None else singular_operands.of(maker.primitive)
 
 
 def infinite_slopes(program: Program) -> list[Finding]:
@@ -153,8 +162,9 @@ def infinite_slopes(program: Program) -> list[Finding]:
     view = View(program)
     found = []
     for equation in program.equations:
-        if equation.primitive in _SINGULAR:
-            place, what = _SINGULAR[equation.primitive]
+        singular = singular_operands.of(equation.primitive)
+        if singular is not None:
+            place, what = singular
             if _is_held_at_zero(view, equation.inputs[place]):
                 found.append(finding(
                     equation.source, f"{what} of what is 0 for every number below 0: the derivative there is NaN",
@@ -198,10 +208,10 @@ def _of_choice(view: View, equation: Equation) -> list[Finding]:
         maker, steps = view.maker(branch), 0
         while maker is not None and maker.primitive in (primitives.mul, primitives.neg, *_MOVES) and steps < 4:
             inner = [view.maker(each) for each in maker.inputs]
-            maker, steps = next((each for each in inner if each is not None and each.primitive in _SINGULAR), None), (
-                steps + 1)
-        if maker is not None and maker.primitive in _SINGULAR:
-            place, what = _SINGULAR[maker.primitive]
+            maker, steps = next((each for each in inner if _singular(each) is not None), None), steps + 1
+        singular = _singular(maker)
+        if maker is not None and singular is not None:
+            place, what = singular
             at_zero = any(view.is_number(each, 0.0) for each in compared)
             if maker.inputs[place] in tested and at_zero:
                 fault = f"where leaves {what} out, but not its derivative: 0 times infinity is NaN"

@@ -36,8 +36,9 @@ _SHORTEST = 8
 """Nor are products of which all sizes are less than this."""
 
 _Rule = Callable[[Instructions, Equation, list[int]], None]
-_rules: Analysis[_Rule | None] = Analysis("instructions", missing="conservative", default=None)
-"""What becomes of the operations that do not act on each element; the others are kernels."""
+_rules: Analysis[_Rule | None] = Analysis(
+    "instructions", "The instructions of an operation that does not act on each element; others are kernels.",
+    missing="conservative", default=None)
 
 
 def lowered(flow: Flow, region: Region | None = None) -> Instructions:

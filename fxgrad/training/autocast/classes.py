@@ -9,8 +9,10 @@ from fxgrad.interop import opaque
 
 Kind = Literal["half", "full", "follow", "as_is"]
 
-kinds: Analysis[Kind] = Analysis("autocast kinds", missing="conservative", default="full")
-"""What `autocast` does with the operands of an operation, unless a policy says otherwise.
+kinds: Analysis[Kind] = Analysis(
+    "autocast kinds", "The precision in which `autocast` computes an operation, unless a policy says otherwise.",
+    missing="conservative", default="full")
+"""The kinds:
 
 | kind | operands of float32 and float64 are |
 |---|---|
@@ -22,11 +24,11 @@ kinds: Analysis[Kind] = Analysis("autocast kinds", missing="conservative", defau
 
 Boundary = Literal["open", "closed", "untouched"]
 
-boundaries: Analysis[Boundary] = Analysis("autocast boundaries", missing="conservative", default="untouched")
-"""Whether values come in half precision into the programs that an operation holds, and leave them so.
-
-`open`: where that saves a cast. `closed`: the programs are cast inside, and take and make what they did. `untouched`:
-they are not cast, as those of solvers, which would not converge.
+boundaries: Analysis[Boundary] = Analysis(
+    "autocast boundaries", "Whether half precision enters and leaves the programs that an operation holds.",
+    missing="conservative", default="untouched")
+"""`open`: where that saves a cast. `closed`: the programs are cast inside, and take and make what they did.
+`untouched`: they are not cast, as those of solvers, which would not converge.
 """
 
 

@@ -16,7 +16,7 @@ from fxgrad.engine import rooms  # noqa: F401  (registers all primitives)
 from fxgrad.engine.core.avals import array_aval
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost
 from fxgrad.engine.core.program import Equation
-from fxgrad.engine.core.regions import Region, replace_programs
+from fxgrad.engine.core.regions import Region, region_roles, replace_programs
 from fxgrad.engine.rooms import registry
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import bind
@@ -57,6 +57,18 @@ def test_what_holds_programs_says_so() -> None:
             assert (primitive.regions is not None) == any(programs_in(sample.params)), primitive
     assert {"cond", "scan", "for", "while", "sweep", "named_call", "jit_call", "checkpoint", "recompute",
                        "custom_jvp", "custom_vjp", "custom_vmap", "custom_linear_solve", "custom_root"} <= HOLDING
+
+
+def test_the_table_of_roles_has_those_of_all_regions() -> None:
+    found: dict[Primitive, dict[str, None]] = {}
+    for primitive, samples in all_samples().items():
+        if primitive.regions is not None:
+            regions = [region for sample in samples for region in primitive.regions(sample.args(), **sample.params)]
+            found[primitive] = dict.fromkeys(region.role for region in regions)
+    assert found.keys() == region_roles.entered().keys() == {registry[name] for name in HOLDING}
+    for primitive, roles in found.items():
+        assert {*roles} == {*region_roles.of(primitive)}
+        assert len(region_roles.of(primitive)) == len(roles)
 
 
 def test_all_programs_are_declared_with_their_links() -> None:

@@ -257,6 +257,16 @@ def test_summary(run: Commands, tmp_path: Path) -> None:
         "fxgrad: summary needs a function: fxgrad cost and fxgrad graph take programs too\n")
 
 
+def test_card(run: Commands) -> None:
+    found = run("card", "floor")
+    assert found.status == 0
+    rows = {cells[0]: cells[1:] for line in found.output.splitlines() if "│" in line
+            and (cells := [cell.strip() for cell in line.split("│")[1:-1]])[0]}
+    assert rows["numpy"][:2] == ["entered", "np.floor"]
+    assert rows["jvp"][0] == "refused"
+    assert len(rows) > 50
+
+
 def test_lint(run: Commands, tmp_path: Path) -> None:
     assert run("lint", "model.py:loss", *TYPES).output == "loss: nothing was found\n"
     (tmp_path / "naive.py").write_text("import numpy as np\n\n\ndef f(x):\n    return np.log(1 + np.exp(x))\n")
@@ -297,6 +307,8 @@ MISTAKES = {
                      "argument static (static_argnums)\n  at model.py:18 (in branch)")),
     "raises": (["show", "model.py:wrong", "--args", "f32"],
                "AttributeError: 'Tracer' object has no attribute 'shape_of'\n  at model.py:14"),
+    "no such primitive": (["card", "ad"], "there is no primitive 'ad'. Near to it: pad, and, add"),
+    "nothing like a primitive": (["card", "?"], "there is no primitive '?'. docs/appendix/cards.md lists them"),
     "not a program": (["python", "model.py"],
                       ("model.py is a file of Python: say which of its functions. Write model.py:branch; its functions "
                        "are branch, loss, on_devices, trees, wrong")),
@@ -329,7 +341,7 @@ def test_arguments() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [
     [], ["show"], ["python"], ["export"], ["cost"], ["graph"], ["draw"], ["lint"], ["summary"], ["explore"], ["diff"],
-    ["check"]])
+    ["check"], ["card"]])
 def test_help_teaches_by_examples(command: list[str]) -> None:
     found = subprocess.run([sys.executable, "-m", "fxgrad", *command, "--help"], capture_output=True, text=True,
                            check=True, timeout=120)
