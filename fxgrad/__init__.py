@@ -47,7 +47,7 @@ from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.regions import Links, Region
 from fxgrad.engine.derivation.simplify import simplify
 from fxgrad.engine.ops.structural import instantiate_zeros
-from fxgrad.engine.pytorch_names import of_module as _of_module
+from fxgrad.engine.pytorch_names import module_getattr as _of_module
 from fxgrad.engine.tracing.tape import bind
 
 if _TYPE_CHECKING:

@@ -17,7 +17,7 @@ from fxgrad.engine.analyses.key_reuse import refuse_key_reuse
 from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.callback import debug_callback_p, host_function
-from fxgrad.engine.frontend.flat import argument_leaf_names, check_leaf, nth, trace_flat
+from fxgrad.engine.frontend.flat import argument_leaf_names, check_leaf, nth_name, trace_flat
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.trace import WITH_LITERALS
 from fxgrad.engine.tracing.tracer import Tracer
@@ -151,7 +151,7 @@ def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
     Raises `ArgumentError` for NumPy's arrays, which lie nowhere, and for traced ones, of which nobody knows it before
     XLA has compiled the program: look at the result of the call.
     """
-    jax.debug.visualize_array_sharding(_placed_array("debug.visualize_array_sharding", arr), **kwargs)
+    jax.debug.visualize_array_sharding(_require_placed_array("debug.visualize_array_sharding", arr), **kwargs)
 
 
 def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> None:
@@ -161,10 +161,10 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> No
     >>> inspect_array_sharding(fxgrad.device_put(np.ones(2)), callback=lambda sharding: _print(type(sharding).__name__))
     SingleDeviceSharding
     """
-    callback(_placed_array("debug.inspect_array_sharding", value).sharding)
+    callback(_require_placed_array("debug.inspect_array_sharding", value).sharding)
 
 
-def _placed_array(what: str, value: Any) -> Any:
+def _require_placed_array(what: str, value: Any) -> Any:
     if type(value) is Tracer:
         raise ArgumentError(at_user_line(
             f"{what}: the array ({value.aval}) is traced, and how it lies is known once XLA has compiled the program. "
@@ -193,15 +193,15 @@ def check_key_reuse(fun: Callable[..., Any]) -> Callable[..., Any]:
     """
     @functools.wraps(fun, updated=())
     def checked(*args: Any, **kwargs: Any) -> Any:
-        refuse_key_reuse(fun if isinstance(fun, Program) else _traced(fun, args, kwargs))
+        refuse_key_reuse(fun if isinstance(fun, Program) else _require_program(fun, args, kwargs))
         return fun(*args, **kwargs)
     return checked
 
 
-def _traced(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
+def _require_program(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
     leaves, structure = tree.flatten((args, kwargs))
     names = argument_leaf_names(fun, args, kwargs=kwargs)
-    avals = [check_leaf(leaf, "check_key_reuse", nth(names, index)) for index, leaf in enumerate(leaves)]
+    avals = [check_leaf(leaf, "check_key_reuse", nth_name(names, index)) for index, leaf in enumerate(leaves)]
 
     def call(*tracers: Any) -> Any:
         given, keywords = tree.unflatten(structure, tracers)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import tree
-from fxgrad.engine.frontend.operands import as_array, common_type, default_float
+from fxgrad.engine.frontend.operands import as_array_operand, common_type, default_float_dtype
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
@@ -35,16 +35,16 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
            [2., 2.]])
     """
     leaves, structure = tree.flatten(pytree)
-    arrays = [as_array(leaf) for leaf in leaves]
+    arrays = [as_array_operand(leaf) for leaf in leaves]
     avals = [aval_of(array) for array in arrays]
     if not arrays:
-        return np.zeros(0, default_float()), lambda _: tree.unflatten(structure, [])
+        return np.zeros(0, default_float_dtype()), lambda _: tree.unflatten(structure, [])
     dtype, _ = common_type(avals)
     flat = concatenate([astype(ravel(array), dtype) for array in arrays])
     count = sum(aval.size for aval in avals)
 
     def unravel(vector: Any) -> Any:
-        vector = as_array(vector)
+        vector = as_array_operand(vector)
         given = aval_of(vector)
         if given.shape != (count,) or given.dtype != dtype:
             raise ArgumentError(at_user_line(

@@ -12,12 +12,12 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import (
-    as_array,
+    as_array_operand,
+    as_numpy_scalars,
     as_shape,
     axis_of,
     is_concrete,
-    promoted_inexact,
-    settled,
+    promote_inexact,
     shape_of,
 )
 from fxgrad.engine.ops.structural import convert
@@ -71,14 +71,14 @@ def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antiali
     >>> resize([0.0, 1.0, 2.0, 3.0], (2,), "linear")
     array([0.71428571, 2.28571429])
     """
-    image, shape = as_array(image), as_shape(shape)
+    image, shape = as_array_operand(image), as_shape(shape)
     method = _method(method)
     _check_rank("resize", image, shape)
     axes = [axis for axis, (old, new) in enumerate(zip(shape_of(image), shape, strict=True)) if old != new]
     if method is ResizeMethod.NEAREST:
         return _nearest(image, shape, axes)
     scale = [shape[axis] / shape_of(image)[axis] if shape[axis] else 1.0 for axis in axes]
-    return _resampled(image, shape, axes, scale, [0.0] * len(axes), method, antialias, precision)
+    return _resample(image, shape, axes, scale, [0.0] * len(axes), method, antialias, precision)
 
 
 def scale_and_translate(image: Any, shape: Sequence[int], spatial_dims: Sequence[int], scale: Any, translation: Any,
@@ -92,20 +92,20 @@ def scale_and_translate(image: Any, shape: Sequence[int], spatial_dims: Sequence
     >>> scale_and_translate([1.0, 2.0, 3.0], (4,), (0,), [1.0], [1.0], "linear")
     array([0., 1., 2., 3.])
     """
-    image, shape = as_array(image), as_shape(shape)
+    image, shape = as_array_operand(image), as_shape(shape)
     method = _method(method)
     if method is ResizeMethod.NEAREST:
         raise ArgumentError(at_user_line("scale_and_translate: the method 'nearest' is not possible here; take "
                                          "'linear' or call resize"))
     _check_rank("scale_and_translate", image, shape)
     axes = [axis_of("scale_and_translate", axis, len(shape)) for axis in spatial_dims]
-    moves = [as_array(each) for each in (scale, translation)]
+    moves = [as_array_operand(each) for each in (scale, translation)]
     for name, each in zip(("scale", "translation"), moves, strict=True):
         if shape_of(each) != (len(axes),):
             raise ShapeError(at_user_line(f"scale_and_translate: {name} of shape {shape_of(each)}; one number is "
                                           f"needed for each of the {len(axes)} axes in spatial_dims"))
     scales, translations = ([each[place] for place in range(len(axes))] for each in moves)
-    return _resampled(image, shape, axes, scales, translations, method, antialias, precision)
+    return _resample(image, shape, axes, scales, translations, method, antialias, precision)
 
 
 def _method(method: str | ResizeMethod) -> ResizeMethod:
@@ -128,9 +128,9 @@ def _nearest(image: Any, shape: Sequence[int], axes: Sequence[int]) -> Any:
     return image
 
 
-def _resampled(image: Any, shape: Sequence[int], axes: Sequence[int], scales: Sequence[Any],
-               translations: Sequence[Any], method: ResizeMethod, antialias: bool, precision: Any) -> Any:
-    image, = settled(promoted_inexact(image))
+def _resample(image: Any, shape: Sequence[int], axes: Sequence[int], scales: Sequence[Any],
+              translations: Sequence[Any], method: ResizeMethod, antialias: bool, precision: Any) -> Any:
+    image, = as_numpy_scalars(promote_inexact(image))
     dtype = aval_of(image).dtype
     inner = dtypes.float64 if dtypes.real_dtype(dtype) == dtypes.float64 else dtypes.float32
     if method is ResizeMethod.CUBIC_PYTORCH and antialias:

@@ -25,7 +25,7 @@ from jax.sharding import (
 )
 
 from fxgrad.engine.api.axis_types import auto_axes, explicit_axes, reshard
-from fxgrad.engine.pytorch_names import of_module as _of_module
+from fxgrad.engine.pytorch_names import module_getattr as _of_module
 
 P = PartitionSpec
 

@@ -44,7 +44,7 @@ def set_default_dtype(dtype: Any) -> None:
     Raises `ValueError` if `dtype` is not a real floating dtype.
     """
     global _everywhere
-    _everywhere = _checked(dtype)
+    _everywhere = _check_default_dtype(dtype)
 
 
 @contextmanager
@@ -56,14 +56,14 @@ def default_dtype(dtype: Any) -> Iterator[None]:
     ...     print(fnp.zeros(3).dtype)
     float64
     """
-    token = _here.set(_checked(dtype))
+    token = _here.set(_check_default_dtype(dtype))
     try:
         yield
     finally:
         _here.reset(token)
 
 
-def _checked(dtype: Any) -> np.dtype[Any]:
+def _check_default_dtype(dtype: Any) -> np.dtype[Any]:
     result: np.dtype[Any] = np.dtype(dtype)
     if result.name not in ("float16", "bfloat16", "float32", "float64"):
         raise ValueError(f"the default dtype must be a real floating dtype, got {result.name}; "
@@ -71,8 +71,8 @@ def _checked(dtype: Any) -> np.dtype[Any]:
     return result
 
 
-def switch(value: Any) -> bool:
-    """What turns a setting on or off as a bool; raises `ValueError` for anything else."""
+def as_switch(value: Any) -> bool:
+    """Return the value of an on-off setting as a bool; raise `ValueError` for anything else."""
     if value in (True, "on", "auto", "remove_frames", "tracebackhide", "quiet_remove_frames"):
         return True
     if value in (False, "off"):
@@ -82,7 +82,7 @@ def switch(value: Any) -> bool:
 
 def _set_filtering(value: Any) -> None:
     global traceback_filtering
-    traceback_filtering = switch(value)
+    traceback_filtering = as_switch(value)
 
 
 def _set_checks(value: Any) -> None:
@@ -107,7 +107,7 @@ _SETTINGS: dict[str, Setting] = {
     "traceback_filtering": Setting(_set_filtering, lambda: traceback_filtering),
     "check_level": Setting(_set_checks, lambda: check_level),
     "interning_limit": Setting(_set_limit, lambda: interning_limit),
-    "enable_x64": Setting(lambda value: set_default_dtype("float64" if switch(value) else "float32"),
+    "enable_x64": Setting(lambda value: set_default_dtype("float64" if as_switch(value) else "float32"),
                           lambda: default_float() == np.float64),
 }
 of_jax: dict[str, Setting] = {}

@@ -9,11 +9,11 @@ from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 from fxgrad.engine import user_lines
-from fxgrad.engine.user_source import Written, index_text, item_assignment, running_code, text
+from fxgrad.engine.user_source import RunningCode, index_text, item_assignment, node_text, running_code
 
 
-class Advice(NamedTuple):
-    """What the user wrote, and a sentence on what to write instead."""
+class Hint(NamedTuple):
+    """A piece of user code, and a sentence on what to write instead."""
 
     done: str
     instead: str
@@ -25,87 +25,88 @@ _MATH = {"gamma": "scipy.special.gamma", "lgamma": "scipy.special.gammaln", "erf
 """Functions of `math` that have another name here."""
 
 
-def conversion() -> Advice | None:
-    """The advice for the user's code that is running, which makes numbers or NumPy's arrays of traced ones."""
+def conversion_hint() -> Hint | None:
+    """Return the hint for running user code that converts traced arrays to numbers or NumPy arrays."""
     frame = user_lines.user_frame()
     if frame is None:
         return None
     running = running_code(frame)
     expression = running.expression
     if isinstance(expression, ast.Call):
-        return _of_call(frame, expression)
+        return _call_hint(frame, expression)
     if isinstance(expression, ast.Subscript):
-        return _of_item(running, expression)
+        return _item_hint(running, expression)
     if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.Mod):
-        values = ast.BinOp(expression.left, ast.Mod(), _valued(expression.right))
-        return Advice(text(expression), f"Write {text(values)}")
+        values = ast.BinOp(expression.left, ast.Mod(), _with_debug_values(expression.right))
+        return Hint(node_text(expression), f"Write {node_text(values)}")
     return None
 
 
-def called() -> str:
-    """The text of the call that is running; "" if none is."""
+def running_call_text() -> str:
+    """Return the text of the running call; "" if there is none."""
     expression = running_code().expression
-    return text(expression) if isinstance(expression, ast.Call) else ""
+    return node_text(expression) if isinstance(expression, ast.Call) else ""
 
 
-def _of_call(frame: FrameType, call: ast.Call) -> Advice | None:
+def _call_hint(frame: FrameType, call: ast.Call) -> Hint | None:
     function = call.func
-    found = _resolved(frame, function)
+    found = _resolve_name(frame, function)
     module = getattr(found, "__module__", None) or ""
     if found is None and isinstance(function, ast.Attribute):
-        distribution = type(_resolved(frame, function.value)).__module__
+        distribution = type(_resolve_name(frame, function.value)).__module__
         module = distribution if distribution.startswith("scipy.stats.") else module
-    name = getattr(found, "__name__", text(function).rsplit(".", 1)[-1])
+    name = getattr(found, "__name__", node_text(function).rsplit(".", 1)[-1])
     if module == "math":
-        return _renamed(call, _MATH.get(name, f"numpy.{name}"))
-    if module.split(".")[0] == "scipy" or text(function).startswith("scipy."):
-        return _of_scipy(call, function, module, name)
+        return _renamed_hint(call, _MATH.get(name, f"numpy.{name}"))
+    if module.split(".")[0] == "scipy" or node_text(function).startswith("scipy."):
+        return _scipy_hint(call, function, module, name)
     if isinstance(found, type) and module.split(".")[0] in ("numpy", "ml_dtypes") and len(call.args) == 1:
-        return Advice(text(call), f"Write {text(ast.Attribute(call.args[0], 'astype'))}('{name}')")
+        return Hint(node_text(call), f"Write {node_text(ast.Attribute(call.args[0], 'astype'))}('{name}')")
     if module.split(".")[0] == "numpy" or isinstance(found, _UFUNC):
-        return _renamed(call, f"numpy.{name}") or _renamed(call, f"scipy.special.{name}")
-    if isinstance(function, ast.Attribute) and hasattr(_resolved(frame, function.value), "__array_interface__"):
+        return _renamed_hint(call, f"numpy.{name}") or _renamed_hint(call, f"scipy.special.{name}")
+    if isinstance(function, ast.Attribute) and hasattr(_resolve_name(frame, function.value), "__array_interface__"):
         method = ast.Call(ast.parse(f"np.{function.attr}", mode="eval").body, [function.value, *call.args],
                           call.keywords)
-        return Advice(text(call), f"Write {text(method)}") if _exists(f"numpy.{function.attr}") else None
+        return Hint(node_text(call), f"Write {node_text(method)}") if _exists(f"numpy.{function.attr}") else None
     return None
 
 
 _UFUNC = type(sys.modules["numpy"].add) if "numpy" in sys.modules else ()
 
 
-def _renamed(call: ast.Call, path: str) -> Advice | None:
+def _renamed_hint(call: ast.Call, path: str) -> Hint | None:
     if not _exists(path):
         return None
     own = ast.Call(ast.parse(f"fxgrad.{path}", mode="eval").body, call.args, call.keywords)
-    return Advice(text(call), f"Write {text(own)}")
+    return Hint(node_text(call), f"Write {node_text(own)}")
 
 
-def _of_scipy(call: ast.Call, function: ast.expr, module: str, name: str) -> Advice | None:
-    written_path = text(function).split(".")
+def _scipy_hint(call: ast.Call, function: ast.expr, module: str, name: str) -> Hint | None:
+    written_path = node_text(function).split(".")
     parts = [part for part in [*module.split(".")[1:], *written_path[:-1]] if not part.startswith("_")]
     written_names = [".".join([*written_path[place:-1], name]) for place in range(len(written_path))]  # norm.logpdf too
     for package in dict.fromkeys(["", *parts, "special", "linalg", "stats"]):
         for known_as in written_names:
             path = ".".join(filter(None, ["scipy", package, known_as.removeprefix("scipy.")]))
             if _exists(path):
-                return _renamed(call, path)
-    return Advice(text(call), "SciPy's functions do not take traced arrays, and fxgrad.scipy has none of this name. If "
-                  "jax has one, write fxgrad.from_jax(f)(x)")
+                return _renamed_hint(call, path)
+    return Hint(node_text(call),
+                "SciPy's functions do not take traced arrays, and fxgrad.scipy has none of this name. If "
+                "jax has one, write fxgrad.from_jax(f)(x)")
 
 
-def _of_item(running: Written, item: ast.Subscript) -> Advice | None:
+def _item_hint(running: RunningCode, item: ast.Subscript) -> Hint | None:
     if isinstance(item.ctx, ast.Store):
         assignment = item_assignment(running.statement, at="fxgrad.numpy.at({array})")
-        return None if assignment is None else Advice(assignment.done, f"Write {assignment.instead}")
-    array = text(item.value)
+        return None if assignment is None else Hint(assignment.done, f"Write {assignment.instead}")
+    array = node_text(item.value)
     if array.rsplit(".", 1)[-1] in ("r_", "c_"):
         own = array.rsplit(".", 1)[-1]
-        return Advice(text(item), f"Write fxgrad.numpy.{own}[{index_text(item)}]")
-    return Advice(text(item), f"Write fxgrad.numpy.at({array})[{index_text(item)}].get()")
+        return Hint(node_text(item), f"Write fxgrad.numpy.{own}[{index_text(item)}]")
+    return Hint(node_text(item), f"Write fxgrad.numpy.at({array})[{index_text(item)}].get()")
 
 
-def _valued(operand: ast.expr) -> ast.expr:
+def _with_debug_values(operand: ast.expr) -> ast.expr:
     operands: Sequence[ast.expr] = operand.elts if isinstance(operand, ast.Tuple) else [operand]
     look = ast.parse("fxgrad.debug.value", mode="eval").body
     looked: list[ast.expr] = [each if isinstance(each, ast.Constant) else ast.Call(look, [each], [])
@@ -121,7 +122,7 @@ def _exists(path: str) -> bool:
     return found is not None
 
 
-def _resolved(frame: FrameType, expression: ast.expr) -> Any:
+def _resolve_name(frame: FrameType, expression: ast.expr) -> Any:
     """What a name, or an attribute of a module, stands for in a frame; None for all else."""
     if isinstance(expression, ast.Name):
         for names in (frame.f_locals, frame.f_globals):
@@ -129,6 +130,6 @@ def _resolved(frame: FrameType, expression: ast.expr) -> Any:
                 return names[expression.id]
         return None
     if isinstance(expression, ast.Attribute):
-        owner = _resolved(frame, expression.value)
+        owner = _resolve_name(frame, expression.value)
         return getattr(owner, expression.attr, None) if isinstance(owner, ModuleType) else None
     return None

@@ -22,13 +22,13 @@ def import_object(module: str, name: str) -> Any:
     return getattr(sys.modules[module], name)
 
 
-def _refuse(value: Any) -> NoReturn:
+def _refuse_pickling(value: Any) -> NoReturn:
     raise TypeError(f"cannot pickle '{type(value).__module__}.{type(value).__name__}' object")
 
 
 def qualified_name(value: Any, package: str = "") -> tuple[str, str] | None:
     """The module that has `value` under a name, and the name; None if none of `package` has that may be relied on."""
-    without = left_behind()
+    without = modules_left_behind()
     for module_name, module in [*sys.modules.items()]:
         root = module_name.partition(".")[0]
         if root == (package or root) and module_name not in without:
@@ -38,10 +38,10 @@ def qualified_name(value: Any, package: str = "") -> tuple[str, str] | None:
     return None
 
 
-def _by_name(variable: ContextVar[Any]) -> tuple[Any, tuple[str, str]]:
-    """How a context variable of this package's is pickled; others are not."""
+def _reduce_context_variable(variable: ContextVar[Any]) -> tuple[Any, tuple[str, str]]:
+    """Reduce a context variable of this package to its name."""
     place = qualified_name(variable, "fxgrad")
-    return _refuse(variable) if place is None else (import_object, place)
+    return _refuse_pickling(variable) if place is None else (import_object, place)
 
 
 _BY_VALUE = frozenset(["cloudpickle", "dill"])
@@ -58,23 +58,23 @@ def is_pickled_by_value() -> bool:
     return False
 
 
-def left_behind() -> Collection[str]:
-    """The modules that the process which reads the pickle that is being made may not have."""
+def modules_left_behind() -> Collection[str]:
+    """Return the modules that the reading process may not have."""
     if not is_pickled_by_value():
         return ()
     registered = getattr(sys.modules.get("cloudpickle"), "list_registry_pickle_by_value", set)
     return {"__main__", *registered()}
 
 
-def importable(function: Any) -> bool:
-    """Whether its module has `function` under its own name, and pickle is to rely on that."""
+def is_importable(function: Any) -> bool:
+    """Return whether the module of `function` has it under its own name, so that pickle may rely on that."""
     there = sys.modules.get(function.__module__)
     for name in getattr(function, "__qualname__", "").split("."):
         there = getattr(there, name, None)
-    return there is function and function.__module__ not in left_behind()
+    return there is function and function.__module__ not in modules_left_behind()
 
 
-copyreg.pickle(ContextVar, _by_name)
+copyreg.pickle(ContextVar, _reduce_context_variable)
 
 
 class SharedList(list[Any]):

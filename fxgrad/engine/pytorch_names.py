@@ -155,22 +155,22 @@ _CALLED = {
 _OWNERS = ("fxgrad", "fxgrad.numpy", "fxgrad.numpy.linalg", "fxgrad.nn", "fxgrad.training.optim", "fxgrad.lax", "numpy")
 
 
-def answered(error: BaseException) -> BaseException:
-    """`error`, with the sentence that says what to write where Python refused a call as it is written in PyTorch."""
+def add_pytorch_hint(error: BaseException) -> BaseException:
+    """Add a hint to the error that Python raised for a call written as in PyTorch."""
     sentence = _sentence_for(error) if type(error) is TypeError else None
     if sentence is not None:
         line = user_location(error) or user_line()
-        error.args = (f"{_said(error)}, as PyTorch has it. {sentence}" + (f"\n  at {line}" if line else ""),)
+        error.args = (f"{_message_of(error)}, as PyTorch has it. {sentence}" + (f"\n  at {line}" if line else ""),)
     return error
 
 
-def _said(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     """The message without the name that Python 3.13 and later propose in it."""
     return str(error).partition(". Did you mean ")[0]
 
 
 def _sentence_for(error: TypeError) -> str | None:
-    message, traceback = _said(error), error.__traceback__
+    message, traceback = _message_of(error), error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
     if traceback is None:
@@ -182,7 +182,7 @@ def _sentence_for(error: TypeError) -> str | None:
     if re.fullmatch(r"view\(\) takes from 1 to 2 positional arguments but \d+ were given", message):
         return "Write x.reshape(shape)"
     called = re.fullmatch(r"'\S+' object is not callable", message)
-    attribute = called and re.search(r"\.(\w+)\([^()]*\)$", _written(traceback))
+    attribute = called and re.search(r"\.(\w+)\([^()]*\)$", _raising_expression(traceback))
     return _CALLED.get(attribute[1]) if attribute else None
 
 
@@ -194,7 +194,7 @@ def _is_ours(name: str, frame: FrameType) -> bool:
     return any(hasattr(sys.modules.get(owner), name) for owner in _OWNERS)
 
 
-def _written(traceback: TracebackType) -> str:
+def _raising_expression(traceback: TracebackType) -> str:
     """The expression that raised, as it stands in the file; "" where it takes several lines or is not known."""
     code = traceback.tb_frame.f_code
     first, last, begin, end = next(islice(code.co_positions(), traceback.tb_lasti // 2, None), (None,) * 4)
@@ -203,40 +203,40 @@ def _written(traceback: TracebackType) -> str:
     return linecache.getline(code.co_filename, first).encode()[begin:end].decode(errors="replace")
 
 
-class _Absent:
+class _HintAttribute:
     """An attribute that says what to write; a `__getattr__` would make all other attributes slower."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        raise _missing(f"{owner.__name__!r} object", self.name)
+        raise _missing_attribute_error(f"{owner.__name__!r} object", self.name)
 
 
-def answering(arrays: _Class) -> _Class:
-    """The class of arrays, with an answer to each name that it does not have; `dir` does not list those."""
+def add_hint_attributes(arrays: _Class) -> _Class:
+    """Give the class of arrays an attribute with a hint for each PyTorch name that it lacks; `dir` omits them."""
     for name in SENTENCES:
         if not hasattr(arrays, name):
-            setattr(arrays, name, _Absent(name))
+            setattr(arrays, name, _HintAttribute(name))
     listed: Any = arrays.__dir__
 
     def names(self: Any) -> list[str]:
-        return [name for name in listed(self) if not isinstance(vars(arrays).get(name), _Absent)]
+        return [name for name in listed(self) if not isinstance(vars(arrays).get(name), _HintAttribute)]
     arrays.__dir__ = names  # type: ignore[assignment]
     return arrays
 
 
-def of_module(module: str, absent: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module: it raises for every name; `absent` maps names of jax's to the reason."""
+def module_getattr(module: str, absent: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module: it raises for every name; `absent` has reasons for jax's names."""
     def getattribute(name: str) -> Any:
         if name in absent:
             message = f"module {module!r} has no attribute {name!r}: {absent[name]}"
             raise AttributeError(at_user_line(message), name=name)
-        raise _missing(f"module {module!r}", name)
+        raise _missing_attribute_error(f"module {module!r}", name)
     return getattribute
 
 
-def _missing(owner: str, name: str) -> AttributeError:
+def _missing_attribute_error(owner: str, name: str) -> AttributeError:
     message = f"{owner} has no attribute {name!r}"
     sentence = SENTENCES.get(name)
     return AttributeError(message if sentence is None else

@@ -11,19 +11,19 @@ from typing import Any, TypeVar, cast
 from fxgrad import errors
 from fxgrad.engine import config, user_lines
 from fxgrad.engine.caches import cached
-from fxgrad.engine.pytorch_names import answered
+from fxgrad.engine.pytorch_names import add_pytorch_hint
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _LEFT_OUT = tuple(f"{os.sep}{package}{os.sep}" for package in ("jax", "jaxlib"))
 
 
-def shortened(error: BaseException) -> BaseException:
-    """`error` with the frames of fxgrad and jax left out of its traceback; all of them where settings say so.
+def shorten_traceback(error: BaseException) -> BaseException:
+    """Return `error` with the frames of fxgrad and jax removed from its traceback, unless settings keep them.
 
     Where a call was refused that is written as in PyTorch, its message says what to write. Where an exception that is
     not one of fxgrad's comes out of fxgrad's own code, that frame stays.
     """
-    error = answered(error)
+    error = add_pytorch_hint(error)
     if not config.traceback_filtering:
         return error
     frames: list[TracebackType] = []
@@ -41,7 +41,8 @@ def shortened(error: BaseException) -> BaseException:
 
 @cached("files left out of tracebacks", 4096)
 def _is_left_out(filename: str) -> bool:
-    return user_lines.is_own(filename) or ("site-packages" in filename and any(each in filename for each in _LEFT_OUT))
+    return user_lines.is_library_file(filename) or ("site-packages" in filename
+                                                    and any(each in filename for each in _LEFT_OUT))
 
 
 def hide_frames(function: _Function) -> _Function:
@@ -51,5 +52,5 @@ def hide_frames(function: _Function) -> _Function:
         try:
             return function(*args, **kwargs)
         except Exception as error:  # noqa: BLE001  (raised again)
-            raise shortened(error)  # noqa: B904
+            raise shorten_traceback(error)  # noqa: B904
     return cast(_Function, wrapper)

@@ -15,12 +15,12 @@ _UNITS = {"B": 1, **{f"{prefix}iB": 1024 ** power for power, prefix in enumerate
           **{f"{prefix}B": 1000 ** power for power, prefix in enumerate(_PREFIXES) if power}, "kB": 1000}
 
 
-def bytes_of(what: str, value: Any) -> int:
-    """A budget as a number of bytes: a number, or text such as "512 MiB" or "1.5 GB".
+def parse_bytes(what: str, value: Any) -> int:
+    """Return a budget as a number of bytes: a number, or text such as "512 MiB" or "1.5 GB".
 
     Raises `ArgumentError`, with `what` named, for anything else and for what is negative or infinite.
 
-    >>> bytes_of("memory_budget", "1.5 KiB"), bytes_of("memory_budget", 1e6)
+    >>> parse_bytes("memory_budget", "1.5 KiB"), parse_bytes("memory_budget", 1e6)
     (1536, 1000000)
     """
     found: float | None = None

@@ -25,22 +25,23 @@ def hide_launcher(filename: str) -> None:
 
 
 @cached("files of users", 4096)
-def is_users(filename: str) -> bool:
-    """Whether a file is neither fxgrad's nor NumPy's nor jax's nor another library's."""
-    return not (is_own(filename) or filename in launchers or filename.startswith(("<__array_function__", "<frozen ")) or
+def is_user_file(filename: str) -> bool:
+    """Return whether a file belongs neither to fxgrad nor to NumPy, jax or another library."""
+    return not (is_library_file(filename) or filename in launchers
+                or filename.startswith(("<__array_function__", "<frozen ")) or
                 "site-packages" in filename)
 
 
-def is_own(filename: str) -> bool:
-    """Whether a file is fxgrad's, or code that it generated."""
+def is_library_file(filename: str) -> bool:
+    """Return whether a file is fxgrad's, or code that it generated."""
     return filename.startswith(PACKAGE) or filename == "<fxgrad>"
 
 
 def user_frame() -> FrameType | None:
-    """The innermost frame on the stack that runs neither fxgrad's nor NumPy's nor jax's code."""
+    """Return the innermost frame on the stack that runs user code."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if is_users(frame.f_code.co_filename):
+        if is_user_file(frame.f_code.co_filename):
             return frame
         frame = frame.f_back
     return None
@@ -67,7 +68,7 @@ def _code_and_line(error: BaseException) -> Place:
     place = None
     traceback = error.__traceback__
     while traceback is not None:
-        if is_users(traceback.tb_frame.f_code.co_filename):
+        if is_user_file(traceback.tb_frame.f_code.co_filename):
             place = traceback.tb_frame.f_code, traceback.tb_lineno
         traceback = traceback.tb_next
     return place
@@ -97,7 +98,7 @@ def file_name(filename: str) -> str:
 
 
 def at_user_line(message: str) -> str:
-    """`message`, and below it the user's own line if there is one."""
+    """Return `message` followed by the user's own line, if there is one."""
     line = user_line()
     return f"{message}\n  at {line}" if line else message
 

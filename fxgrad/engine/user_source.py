@@ -14,37 +14,37 @@ from fxgrad.engine import user_lines
 from fxgrad.engine.caches import cached
 
 
-class Written(NamedTuple):
-    """The innermost statement that is running, and the innermost expression; None where there is no source."""
+class RunningCode(NamedTuple):
+    """The innermost running statement and expression; None where there is no source."""
 
     statement: ast.stmt | None = None
     expression: ast.expr | None = None
 
 
-def running_code(frame: FrameType | None = None) -> Written:
+def running_code(frame: FrameType | None = None) -> RunningCode:
     """What is running in `frame`, by default the innermost frame of the user's."""
     frame = frame or user_lines.user_frame()
     if frame is None:
-        return Written()
+        return RunningCode()
     span = _span(frame)
     lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
-    tree = _parsed("".join(lines))
+    tree = _parse_cached("".join(lines))
     if span is None or tree is None:
-        return Written()
+        return RunningCode()
     begin, end = span
     statement: ast.stmt | None = None
     expression: ast.expr | None = None
     for node in ast.walk(tree):  # outer nodes come before inner ones
-        if isinstance(node, ast.stmt | ast.expr) and _place(node) <= begin and end <= _end(node):
+        if isinstance(node, ast.stmt | ast.expr) and _node_start(node) <= begin and end <= _node_end(node):
             if isinstance(node, ast.stmt):
                 statement = node
             else:
                 expression = node
-    return Written(statement, expression)
+    return RunningCode(statement, expression)
 
 
-def text(node: ast.AST) -> str:
-    """The source of a node, on one line."""
+def node_text(node: ast.AST) -> str:
+    """Return the source of a node on one line."""
     return ast.unparse(node)
 
 
@@ -68,16 +68,16 @@ def _span(frame: FrameType) -> tuple[tuple[int, int], tuple[int, int]] | None:
     return (line, column), (end_line, end_column)
 
 
-def _place(node: ast.stmt | ast.expr) -> tuple[int, int]:
+def _node_start(node: ast.stmt | ast.expr) -> tuple[int, int]:
     return node.lineno, node.col_offset
 
 
-def _end(node: ast.stmt | ast.expr) -> tuple[int, int]:
+def _node_end(node: ast.stmt | ast.expr) -> tuple[int, int]:
     return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
 
 
 @cached("parsed source texts", 16)
-def _parsed(source: str) -> ast.Module | None:
+def _parse_cached(source: str) -> ast.Module | None:
     return parse_source(source)
 
 
@@ -85,7 +85,7 @@ _parsing = threading.Lock()
 
 
 def parse_source(source: str) -> ast.Module | None:
-    """The syntax tree of a source text, None if it has none; one at a time, since threads in `ast.parse` fail."""
+    """Parse source text, one at a time, since threads in `ast.parse` fail; None for invalid text."""
     try:
         with _parsing:  # Python 3.11 counts how deep it is in a tree for all threads at once
             return ast.parse(source)
@@ -114,9 +114,9 @@ def item_assignment(statement: ast.stmt | None, at: str = "{array}.at", view: bo
     what is before the brackets in front of those. None for other statements.
     """
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        target, value, method = statement.targets[0], text(statement.value), "set"
+        target, value, method = statement.targets[0], node_text(statement.value), "set"
     elif isinstance(statement, ast.AugAssign):
-        target, value = statement.target, text(statement.value)
+        target, value = statement.target, node_text(statement.value)
         method = _UPDATES.get(type(statement.op), "")
     else:
         return None
@@ -127,34 +127,34 @@ def item_assignment(statement: ast.stmt | None, at: str = "{array}.at", view: bo
     if view and isinstance(array, ast.Subscript):
         if not isinstance(array.slice, ast.Constant | ast.Name):
             return None
-        index, array = f"{text(array.slice)}, {index}", array.value
+        index, array = f"{node_text(array.slice)}, {index}", array.value
     elif view:
         return None
     if not isinstance(array, ast.Name | ast.Attribute | ast.Subscript):
         return None
-    name = text(array)
+    name = node_text(array)
     if not method:
         assert isinstance(statement, ast.AugAssign)
-        method, value = "set", text(ast.BinOp(target, statement.op, statement.value))
-    return Assignment(text(statement), f"{name} = {at.format(array=name)}[{index}].{method}({value})")
+        method, value = "set", node_text(ast.BinOp(target, statement.op, statement.value))
+    return Assignment(node_text(statement), f"{name} = {at.format(array=name)}[{index}].{method}({value})")
 
 
 def index_text(item: ast.Subscript) -> str:
     """What stands in the brackets of `x[...]`."""
-    index = text(item.slice)
+    index = node_text(item.slice)
     return index[1:-1] if isinstance(item.slice, ast.Tuple) and index.startswith("(") else index
 
 
-def augmented(statement: ast.stmt | None) -> Assignment | None:
-    """The assignment `x += ...` that is running, and what to write in its place; None for other statements."""
+def augmented_assignment(statement: ast.stmt | None) -> Assignment | None:
+    """Return the running assignment `x += ...` and its replacement; None for other statements."""
     if not isinstance(statement, ast.AugAssign):
         return None
-    whole = text(ast.BinOp(statement.target, statement.op, statement.value))
-    return Assignment(text(statement), f"{text(statement.target)} = {whole}")
+    whole = node_text(ast.BinOp(statement.target, statement.op, statement.value))
+    return Assignment(node_text(statement), f"{node_text(statement.target)} = {whole}")
 
 
-class Call(NamedTuple):
-    """A call as the user wrote it: its function, what is before the last dot of that, and its arguments."""
+class UserCall(NamedTuple):
+    """A call in the user's source: its function, the receiver, and its arguments."""
 
     function: str
     receiver: str
@@ -168,12 +168,12 @@ class Call(NamedTuple):
         return ", ".join([*self.positional, *named])
 
 
-def running_call() -> Call | None:
+def running_call() -> UserCall | None:
     """The call that is running in the user's frame; None if no call is, or if it cannot be told."""
     expression = running_code().expression
     if not isinstance(expression, ast.Call):
         return None
     function = expression.func
-    receiver = text(function.value) if isinstance(function, ast.Attribute) else ""
-    keywords = {keyword.arg or "**": text(keyword.value) for keyword in expression.keywords}
-    return Call(text(function), receiver, [*map(text, expression.args)], keywords, text(expression))
+    receiver = node_text(function.value) if isinstance(function, ast.Attribute) else ""
+    keywords = {keyword.arg or "**": node_text(keyword.value) for keyword in expression.keywords}
+    return UserCall(node_text(function), receiver, [*map(node_text, expression.args)], keywords, node_text(expression))

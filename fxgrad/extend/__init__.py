@@ -32,8 +32,8 @@ from fxgrad.engine.core.program import (
     TANGENT,
     TRANSPOSED,
     Atom,
+    ControlFlowPath,
     Equation,
-    Path,
     Program,
     Provenance,
     Signature,
@@ -72,7 +72,7 @@ from fxgrad.engine.frontend.flat import (
     title_of,
     transformation,
 )
-from fxgrad.engine.frontend.mismatches import Expected as ExpectedArguments
+from fxgrad.engine.frontend.mismatches import ExpectedArguments
 from fxgrad.engine.higher_order.call import library_function
 from fxgrad.engine.higher_order.transformed_rules import RuleTransform, transform_rule
 from fxgrad.engine.ops import families
@@ -95,7 +95,8 @@ from fxgrad.extend.registry import primitives
 __all__ = [
     "Analysis", "Atom", "Aval", "CALL_NAMES", "CAPTURED_VALUES", "COTANGENT", "Cache", "CallNames", "Collection",
     "Cost", "DType", "Derived", "Equation", "ExpectedArguments", "FoldedConstant", "Integer", "Interpreter", "Known",
-    "Link", "Links", "Literal", "MERGED_VARIABLES", "MissingRule", "NOT_LINEAR", "NO_TANGENT", "PRIMAL", "Path",
+    "Link", "Links", "Literal", "MERGED_VARIABLES", "MissingRule", "NOT_LINEAR", "NO_TANGENT", "PRIMAL",
+    "ControlFlowPath",
     "Place", "Primitive", "Program", "ProgramAttribute", "Provenance", "RULES", "Region", "RuleTransform",
     "Signature", "Source", "State", "StructuralKey", "TANGENT", "TODO", "TRANSPOSED", "Tracer", "Transformation",
     "Variable", "Zero", "all_analyses", "apply", "argument_aval", "at_source", "at_user_line", "aval_of", "bind",

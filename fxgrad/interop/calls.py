@@ -12,9 +12,16 @@ from jax.extend.core import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, gensym, jax
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.arrays import Integer
-from fxgrad.engine.core.avals import Aval, varying_of_jax
+from fxgrad.engine.core.avals import Aval, vma_of_jax
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.higher_order.groups import Marks, are_linear, nonzero_mask, nonzero_tangents, others, select_marked
+from fxgrad.engine.higher_order.groups import (
+    Marks,
+    linear_mask,
+    nonzero_mask,
+    nonzero_tangents,
+    select_marked,
+    select_unmarked,
+)
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.tape import aval_of, axes_in_scope
 from fxgrad.engine.tracing.trace import mesh_in_scope
@@ -22,8 +29,8 @@ from fxgrad.engine.transforms.batch import batch_aval
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import FxgradError, UnsupportedError
-from fxgrad.interop.importing import Imported, aval_of_jax, imported, is_jax_tracer
-from fxgrad.interop.manual import example, traced_within
+from fxgrad.interop.importing import ImportedProgram, aval_of_jax, import_with_constants, is_jax_tracer
+from fxgrad.interop.manual import example_value, trace_in_mesh
 from fxgrad.interop.settings import Settings
 
 
@@ -51,10 +58,10 @@ class JaxCall:
         self.settings = Settings.now()
         self.in_avals = tuple(aval_of_jax(var.aval) for var in equation.invars)
         self.out_avals = tuple(aval_of_jax(var.aval) for var in equation.outvars)
-        self.function = _alone(equation)
+        self.function = _single_equation_function(equation)
         self.compiled: Callable[..., list[Any]] = jax.jit(self.function)
         self._key = (equation.primitive, self.in_avals, self.settings,
-                     *((key, comparable(value)) for key, value in sorted(equation.params.items())))
+                     *((key, comparison_key(value)) for key, value in sorted(equation.params.items())))
         self._hash = hash(self._key)
         self._derived = BoundedDict(256)
         self._trees: dict[Hashable, Any] = {}
@@ -85,7 +92,7 @@ class JaxCall:
 
         def both(*values: Any) -> list[Any]:
             given, along = values[:len(marks)], values[len(marks):]
-            outputs, out_tangents = jax.jvp(self._of(given, marks), tuple(select_marked(given, marks)), along)
+            outputs, out_tangents = jax.jvp(self._function_of(given, marks), tuple(select_marked(given, marks)), along)
             return [*outputs, *self._inexact(out_tangents)]
 
         results = self._import(("jvp", marks), both, [*self.in_avals, *select_marked(self.in_avals, marks)])(
@@ -97,7 +104,7 @@ class JaxCall:
         marks = nonzero_mask(tangents)
 
         def known(*values: Any) -> list[Any]:
-            outputs, linear = jax.linearize(self._of(values, marks), *select_marked(values, marks))
+            outputs, linear = jax.linearize(self._function_of(values, marks), *select_marked(values, marks))
             residuals = self._flattened(("linear", marks), linear)
             return [*outputs, *residuals]
 
@@ -115,7 +122,7 @@ class JaxCall:
     def pull(self, primals: Sequence[Any], marks: Marks) -> tuple[list[Any], list[Any]]:
         """Outputs, and the residuals that `pull_back` needs for the cotangents of the inputs that are marked."""
         def forwards(*values: Any) -> list[Any]:
-            outputs, back = jax.vjp(self._of(values, marks), *select_marked(values, marks))
+            outputs, back = jax.vjp(self._function_of(values, marks), *select_marked(values, marks))
             residuals = self._flattened(("back", marks), back)
             return [*outputs, *residuals]
 
@@ -136,18 +143,19 @@ class JaxCall:
 
     def transpose(self, cotangents: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         """The cotangents of the linear inputs; None for the others."""
-        linear = are_linear(inputs)
+        linear = linear_mask(inputs)
         count = linear.count(False)
 
         def back(*values: Any) -> Any:
             known = iter(values[:count])
-            function = self._of([None if marked else next(known) for marked in linear], linear)
+            function = self._function_of([None if marked else next(known) for marked in linear], linear)
             transposed = jax.linear_transpose(lambda *given: self._inexact(function(*given)),
-                                              *map(example, select_marked(self.in_avals, linear)))
+                                              *map(example_value, select_marked(self.in_avals, linear)))
             return transposed([*values[count:]])
 
-        moved = self._import(("transpose", linear), back, [*others(self.in_avals, linear), *self._cotangent_avals()])
-        found = iter(moved([*others(inputs, linear), *self._inexact([*map(instantiate_zeros, cotangents)])]))
+        moved = self._import(("transpose", linear), back,
+                             [*select_unmarked(self.in_avals, linear), *self._cotangent_avals()])
+        found = iter(moved([*select_unmarked(inputs, linear), *self._inexact([*map(instantiate_zeros, cotangents)])]))
         return [next(found) if marked else None for marked in linear]
 
     def batch(self, size: int, values: Sequence[Any], axes: Sequence[int | None], name: str | None,
@@ -158,13 +166,13 @@ class JaxCall:
         """
         avals = [batch_aval(aval, size, axis) for aval, axis in zip(self.in_avals, axes, strict=True)]
         key = "batch", size, tuple(axes), name
-        out_axes = self._trees.get(_here(key))
+        out_axes = self._trees.get(_key_in_axes(key))
         if out_axes is None:
-            out_axes = self._trees[_here(key)] = self._batched_outputs(avals, *key[1:])
-        return self._import(key, self._mapped(*key[1:], out_axes), avals)(values), [*out_axes]
+            out_axes = self._trees[_key_in_axes(key)] = self._batched_outputs(avals, *key[1:])
+        return self._import(key, self._map_function(*key[1:], out_axes), avals)(values), [*out_axes]
 
-    def _mapped(self, size: int, axes: tuple[int | None, ...], name: str | None, out_axes: Sequence[int | None],
-                part: slice = slice(None)) -> Callable[..., Any]:
+    def _map_function(self, size: int, axes: tuple[int | None, ...], name: str | None, out_axes: Sequence[int | None],
+                      part: slice = slice(None)) -> Callable[..., Any]:
         return jax.vmap(lambda *given: self.function(*given)[part], axes, [*out_axes[part]], axis_name=name,
                         axis_size=size)
 
@@ -176,8 +184,8 @@ class JaxCall:
         def is_the_same(part: slice) -> bool:
             try:
                 with self.settings.scope():
-                    mapped = self._mapped(size, axes, name, nowhere, part)
-                    traced_within(axes_in_scope(), mesh_in_scope(), mapped, avals)
+                    mapped = self._map_function(size, axes, name, nowhere, part)
+                    trace_in_mesh(axes_in_scope(), mesh_in_scope(), mapped, avals)
             except (NotImplementedError, ValueError):
                 return False
             return True
@@ -187,15 +195,15 @@ class JaxCall:
 
     # --- the means ------------------------------------------------------------------------------------------
 
-    def _import(self, key: Hashable, function: Callable[..., Any], avals: Sequence[Aval]) -> Imported:
+    def _import(self, key: Hashable, function: Callable[..., Any], avals: Sequence[Aval]) -> ImportedProgram:
         """The program of `function`, of inputs of the types `avals`."""
-        key = _here(key)
+        key = _key_in_axes(key)
         known = self._derived.get(key)
         if known is not None:
             return known
         try:
             with self.settings.scope():
-                found = imported(traced_within(axes_in_scope(), mesh_in_scope(), function, avals))
+                found = import_with_constants(trace_in_mesh(axes_in_scope(), mesh_in_scope(), function, avals))
             jax.lax.optimization_barrier([*filter(is_jax_tracer, found.constants)])  # raises for those that leaked
         except (NotImplementedError, ValueError) as error:
             if isinstance(error, FxgradError):
@@ -218,16 +226,17 @@ class JaxCall:
     def _flattened(self, key: Hashable, function: Any) -> list[Any]:
         """What a function of jax's holds, whose structure is remembered, and which of it varies over a mesh."""
         residuals, structure = tree.flatten(function)
-        self._trees[_here(key)] = structure, [varying_of_jax(getattr(residual, "aval", None)) for residual in residuals]
+        self._trees[_key_in_axes(key)] = structure, [vma_of_jax(getattr(residual, "aval", None))
+                                                     for residual in residuals]
         return residuals
 
     def _types_of(self, key: Hashable, residuals: Sequence[Any]) -> tuple[Any, list[Aval]]:
         """The structure, and the types of what the function holds, as jax has them."""
-        structure, varying = self._trees[_here(key)]
+        structure, varying = self._trees[_key_in_axes(key)]
         return structure, [aval_of(residual).varying(names) for residual, names in
                            zip(residuals, varying, strict=True)]
 
-    def _of(self, values: Sequence[Any], marks: Marks) -> Callable[..., list[Any]]:
+    def _function_of(self, values: Sequence[Any], marks: Marks) -> Callable[..., list[Any]]:
         """The call as a function of the inputs that are marked."""
         def function(*given: Any) -> list[Any]:
             remaining = iter(given)
@@ -251,12 +260,12 @@ class JaxCall:
         return outputs, [next(found) if has_tangent(aval) else Zero(aval) for aval in self.out_avals]
 
 
-def _here(key: Hashable) -> tuple[Any, ...]:
+def _key_in_axes(key: Hashable) -> tuple[Any, ...]:
     """`key` for the axes that are mapped around."""
     return (key, *axes_in_scope().items(), mesh_in_scope())
 
 
-def _alone(equation: JaxprEqn) -> Callable[..., list[Any]]:
+def _single_equation_function(equation: JaxprEqn) -> Callable[..., list[Any]]:
     """The function that one equation computes of its operands."""
     new: Any = gensym()
     inputs, outputs = [new(var.aval) for var in equation.invars], [new(var.aval) for var in equation.outvars]
@@ -265,17 +274,17 @@ def _alone(equation: JaxprEqn) -> Callable[..., list[Any]]:
     only = equation.replace(invars=inputs, outvars=outputs)
     function: Callable[..., list[Any]] = jaxpr_as_fun(
         ClosedJaxpr(Jaxpr([], inputs, outputs, [only], equation.effects, names), ()))
-    return function if not any(map(_says_nothing, (*inputs, *outputs))) else _with_float0(function, inputs)
+    return function if not any(map(_is_float0, (*inputs, *outputs))) else _restore_float0(function, inputs)
 
 
-def _says_nothing(var: Any) -> bool:
+def _is_float0(var: Any) -> bool:
     return getattr(var.aval, "dtype", None) == dtypes.float0
 
 
-def _with_float0(function: Callable[..., list[Any]], inputs: Sequence[Any]) -> Callable[..., list[Any]]:
+def _restore_float0(function: Callable[..., list[Any]], inputs: Sequence[Any]) -> Callable[..., list[Any]]:
     """`function`, of which inputs and outputs of float0 stand as bools in programs."""
     def wrapper(*values: Any) -> list[Any]:
-        given = [np.zeros(value.shape, dtypes.float0) if _says_nothing(var) else value
+        given = [np.zeros(value.shape, dtypes.float0) if _is_float0(var) else value
                  for value, var in zip(values, inputs, strict=True)]
         return [jax.numpy.zeros(output.shape, bool) if output.dtype == dtypes.float0 else output
                 for output in function(*given)]
@@ -286,13 +295,13 @@ NARROWER = {dtypes.int64: dtypes.int32, dtypes.float64: dtypes.float32, dtypes.c
 """What jax has for the dtypes of Python's numbers, unless it is in its x64 mode."""
 
 
-def number_of(leaf: Any) -> Any:
+def as_typed_number(leaf: Any) -> Any:
     """One of the numbers with a dtype that jax makes of Python's, as an array; any other leaf as it is."""
     return jax.numpy.asarray(leaf) if isinstance(leaf, int | float | complex) and hasattr(leaf, "dtype") and \
         not isinstance(leaf, np.generic | Integer) else leaf
 
 
-class _Itself:
+class _IdentityKey:
     """An object that is equal to itself alone."""
 
     __slots__ = ("value",)
@@ -301,16 +310,16 @@ class _Itself:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and self.value is other.value
+        return isinstance(other, _IdentityKey) and self.value is other.value
 
     def __hash__(self) -> int:
         return id(self.value)
 
 
-def comparable(value: Any) -> Hashable:
+def comparison_key(value: Any) -> Hashable:
     """Something to compare any object by: its type and itself, or itself alone if it cannot be hashed."""
     try:
         hash(value)
     except TypeError:
-        return _Itself(value)
+        return _IdentityKey(value)
     return type(value), value

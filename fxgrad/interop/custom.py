@@ -12,12 +12,12 @@ from fxgrad.engine.higher_order.wiring import needs_tangent_tape
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.interop.calls import JaxCall
-from fxgrad.interop.importing import closed, imports, nested
+from fxgrad.interop.importing import as_closed_jaxpr, import_nested, import_rule
 
 
-def name_of(jaxpr: Any) -> str:
+def jaxpr_name(jaxpr: Any) -> str:
     """The name of the function that a jaxpr was traced from."""
-    return str(closed(jaxpr).jaxpr.debug_info.func_src_info).split(" ", maxsplit=1)[0]
+    return str(as_closed_jaxpr(jaxpr).jaxpr.debug_info.func_src_info).split(" ", maxsplit=1)[0]
 
 
 class JaxJvp(ByValue):
@@ -56,16 +56,16 @@ class JaxVjp(ByValue):
         return [*[None] * front, *call.pull_back(structure, residuals, [*map(instantiate_zeros, cotangents)])]
 
 
-@imports("custom_jvp_call", made=custom_jvp_p)
+@import_rule("custom_jvp_call", made=custom_jvp_p)
 def _custom_jvp(equation: JaxprEqn, *operands: Any) -> list[Any]:
     inner = equation.params["call_jaxpr"]
-    program, constants = nested(inner)
-    return bind(custom_jvp_p, *constants, *operands, program=program, rule=JaxJvp(JaxCall(equation, name_of(inner))))
+    program, constants = import_nested(inner)
+    return bind(custom_jvp_p, *constants, *operands, program=program, rule=JaxJvp(JaxCall(equation, jaxpr_name(inner))))
 
 
-@imports("custom_vjp_call", "custom_vjp_call_jaxpr", made=custom_vjp_p)
+@import_rule("custom_vjp_call", "custom_vjp_call_jaxpr", made=custom_vjp_p)
 def _custom_vjp(equation: JaxprEqn, *operands: Any) -> list[Any]:
     inner = equation.params.get("call_jaxpr") or equation.params["fun_jaxpr"]
-    program, constants = nested(inner)
-    rule = JaxVjp(JaxCall(equation, name_of(inner)), len(constants))
+    program, constants = import_nested(inner)
+    rule = JaxVjp(JaxCall(equation, jaxpr_name(inner)), len(constants))
     return bind(custom_vjp_p, *constants, *operands, program=program, rule=rule)

@@ -8,14 +8,14 @@ import jax
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.interop.importing import aval_of_jax, imports, inlined
-from fxgrad.interop.matching import parameters
+from fxgrad.interop.importing import aval_of_jax, import_rule, inline_jaxpr
+from fxgrad.interop.matching import read_parameters
 
 
-@imports("call_hi_primitive")
-def _defined(equation: Any, *operands: Any) -> Any:
+@import_rule("call_hi_primitive")
+def _inline_definition(equation: Any, *operands: Any) -> Any:
     """What it is defined as, unless it has derivatives: those it has by rules of its own, which only jax knows."""
-    definition, = parameters(equation, "_prim")
+    definition, = read_parameters(equation, "_prim")
     outputs = [aval_of_jax(var.aval) for var in equation.outvars]
     if definition.effects or any(dtypes.is_inexact(aval.dtype) for aval in outputs):
         return NotImplemented
@@ -26,4 +26,4 @@ def _defined(equation: Any, *operands: Any) -> Any:
 
     structs = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype, weak_type=aval_of(operand).weak)
                for var, operand in zip(equation.invars, operands, strict=True)]
-    return inlined(jax.make_jaxpr(flat)(*structs), operands)
+    return inline_jaxpr(jax.make_jaxpr(flat)(*structs), operands)

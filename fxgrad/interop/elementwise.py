@@ -18,8 +18,8 @@ from fxgrad.engine.ops.select import select_n
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import UnsupportedError
-from fxgrad.interop.importing import imports
-from fxgrad.interop.matching import parameters, same
+from fxgrad.interop.importing import import_rule
+from fxgrad.interop.matching import read_parameters, register_same
 
 # Operations that both have under one name and with the same meaning.
 for _name in (
@@ -35,71 +35,71 @@ for _name in (
     # three and more
     "clamp", "regularized_incomplete_beta",
 ):
-    same(registry[_name])
-same(add_p, "add", "add_any")
-same(copy_p, "copy", "copy_p")
-same(registry["optimization_barrier"])
+    register_same(registry[_name])
+register_same(add_p, "add", "add_any")
+register_same(copy_p, "copy", "copy_p")
+register_same(registry["optimization_barrier"])
 
 
-@imports("select_n")
+@import_rule("select_n")
 def _select_n(equation: Any, which: Any, *cases: Any) -> Any:
-    parameters(equation)
+    read_parameters(equation)
     if dtypes.is_integer(aval_of(which).dtype):  # ours are int32 always
         which = convert(which, dtypes.int32)
     return select_n(which, *cases)
 
 
-@imports("mul")
+@import_rule("mul")
 def _mul(equation: Any, x: Any, y: Any) -> Any:
-    wanted, = parameters(equation, "out_dtype")
+    wanted, = read_parameters(equation, "out_dtype")
     if wanted is not None:
         wanted = dtypes.canonical(wanted)
         x, y = convert(x, wanted), convert(y, wanted)
     return mul(x, y)
 
 
-@imports("pow")
+@import_rule("pow")
 def _pow(equation: Any, x: Any, y: Any) -> Any:
-    parameters(equation)
+    read_parameters(equation)
     aval = aval_of(x)
     if dtypes.is_integer(aval_of(y).dtype):  # ours takes a power of the dtype of the base
         y = convert(y, aval.dtype, aval.weak)
     return bind(pow_p, x, y)
 
 
-@imports("integer_pow")
+@import_rule("integer_pow")
 def _integer_pow(equation: Any, x: Any) -> list[Any]:
-    power, = parameters(equation, "y")
+    power, = read_parameters(equation, "y")
     return bind(integer_pow_p, x, exponent=operator.index(power))
 
 
-@imports("round")
+@import_rule("round")
 def _round(equation: Any, x: Any) -> list[Any]:
-    method, = parameters(equation, "rounding_method")
+    method, = read_parameters(equation, "rounding_method")
     return bind(round_p, x, to_even=method.name == "TO_NEAREST_EVEN")
 
 
-@imports("reduce_precision")
+@import_rule("reduce_precision")
 def _reduce_precision(equation: Any, x: Any) -> list[Any]:
-    exponent, mantissa = parameters(equation, "exponent_bits", "mantissa_bits")
+    exponent, mantissa = read_parameters(equation, "exponent_bits", "mantissa_bits")
     return bind(reduce_precision_p, x, exponent_bits=int(exponent), mantissa_bits=int(mantissa))
 
 
-@imports("conj")
+@import_rule("conj")
 def _conj(equation: Any, x: Any) -> Any:
-    parameters(equation, ignored=("input_dtype",))  # it is the dtype of x
+    read_parameters(equation, ignored=("input_dtype",))  # it is the dtype of x
     return lax.conj(x)
 
 
-@imports("convert_element_type")
+@import_rule("convert_element_type")
 def _convert(equation: Any, x: Any) -> Any:
-    dtype, weak = parameters(equation, "new_dtype", "weak_type")
+    dtype, weak = read_parameters(equation, "new_dtype", "weak_type")
     return convert(x, _dtype(dtype), bool(weak))
 
 
-@imports("bitcast_convert_type")
+@import_rule("bitcast_convert_type")
 def _bitcast(equation: Any, x: Any) -> Any:
-    dtype, = parameters(equation, "new_dtype")
+    dtype, = read_parameters(equation, "new_dtype")
     return bitcast_convert_type(x, _dtype(dtype))
 
 
@@ -113,27 +113,27 @@ def _dtype(dtype: Any) -> Any:
 # --- several of ours for one of jax's -----------------------------------------------------------------------------
 
 
-@imports("log2")
+@import_rule("log2")
 def _log2(equation: Any, x: Any) -> Any:
     """log(x) / log(2): there is no primitive of its own."""
-    parameters(equation)
+    read_parameters(equation)
     return div(log(x), scalar_like(math.log(2), x))
 
 
-@imports("one_minus_square")
+@import_rule("one_minus_square")
 def _one_minus_square(equation: Any, x: Any) -> Any:
     """1 - x^2, as (1 - x) (1 + x), which loses no digits near 1; complex numbers by the definition."""
-    parameters(equation)
+    read_parameters(equation)
     one = scalar_like(1, x)
     if dtypes.is_complex(aval_of(x).dtype):
         return sub(one, square(x))
     return mul(sub(one, x), add(one, x))
 
 
-@imports("polynomial")
+@import_rule("polynomial")
 def _polynomial(equation: Any, x: Any, *coefficients: Any) -> Any:
     """Horner's rule, which is what jax's primitive does; the constant coefficient comes first."""
-    parameters(equation, ignored=("unroll",))
+    read_parameters(equation, ignored=("unroll",))
     result = coefficients[-1]
     for coefficient in reversed(coefficients[:-1]):
         result = add(mul(result, x), coefficient)

@@ -18,16 +18,16 @@ from fxgrad.engine.core.avals import Aval, keys_to_jax
 from fxgrad.engine.core.primitive import NO_TANGENT, registry
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.program_properties import ProgramAttribute, needs_x64, program_property
-from fxgrad.engine.executors.xla import as_varying, computed, emit, x64
+from fxgrad.engine.executors.xla import as_varying, emit, run_compiled, x64
 from fxgrad.engine.transforms.batch import batched_program
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.linearize import linearize_program
-from fxgrad.engine.transforms.transpose import transposed
-from fxgrad.interop.manual import struct_for_jax, type_in_jax, within_mesh
+from fxgrad.engine.transforms.transpose import transpose_program
+from fxgrad.interop.manual import bind_mesh_around, struct_for_jax, type_in_jax
 
 
-def applied(program: Program, values: Sequence[Any], linear: bool = False) -> list[Any]:
-    """The outputs of `program`, in the trace of jax's that is under way, on values of jax's or NumPy's.
+def apply_in_jax(program: Program, values: Sequence[Any], linear: bool = False) -> list[Any]:
+    """Return the outputs of `program` in the current trace of jax, on values of jax or NumPy.
 
     One that is `linear` in tangents is such that jax can transpose it as fxgrad does. (Of a `custom_jvp` jax would
     transpose the body, and loops of unknown length and tangents that only a backward pass is known of it cannot.)
@@ -35,24 +35,24 @@ def applied(program: Program, values: Sequence[Any], linear: bool = False) -> li
     with x64(needs_x64(program)):
         given = [as_varying(jnp.asarray(keys_to_jax(value), None if dtypes.is_key(aval.dtype) else aval.dtype), aval)
                  for value, aval in zip(values, program.in_avals, strict=True)]
-        if linear and not _is_plain(program):
-            places = jax.make_jaxpr(lambda *values: emit(program, values))(*given) if _places(program) else None
+        if linear and not _is_differentiable_by_jax(program):
+            places = jax.make_jaxpr(lambda *values: emit(program, values))(*given) if _names_devices(program) else None
             outputs: list[Any] = linear_p.bind(*given, program=program, places=places)
             return outputs
-        return _exported(program)(*given)
+        return _jax_function(program)(*given)
 
 
 _FUNCTION: ProgramAttribute[Callable[..., list[Any]]] = ProgramAttribute("function of jax's")
 
 
-def _exported(program: Program) -> Callable[..., list[Any]]:
+def _jax_function(program: Program) -> Callable[..., list[Any]]:
     """The program as a function of jax's, kept on it; with a rule if jax's own derivative would not be ours."""
     function = _FUNCTION.of(program)
     if function is None:
         def fxgrad_program(*values: Any) -> list[Any]:  # the name stands in jaxprs
             return emit(program, values)
 
-        function = _FUNCTION.put(program, fxgrad_program if _is_plain(program) else _with_rule(
+        function = _FUNCTION.put(program, fxgrad_program if _is_differentiable_by_jax(program) else _with_rule(
             program, fxgrad_program))
     return function
 
@@ -68,27 +68,27 @@ def _with_rule(program: Program, emitted: Callable[..., list[Any]]) -> Callable[
     def fxgrad_rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         moving = [has_tangent(aval) and not isinstance(tangent, SymbolicZero)
                   for aval, tangent in zip(program.in_avals, tangents, strict=True)]
-        return differentiated(program, primals, tangents, moving)
+        return emit_jvp(program, primals, tangents, moving)
 
     function.defjvp(fxgrad_rule, symbolic_zeros=True)
     return function
 
 
-def differentiated(program: Program, primals: Sequence[Any], tangents: Sequence[Any], moving: Sequence[bool],
-                   ) -> tuple[list[Any], list[Any]]:
-    """The outputs of `program` and their tangents, as operations of jax's."""
-    with within_mesh():
+def emit_jvp(program: Program, primals: Sequence[Any], tangents: Sequence[Any], moving: Sequence[bool],
+             ) -> tuple[list[Any], list[Any]]:
+    """Return the outputs of `program` and their tangents, as operations of jax."""
+    with bind_mesh_around():
         known = linearize_program(program, tuple(moving))
-    results = applied(known.program, [*known.captured, *primals])
+    results = apply_in_jax(known.program, [*known.captured, *primals])
     outputs, residuals = results[:len(program.outputs)], results[len(program.outputs):]
     linear, reached = known.extra
     present = [tangent for tangent, moves in zip(tangents, moving, strict=True) if moves]
-    found = iter(applied(linear, [*residuals, *present], linear=True))
-    return outputs, [next(found) if there else _zero(aval)
+    found = iter(apply_in_jax(linear, [*residuals, *present], linear=True))
+    return outputs, [next(found) if there else _zero_tangent(aval)
                      for aval, there in zip(program.out_avals, reached, strict=True)]
 
 
-def _zero(aval: Aval) -> Any:
+def _zero_tangent(aval: Aval) -> Any:
     if not has_tangent(aval):
         return np.zeros(aval.shape, dtypes.float0)
     return as_varying(jnp.zeros(aval.shape, aval.dtype), aval)
@@ -111,36 +111,37 @@ def _abstract(*_: Any, program: Program, **__: Any) -> list[Any]:
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, **_: Any) -> tuple[list[Any], list[Any]]:
-    return differentiated(program, primals, tangents, [type(tangent) is not ad.Zero for tangent in tangents])
+    return emit_jvp(program, primals, tangents, [type(tangent) is not ad.Zero for tangent in tangents])
 
 
 def _transpose(cotangents: Sequence[Any], *inputs: Any, program: Program, **_: Any) -> list[Any]:
     linear = tuple(map(ad.is_undefined_primal, inputs))
-    with within_mesh():
-        back = transposed(program, linear)
-    given = [_zero(aval) if type(cotangent) is ad.Zero else cotangent
+    with bind_mesh_around():
+        back = transpose_program(program, linear)
+    given = [_zero_tangent(aval) if type(cotangent) is ad.Zero else cotangent
              for cotangent, aval in zip(cotangents, program.out_avals, strict=True)]
     known = [value for value, marked in zip(inputs, linear, strict=True) if not marked]
-    found = iter(applied(back.program, [*back.captured, *known, *given], linear=True))
+    found = iter(apply_in_jax(back.program, [*back.captured, *known, *given], linear=True))
     return [next(found) if marked else None for marked in linear]
 
 
 def _batch(values: Sequence[Any], axes: Sequence[int | None], *, program: Program, **_: Any,
            ) -> tuple[list[Any], list[int]]:
     size = next(value.shape[axis] for value, axis in zip(values, axes, strict=True) if axis is not None)
-    with within_mesh():
+    with bind_mesh_around():
         batch = batched_program(program, size, tuple(axes))
-    outputs = applied(batch.program, [*batch.captured, *values], linear=True)
+    outputs = apply_in_jax(batch.program, [*batch.captured, *values], linear=True)
     return outputs, [0] * len(outputs)
 
 
 @program_property
-def _places(program: Program) -> bool:
+def _names_devices(program: Program) -> bool:
     """Whether some operation of `program` has a parameter that says on which devices it runs."""
-    return any("mesh" in equation.params or any(map(_places, equation.programs)) for equation in program.equations)
+    return any("mesh" in equation.params or any(map(_names_devices, equation.programs))
+               for equation in program.equations)
 
 
-linear_p.def_impl(lambda *values, program, **_: computed(program, values))
+linear_p.def_impl(lambda *values, program, **_: run_compiled(program, values))
 linear_p.def_abstract_eval(_abstract)
 mlir.register_lowering(linear_p, mlir.lower_fun(
     lambda *values, program, **_: emit(program, values), multiple_results=True))
@@ -153,15 +154,15 @@ batching.primitive_batchers[linear_p] = _batch
 
 
 @program_property
-def _is_plain(program: Program) -> bool:
+def _is_differentiable_by_jax(program: Program) -> bool:
     """Whether jax differentiates all that `program` is emitted as just as fxgrad does."""
-    return all(map(_is_plain_equation, program.equations))
+    return all(map(_is_equation_differentiable_by_jax, program.equations))
 
 
-def _is_plain_equation(equation: Equation) -> bool:
+def _is_equation_differentiable_by_jax(equation: Equation) -> bool:
     primitive = equation.primitive
     if alike.of(primitive):
-        return all(map(_is_plain, equation.programs))
+        return all(map(_is_differentiable_by_jax, equation.programs))
     return primitive.jvp is NO_TANGENT and not any(has_tangent(var.aval) for var in equation.outputs)
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import jax
 
 from fxgrad.engine import tree
-from fxgrad.engine.core.avals import Aval, check_dtype, varying_of_jax
+from fxgrad.engine.core.avals import Aval, check_dtype, vma_of_jax
 from fxgrad.engine.executors.xla import x64
 from fxgrad.engine.frontend.flat import argument_leaf_names, leaf_aval, trace_flat, transformation
 from fxgrad.engine.tracing.trace import SHARED
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import function_name
-from fxgrad.interop.calls import NARROWER, number_of
-from fxgrad.interop.emission import applied
-from fxgrad.interop.manual import mesh_around, sizes
+from fxgrad.interop.calls import NARROWER, as_typed_number
+from fxgrad.interop.emission import apply_in_jax
+from fxgrad.interop.manual import mapped_axis_sizes, mesh_around
 
 
 def to_jax(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,7 +39,7 @@ def to_jax(fn: Callable[..., Any]) -> Callable[..., Any]:
     @transformation("to_jax", fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = tree.flatten((args, kwargs))
-        leaves = [*map(number_of, leaves)]
+        leaves = [*map(as_typed_number, leaves)]
         if any(type(leaf) is Tracer for leaf in leaves):
             return fn(*args, **kwargs)  # it is fxgrad that traces the call
         avals = [leaf_aval(leaf) for leaf in leaves]
@@ -59,16 +59,16 @@ def to_jax(fn: Callable[..., Any]) -> Callable[..., Any]:
             return [name for name, aval in zip(every, avals, strict=True) if aval is not None]
 
         mesh = mesh_around()
-        given_avals = [aval if mesh is None else aval.varying(varying_of_jax(jax.typeof(leaf)))
+        given_avals = [aval if mesh is None else aval.varying(vma_of_jax(jax.typeof(leaf)))
                        for leaf, aval in zip(leaves, avals, strict=True) if aval is not None]
         traced = trace_flat(call, given_avals, "to_jax", fn, mode=SHARED, names=names, mesh=mesh,
-                            axes=sizes(mesh))
-        outputs = applied(traced.program, [*traced.captured, *values])
-        return tree.unflatten(traced.out_tree, [*map(_as_jax_has_it, outputs, traced.program.out_avals)])
+                            axes=mapped_axis_sizes(mesh))
+        outputs = apply_in_jax(traced.program, [*traced.captured, *values])
+        return tree.unflatten(traced.out_tree, [*map(_with_jax_width, outputs, traced.program.out_avals)])
     return wrapper
 
 
-def _as_jax_has_it(output: Any, aval: Aval) -> Any:
+def _with_jax_width(output: Any, aval: Aval) -> Any:
     """A result that met nothing but Python's numbers, in the width that jax gives them."""
     narrower = NARROWER.get(aval.dtype) if aval.weak else None
     if narrower is None or jax.config.jax_enable_x64:  # type: ignore[attr-defined]

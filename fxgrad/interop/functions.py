@@ -12,7 +12,7 @@ from jax.extend.core import get_opaque_trace_state
 from fxgrad.engine import config, dtypes, tree
 from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import Aval, check_dtype
-from fxgrad.engine.derivation.sizes import refuse_names
+from fxgrad.engine.derivation.sizes import refuse_symbolic_sizes
 from fxgrad.engine.frontend.flat import leaf_aval, transformation
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import axes_in_scope, current, innermost_for
@@ -21,9 +21,9 @@ from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import LeakedTracerError, UnsupportedError
-from fxgrad.interop.calls import NARROWER, comparable, number_of
-from fxgrad.interop.importing import Imported, imported
-from fxgrad.interop.manual import traced_within
+from fxgrad.interop.calls import NARROWER, as_typed_number, comparison_key
+from fxgrad.interop.importing import ImportedProgram, import_with_constants
+from fxgrad.interop.manual import trace_in_mesh
 from fxgrad.interop.settings import Settings
 
 _OUTSIDE = get_opaque_trace_state()
@@ -57,11 +57,11 @@ def from_jax(fn: Callable[..., Any], static_argnums: int | Sequence[int] = (),
 
     @transformation("from_jax", fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        call = _Call(fn, args, kwargs, numbers, names)
-        if call.is_jaxs_own():
+        call = _CallLeaves(fn, args, kwargs, numbers, names)
+        if call.is_traced_by_jax_alone():
             return fn(*args, **kwargs)
         key = call.key()
-        known: _Known | None = None if key is None else memory.get(key)
+        known: _TraceRecord | None = None if key is None else memory.get(key)
         if known is None:
             known = call.traced()
             if key is not None and not known.program.captures_tracers:
@@ -70,18 +70,18 @@ def from_jax(fn: Callable[..., Any], static_argnums: int | Sequence[int] = (),
     return wrapper
 
 
-class _Static(NamedTuple):
-    """A leaf that is no array and no number, handed on as it is."""
+class _StaticLeaf(NamedTuple):
+    """A leaf that is neither an array nor a number, passed on unchanged."""
 
     value: Any
 
 
-class _Known(NamedTuple):
-    """What is remembered of a traced call: the program, and the results, with the static leaves in their places."""
+class _TraceRecord(NamedTuple):
+    """The record of a traced call: the program, and the results with their static leaves."""
 
-    program: Imported
+    program: ImportedProgram
     out_tree: TreeDef
-    out_static: list[_Static | None]
+    out_static: list[_StaticLeaf | None]
 
     def results(self, values: Sequence[Any]) -> Any:
         """The container of results."""
@@ -90,8 +90,8 @@ class _Known(NamedTuple):
                                               for static in self.out_static])
 
 
-class _Call:
-    """One call: the arrays and numbers among the leaves of its arguments, and all that is static."""
+class _CallLeaves:
+    """One call: the arrays and numbers among the leaves of its arguments, and the static leaves."""
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                  numbers: Sequence[int], names: frozenset[str]) -> None:
@@ -103,7 +103,7 @@ class _Call:
             {name: value for name, value in kwargs.items() if name not in self._names}))
         self.values: list[Any] = []
         self.avals: list[Aval] = []
-        self._static: list[_Static | None] = []
+        self._static: list[_StaticLeaf | None] = []
         for leaf in leaves:
             aval, value = leaf_aval(leaf), leaf
             if aval is None:
@@ -111,8 +111,8 @@ class _Call:
             if aval is not None:
                 self.values.append(value)
                 self.avals.append(aval)
-            self._static.append(None if aval is not None else _Static(leaf))
-        refuse_names("from_jax", self.avals, [f"an argument of {function_name(self._fn)}"] * len(self.avals))
+            self._static.append(None if aval is not None else _StaticLeaf(leaf))
+        refuse_symbolic_sizes("from_jax", self.avals, [f"an argument of {function_name(self._fn)}"] * len(self.avals))
         if not self._settings().wide:
             self._narrow()
 
@@ -127,10 +127,10 @@ class _Call:
     def _other_leaf(self, leaf: Any) -> tuple[Any, Aval | None]:
         """A leaf that is no array and no number of the usual classes; raises `DTypeError` for an array of others."""
         check_dtype(leaf, f"from_jax: an argument of {function_name(self._fn)}")
-        number = number_of(leaf)
+        number = as_typed_number(leaf)
         return number, None if number is leaf else leaf_aval(number)
 
-    def is_jaxs_own(self) -> bool:
+    def is_traced_by_jax_alone(self) -> bool:
         """Whether jax is tracing the code around, and nothing of fxgrad's is: then there is nothing to import."""
         return get_opaque_trace_state() != _OUTSIDE and innermost_for(self.values) is None
 
@@ -148,10 +148,10 @@ class _Call:
     def key(self) -> Hashable | None:
         """What the program follows from; None if that cannot be told."""
         key = (self._structure, len(self._args), config.default_float(), Settings.now(), *self.avals,
-               *[None if leaf is None else comparable(leaf.value) for leaf in self._static])
+               *[None if leaf is None else comparison_key(leaf.value) for leaf in self._static])
         if self._positions or self._names:
-            key += (*((position, comparable(self._args[position])) for position in sorted(self._positions)),
-                    *((name, comparable(self._kwargs[name])) for name in sorted(self._names)))
+            key += (*((position, comparison_key(self._args[position])) for position in sorted(self._positions)),
+                    *((name, comparison_key(self._kwargs[name])) for name in sorted(self._names)))
         axes = axes_in_scope()
         if axes:
             key += (*axes.items(), mesh_in_scope())
@@ -161,14 +161,14 @@ class _Call:
             return None  # a container of a class of the user's whose structure cannot be hashed
         return key
 
-    def traced(self) -> _Known:
+    def traced(self) -> _TraceRecord:
         """The program of this call."""
         found: list[Any] = []
 
         def flat(*values: Any) -> list[Any]:
             args, kwargs = self._rebuilt(values)
             leaves, structure = tree.flatten(self._fn(*args, **kwargs))
-            static = [None if _is_array(leaf) else _Static(leaf) for leaf in leaves]
+            static = [None if _is_array(leaf) else _StaticLeaf(leaf) for leaf in leaves]
             found[:] = structure, static
             return [leaf for leaf in leaves if _is_array(leaf)]
 
@@ -177,17 +177,17 @@ class _Call:
         token = current.set(None)  # operations of fxgrad's on tracers of jax's are jax's to record
         try:
             with settings.scope():
-                jaxpr = traced_within(axes, mesh, flat, self.avals)
+                jaxpr = trace_in_mesh(axes, mesh, flat, self.avals)
         except LeakedTracerError:
             raise self._closes_over() from None
         finally:
             current.reset(token)
         with settings.scope():
-            program = imported(jaxpr)
+            program = import_with_constants(jaxpr)
         structure, static = found
         if any(leaf is not None and type(leaf.value) is Tracer for leaf in static):
             raise self._closes_over()
-        return _Known(program, structure, static)
+        return _TraceRecord(program, structure, static)
 
     def _rebuilt(self, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         given = iter(values)

@@ -15,7 +15,7 @@ from fxgrad.engine.higher_order.custom import ByValue
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.user_lines import function_name
 from fxgrad.errors import UnsupportedError
-from fxgrad.interop.importing import aval_of_jax, imports
+from fxgrad.interop.importing import aval_of_jax, import_rule
 
 
 class JaxHost(ByValue):
@@ -33,7 +33,7 @@ class JaxHost(ByValue):
 
     def __call__(self, *values: Any) -> list[Any]:
         """The results as arrays of NumPy's."""
-        return [np.asarray(result)[()] for result in self._key[0](*map(_own, values)) or ()]
+        return [np.asarray(result)[()] for result in self._key[0](*map(_own_copy, values)) or ()]
 
 
 class JaxPrint(ByValue):
@@ -52,7 +52,7 @@ class JaxPrint(ByValue):
     def __call__(self, *values: Any) -> list[Any]:
         """Prints the text; there are no results."""
         text, in_tree, static = self._key
-        leaves = [*map(_own, values)]
+        leaves = [*map(_own_copy, values)]
         for position, constant in static:
             leaves.insert(position, constant)
         args, kwargs = tree.unflatten(in_tree, leaves)
@@ -60,7 +60,7 @@ class JaxPrint(ByValue):
         return []
 
 
-def _own(value: Any) -> Any:
+def _own_copy(value: Any) -> Any:
     return np.array(value)[()]  # the function may keep and change it
 
 
@@ -70,27 +70,27 @@ def _results(equation: JaxprEqn) -> tuple[Aval, ...]:
     return tuple(aval_of_jax(var.aval).strong() for var in equation.outvars)
 
 
-@imports("pure_callback")
+@import_rule("pure_callback")
 def _pure_callback(equation: JaxprEqn, *operands: Any) -> list[Any]:
     params = equation.params
     return bind(pure_callback_p, *operands, callback=JaxHost(params["callback"]), results=_results(equation),
                 vmap_method=params["vmap_method"])
 
 
-@imports("io_callback")
+@import_rule("io_callback")
 def _io_callback(equation: JaxprEqn, *operands: Any) -> list[Any]:
     params = equation.params
     return bind(io_callback_p, *operands, callback=JaxHost(params["callback"]), results=_results(equation),
                 ordered=params["ordered"])
 
 
-@imports("debug_callback")
+@import_rule("debug_callback")
 def _debug_callback(equation: JaxprEqn, *operands: Any) -> list[Any]:
     ordered = type(equation.params["effect"]).__name__.startswith("Ordered")
     return bind(debug_callback_p, *operands, callback=JaxHost(equation.params["callback"]), ordered=ordered)
 
 
-@imports("debug_print")
+@import_rule("debug_print")
 def _debug_print(equation: JaxprEqn, *operands: Any) -> Any:
     params = equation.params
     if params.get("logging_record") is not None:

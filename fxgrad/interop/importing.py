@@ -14,7 +14,7 @@ from jax.extend.core import Literal as JaxLiteral
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.avals import Aval, Literal, to_numpy, varying_of_jax
+from fxgrad.engine.core.avals import Aval, Literal, to_numpy, vma_of_jax
 from fxgrad.engine.core.primitive import Primitive, library
 from fxgrad.engine.core.program import Program, Source, join_scopes
 from fxgrad.engine.core.sources import NOWHERE, equation_source
@@ -24,9 +24,9 @@ from fxgrad.engine.executors.xla import is_jax, x64
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import aval_of, axes_in_scope
-from fxgrad.engine.tracing.trace import WITH_LITERALS, mesh_in_scope, trace, varying_here
+from fxgrad.engine.tracing.trace import WITH_LITERALS, join_unchecked_vma, mesh_in_scope, trace_at
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.engine.user_lines import at_user_line, is_users
+from fxgrad.engine.user_lines import at_user_line, is_user_file
 from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError
 
 Rule = Callable[..., Any]
@@ -51,8 +51,8 @@ names_in_jax: Analysis[tuple[str, ...]] = Analysis(
     missing="derive", derive=_of_the_same_name)
 
 
-def imports(*names: str, made: Primitive | None = None) -> Callable[[Rule], Rule]:
-    """Return a decorator that enters a rule for jax's primitives of these names, and which primitive it makes of them.
+def import_rule(*names: str, made: Primitive | None = None) -> Callable[[Rule], Rule]:
+    """Decorate a function as the rule for jax's primitives of these names.
 
     `made` is needed where that primitive has another name, or where they have several.
     """
@@ -68,8 +68,8 @@ def imports(*names: str, made: Primitive | None = None) -> Callable[[Rule], Rule
     return enter
 
 
-class Imported(NamedTuple):
-    """An imported program, and the constants that are its first inputs: for NumPy, and as jax had them."""
+class ImportedProgram(NamedTuple):
+    """An imported program, and the constants that are its first inputs, for NumPy and as jax had them."""
 
     program: Program
     constants: list[Any]
@@ -119,7 +119,7 @@ def import_jaxpr(jaxpr: ClosedJaxpr) -> Program:
             "import_jaxpr(jax.make_jaxpr(f)(*args)); from_jax(f) takes the function itself"))
     dtypes_met = {str(getattr(var.aval, "dtype", "")) for var in _variables(jaxpr)}
     with x64(not dtypes_met.isdisjoint(("float64", "int64", "uint64", "complex128"))):
-        program, constants, _ = imported(jaxpr)
+        program, constants, _ = import_with_constants(jaxpr)
     return program.replace(captured=len(constants), constants=constants)
 
 
@@ -128,18 +128,18 @@ def _variables(jaxpr: ClosedJaxpr) -> Iterator[Any]:
     yield from (*inner.constvars, *inner.invars, *(var for equation in inner.eqns for var in equation.outvars))
 
 
-def imported(jaxpr: ClosedJaxpr) -> Imported:
-    """As `import_jaxpr`, with the constants apart; settings of jax's hold for what is derived later."""
-    state = State()
+def import_with_constants(jaxpr: ClosedJaxpr) -> ImportedProgram:
+    """Import a jaxpr as `import_jaxpr` does, with the constants apart."""
+    state = ImportState()
     token = _under_way.set(state)
     try:
-        program, constants = nested(jaxpr)
+        program, constants = import_nested(jaxpr)
     finally:
         _under_way.reset(token)
-    return Imported(program, constants, [state.original(constant) for constant in constants])
+    return ImportedProgram(program, constants, [state.original(constant) for constant in constants])
 
 
-class State:
+class ImportState:
     """Jaxprs and constants met while one jaxpr is imported, so that each is imported once."""
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class State:
         key = id(jaxpr), (*axes.items(),), mesh_in_scope()
         found = self._programs.get(key)
         if found is None:
-            found = self._programs[key] = (jaxpr, *program_of(closed(jaxpr), axes))
+            found = self._programs[key] = (jaxpr, *trace_jaxpr(as_closed_jaxpr(jaxpr), axes))
         return found[1:]
 
     def array(self, value: Any) -> Any:
@@ -167,37 +167,38 @@ class State:
         return self._originals.get(id(array), array)
 
 
-_under_way: ContextVar[State | None] = ContextVar("import_under_way", default=None)
+_under_way: ContextVar[ImportState | None] = ContextVar("import_under_way", default=None)
 
 
-def closed(jaxpr: Any) -> ClosedJaxpr:
-    """A jaxpr in a parameter, which may stand there without constants, as one with its constants."""
+def as_closed_jaxpr(jaxpr: Any) -> ClosedJaxpr:
+    """Return a jaxpr of a parameter as a closed one."""
     return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
 
 
-def nested(jaxpr: Any, axes: Mapping[str, int] | None = None) -> tuple[Program, list[Any]]:
-    """The program of a jaxpr inside another, and its constants, which are the first inputs of the program.
+def import_nested(jaxpr: Any, axes: Mapping[str, int] | None = None) -> tuple[Program, list[Any]]:
+    """Return the program of a jaxpr inside another, and its constants, the first inputs of the program.
 
     `axes` are mapped axes that it gets beside those around it, sizes by name.
     """
-    state = _under_way.get() or State()
+    state = _under_way.get() or ImportState()
     return state.program(jaxpr, {**axes_in_scope(), **(axes or {})})
 
 
-def program_of(jaxpr: ClosedJaxpr, axes: Mapping[str, int]) -> tuple[Program, list[Any]]:
-    """As `nested`, made anew, for all the axes in `axes`."""
-    avals = varying_here([aval_of_jax(var.aval) for var in jaxpr.jaxpr.invars])
-    recorded, captured = trace(lambda *values: inlined(jaxpr, values), avals, mode=WITH_LITERALS, name="a jaxpr",
-                               tape_class=SimplifyingTape, axes=axes)
+def trace_jaxpr(jaxpr: ClosedJaxpr, axes: Mapping[str, int]) -> tuple[Program, list[Any]]:
+    """Trace a jaxpr as `import_nested` does, for all axes in `axes`."""
+    avals = join_unchecked_vma([aval_of_jax(var.aval) for var in jaxpr.jaxpr.invars])
+    recorded, captured = trace_at(lambda *values: inline_jaxpr(jaxpr, values), avals, mode=WITH_LITERALS,
+                                  name="a jaxpr",
+                                  tape_class=SimplifyingTape, axes=axes)
     return remove_dead_code(recorded), captured
 
 
-def inlined(jaxpr: Any, inputs: Sequence[Any]) -> list[Any]:
-    """The outputs of a jaxpr in a parameter, recorded in its place."""
-    inner = closed(jaxpr)
+def inline_jaxpr(jaxpr: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Return the outputs of a jaxpr of a parameter, recorded in its place."""
+    inner = as_closed_jaxpr(jaxpr)
     constants = [_constant(value, var.aval) for value, var in
                  zip(inner.consts, inner.jaxpr.constvars, strict=True)]
-    return evaluated(inner.jaxpr, [*constants, *inputs])
+    return eval_jaxpr(inner.jaxpr, [*constants, *inputs])
 
 
 def _constant(value: Any, aval: Any) -> Any:
@@ -227,11 +228,11 @@ def aval_of_jax(aval: Any) -> Aval:
             f"{', '.join(dtypes.WIDE_NAMES)} and keys of threefry2x32. Convert it inside the function, for example "
             "x.astype('float32')"))
     weak = bool(getattr(aval, "weak_type", False)) and dtype != dtypes.bool_
-    return Aval(tuple(aval.shape), dtype, weak, varying_of_jax(aval))
+    return Aval(tuple(aval.shape), dtype, weak, vma_of_jax(aval))
 
 
-def evaluated(jaxpr: Jaxpr, inputs: Sequence[Any]) -> list[Any]:
-    """The outputs of `jaxpr`, whose equations are applied to `inputs` (its constants first) as operations of ours."""
+def eval_jaxpr(jaxpr: Jaxpr, inputs: Sequence[Any]) -> list[Any]:
+    """Return the outputs of `jaxpr`, applying the equations to `inputs` as fxgrad operations."""
     environment: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), inputs, strict=True))
 
     def value(atom: Any) -> Any:
@@ -240,27 +241,27 @@ def evaluated(jaxpr: Jaxpr, inputs: Sequence[Any]) -> list[Any]:
     outer = equation_source.get()
     try:
         for equation in jaxpr.eqns:
-            equation_source.set(source_of(equation, outer))
-            outputs = applied(equation, [value(atom) for atom in equation.invars])
+            equation_source.set(equation_source_of(equation, outer))
+            outputs = apply_jax_equation(equation, [value(atom) for atom in equation.invars])
             environment.update(zip(equation.outvars, outputs, strict=True))
     finally:
         equation_source.set(outer)
-    return [_typed(value(atom), aval_of_jax(atom.aval)) for atom in jaxpr.outvars]
+    return [_with_jax_weakness(value(atom), aval_of_jax(atom.aval)) for atom in jaxpr.outvars]
 
 
-def source_of(equation: JaxprEqn, outer: Source | None) -> Source | None:
+def equation_source_of(equation: JaxprEqn, outer: Source | None) -> Source | None:
     """The user's line that an equation of jax's comes from, or `outer`, and the scopes of `jax.named_scope` there."""
     traceback = equation.source_info.traceback
     frames: Iterable[Any] = () if traceback is None else zip(*traceback.raw_frames(), strict=True)
-    found = next((Source(code, instruction) for code, instruction in frames if is_users(code.co_filename)), outer)
+    found = next((Source(code, instruction) for code, instruction in frames if is_user_file(code.co_filename)), outer)
     if found is None or found is NOWHERE:
         return found
     within = "" if outer is None else outer.scope
     return found._replace(scope=join_scopes(within, str(equation.source_info.name_stack)))
 
 
-def applied(equation: JaxprEqn, operands: Sequence[Any]) -> list[Any]:
-    """The outputs of one equation of jax's."""
+def apply_jax_equation(equation: JaxprEqn, operands: Sequence[Any]) -> list[Any]:
+    """Return the outputs of one equation of jax."""
     rule = rules.get(equation.primitive.name)
     result = NotImplemented
     if rule is not None:
@@ -277,6 +278,6 @@ def applied(equation: JaxprEqn, operands: Sequence[Any]) -> list[Any]:
     return outputs
 
 
-def _typed(value: Any, aval: Aval) -> Any:
+def _with_jax_weakness(value: Any, aval: Aval) -> Any:
     """An output with the weakness that jax's has."""
     return value if aval_of(value).weak == aval.weak else convert(value, aval.dtype, aval.weak)

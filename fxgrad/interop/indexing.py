@@ -11,37 +11,37 @@ from fxgrad.engine.core.primitive import registry
 from fxgrad.engine.ops import dynamic
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import UnsupportedError
-from fxgrad.interop.importing import Rule, imports, inlined
-from fxgrad.interop.matching import integers, parameters
+from fxgrad.interop.importing import Rule, import_rule, inline_jaxpr
+from fxgrad.interop.matching import integer_params, read_parameters
 
 
-@imports("dynamic_slice")
+@import_rule("dynamic_slice")
 def _dynamic_slice(equation: Any, x: Any, *starts: Any) -> Any:
-    sizes, = parameters(equation, "slice_sizes")
-    return dynamic.dynamic_slice(x, list(starts), integers(sizes))
+    sizes, = read_parameters(equation, "slice_sizes")
+    return dynamic.dynamic_slice(x, list(starts), integer_params(sizes))
 
 
-@imports("dynamic_update_slice")
+@import_rule("dynamic_update_slice")
 def _dynamic_update_slice(equation: Any, x: Any, update: Any, *starts: Any) -> Any:
-    parameters(equation)
+    read_parameters(equation)
     return dynamic.dynamic_update_slice(x, update, list(starts))
 
 
 _WINDOWS = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
 
 
-def _checked(mode: Any) -> Any:
+def _check_mode(mode: Any) -> Any:
     """A mode of jax's, if it is one of the three that fxgrad has."""
     if mode.name not in lax.GatherScatterMode.__members__:
         raise UnsupportedError(f"the mode {mode} has no counterpart")
     return mode
 
 
-@imports("gather")
+@import_rule("gather")
 def _gather(equation: Any, x: Any, indices: Any) -> Any:
-    numbers, is_sorted, unique, mode, sizes, fill = parameters(equation, *_WINDOWS, "slice_sizes", "fill_value")
-    return lax.gather(x, indices, numbers, integers(sizes), unique_indices=unique, indices_are_sorted=is_sorted,
-                      mode=_checked(mode), fill_value=None if fill is None else fill.item() if hasattr(fill, "item")
+    numbers, is_sorted, unique, mode, sizes, fill = read_parameters(equation, *_WINDOWS, "slice_sizes", "fill_value")
+    return lax.gather(x, indices, numbers, integer_params(sizes), unique_indices=unique, indices_are_sorted=is_sorted,
+                      mode=_check_mode(mode), fill_value=None if fill is None else fill.item() if hasattr(fill, "item")
                       else fill)
 
 
@@ -50,20 +50,21 @@ def _scatter(name: str) -> Rule:
     function = getattr(lax, name)
 
     def rule(equation: Any, x: Any, indices: Any, updates: Any) -> Any:
-        numbers, is_sorted, unique, mode = parameters(equation, *_WINDOWS, ignored=("update_jaxpr", "update_consts"))
+        numbers, is_sorted, unique, mode = read_parameters(equation, *_WINDOWS,
+                                                           ignored=("update_jaxpr", "update_consts"))
         return function(x, indices, updates, numbers, indices_are_sorted=is_sorted, unique_indices=unique,
-                        mode=_checked(mode))
+                        mode=_check_mode(mode))
 
     return rule
 
 
 for _combination in ("add", "sub", "mul", "min", "max"):
-    imports(f"scatter-{_combination}", f"scatter_{_combination}", made=registry[f"scatter_{_combination}"])(
+    import_rule(f"scatter-{_combination}", f"scatter_{_combination}", made=registry[f"scatter_{_combination}"])(
         _scatter(f"scatter_{_combination}"))
 _set = _scatter("scatter")
 
 
-@imports("scatter")
+@import_rule("scatter")
 def _scatter_set(equation: Any, x: Any, indices: Any, updates: Any) -> Any:
     """Updates put into their places; or, several of ours for one, a function of the user's applied to the elements."""
     jaxpr = equation.params["update_jaxpr"]
@@ -72,9 +73,10 @@ def _scatter_set(equation: Any, x: Any, indices: Any, updates: Any) -> Any:
     _, unused = jaxpr.invars
     if any(atom is unused for each in jaxpr.eqns for atom in each.invars) or jaxpr.outvars[0] is unused:
         return NotImplemented  # jax.lax.scatter_apply makes functions of the old elements alone
-    numbers, is_sorted, unique, mode, constants = parameters(equation, *_WINDOWS, "update_consts",
-                                                             ignored=("update_jaxpr",))
+    numbers, is_sorted, unique, mode, constants = read_parameters(equation, *_WINDOWS, "update_consts",
+                                                                  ignored=("update_jaxpr",))
     function = ClosedJaxpr(jaxpr, constants)
     return lax.scatter_apply(
-        x, indices, lambda old: inlined(function, [old, updates])[0], numbers,
-        update_shape=aval_of(updates).shape, indices_are_sorted=is_sorted, unique_indices=unique, mode=_checked(mode))
+        x, indices, lambda old: inline_jaxpr(function, [old, updates])[0], numbers,
+        update_shape=aval_of(updates).shape, indices_are_sorted=is_sorted, unique_indices=unique,
+        mode=_check_mode(mode))

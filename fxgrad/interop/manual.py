@@ -14,10 +14,10 @@ from jax.sharding import AxisType
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.caches import cached
-from fxgrad.engine.core.avals import Aval, varying_of_jax
+from fxgrad.engine.core.avals import Aval, vma_of_jax
 from fxgrad.engine.executors.xla import as_varying
 from fxgrad.engine.parallel.meshes import jax_mesh, mesh_shape
-from fxgrad.engine.tracing.trace import mapped_over
+from fxgrad.engine.tracing.trace import bind_axes
 from fxgrad.engine.tracing.varying import MeshAxes
 
 
@@ -30,26 +30,26 @@ def mesh_around() -> MeshAxes | None:
 
 
 @contextmanager
-def within_mesh() -> Iterator[None]:
-    """What is derived of programs in this block may speak over the mesh axes that jax maps what it traces over."""
+def bind_mesh_around() -> Iterator[None]:
+    """Bind the mesh axes that jax maps the current trace over, for programs derived within the block."""
     mesh = mesh_around()
     if mesh is None:
         yield
         return
-    with mapped_over(sizes(mesh), mesh):
+    with bind_axes(mapped_axis_sizes(mesh), mesh):
         yield
 
 
-def sizes(mesh: MeshAxes | None) -> dict[str, int]:
-    """The mesh axes that are mapped over, by name."""
+def mapped_axis_sizes(mesh: MeshAxes | None) -> dict[str, int]:
+    """Return the sizes, by name, of the mesh axes that are mapped over."""
     return {} if mesh is None else {name: mesh.shape.size((name,)) for name in mesh.checked}
 
 
 def _is_checked(name: str) -> bool:
-    return bool(varying_of_jax(_position(name)))
+    return bool(vma_of_jax(_position_aval(name)))
 
 
-def _position(name: str) -> Any:
+def _position_aval(name: str) -> Any:
     """The type of the position along a mesh axis, which varies over it."""
     return jax.eval_shape(lambda: lax.axis_index(name))
 
@@ -66,9 +66,9 @@ def _key_dtype() -> Any:
     return jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32")).dtype
 
 
-def traced_within(axes: Mapping[str, int], mesh: MeshAxes | None, function: Callable[..., Any], avals: Sequence[Aval],
+def trace_in_mesh(axes: Mapping[str, int], mesh: MeshAxes | None, function: Callable[..., Any], avals: Sequence[Aval],
                   ) -> Any:
-    """The jaxpr of `function` for inputs of the types `avals`, mapped over `axes`, among them those of a mesh."""
+    """Return the jaxpr of `function` for inputs of the types `avals`, mapped over `axes`."""
     if mesh is None:
         return jax.make_jaxpr(function, axis_env=[*axes.items()])(*map(struct_for_jax, avals))
     others = {name: size for name, size in axes.items() if name not in mesh.names}
@@ -80,7 +80,7 @@ def _jaxpr_within(mesh: MeshAxes, axes: Mapping[str, int], function: Callable[..
     found: list[Any] = []
 
     def body() -> tuple[()]:
-        found.append(jax.make_jaxpr(function, axis_env=[*axes.items()])(*map(example, avals)))
+        found.append(jax.make_jaxpr(function, axis_env=[*axes.items()])(*map(example_value, avals)))
         return ()
 
     manual = jax.shard_map(body, mesh=jax_mesh(mesh.shape), in_specs=(), out_specs=(),
@@ -89,7 +89,7 @@ def _jaxpr_within(mesh: MeshAxes, axes: Mapping[str, int], function: Callable[..
     return found[0]
 
 
-def example(aval: Aval) -> Any:
+def example_value(aval: Aval) -> Any:
     """A value of a type, or outside of meshes that type as jax describes it."""
     if not aval.vma:
         return struct_for_jax(aval)
@@ -101,5 +101,5 @@ def example(aval: Aval) -> Any:
 
 def type_in_jax(aval: Aval) -> Any:
     """jax's own type of a value, within the mesh around."""
-    known, = jax.make_jaxpr(lambda: example(aval))().out_avals
+    known, = jax.make_jaxpr(lambda: example_value(aval))().out_avals
     return known

@@ -13,10 +13,10 @@ from fxgrad.engine.core.sizes import index_of
 from fxgrad.engine.ops.products import precision_name
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.errors import UnsupportedError
-from fxgrad.interop.importing import imports, inlined
+from fxgrad.interop.importing import import_rule, inline_jaxpr
 
 
-def parameters(equation: Any, *names: str, ignored: Sequence[str] = ()) -> list[Any]:
+def read_parameters(equation: Any, *names: str, ignored: Sequence[str] = ()) -> list[Any]:
     """The parameters of these names, None for one that this version of jax does not have.
 
     All others must be None or `ignored`. Raises `UnsupportedError` if one is not, and then the equation stays jax's:
@@ -28,8 +28,8 @@ def parameters(equation: Any, *names: str, ignored: Sequence[str] = ()) -> list[
     return [equation.params.get(name) for name in names]
 
 
-def integers(values: Any) -> Shape:
-    """The integers of a parameter, sizes with names among them, as a tuple."""
+def integer_params(values: Any) -> Shape:
+    """Return the integers of a parameter, symbolic sizes included, as a tuple."""
     return tuple(map(index_of, values))
 
 
@@ -38,13 +38,13 @@ def _is_anywhere(value: Any) -> bool:
     return isinstance(value, jax.sharding.NamedSharding) and not any(value.spec)
 
 
-def same(primitive: Primitive, *names: str) -> None:
-    """Enters the rule of a primitive of jax that is `primitive`, of the same operands and without parameters."""
+def register_same(primitive: Primitive, *names: str) -> None:
+    """Register the rule of a jax primitive that equals `primitive`, of the same operands, without parameters."""
     def rule(equation: Any, *operands: Any) -> list[Any]:
-        parameters(equation)
+        read_parameters(equation)
         return bind(primitive, *operands)
 
-    imports(*(names or (primitive.name,)), made=primitive)(rule)
+    import_rule(*(names or (primitive.name,)), made=primitive)(rule)
 
 
 def precision_of(value: Any) -> Any:
@@ -55,6 +55,6 @@ def precision_of(value: Any) -> Any:
     return precision_name(value)
 
 
-def of_scalars(jaxpr: Any) -> Callable[[list[Any], list[Any]], list[Any]]:
-    """The function of two lists of scalars that a jaxpr inside a reduction stands for."""
-    return lambda left, right: inlined(jaxpr, [*left, *right])
+def scalar_function(jaxpr: Any) -> Callable[[list[Any], list[Any]], list[Any]]:
+    """Return the function of two lists of scalars for a jaxpr inside a reduction."""
+    return lambda left, right: inline_jaxpr(jaxpr, [*left, *right])

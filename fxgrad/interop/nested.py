@@ -19,15 +19,15 @@ from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
 from fxgrad.engine.higher_order.checkpoint import checkpoint_p, recompute_p
 from fxgrad.engine.higher_order.custom import ByValue
 from fxgrad.engine.higher_order.saving import Policy
-from fxgrad.engine.higher_order.scan import scan
+from fxgrad.engine.higher_order.scan import bind_scan
 from fxgrad.engine.higher_order.solve import linear_solve_p
 from fxgrad.engine.higher_order.storing import HOST
 from fxgrad.engine.higher_order.while_loop import bind_while
 from fxgrad.engine.ops.arithmetic import name_p
-from fxgrad.engine.parallel.shardings import constrained
+from fxgrad.engine.parallel.shardings import constrain
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.interop.custom import name_of
-from fxgrad.interop.importing import closed, imports, inlined, nested
+from fxgrad.interop.custom import jaxpr_name
+from fxgrad.interop.importing import as_closed_jaxpr, import_nested, import_rule, inline_jaxpr
 
 # --- calls ------------------------------------------------------------------------------------------------------
 
@@ -36,7 +36,7 @@ SMALL = 8
 _OF_JAX = os.path.dirname(jax.__file__)
 
 
-@imports("jit", "pjit", made=jit_call_p)
+@import_rule("jit", "pjit", made=jit_call_p)
 def _jit(equation: JaxprEqn, *operands: Any) -> list[Any]:
     """A jitted function stays a `jit_call`, or a `named_call` if it is jax's own, unless it is small or `inline=True`.
 
@@ -45,20 +45,20 @@ def _jit(equation: JaxprEqn, *operands: Any) -> list[Any]:
     """
     params = equation.params
     inner, inline = params["jaxpr"], params.get("inline", False)
-    operands = (*_held(operands, params.get("in_shardings")),)
+    operands = (*_constrain_values(operands, params.get("in_shardings")),)
     if equation_count(inner) <= SMALL or str(getattr(inline, "value", inline)) in ("True", "jax_early", "jax_late"):
-        return _held(inlined(inner, operands), params.get("out_shardings"))
-    program, constants = nested(inner)
-    is_jaxs_own = _OF_JAX in str(closed(inner).jaxpr.debug_info.func_src_info)
+        return _constrain_values(inline_jaxpr(inner, operands), params.get("out_shardings"))
+    program, constants = import_nested(inner)
+    is_jaxs_own = _OF_JAX in str(as_closed_jaxpr(inner).jaxpr.debug_info.func_src_info)
     outputs = bind(named_call_p if is_jaxs_own else jit_call_p, *constants, *operands, program=program,
                    name=params["name"])
-    return _held(outputs, params.get("out_shardings"))
+    return _constrain_values(outputs, params.get("out_shardings"))
 
 
-def _held(values: Sequence[Any], shardings: Sequence[Any] | None) -> list[Any]:
+def _constrain_values(values: Sequence[Any], shardings: Sequence[Any] | None) -> list[Any]:
     if not any(isinstance(sharding, NamedSharding) for sharding in shardings or ()):
         return [*values]
-    return [constrained("jit", value, sharding, aval_of(value).shape) if isinstance(sharding, NamedSharding) else value
+    return [constrain("jit", value, sharding, aval_of(value).shape) if isinstance(sharding, NamedSharding) else value
             for value, sharding in zip(values, shardings or (), strict=True)]
 
 
@@ -73,41 +73,41 @@ def equation_count(jaxpr: Any) -> int:
     return count
 
 
-@imports("closed_call", "core_call", "core_closed_call")
+@import_rule("closed_call", "core_call", "core_closed_call")
 def _call(equation: JaxprEqn, *operands: Any) -> list[Any]:
-    return inlined(equation.params["call_jaxpr"], operands)
+    return inline_jaxpr(equation.params["call_jaxpr"], operands)
 
 
 # --- loops and branches -----------------------------------------------------------------------------------------
 
 
-@imports("scan")
+@import_rule("scan")
 def _scan(equation: JaxprEqn, *operands: Any) -> list[Any]:
     params = equation.params
     if "num_consts" in params:
         count, carry = params["num_consts"], params["num_carry"]
     else:  # from jax 0.12 on a container of constants, carry and scanned inputs
         count, carry, _ = (len([*part.vals]) for part in params["ft_in"].unpack())
-    program, constants = nested(params["jaxpr"])
-    return scan(program, [*constants, *operands[:count]], operands[count:count + carry], operands[count + carry:],
-                params["length"], params["reverse"], params["unroll"])
+    program, constants = import_nested(params["jaxpr"])
+    return bind_scan(program, [*constants, *operands[:count]], operands[count:count + carry], operands[count + carry:],
+                     params["length"], params["reverse"], params["unroll"])
 
 
-@imports("while")
+@import_rule("while")
 def _while(equation: JaxprEqn, *operands: Any) -> list[Any]:
     params = equation.params
     first, second = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
     to_body = [*operands[first:second]]
     goes_on, step = params["cond_jaxpr"], params["body_jaxpr"]
     if goes_on.out_avals[0].shape:
-        goes_on, step = _of_any(goes_on, step, first)
+        goes_on, step = _loop_while_any(goes_on, step, first)
         to_body = [*operands[:second]]
-    condition, asked = nested(goes_on)
-    body, given = nested(step)
+    condition, asked = import_nested(goes_on)
+    body, given = import_nested(step)
     return bind_while(condition, [*asked, *operands[:first]], body, [*given, *to_body], operands[second:])
 
 
-def _of_any(condition: ClosedJaxpr, body: ClosedJaxpr, count: int) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+def _loop_while_any(condition: ClosedJaxpr, body: ClosedJaxpr, count: int) -> tuple[ClosedJaxpr, ClosedJaxpr]:
     """The condition and body of a loop that jax batched: it goes on as long as any example does, and moves only these.
 
     The body is given the condition's constants, so many as `count`, before its own.
@@ -129,12 +129,12 @@ def _of_any(condition: ClosedJaxpr, body: ClosedJaxpr, count: int) -> tuple[Clos
             jax.make_jaxpr(step)(*condition.in_avals[:count], *body.in_avals))
 
 
-@imports("cond")
+@import_rule("cond")
 def _cond(equation: JaxprEqn, index: Any, *operands: Any) -> list[Any]:
-    return bind_cond(index, [Derived(*nested(branch), None) for branch in equation.params["branches"]], operands)
+    return bind_cond(index, [Derived(*import_nested(branch), None) for branch in equation.params["branches"]], operands)
 
 
-@imports("name")
+@import_rule("name")
 def _name(equation: JaxprEqn, operand: Any) -> list[Any]:
     return bind(name_p, operand, name=equation.params["name"])
 
@@ -142,16 +142,16 @@ def _name(equation: JaxprEqn, operand: Any) -> list[Any]:
 # --- checkpoints ------------------------------------------------------------------------------------------------
 
 
-@imports("remat2", "checkpoint", "remat", made=checkpoint_p)
+@import_rule("remat2", "checkpoint", "remat", made=checkpoint_p)
 def _checkpoint(equation: JaxprEqn, *operands: Any) -> list[Any]:
     """Of a derivative that jax took already (`differentiated`), what is computed a second time is ours as well."""
     params = equation.params
-    program, constants = nested(params["jaxpr"])
-    name = name_of(params["jaxpr"])
+    program, constants = import_nested(params["jaxpr"])
+    name = jaxpr_name(params["jaxpr"])
     if params["differentiated"]:
         if params["prevent_cse"]:
             return bind(recompute_p, *constants, *operands, program=program, name=name)
-        return inlined(params["jaxpr"], operands)
+        return inline_jaxpr(params["jaxpr"], operands)
     settings: dict[str, Any] = {} if params["policy"] is None else {"policy": _policy(params["policy"])}
     settings |= {} if params["prevent_cse"] else {"prevent_cse": False}
     return bind(checkpoint_p, *constants, *operands, program=program, name=name, **settings)
@@ -197,7 +197,7 @@ def _jax_primitive(name: str) -> Any:
 # --- solvers ----------------------------------------------------------------------------------------------------
 
 
-@imports("custom_linear_solve")
+@import_rule("custom_linear_solve")
 def _linear_solve(equation: JaxprEqn, *operands: Any) -> list[Any]:
     lengths, jaxprs = equation.params["const_lengths"], equation.params["jaxprs"]
     given: list[Sequence[Any]] = []
@@ -209,7 +209,7 @@ def _linear_solve(equation: JaxprEqn, *operands: Any) -> list[Any]:
     constants: list[Sequence[Any]] = []
     for part in ("matvec", "solve", "vecmat", "transpose_solve"):
         jaxpr = getattr(jaxprs, part)
-        program, own = (None, []) if jaxpr is None else nested(jaxpr)
+        program, own = (None, []) if jaxpr is None else import_nested(jaxpr)
         programs.append(program)
         constants.append(() if jaxpr is None else [*own, *given[jaxprs._fields.index(part)]])
     return bind(linear_solve_p, *(value for part in constants for value in part), *operands[start:],

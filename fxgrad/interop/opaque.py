@@ -17,7 +17,7 @@ from fxgrad.engine.transforms.batch import batched_axis
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
 from fxgrad.interop.calls import JaxCall
-from fxgrad.interop.importing import OTHERS, imports
+from fxgrad.interop.importing import OTHERS, import_rule
 
 
 def _abstract(*avals: Aval, call: JaxCall) -> list[Aval]:
@@ -52,18 +52,18 @@ def _cost(*avals: Aval, call: JaxCall) -> Cost:
     return Cost(sum(aval.size for aval in call.out_avals), total_bytes(avals, call.out_avals))
 
 
-def _record(name: str, effectful: bool) -> Primitive:
+def _opaque_primitive(name: str, effectful: bool) -> Primitive:
     return register(Primitive(name=name, abstract=_abstract, numpy=_numpy, xla=_emit, jvp=_jvp, transpose=_transpose,
                               batch=_batch, cost=_cost, effectful=effectful))
 
 
-jax_call_p = _record("jax_call", effectful=False)
+jax_call_p = _opaque_primitive("jax_call", effectful=False)
 """An operation of jax's; its parameter has the equation. What jax derives of it is imported, native where it can be."""
-jax_effect_p = _record("jax_effect", effectful=True)
+jax_effect_p = _opaque_primitive("jax_effect", effectful=True)
 """The same for an operation that does something beside computing its outputs."""
 
 
-def _speaks(equation: JaxprEqn) -> bool:
+def _names_mapped_axis(equation: JaxprEqn) -> bool:
     """Whether an equation without jaxprs inside names a mapped axis."""
     axes = axes_in_scope().keys()
     said = [value if isinstance(value, tuple | list | set | frozenset) else (value,) for value in
@@ -71,11 +71,11 @@ def _speaks(equation: JaxprEqn) -> bool:
     return bool(axes) and any(isinstance(name, str) and name in axes for names in said for name in names)
 
 
-@imports(OTHERS)
-def opaque(equation: JaxprEqn, *operands: Any) -> Sequence[Any]:
+@import_rule(OTHERS)
+def bind_opaque(equation: JaxprEqn, *operands: Any) -> Sequence[Any]:
     """The outputs of an equation without a counterpart; raises `UnsupportedError` if it speaks over a mapped axis."""
     kinds = {type(effect).__name__ for effect in equation.effects}
-    if "NamedAxisEffect" in kinds or _speaks(equation):
+    if "NamedAxisEffect" in kinds or _names_mapped_axis(equation):
         raise UnsupportedError(at_user_line(
             f"{equation.primitive.name} over a mapped axis, with these settings, cannot be imported: fxgrad has no "
             "counterpart, and jax could not be told of the axis"))

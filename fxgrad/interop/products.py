@@ -11,8 +11,8 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.ops import products
 from fxgrad.engine.ops.fft import fft
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.interop.importing import imports
-from fxgrad.interop.matching import integers, parameters, precision_of
+from fxgrad.interop.importing import import_rule
+from fxgrad.interop.matching import integer_params, precision_of, read_parameters
 
 
 def _preferred(dtype: Any, *operands: Any) -> Any:
@@ -22,39 +22,40 @@ def _preferred(dtype: Any, *operands: Any) -> Any:
     return dtypes.canonical(dtype)
 
 
-@imports("dot_general")
+@import_rule("dot_general")
 def _dot_general(equation: Any, x: Any, y: Any) -> Any:
-    numbers, precision, dtype = parameters(equation, "dimension_numbers", "precision", "preferred_element_type")
-    x, y = products.alike(x, y, dtype)
+    numbers, precision, dtype = read_parameters(equation, "dimension_numbers", "precision", "preferred_element_type")
+    x, y = products.unify_operands(x, y, dtype)
     return lax.dot_general(x, y, numbers, precision_of(precision), _preferred(dtype, x, y))
 
 
-@imports("scaled_dot")
+@import_rule("scaled_dot")
 def _scaled_dot(equation: Any, x: Any, y: Any, x_scale: Any, y_scale: Any) -> Any:
     """Several of ours for one: a product of operands times their scales."""
-    numbers, dtype = parameters(equation, "dimension_numbers", "preferred_element_type")
+    numbers, dtype = read_parameters(equation, "dimension_numbers", "preferred_element_type")
     return lax.scaled_dot(x, y, lhs_scale=x_scale, rhs_scale=y_scale, dimension_numbers=numbers,
                           preferred_element_type=dtype)
 
 
-@imports("ragged_dot_general")
+@import_rule("ragged_dot_general")
 def _ragged_dot_general(equation: Any, x: Any, y: Any, sizes: Any) -> Any:
     """Several of ours for one: a product of operands masked for each group."""
-    numbers, precision, dtype = parameters(equation, "ragged_dot_dimension_numbers", "precision",
+    numbers, precision, dtype = read_parameters(equation, "ragged_dot_dimension_numbers", "precision",
                                          "preferred_element_type")
     return lax.ragged_dot_general(x, y, sizes, numbers, precision_of(precision), _preferred(dtype, x, y))
 
 
-@imports("conv_general_dilated")
+@import_rule("conv_general_dilated")
 def _conv(equation: Any, x: Any, kernel: Any) -> Any:
-    strides, padding, base, holes, numbers, features, batches, precision, dtype = parameters(
+    strides, padding, base, holes, numbers, features, batches, precision, dtype = read_parameters(
         equation, "window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers",
         "feature_group_count", "batch_group_count", "precision", "preferred_element_type")
-    return lax.conv_general_dilated(x, kernel, integers(strides), padding, base, holes, numbers, features, batches,
+    return lax.conv_general_dilated(x, kernel, integer_params(strides), padding, base, holes, numbers, features,
+                                    batches,
                                     precision_of(precision), _preferred(dtype, x, kernel))
 
 
-@imports("fft")
+@import_rule("fft")
 def _fft(equation: Any, x: Any) -> Any:
-    kind, lengths = parameters(equation, "fft_type", "fft_lengths")
-    return fft(x, jax.lax.FftType(kind).name.lower(), integers(lengths))
+    kind, lengths = read_parameters(equation, "fft_type", "fft_lengths")
+    return fft(x, jax.lax.FftType(kind).name.lower(), integer_params(lengths))

@@ -11,11 +11,11 @@ from fxgrad.engine.ops import random
 from fxgrad.engine.ops.samplers import random_gamma
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.errors import UnsupportedError
-from fxgrad.interop.importing import imports
-from fxgrad.interop.matching import integers, parameters, same
+from fxgrad.interop.importing import import_rule
+from fxgrad.interop.matching import integer_params, read_parameters, register_same
 
 for _name in ("threefry2x32", "random_unwrap", "random_clone", "random_fold_in"):
-    same(registry[_name])
+    register_same(registry[_name])
 
 
 def _check_partitionable() -> None:
@@ -24,34 +24,34 @@ def _check_partitionable() -> None:
         raise UnsupportedError("jax_threefry_partitionable is off")
 
 
-@imports("random_seed")
+@import_rule("random_seed")
 def _random_seed(equation: Any, seeds: Any) -> Any:
-    parameters(equation, ignored=("impl",))  # keys of other generators have types that fxgrad has not
+    read_parameters(equation, ignored=("impl",))  # keys of other generators have types that fxgrad has not
     return bind(random.random_seed_p, seeds)
 
 
-@imports("random_wrap")
+@import_rule("random_wrap")
 def _random_wrap(equation: Any, words: Any) -> Any:
-    parameters(equation, ignored=("impl",))
+    read_parameters(equation, ignored=("impl",))
     return bind(random.random_wrap_p, words)
 
 
-@imports("random_split")
+@import_rule("random_split")
 def _random_split(equation: Any, keys: Any) -> Any:
-    sizes, = parameters(equation, "shape")
+    sizes, = read_parameters(equation, "shape")
     _check_partitionable()
-    return bind(random.random_split_p, keys, shape=integers(sizes))
+    return bind(random.random_split_p, keys, shape=integer_params(sizes))
 
 
-@imports("random_bits")
+@import_rule("random_bits")
 def _random_bits(equation: Any, keys: Any) -> Any:
-    sizes, width = parameters(equation, "shape", "bit_width")
+    sizes, width = read_parameters(equation, "shape", "bit_width")
     _check_partitionable()
-    return bind(random.random_bits_p, keys, shape=integers(sizes), bit_width=int(width))
+    return bind(random.random_bits_p, keys, shape=integer_params(sizes), bit_width=int(width))
 
 
-@imports("random_gamma")
+@import_rule("random_gamma")
 def _random_gamma(equation: Any, keys: Any, shape_parameter: Any) -> Any:
-    logarithm, = parameters(equation, "log_space")
+    logarithm, = read_parameters(equation, "log_space")
     _check_partitionable()
     return random_gamma(keys, shape_parameter, bool(logarithm))

@@ -14,51 +14,51 @@ from fxgrad.engine.ops import cumulative, pool, reductions, structural
 from fxgrad.engine.ops.ordering import sort
 from fxgrad.engine.ops.topk import top_k
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.interop.importing import Rule, imports
-from fxgrad.interop.matching import integers, of_scalars, parameters
+from fxgrad.interop.importing import Rule, import_rule
+from fxgrad.interop.matching import integer_params, read_parameters, scalar_function
 
 Operation = Callable[..., Any]
 
 # --- reductions and running results -------------------------------------------------------------------------------
 
 
-def _reduction(operation: Operation) -> Rule:
+def _reduction_rule(operation: Operation) -> Rule:
     def rule(equation: Any, x: Any) -> Any:
-        axes, = parameters(equation, "axes")
-        return operation(x, integers(axes))
+        axes, = read_parameters(equation, "axes")
+        return operation(x, integer_params(axes))
     return rule
 
 
-def _position(operation: Operation) -> Rule:
+def _position_rule(operation: Operation) -> Rule:
     def rule(equation: Any, x: Any) -> Any:
-        axes, dtype = parameters(equation, "axes", "index_dtype")
-        axis, = integers(axes)
+        axes, dtype = read_parameters(equation, "axes", "index_dtype")
+        axis, = integer_params(axes)
         return operation(x, axis, dtypes.canonical(dtype))
     return rule
 
 
-def _running(operation: Operation) -> Rule:
+def _running_rule(operation: Operation) -> Rule:
     def rule(equation: Any, x: Any) -> Any:
-        axis, backward = parameters(equation, "axis", "reverse")
+        axis, backward = read_parameters(equation, "axis", "reverse")
         return operation(x, int(axis), bool(backward))
     return rule
 
 
-imports("reduce_sum")(_reduction(structural.reduce_sum))
+import_rule("reduce_sum")(_reduction_rule(structural.reduce_sum))
 for _name in ("reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_xor"):
-    imports(_name)(_reduction(getattr(reductions, _name)))
+    import_rule(_name)(_reduction_rule(getattr(reductions, _name)))
 for _name in ("argmax", "argmin"):
-    imports(_name)(_position(getattr(reductions, _name)))
+    import_rule(_name)(_position_rule(getattr(reductions, _name)))
 for _name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"):
-    imports(_name)(_running(getattr(cumulative, _name)))
+    import_rule(_name)(_running_rule(getattr(cumulative, _name)))
 
 
-@imports("reduce")
+@import_rule("reduce")
 def _reduce(equation: Any, *operands: Any) -> Any:
     """Several of ours for one: the function is applied to halves until one element is left."""
-    jaxpr, axes = parameters(equation, "jaxpr", "dimensions", ignored=("computation",))
+    jaxpr, axes = read_parameters(equation, "jaxpr", "dimensions", ignored=("computation",))
     arrays, starts = _halves(operands)
-    return lax.reduce(arrays, starts, of_scalars(jaxpr), integers(axes))
+    return lax.reduce(arrays, starts, scalar_function(jaxpr), integer_params(axes))
 
 
 def _halves(operands: Any) -> tuple[list[Any], list[Any]]:
@@ -69,36 +69,38 @@ def _halves(operands: Any) -> tuple[list[Any], list[Any]]:
 # --- windows ------------------------------------------------------------------------------------------------------
 
 
-@imports("reduce_window")
+@import_rule("reduce_window")
 def _reduce_window(equation: Any, *operands: Any) -> Any:
     """Several of ours for one: the function is applied once for each element of a window."""
-    jaxpr, constants, *windows = parameters(equation, "jaxpr", "consts", *pool.Sliding._fields)
+    jaxpr, constants, *windows = read_parameters(equation, "jaxpr", "consts", *pool.Sliding._fields)
     arrays, starts = _halves(operands)
     size, strides, padding, base, holes = windows
-    return lax.reduce_window(arrays, starts, of_scalars(ClosedJaxpr(jaxpr, constants)), size, strides, padding, base,
+    return lax.reduce_window(arrays, starts, scalar_function(ClosedJaxpr(jaxpr, constants)), size, strides, padding,
+                             base,
                              holes)
 
 
 def _windows(values: list[Any]) -> pool.Sliding:
     size, strides, padding, base, holes = values
     ones = (1,) * len(size)
-    return pool.Sliding(integers(size), integers(strides), tuple((int(low), int(high)) for low, high in padding),
-                        integers(base or ones), integers(holes or ones))
+    return pool.Sliding(integer_params(size), integer_params(strides),
+                        tuple((int(low), int(high)) for low, high in padding),
+                        integer_params(base or ones), integer_params(holes or ones))
 
 
-def _window(operation: Operation) -> Rule:
+def _window_rule(operation: Operation) -> Rule:
     def rule(equation: Any, x: Any) -> Any:
-        return operation(x, _windows(parameters(equation, *pool.Sliding._fields)))
+        return operation(x, _windows(read_parameters(equation, *pool.Sliding._fields)))
     return rule
 
 
 for _name in ("sum", "max", "min"):
-    imports(f"reduce_window_{_name}")(_window(getattr(pool, f"window_{_name}")))
+    import_rule(f"reduce_window_{_name}")(_window_rule(getattr(pool, f"window_{_name}")))
 
 
-def _chosen(primitive: Primitive) -> Rule:
+def _choosing_rule(primitive: Primitive) -> Rule:
     def rule(equation: Any, values: Any, x: Any) -> Any:
-        compared, *windows = parameters(equation, "select_prim", *pool.Sliding._fields)
+        compared, *windows = read_parameters(equation, "select_prim", *pool.Sliding._fields)
         if compared.name not in ("ge", "le"):
             return NotImplemented
         return bind(primitive, values, x, greatest=compared.name == "ge", **_windows(windows)._asdict())
@@ -106,29 +108,29 @@ def _chosen(primitive: Primitive) -> Rule:
 
 
 for _primitive in (pool.select_and_scatter_add_p, pool.select_and_gather_add_p):
-    imports(_primitive.name)(_chosen(_primitive))
+    import_rule(_primitive.name)(_choosing_rule(_primitive))
 
 # --- order --------------------------------------------------------------------------------------------------------
 
 
-@imports("sort")
+@import_rule("sort")
 def _sort(equation: Any, *arrays: Any) -> Any:
     """Ours is stable always."""
-    axis, keys = parameters(equation, "dimension", "num_keys", ignored=("is_stable",))
+    axis, keys = read_parameters(equation, "dimension", "num_keys", ignored=("is_stable",))
     return sort(arrays, int(axis), int(keys))
 
 
-@imports("top_k")
+@import_rule("top_k")
 def _top_k(equation: Any, x: Any) -> Any:
     """Ours is stable always."""
-    count, axis = parameters(equation, "k", "axis", ignored=("is_stable",))
+    count, axis = read_parameters(equation, "k", "axis", ignored=("is_stable",))
     return top_k(x, int(count), int(axis))
 
 
-@imports("approx_top_k")
+@import_rule("approx_top_k")
 def _approx_top_k(equation: Any, x: Any) -> Any:
     """Exact, which satisfies every recall that is asked for; the least elements are the greatest negatives."""
-    count, axis, is_max, whole = parameters(
+    count, axis, is_max, whole = read_parameters(
         equation, "k", "reduction_dimension", "is_max_k", "aggregate_to_topk",
         ignored=("recall_target", "reduction_input_size_override"))
     if not whole:

@@ -11,101 +11,103 @@ from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.ops import joining, shaping, structural
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.parallel.meshes import jax_mesh, mesh_shape
-from fxgrad.engine.parallel.shardings import constrained, device_put_p, placement_of
+from fxgrad.engine.parallel.shardings import constrain, device_put_p, placement_of
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.interop.importing import aval_of_jax, imports
-from fxgrad.interop.matching import integers, parameters
+from fxgrad.interop.importing import aval_of_jax, import_rule
+from fxgrad.interop.matching import integer_params, read_parameters
 
 
-@imports("broadcast_in_dim")
+@import_rule("broadcast_in_dim")
 def _broadcast_in_dim(equation: Any, x: Any) -> Any:
-    sizes, axes = parameters(equation, "shape", "broadcast_dimensions")
-    return shaping.broadcast_in_dim(x, integers(sizes), integers(axes))
+    sizes, axes = read_parameters(equation, "shape", "broadcast_dimensions")
+    return shaping.broadcast_in_dim(x, integer_params(sizes), integer_params(axes))
 
 
-@imports("reshape")
+@import_rule("reshape")
 def _reshape(equation: Any, x: Any) -> Any:
-    sizes, order = parameters(equation, "new_sizes", "dimensions")
-    return structural.reshape(x if order is None else structural.transpose(x, integers(order)), integers(sizes))
+    sizes, order = read_parameters(equation, "new_sizes", "dimensions")
+    return structural.reshape(x if order is None else structural.transpose(x, integer_params(order)),
+                              integer_params(sizes))
 
 
-@imports("squeeze", "expand_dims")
+@import_rule("squeeze", "expand_dims")
 def _squeeze(equation: Any, x: Any) -> Any:
-    parameters(equation, "dimensions")
+    read_parameters(equation, "dimensions")
     return structural.reshape(x, aval_of_jax(equation.outvars[0].aval).shape)
 
 
-@imports("transpose")
+@import_rule("transpose")
 def _transpose(equation: Any, x: Any) -> Any:
-    order, = parameters(equation, "permutation")
-    return structural.transpose(x, integers(order))
+    order, = read_parameters(equation, "permutation")
+    return structural.transpose(x, integer_params(order))
 
 
-@imports("rev")
+@import_rule("rev")
 def _rev(equation: Any, x: Any) -> Any:
-    axes, = parameters(equation, "dimensions")
-    return shaping.rev(x, integers(axes))
+    axes, = read_parameters(equation, "dimensions")
+    return shaping.rev(x, integer_params(axes))
 
 
-@imports("tile")
+@import_rule("tile")
 def _tile(equation: Any, x: Any) -> Any:
-    counts, = parameters(equation, "reps")
-    return shaping.tile(x, integers(counts))
+    counts, = read_parameters(equation, "reps")
+    return shaping.tile(x, integer_params(counts))
 
 
-@imports("pad")
+@import_rule("pad")
 def _pad(equation: Any, x: Any, value: Any) -> Any:
-    config, = parameters(equation, "padding_config")
-    return shaping.pad(x, value, tuple(map(integers, config)))  # type: ignore[arg-type]
+    config, = read_parameters(equation, "padding_config")
+    return shaping.pad(x, value, tuple(map(integer_params, config)))  # type: ignore[arg-type]
 
 
-@imports("slice")
+@import_rule("slice")
 def _slice(equation: Any, x: Any) -> Any:
-    starts, limits, strides = parameters(equation, "start_indices", "limit_indices", "strides")
-    return shaping.slice(x, integers(starts), integers(limits), None if strides is None else integers(strides))
+    starts, limits, strides = read_parameters(equation, "start_indices", "limit_indices", "strides")
+    return shaping.slice(x, integer_params(starts), integer_params(limits), None if strides is None
+                         else integer_params(strides))
 
 
-@imports("concatenate")
+@import_rule("concatenate")
 def _concatenate(equation: Any, *arrays: Any) -> Any:
-    axis, = parameters(equation, "dimension")
+    axis, = read_parameters(equation, "dimension")
     return joining.concatenate(arrays, int(axis))
 
 
-@imports("stack")
+@import_rule("stack")
 def _stack(equation: Any, *arrays: Any) -> Any:
-    axis, = parameters(equation, "axis")
+    axis, = read_parameters(equation, "axis")
     return joining.stack(arrays, int(axis))
 
 
-@imports("unstack")
+@import_rule("unstack")
 def _unstack(equation: Any, x: Any) -> Any:
-    axis, = parameters(equation, "axis")
+    axis, = read_parameters(equation, "axis")
     return joining.unstack(x, int(axis))
 
 
-@imports("split")
+@import_rule("split")
 def _split(equation: Any, x: Any) -> Any:
-    sizes, axis = parameters(equation, "sizes", "axis")
-    return joining.split(x, integers(sizes), int(axis))
+    sizes, axis = read_parameters(equation, "sizes", "axis")
+    return joining.split(x, integer_params(sizes), int(axis))
 
 
-@imports("iota")
+@import_rule("iota")
 def _iota(equation: Any) -> Any:
-    dtype, sizes, axis = parameters(equation, "dtype", "shape", "dimension")
-    return iota(dtypes.canonical(dtype), integers(sizes), int(axis))
+    dtype, sizes, axis = read_parameters(equation, "dtype", "shape", "dimension")
+    return iota(dtypes.canonical(dtype), integer_params(sizes), int(axis))
 
 
-@imports("empty", "empty2")
+@import_rule("empty", "empty2")
 def _empty(equation: Any) -> Any:
     """Zeros: a value that is not defined has no place in a program."""
-    parameters(equation, "shape", "dtype")
+    read_parameters(equation, "shape", "dtype")
     return structural.zeros(aval_of_jax(equation.outvars[0].aval))
 
 
-@imports("device_put")
+@import_rule("device_put")
 def _device_put(equation: Any, *arrays: Any) -> Any:
     """Nothing, where no device is named: then arrays are where they are."""
-    devices, sources = parameters(equation, "devices", "srcs", ignored=("copy_semantics",))
+    devices, sources = read_parameters(equation, "devices", "srcs", ignored=("copy_semantics",))
     if any(at is not None and not isinstance(at, NamedSharding) for at in (*devices, *sources)):
         return NotImplemented
     placed = [[None if at is None else placement_of("device_put", at, array.shape) for at in (to, source)]
@@ -114,32 +116,32 @@ def _device_put(equation: Any, *arrays: Any) -> Any:
             for array, (to, source) in zip(arrays, placed, strict=True)]
 
 
-@imports("sharding_constraint")
+@import_rule("sharding_constraint")
 def _sharding_constraint(equation: Any, array: Any) -> Any:
-    sharding, layout = parameters(equation, "sharding", "layout", ignored=("context_mesh", "unconstrained_dims"))
+    sharding, layout = read_parameters(equation, "sharding", "layout", ignored=("context_mesh", "unconstrained_dims"))
     if layout is not None or not isinstance(sharding, NamedSharding | SingleDeviceSharding):
         return NotImplemented
-    return constrained("with_sharding_constraint", array, sharding, array.shape)
+    return constrain("with_sharding_constraint", array, sharding, array.shape)
 
 
-@imports("reshard")
+@import_rule("reshard")
 def _reshard(equation: Any, array: Any) -> Any:
     """A constraint along the axes that are Explicit; of others the type speaks, and the value is what it was."""
-    to, mesh = parameters(equation, "dst_sharding", "concrete_mesh")
+    to, mesh = read_parameters(equation, "dst_sharding", "concrete_mesh")
     kinds = set(to.mesh.axis_types)
     if AxisType.Explicit not in kinds:
         return array
     automatic = jax_mesh(mesh_shape("reshard", to.mesh if mesh is None else mesh))
     open_ = PartitionSpec.UNCONSTRAINED if AxisType.Auto in kinds else None
     entries = [*to.spec, *[None] * (len(array.shape) - len(to.spec))]
-    return constrained("reshard", array, NamedSharding(automatic, PartitionSpec(*(
+    return constrain("reshard", array, NamedSharding(automatic, PartitionSpec(*(
         open_ if entry is None else entry for entry in entries))), array.shape)
 
 
-@imports("platform_index")
+@import_rule("platform_index")
 def _platform_index(equation: Any) -> Any:
     """Which of several versions for platforms runs: known if none of them is for a platform that arrays are on."""
-    platforms, = parameters(equation, "platforms")
+    platforms, = read_parameters(equation, "platforms")
     named = [name for group in platforms if group is not None for name in group]
     if None not in platforms or not set(named).isdisjoint(("cpu", "cuda", "rocm", "gpu", "tpu")):
         return NotImplemented

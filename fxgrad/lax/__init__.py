@@ -6,8 +6,8 @@ jax.lax has and this module has not, and why, says `ABSENT`.
 
 # ruff: noqa: A004  (the names are jax's)
 
-from fxgrad.engine.core.arrays import making as _making
-from fxgrad.engine.pytorch_names import of_module as _of_module
+from fxgrad.engine.core.arrays import returns_array as _making
+from fxgrad.engine.pytorch_names import module_getattr as _of_module
 from fxgrad.lax import linalg
 from fxgrad.lax.arithmetic import (
     add,

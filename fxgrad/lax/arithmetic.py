@@ -9,7 +9,13 @@ from typing import Any
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.frontend.operands import shape_of
-from fxgrad.engine.frontend.strict import applied, array_of, documented, of_one_dtype, wanted_dtype
+from fxgrad.engine.frontend.strict import (
+    apply_elementwise,
+    as_dtype_or_none,
+    document_function,
+    require_array,
+    unify_dtypes,
+)
 from fxgrad.engine.ops import arithmetic, comparison, exponential, trigonometric
 from fxgrad.engine.ops.families import check_kind
 from fxgrad.engine.ops.parts import complex_p, nextafter_p
@@ -33,7 +39,7 @@ Function = Callable[..., Any]
 
 def _binary(name: str, primitive: Primitive, doc: str) -> Function:
     def function(x: Any, y: Any) -> Any:
-        return applied(name, primitive, x, y)
+        return apply_elementwise(name, primitive, x, y)
 
     def equality(x: Any, y: Any) -> Any:
         if getattr(getattr(x, "dtype", None), "kind", "") == "V" and dtypes.is_key(x.dtype) and \
@@ -41,7 +47,7 @@ def _binary(name: str, primitive: Primitive, doc: str) -> Function:
             return equal_keys(x, y) if primitive is comparison.eq_p else comparison.not_(equal_keys(x, y))
         return function(x, y)
     chosen = equality if primitive in (comparison.eq_p, comparison.ne_p) else function
-    return documented(chosen, name, doc, "Dtypes and shapes must be equal, or one operand a number or a scalar.")
+    return document_function(chosen, name, doc, "Dtypes and shapes must be equal, or one operand a number or a scalar.")
 
 
 # --- two operands -------------------------------------------------------------------------------------------------
@@ -118,10 +124,10 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     >>> float(mul(2.0, 3.0))
     6.0
     """
-    wanted = wanted_dtype(out_dtype)
+    wanted = as_dtype_or_none(out_dtype)
     if wanted is not None:
-        x, y = (convert(array_of("mul", value), wanted) for value in (x, y))
-    return applied("mul", arithmetic.mul_p, x, y)
+        x, y = (convert(require_array("mul", value), wanted) for value in (x, y))
+    return apply_elementwise("mul", arithmetic.mul_p, x, y)
 
 
 def pow(x: Any, y: Any) -> Any:
@@ -130,11 +136,11 @@ def pow(x: Any, y: Any) -> Any:
     >>> float(pow(2.0, 3.0)), float(pow(2.0, 3))
     (8.0, 8.0)
     """
-    x, y = array_of("pow", x), array_of("pow", y)
+    x, y = require_array("pow", x), require_array("pow", y)
     if dtypes.is_integer(aval_of(y).dtype):
         check_kind("pow", "inexact", aval_of(x))
         y = convert(y, aval_of(x).dtype, aval_of(x).weak)
-    return applied("pow", exponential.pow_p, x, y)
+    return apply_elementwise("pow", exponential.pow_p, x, y)
 
 
 def complex(x: Any, y: Any) -> Any:
@@ -143,7 +149,7 @@ def complex(x: Any, y: Any) -> Any:
     >>> bool(complex(1.0, 2.0) == 1 + 2j)
     True
     """
-    return applied("complex", complex_p, x, y)
+    return apply_elementwise("complex", complex_p, x, y)
 
 
 def nextafter(x1: Any, x2: Any) -> Any:
@@ -153,7 +159,7 @@ def nextafter(x1: Any, x2: Any) -> Any:
     >>> bool(nextafter(np.float32(1.0), np.float32(2.0)) > 1)
     True
     """
-    return applied("nextafter", nextafter_p, x1, x2)
+    return apply_elementwise("nextafter", nextafter_p, x1, x2)
 
 
 # --- choosing -----------------------------------------------------------------------------------------------------
@@ -166,12 +172,12 @@ def clamp(min: Any, x: Any, max: Any) -> Any:
     >>> clamp(0.0, np.array([-1.0, 0.5, 2.0]), 1.0)
     array([0. , 0.5, 1. ])
     """
-    low, value, high = of_one_dtype("clamp", min, x, max)
+    low, value, high = unify_dtypes("clamp", min, x, max)
     for bound in (low, high):
         if shape_of(bound) not in ((), shape_of(value)):
             raise ShapeError(at_user_line(f"clamp: a bound of shape {shape_of(bound)} for an array of shape "
                                           f"{shape_of(value)}; a scalar or an equal shape is needed"))
-    return applied("clamp", clamp_p, low, value, high)
+    return apply_elementwise("clamp", clamp_p, low, value, high)
 
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:
@@ -183,7 +189,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     >>> select(np.array([True, False]), np.ones(2), np.zeros(2))
     array([1., 0.])
     """
-    return _selected("select", pred, on_false, on_true)
+    return _select("select", pred, on_false, on_true)
 
 
 def select_n(which: Any, *cases: Any) -> Any:
@@ -195,11 +201,11 @@ def select_n(which: Any, *cases: Any) -> Any:
     >>> select_n(np.array([1, 0]), np.zeros(2), np.ones(2))
     array([1., 0.])
     """
-    return _selected("select_n", which, *cases)
+    return _select("select_n", which, *cases)
 
 
-def _selected(name: str, which: Any, *cases: Any) -> Any:
-    which, read = array_of(name, which), of_one_dtype(name, *cases) if cases else []
+def _select(name: str, which: Any, *cases: Any) -> Any:
+    which, read = require_array(name, which), unify_dtypes(name, *cases) if cases else []
     shapes = [shape_of(case) for case in read]
     if any(shape != shapes[0] for shape in shapes) or (shapes and shape_of(which) not in ((), shapes[0])):
         raise ShapeError(at_user_line(

@@ -12,7 +12,7 @@ from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import AxisError, ShapeError, TreeError
-from fxgrad.lax.bodies import check_function, flatten
+from fxgrad.lax.bodies import check_function, flatten_checked
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
@@ -29,7 +29,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     array([ 0,  1,  3,  6, 10])
     """
     check_function("associative_scan", fn, "fn")
-    given = flatten("associative_scan", elems, "elems")
+    given = flatten_checked("associative_scan", elems, "elems")
     for aval, name in zip(given.avals, given.names, strict=True):
         if not -aval.ndim <= axis < aval.ndim:
             raise AxisError(at_user_line(f"associative_scan: axis={axis}, and {name} is {aval}"))
@@ -47,13 +47,13 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         return leaves
 
     leaves = [rev(leaf, (at,)) for leaf, at in zip(given.leaves, axes, strict=True)] if reverse else given.leaves
-    results = _running(combine, leaves, axes, next(iter(sizes.values()), 0))
+    results = _running_results(combine, leaves, axes, next(iter(sizes.values()), 0))
     if reverse:
         results = [rev(result, (at,)) for result, at in zip(results, axes, strict=True)]
     return given.rebuild(results)
 
 
-def _running(combine: Callable[..., list[Any]], values: list[Any], axes: list[int], size: int) -> list[Any]:
+def _running_results(combine: Callable[..., list[Any]], values: list[Any], axes: list[int], size: int) -> list[Any]:
     if size < 2:
         return values
 
@@ -61,7 +61,7 @@ def _running(combine: Callable[..., list[Any]], values: list[Any], axes: list[in
         return [slice_in_dim(value, start, stop, at, 2) for value, at in zip(values, axes, strict=True)]
 
     pairs = combine(every_second(0, size - 1), every_second(1, size))
-    odd = _running(combine, pairs, axes, size // 2)
+    odd = _running_results(combine, pairs, axes, size // 2)
     first = [slice_in_dim(value, 0, 1, at) for value, at in zip(values, axes, strict=True)]
     if size == 2:
         return [concatenate([begin, end], at) for begin, end, at in zip(first, odd, axes, strict=True)]
@@ -69,10 +69,10 @@ def _running(combine: Callable[..., list[Any]], values: list[Any], axes: list[in
                                    for value, at in zip(odd, axes, strict=True)]
     even = [concatenate([begin, rest], at) for begin, rest, at in
             zip(first, combine(before, every_second(2, size)), axes, strict=True)]
-    return [_interleaved(one, other, at) for one, other, at in zip(even, odd, axes, strict=True)]
+    return [_interleave(one, other, at) for one, other, at in zip(even, odd, axes, strict=True)]
 
 
-def _interleaved(even: Any, odd: Any, axis: int) -> Any:
+def _interleave(even: Any, odd: Any, axis: int) -> Any:
     """Entries of both in turn along `axis`; `even` may have one more."""
     count = aval_of(odd).shape[axis]
     pairs = stack([slice_in_dim(even, 0, count, axis), odd], axis + 1)

@@ -6,7 +6,7 @@ from typing import Any
 
 from fxgrad.engine import tree
 from fxgrad.engine.dtypes import is_inexact
-from fxgrad.engine.frontend.strict import array_of
+from fxgrad.engine.frontend.strict import require_array
 from fxgrad.engine.ops.arithmetic import stop_gradient as stopped
 from fxgrad.engine.ops.barrier import barrier
 from fxgrad.engine.tracing.tape import aval_of
@@ -22,7 +22,7 @@ def stop_gradient(x: Any) -> Any:
     3.0
     """
     leaves, structure = tree.flatten(x)
-    return tree.unflatten(structure, [stopped(array_of("stop_gradient", leaf)) if is_inexact(aval_of(leaf).dtype)
+    return tree.unflatten(structure, [stopped(require_array("stop_gradient", leaf)) if is_inexact(aval_of(leaf).dtype)
                                       else leaf for leaf in leaves])
 
 
@@ -36,4 +36,4 @@ def optimization_barrier(operand: Any, /) -> Any:
     {'a': array([1., 1.])}
     """
     leaves, structure = tree.flatten(operand)
-    return tree.unflatten(structure, barrier([array_of("optimization_barrier", leaf) for leaf in leaves]))
+    return tree.unflatten(structure, barrier([require_array("optimization_barrier", leaf) for leaf in leaves]))

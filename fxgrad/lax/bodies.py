@@ -11,8 +11,8 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.frontend.flat import TracedCall, check_leaf, just, parameter_names, trace_flat
-from fxgrad.engine.higher_order.wiring import cast_to, rewired, with_output_types
+from fxgrad.engine.frontend.flat import TracedCall, check_leaf, constant_name, parameter_names, trace_flat
+from fxgrad.engine.higher_order.wiring import cast_outputs, cast_to, rewire
 from fxgrad.engine.ops.varying import pvary
 from fxgrad.engine.tracing.provenance import note_around
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
@@ -22,7 +22,7 @@ from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError
 
 
-class Flat(NamedTuple):
+class FlatTree(NamedTuple):
     """A container of arrays as its leaves, their types, their names, and its structure."""
 
     leaves: list[Any]
@@ -35,16 +35,16 @@ class Flat(NamedTuple):
         return tree.unflatten(self.structure, leaves)
 
 
-def flatten(what: str, container: Any, root: str) -> Flat:
-    """`container` taken apart; raises `ArgumentError` for a leaf that is no array and no number."""
+def flatten_checked(what: str, container: Any, root: str) -> FlatTree:
+    """Flatten `container`; raise `ArgumentError` for a leaf that is no array and no number."""
     leaves, structure = tree.flatten(container)
     names = tree.leaf_names(container, root)
-    avals = [check_leaf(leaf, what, just(name)) for leaf, name in zip(leaves, names, strict=True)]
-    return Flat(leaves, avals, structure, names)
+    avals = [check_leaf(leaf, what, constant_name(name)) for leaf, name in zip(leaves, names, strict=True)]
+    return FlatTree(leaves, avals, structure, names)
 
 
-def varying_along(flat: Flat, aval: Aval) -> Flat:
-    """`flat`, whose leaves vary over the mesh axes that values of type `aval` vary over as well."""
+def vary_like(flat: FlatTree, aval: Aval) -> FlatTree:
+    """Return `flat` with leaves varying over the mesh axes of values of type `aval`."""
     if all(aval.vma <= own.vma for own in flat.avals):
         return flat
     leaves = [pvary(leaf, sorted(aval.vma)) for leaf in flat.leaves]
@@ -98,8 +98,8 @@ def first_difference(one: TreeDef, other: TreeDef, root: str) -> str:
 # --- loops ----------------------------------------------------------------------------------------------------
 
 
-class Step(NamedTuple):
-    """The body of a loop: its program (captured, carry, entries) -> (carry, outputs), and what begins it."""
+class LoopBody(NamedTuple):
+    """The body of a loop: its program (captured, carry, entries) -> (carry, outputs), and the initial values."""
 
     program: Program
     captured: list[Any]
@@ -107,9 +107,9 @@ class Step(NamedTuple):
     out_tree: TreeDef
 
 
-def trace_step(what: str, function: Callable[..., Any], init: Flat, entries: Sequence[Aval], names: Sequence[str],
+def trace_step(what: str, function: Callable[..., Any], init: FlatTree, entries: Sequence[Aval], names: Sequence[str],
                call: Callable[[list[Any], list[Any]], Any], carry_of: Callable[[TreeDef], TreeDef],
-               arguments: Sequence[TreeDef]) -> Step:
+               arguments: Sequence[TreeDef]) -> LoopBody:
     """Traces a step until the carry it returns has the type of the one it takes.
 
     `call` takes lists of tracers for carry and entries. Weak scalars that a loop begins with, such as 0.0, become
@@ -128,13 +128,13 @@ def trace_step(what: str, function: Callable[..., Any], init: Flat, entries: Seq
             break
         avals = wanted
     for before, after, name in zip(avals, results, init.names, strict=True):
-        fits = before.dtype == after.dtype or (after.weak and _promoted(before, after) == before.dtype)
+        fits = before.dtype == after.dtype or (after.weak and _promote(before, after) == before.dtype)
         if before.shape != after.shape or not fits:
             _refuse_type(what, function, name, before, after)
-    program = with_output_types(traced.program, [*avals, *traced.program.out_avals[count:]])
+    program = cast_outputs(traced.program, [*avals, *traced.program.out_avals[count:]])
     begin = [leaf if given == aval else cast_to(leaf, aval)
              for leaf, given, aval in zip(init.leaves, init.avals, avals, strict=True)]
-    return Step(program, traced.captured, begin, traced.out_tree)
+    return LoopBody(program, traced.captured, begin, traced.out_tree)
 
 
 def _joined_type(before: Aval, after: Aval) -> Aval:
@@ -142,10 +142,10 @@ def _joined_type(before: Aval, after: Aval) -> Aval:
     vma = before.vma | after.vma
     if not before.weak or before == after or before.shape != after.shape:
         return before.varying(vma)
-    return Aval(before.shape, _promoted(before, after), after.weak, vma)
+    return Aval(before.shape, _promote(before, after), after.weak, vma)
 
 
-def _promoted(one: Aval, other: Aval) -> dtypes.DType:
+def _promote(one: Aval, other: Aval) -> dtypes.DType:
     if one.dtype == other.dtype:
         return one.dtype
     return dtypes.promote((one.dtype, one.weak), (other.dtype, other.weak))[0]
@@ -173,15 +173,16 @@ def _refuse_type(what: str, function: Any, path: str, before: Aval, after: Aval)
 # --- branches -------------------------------------------------------------------------------------------------
 
 
-class Joined(NamedTuple):
-    """Branches as programs of the same inputs (all captured values, operands) and outputs of the same types."""
+class JoinedBranches(NamedTuple):
+    """Branches as programs of the same inputs (all captured values, operands) and outputs of joint types."""
 
     programs: tuple[Program, ...]
     captured: list[Any]
     out_tree: TreeDef
 
 
-def join_branches(what: str, functions: Sequence[Any], names: Sequence[str], branches: Sequence[TracedCall]) -> Joined:
+def join_branches(what: str, functions: Sequence[Any], names: Sequence[str],
+                  branches: Sequence[TracedCall]) -> JoinedBranches:
     """Gives every branch the inputs of all, and outputs of joint types; raises where they do not fit together."""
     first, *rest = branches
     for function_number, branch in enumerate(rest, 1):
@@ -212,10 +213,10 @@ def join_branches(what: str, functions: Sequence[Any], names: Sequence[str], bra
     programs = []
     for branch, own in zip(branches, positions, strict=True):
         operands = branch.program.in_avals[branch.program.captured:]
-        wired = rewired(branch.program, (*head, *operands),
-                        (*own, *range(len(head), len(head) + len(operands))))
-        programs.append(with_output_types(wired, wanted))
-    return Joined(tuple(programs), captured, first.out_tree)
+        wired = rewire(branch.program, (*head, *operands),
+                       (*own, *range(len(head), len(head) + len(operands))))
+        programs.append(cast_outputs(wired, wanted))
+    return JoinedBranches(tuple(programs), captured, first.out_tree)
 
 
 def _branch_type(what: str, path: str, names: Sequence[str], number: int, one: Aval, other: Aval) -> Aval:
@@ -227,7 +228,7 @@ def _branch_type(what: str, path: str, names: Sequence[str], number: int, one: A
     if one.dtype == other.dtype:
         return Aval(one.shape, one.dtype, one.weak and other.weak, one.vma | other.vma)
     if one.weak or other.weak:
-        return Aval(one.shape, _promoted(one, other), one.weak and other.weak, one.vma | other.vma)
+        return Aval(one.shape, _promote(one, other), one.weak and other.weak, one.vma | other.vma)
     raise DTypeError(at_user_line(
         f"{what}: {path} is {one} from {names[0]} and {other} from {names[number]}; the dtypes must be equal. "
         f"Convert one of them, for example with .astype({one.dtype.name!r})"))

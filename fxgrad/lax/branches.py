@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.flat import check_leaf, just
+from fxgrad.engine.frontend.flat import check_leaf, constant_name
 from fxgrad.engine.higher_order.branch import bind_branches
 from fxgrad.engine.ops.comparison import ne
 from fxgrad.engine.ops.select import clamp
@@ -17,7 +17,7 @@ from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.provenance import note_results
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError
-from fxgrad.lax.bodies import check_function, flatten, join_branches, leaf_paths, trace_body
+from fxgrad.lax.bodies import check_function, flatten_checked, join_branches, leaf_paths, trace_body
 
 _NONE: Any = object()
 
@@ -44,7 +44,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
         operands = (*operands, operand)
     check_function("cond", true_fun, "true_fun")
     check_function("cond", false_fun, "false_fun")
-    aval = check_leaf(pred, "cond", just("pred"))
+    aval = check_leaf(pred, "cond", constant_name("pred"))
     if aval.shape != ():
         raise ShapeError(at_user_line(
             f"cond: pred must be a scalar, got {aval}. Reduce it with fnp.all(pred) or fnp.any(pred) to choose once, "
@@ -71,7 +71,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
         raise ArgumentError(at_user_line("switch: branches is empty; pass at least one function"))
     for number, branch in enumerate(branches):
         check_function("switch", branch, f"branches[{number}]")
-    aval = check_leaf(index, "switch", just("index"))
+    aval = check_leaf(index, "switch", constant_name("index"))
     if aval.shape != ():
         raise ShapeError(at_user_line(f"switch: index must be a scalar, got {aval}. Use vmap to choose for each entry"))
     if not dtypes.is_integer(aval.dtype):
@@ -88,7 +88,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
 
 def _choose(what: str, index: Any, functions: Sequence[Callable[..., Any]], names: Sequence[str],
             operands: Sequence[Any]) -> Any:
-    given = flatten(what, tuple(operands), "operands")
+    given = flatten_checked(what, tuple(operands), "operands")
     traced = [trace_body(what, function, lambda *tracers, function=function: function(*given.rebuild(tracers)),
                          given.avals, given.names, given.structure.children()) for function in functions]
     # Messages name the branches as the user wrote them, so the first of them is the one that leads.

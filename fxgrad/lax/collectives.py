@@ -14,8 +14,8 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.avals import PYTHON_SCALARS
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.executors.xla import is_jax
-from fxgrad.engine.frontend.operands import whole
-from fxgrad.engine.frontend.strict import array_of, axis_of
+from fxgrad.engine.frontend.operands import as_integer
+from fxgrad.engine.frontend.strict import require_array, strict_axis_of
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.structural import convert, reshape
 from fxgrad.engine.ops.varying import pvary
@@ -27,7 +27,7 @@ from fxgrad.engine.tracing.trace import mesh_in_scope
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
-from fxgrad.lax.named_axes import AxisName, equal_over, groups_of, named_axes, on_leaves, speak_over
+from fxgrad.lax.named_axes import AxisName, apply_over_axes, axis_groups_of, map_leaves, mark_invariant, named_axes
 from fxgrad.numpy.arithmetic import add, divide, multiply
 
 
@@ -52,7 +52,7 @@ def pcast(x: Any, axis_name: AxisName, *, to: str) -> Any:
             f"pcast: to={to!r}, where 'varying' is needed. What varies is made equal by psum, pmax and their like"))
     mesh = mesh_in_scope()
     names = [] if mesh is None else [name for name in axes if name in mesh.checked]
-    return on_leaves("pcast", lambda leaf: pvary(leaf, names), x)
+    return map_leaves("pcast", lambda leaf: pvary(leaf, names), x)
 
 
 def psum(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
@@ -68,17 +68,17 @@ def psum(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
     array([0.25, 0.75])
     """
     axes = named_axes("psum", axis_name)
-    groups, count = groups_of("psum", axis_index_groups, axes, alike=False)
+    groups, count = axis_groups_of("psum", axis_index_groups, axes, alike=False)
 
     def total(leaf: Any) -> Any:
         if count is not None and type(leaf) in PYTHON_SCALARS:
             return leaf * count
-        leaf = array_of("psum", leaf)
+        leaf = require_array("psum", leaf)
         if aval_of(leaf).dtype.kind == "b":
             leaf = convert(leaf, dtypes.int32)
         if count is not None and type(leaf) is not Tracer and not is_jax(leaf):
             return multiply(leaf, count)
-        return speak_over(collective.psum_p, [leaf], axes, **groups)
+        return apply_over_axes(collective.psum_p, [leaf], axes, **groups)
     return tree.map(total, x)
 
 
@@ -122,8 +122,8 @@ def pmin(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
 
 def _extremum(what: str, primitive: Primitive, x: Any, axis_name: AxisName, axis_index_groups: Any) -> Any:
     axes = named_axes(what, axis_name)
-    groups, _ = groups_of(what, axis_index_groups, axes, alike=False)
-    return on_leaves(what, lambda leaf: speak_over(primitive, [leaf], axes, **groups), x)
+    groups, _ = axis_groups_of(what, axis_index_groups, axes, alike=False)
+    return map_leaves(what, lambda leaf: apply_over_axes(primitive, [leaf], axes, **groups), x)
 
 
 def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
@@ -137,7 +137,7 @@ def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> An
     >>> fxgrad.vmap(shift, axis_name="i")(np.array([1.0, 2.0, 3.0]))
     array([0., 1., 2.])
     """
-    return _permuted("ppermute", x, axis_name, perm)
+    return _permute("ppermute", x, axis_name, perm)
 
 
 def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
@@ -154,18 +154,19 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
     if len(order) != size or any(place not in order for place in range(size)):
         raise ArgumentError(at_user_line(f"pshuffle: perm={perm!r} is not a permutation of 0 to {size - 1}, the "
                                          f"positions along the axis {axis_name!r}"))
-    return _permuted("pshuffle", x, axis_name, [(source, target) for target, source in enumerate(order)])
+    return _permute("pshuffle", x, axis_name, [(source, target) for target, source in enumerate(order)])
 
 
-def _permuted(what: str, x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
+def _permute(what: str, x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
     axes = named_axes(what, axis_name)
     try:
         listed = [(source, target) for source, target in perm]
     except (TypeError, ValueError):
         raise ArgumentError(at_user_line(f"{what}: perm={perm!r}; pairs of positions (source, target) are needed")
                             ) from None
-    pairs = tuple(sorted((whole(f"{what}: perm", source), whole(f"{what}: perm", target)) for source, target in listed))
-    return on_leaves(what, lambda leaf: speak_over(ppermute_p, [leaf], axes, perm=pairs), x)
+    pairs = tuple(sorted((as_integer(f"{what}: perm", source), as_integer(f"{what}: perm", target)) for source,
+                         target in listed))
+    return map_leaves(what, lambda leaf: apply_over_axes(ppermute_p, [leaf], axes, perm=pairs), x)
 
 
 def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
@@ -178,7 +179,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     array([2., 2., 2.])
     """
     count = math.prod(named_axes("pbroadcast", axis_name).values())
-    position = whole("pbroadcast: source", source)
+    position = as_integer("pbroadcast: source", source)
     if not 0 <= position < count:
         raise ArgumentError(at_user_line(f"pbroadcast: source={position} along the axis {axis_name!r} of size {count}; "
                                          f"a position from 0 to {count - 1} is needed"))
@@ -186,7 +187,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     def chosen(leaf: Any) -> Any:
         entries = all_gather(leaf, axis_name)
         return reshape(slice_in_dim(entries, position, position + 1, 0), aval_of(leaf).shape)
-    return on_leaves("pbroadcast", chosen, x)
+    return map_leaves("pbroadcast", chosen, x)
 
 
 def all_gather(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False,
@@ -210,15 +211,15 @@ def all_gather(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None, ax
         raise ArgumentError(at_user_line(
             "all_gather: to='invarying' with axis_index_groups, of which each gets something else. Leave out one of "
             "the two"))
-    groups, _ = groups_of("all_gather", axis_index_groups, axes)
+    groups, _ = axis_groups_of("all_gather", axis_index_groups, axes)
 
     def gathered(leaf: Any) -> Any:
         shape = aval_of(leaf).shape
-        at = axis_of("all_gather", axis, len(shape), len(shape) + (not tiled))
+        at = strict_axis_of("all_gather", axis, len(shape), len(shape) + (not tiled))
         leaf = leaf if tiled else reshape(leaf, (*shape[:at], 1, *shape[at:]))
-        result = speak_over(all_gather_p, [leaf], axes, axis=at, **groups)
-        return equal_over(result, axes) if to == "invarying" else result
-    return on_leaves("all_gather", gathered, x)
+        result = apply_over_axes(all_gather_p, [leaf], axes, axis=at, **groups)
+        return mark_invariant(result, axes) if to == "invarying" else result
+    return map_leaves("all_gather", gathered, x)
 
 
 def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, axis_index_groups: Any = None,
@@ -233,16 +234,16 @@ def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, axi
     array([11., 33.])
     """
     axes = named_axes("psum_scatter", axis_name)
-    groups, count = groups_of("psum_scatter", axis_index_groups, axes)
+    groups, count = axis_groups_of("psum_scatter", axis_index_groups, axes)
 
     def scattered(leaf: Any) -> Any:
         shape = aval_of(leaf).shape
-        at = axis_of("psum_scatter", scatter_dimension, len(shape))
+        at = strict_axis_of("psum_scatter", scatter_dimension, len(shape))
         if not tiled:
             _check_one_each("psum_scatter", "scatter_dimension", shape, at, axes, count, groups)
-        pieces = speak_over(psum_scatter_p, [leaf], axes, axis=at, **groups)
+        pieces = apply_over_axes(psum_scatter_p, [leaf], axes, axis=at, **groups)
         return pieces if tiled else reshape(pieces, (*shape[:at], *shape[at + 1:]))
-    return on_leaves("psum_scatter", scattered, x)
+    return map_leaves("psum_scatter", scattered, x)
 
 
 def _check_one_each(what: str, argument: str, shape: Sequence[int], axis: int, axes: dict[str, int],
@@ -269,7 +270,7 @@ def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *
     array([[1., 3.],
            [2., 4.]])
     """
-    return _exchanged("all_to_all", x, axis_name, split_axis, concat_axis, axis_index_groups, tiled)
+    return _exchange("all_to_all", x, axis_name, split_axis, concat_axis, axis_index_groups, tiled)
 
 
 def pswapaxes(x: Any, axis_name: AxisName, axis: int, *, axis_index_groups: Any = None) -> Any:
@@ -282,27 +283,27 @@ def pswapaxes(x: Any, axis_name: AxisName, axis: int, *, axis_index_groups: Any 
     array([[1., 3.],
            [2., 4.]])
     """
-    return _exchanged("pswapaxes", x, axis_name, axis, axis, axis_index_groups, False)
+    return _exchange("pswapaxes", x, axis_name, axis, axis, axis_index_groups, False)
 
 
-def _exchanged(what: str, x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, axis_index_groups: Any,
-               tiled: bool) -> Any:
+def _exchange(what: str, x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, axis_index_groups: Any,
+              tiled: bool) -> Any:
     axes = named_axes(what, axis_name)
-    groups, count = groups_of(what, axis_index_groups, axes)
+    groups, count = axis_groups_of(what, axis_index_groups, axes)
 
     def exchanged(leaf: Any) -> Any:
         shape = aval_of(leaf).shape
-        cut, joined = (axis_of(what, axis, len(shape)) for axis in (split_axis, concat_axis))
+        cut, joined = (strict_axis_of(what, axis, len(shape)) for axis in (split_axis, concat_axis))
         if tiled:
-            return speak_over(all_to_all_p, [leaf], axes, split_axis=cut, concat_axis=joined, **groups)
+            return apply_over_axes(all_to_all_p, [leaf], axes, split_axis=cut, concat_axis=joined, **groups)
         _check_one_each(what, "split_axis", shape, cut, axes, count, groups)
         # The new axis stands where it ends up once the one that was cut is gone.
         joined, cut = (joined + 1, cut) if cut < joined else (joined, cut + 1)
         leaf = reshape(leaf, (*shape[:joined], 1, *shape[joined:]))
-        pieces = speak_over(all_to_all_p, [leaf], axes, split_axis=cut, concat_axis=joined, **groups)
+        pieces = apply_over_axes(all_to_all_p, [leaf], axes, split_axis=cut, concat_axis=joined, **groups)
         left = aval_of(pieces).shape
         return reshape(pieces, (*left[:cut], *left[cut + 1:]))
-    return on_leaves(what, exchanged, x)
+    return map_leaves(what, exchanged, x)
 
 
 def axis_index(axis_name: AxisName) -> Any:
@@ -316,7 +317,7 @@ def axis_index(axis_name: AxisName) -> Any:
     """
     index: Any = None
     for name, size in named_axes("axis_index", axis_name).items():
-        inner = speak_over(axis_index_p, [], {name: size})
+        inner = apply_over_axes(axis_index_p, [], {name: size})
         index = inner if index is None else add(multiply(index, size), inner)
     return index
 

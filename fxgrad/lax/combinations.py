@@ -10,18 +10,18 @@ from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.frontend.operands import as_array
+from fxgrad.engine.frontend.operands import as_array_operand
 from fxgrad.engine.higher_order.call import named_call_p
 from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.engine.tracing.trace import UNSHARED, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace_at
 from fxgrad.engine.transforms.batch import batched_program
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 
 
-def combination(name: str, computation: Callable[..., Any], avals: Sequence[Aval], structure: Any,
-                operands: int = 2) -> tuple[Program, list[Any]]:
+def combining_program(name: str, computation: Callable[..., Any], avals: Sequence[Aval], structure: Any,
+                      operands: int = 2) -> tuple[Program, list[Any]]:
     """The program of a function of scalars, or of `operands` trees of scalars like `structure`; and what it captured.
 
     `avals` give the dtypes. Raises `ArgumentError` unless it returns such a tree of the same dtypes.
@@ -36,9 +36,9 @@ def combination(name: str, computation: Callable[..., Any], avals: Sequence[Aval
         if found != structure:
             raise ArgumentError(at_user_line(f"{name}: the computation returned {found}; a tree like its "
                                              f"arguments, {structure}, is needed"))
-        return list(map(as_array, leaves))
+        return list(map(as_array_operand, leaves))
 
-    program, captured = trace(flat, scalars * operands, mode=UNSHARED)
+    program, captured = trace_at(flat, scalars * operands, mode=UNSHARED)
     if [(aval.shape, aval.dtype) for aval in program.out_avals] != [(aval.shape, aval.dtype) for aval in scalars]:
         given = " and ".join([str(scalars)] * operands)
         raise ArgumentError(at_user_line(f"{name}: the computation of {given} returned {program.out_avals}; the types "
@@ -55,7 +55,7 @@ def only_primitive(program: Program) -> Primitive | None:
     return equation.primitive if is_all else None
 
 
-def of_elements(program: Program, captured: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
+def apply_to_elements(program: Program, captured: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
     """The program of scalars applied to each element of arrays of one shape."""
     shape = aval_of(arrays[0]).shape
     size = prod(shape)

@@ -11,9 +11,9 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Shape
-from fxgrad.engine.frontend.operands import as_array, shape_of, whole
-from fxgrad.engine.frontend.placing import placed
-from fxgrad.engine.frontend.strict import integers
+from fxgrad.engine.frontend.operands import as_array_operand, as_integer, shape_of
+from fxgrad.engine.frontend.placing import place_array
+from fxgrad.engine.frontend.strict import as_integers
 from fxgrad.engine.ops.convolution import ConvDimensionNumbers, Geometry, convolve, dilated, window_counts
 from fxgrad.engine.ops.pool import window_pads
 from fxgrad.engine.ops.products import dot_general
@@ -54,22 +54,22 @@ def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padd
     array([[[-2., -2., -2.]]])
     """
     if out_sharding is not None:
-        return placed("conv_general_dilated", conv_general_dilated(
+        return place_array("conv_general_dilated", conv_general_dilated(
             lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
             batch_group_count, precision, preferred_element_type), out_sharding)
-    lhs, rhs = as_array(lhs), as_array(rhs)
+    lhs, rhs = as_array_operand(lhs), as_array_operand(rhs)
     numbers = conv_dimension_numbers(shape_of(lhs), shape_of(rhs), dimension_numbers)
     ones = (1,) * (len(shape_of(lhs)) - 2)
-    base = ones if lhs_dilation is None else integers("conv_general_dilated", lhs_dilation)
-    holes = ones if rhs_dilation is None else integers("conv_general_dilated", rhs_dilation)
-    strides = integers("conv_general_dilated", window_strides)
+    base = ones if lhs_dilation is None else as_integers("conv_general_dilated", lhs_dilation)
+    holes = ones if rhs_dilation is None else as_integers("conv_general_dilated", rhs_dilation)
+    strides = as_integers("conv_general_dilated", window_strides)
     if isinstance(padding, str) and any(entry != 1 for entry in base):
         raise ArgumentError(at_user_line(f"conv_general_dilated: padding {padding!r} of an image with lhs_dilation "
                                          f"{base}; give pairs of numbers, or call conv_transpose"))
     pads = _pads(padding, numbers, shape_of(lhs), shape_of(rhs), strides, holes)
     return convolve(lhs, rhs, Geometry(strides, pads, base, holes, (*numbers,),
-                                       whole("conv_general_dilated", feature_group_count),
-                                       whole("conv_general_dilated", batch_group_count)),
+                                       as_integer("conv_general_dilated", feature_group_count),
+                                       as_integer("conv_general_dilated", batch_group_count)),
                     _precision(precision), _dtype(preferred_element_type))
 
 
@@ -143,7 +143,7 @@ def conv_transpose(lhs: Any, rhs: Any, strides: Sequence[int], padding: Padding,
     >>> conv_transpose(np.ones((1, 2, 1)), np.arange(1.0, 4.0).reshape(3, 1, 1), (2,), "VALID")[0, :, 0]
     array([3., 2., 4., 2., 1.])
     """
-    lhs, rhs, strides = as_array(lhs), as_array(rhs), integers("conv_transpose", strides)
+    lhs, rhs, strides = as_array_operand(lhs), as_array_operand(rhs), as_integers("conv_transpose", strides)
     rank = len(shape_of(lhs))
     if dimension_numbers is None:
         if rank not in _CHANNELS_LAST:
@@ -196,8 +196,8 @@ def conv_general_dilated_patches(lhs: Any, filter_shape: Sequence[int], window_s
     array([[[0., 1., 2.],
             [1., 2., 3.]]])
     """
-    lhs = as_array(lhs)
-    shape, window = shape_of(lhs), integers("conv_general_dilated_patches", filter_shape)
+    lhs = as_array_operand(lhs)
+    shape, window = shape_of(lhs), as_integers("conv_general_dilated_patches", filter_shape)
     numbers = conv_dimension_numbers(shape, (1, 1, *window), dimension_numbers)
     features, places = shape[numbers.lhs_spec[1]], prod(window)
     # One kernel for each place, which is 1 there.
@@ -222,8 +222,8 @@ def conv_general_dilated_local(lhs: Any, rhs: Any, window_strides: Sequence[int]
     >>> conv_general_dilated_local(np.ones((1, 1, 4)), kernel, (1,), "VALID", (2,))
     array([[[1., 2., 4.]]])
     """
-    lhs, rhs = as_array(lhs), as_array(rhs)
-    filter_shape = integers("conv_general_dilated_local", filter_shape)
+    lhs, rhs = as_array_operand(lhs), as_array_operand(rhs)
+    filter_shape = as_integers("conv_general_dilated_local", filter_shape)
     numbers = conv_dimension_numbers(shape_of(lhs), (1, 1, *filter_shape), dimension_numbers)
     patches = conv_general_dilated_patches(lhs, filter_shape, window_strides, padding, lhs_dilation, rhs_dilation,
                                            numbers, precision)
@@ -247,7 +247,7 @@ def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int],
     >>> conv_dimension_numbers((1, 8, 3), (5, 3, 2), ("NHC", "HIO", "NHC"))
     ConvDimensionNumbers(lhs_spec=(0, 2, 1), rhs_spec=(2, 1, 0), out_spec=(0, 2, 1))
     """
-    lhs_shape, rhs_shape = (integers("conv_dimension_numbers", each) for each in (lhs_shape, rhs_shape))
+    lhs_shape, rhs_shape = (as_integers("conv_dimension_numbers", each) for each in (lhs_shape, rhs_shape))
     if hasattr(dimension_numbers, "lhs_spec"):
         return ConvDimensionNumbers(*(tuple(spec) for spec in dimension_numbers))
     rank = len(lhs_shape)
@@ -291,7 +291,7 @@ def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window
     >>> padtype_to_pads((5, 4), (3, 2), (1, 2), "SAME")
     [(1, 1), (0, 0)]
     """
-    sizes, window, strides = (integers("padtype_to_pads", each) for each in (in_shape, window_shape, window_strides))
+    sizes, window, strides = (as_integers("padtype_to_pads", each) for each in (in_shape, window_shape, window_strides))
     return list(window_pads(sizes, window, strides, getattr(padding, "name", padding)))
 
 
@@ -302,11 +302,11 @@ def conv_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides
     >>> conv_shape_tuple((2, 3, 8), (4, 3, 3), (2,), "VALID")
     (2, 4, 3)
     """
-    lhs, rhs, strides = (integers("conv_shape_tuple", each) for each in (lhs_shape, rhs_shape, strides))
+    lhs, rhs, strides = (as_integers("conv_shape_tuple", each) for each in (lhs_shape, rhs_shape, strides))
     ones = (1,) * len(strides)
     pairs = window_pads(lhs[2:], rhs[2:], strides, pads)
     counts = window_counts(lhs[2:], rhs[2:], strides, pairs, ones, ones)
-    return (lhs[0] // whole("conv_shape_tuple", batch_group_count), rhs[0], *counts)
+    return (lhs[0] // as_integer("conv_shape_tuple", batch_group_count), rhs[0], *counts)
 
 
 def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
@@ -316,7 +316,7 @@ def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int],
     >>> conv_general_shape_tuple((2, 8, 3), (3, 3, 4), (2,), "VALID", ("NHC", "HIO", "NHC"))
     (2, 3, 4)
     """
-    return _placed(conv_shape_tuple, lhs_shape, rhs_shape, window_strides, padding, dimension_numbers)
+    return _arrange_shape(conv_shape_tuple, lhs_shape, rhs_shape, window_strides, padding, dimension_numbers)
 
 
 def conv_transpose_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
@@ -332,13 +332,13 @@ def conv_transpose_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int
         ones = (1,) * len(strides)
         return (lhs[0], rhs[0], *window_counts(lhs[2:], rhs[2:], ones, tuple(pairs), strides, ones))
 
-    return _placed(shape, lhs_shape, rhs_shape, window_strides, padding, dimension_numbers)
+    return _arrange_shape(shape, lhs_shape, rhs_shape, window_strides, padding, dimension_numbers)
 
 
-def _placed(shape: Any, lhs: Sequence[int], rhs: Sequence[int], strides: Sequence[int], padding: Any,
-            dimension_numbers: Any) -> Shape:
+def _arrange_shape(shape: Any, lhs: Sequence[int], rhs: Sequence[int], strides: Sequence[int], padding: Any,
+                   dimension_numbers: Any) -> Shape:
     """`shape` of arrays in another order of axes, brought into the order of the result."""
-    lhs, rhs, strides = (integers("the shape of a convolution", each) for each in (lhs, rhs, strides))
+    lhs, rhs, strides = (as_integers("the shape of a convolution", each) for each in (lhs, rhs, strides))
     lhs_spec, rhs_spec, out_spec = conv_general_permutations(dimension_numbers)
     sizes = shape([lhs[axis] for axis in lhs_spec], [rhs[axis] for axis in rhs_spec], strides, padding)
     return tuple(sizes[place] for place in inverse_permutation(out_spec))

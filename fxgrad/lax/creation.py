@@ -11,9 +11,9 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import struct_aval
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.flat import as_struct
-from fxgrad.engine.frontend.operands import constant, whole
-from fxgrad.engine.frontend.placing import placed
-from fxgrad.engine.frontend.strict import array_of, check, integers, refuse, sizes
+from fxgrad.engine.frontend.operands import as_integer, constant_array
+from fxgrad.engine.frontend.placing import place_array
+from fxgrad.engine.frontend.strict import as_integers, as_sizes, check_operands, refuse_options, require_array
 from fxgrad.engine.ops import creation
 from fxgrad.engine.ops.structural import broadcast_to, convert
 from fxgrad.engine.tracing.tape import aval_of
@@ -41,10 +41,10 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
            [0, 1]], dtype=int32)
     """
     if out_sharding is not None:
-        return placed("broadcasted_iota", broadcasted_iota(dtype, shape, dimension), out_sharding)
-    settings: dict[str, Any] = {"dtype": dtypes.canonical(dtype), "shape": sizes("broadcasted_iota", shape),
-                                "dimension": whole("broadcasted_iota", dimension)}
-    check(creation.iota_p, **settings)
+        return place_array("broadcasted_iota", broadcasted_iota(dtype, shape, dimension), out_sharding)
+    settings: dict[str, Any] = {"dtype": dtypes.canonical(dtype), "shape": as_sizes("broadcasted_iota", shape),
+                                "dimension": as_integer("broadcasted_iota", dimension)}
+    check_operands(creation.iota_p, **settings)
     return creation.iota(**settings)
 
 
@@ -54,8 +54,8 @@ def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, *, sharding: 
     >>> full((2,), 1.5)
     array([1.5, 1.5], dtype=float32)
     """
-    refuse("full", sharding=sharding)
-    value, aval = array_of("full", fill_value), aval_of(fill_value)
+    refuse_options("full", sharding=sharding)
+    value, aval = require_array("full", fill_value), aval_of(fill_value)
     if aval.shape:
         raise ShapeError(at_user_line(f"full: fill_value has shape {aval.shape}; a scalar is needed"))
     wanted = (_default(aval.dtype) if aval.weak else aval.dtype) if dtype is None else \
@@ -63,7 +63,7 @@ def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, *, sharding: 
     if type(fill_value) is complex and not dtypes.is_complex(wanted):
         raise DTypeError(at_user_line(f"full: fill_value={fill_value!r} is no number of {wanted.name}; give a complex "
                                       "dtype, or fill_value.real"))
-    return broadcast_to(convert(value, wanted), sizes("full", shape))
+    return broadcast_to(convert(value, wanted), as_sizes("full", shape))
 
 
 def _default(dtype: DType) -> DType:
@@ -81,7 +81,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] |
     >>> full_like(np.ones(2), 3)
     array([3., 3.])
     """
-    refuse("full_like", sharding=sharding)
+    refuse_options("full_like", sharding=sharding)
     aval = struct_aval(as_struct(x)) or aval_of(x)
     return full(aval.shape if shape is None else shape, fill_value, aval.dtype if dtype is None else dtype)
 
@@ -93,8 +93,8 @@ def empty(shape: Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:
     (2,)
     """
     if out_sharding is not None:
-        return placed("empty", empty(shape, dtype), out_sharding)
-    return constant(integers("empty", shape), 0, dtypes.canonical(dtype))
+        return place_array("empty", empty(shape, dtype), out_sharding)
+    return constant_array(as_integers("empty", shape), 0, dtypes.canonical(dtype))
 
 
 def convert_element_type(operand: Any, new_dtype: Any) -> Any:
@@ -106,7 +106,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     >>> convert_element_type(np.array([1.5, -1.5]), "int32")
     array([ 1, -1], dtype=int32)
     """
-    return convert(array_of("convert_element_type", operand), dtypes.canonical(new_dtype))
+    return convert(require_array("convert_element_type", operand), dtypes.canonical(new_dtype))
 
 
 def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
@@ -118,8 +118,8 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
     >>> bitcast_convert_type(np.float32(1.0), "int32") == 0x3F800000
     np.True_
     """
-    operand, wanted = array_of("bitcast_convert_type", operand), dtypes.canonical(new_dtype)
-    check(creation.bitcast_convert_type_p, operand, new_dtype=wanted)
+    operand, wanted = require_array("bitcast_convert_type", operand), dtypes.canonical(new_dtype)
+    check_operands(creation.bitcast_convert_type_p, operand, new_dtype=wanted)
     return creation.bitcast_convert_type(operand, wanted)
 
 
@@ -138,7 +138,7 @@ def shape_as_value(shape: Sequence[int]) -> Any:
     >>> shape_as_value((2, 3))
     array([2, 3], dtype=int32)
     """
-    return np.array(integers("shape_as_value", shape), np.int32)
+    return np.array(as_integers("shape_as_value", shape), np.int32)
 
 
 def stage(x: Any, /) -> Any:
@@ -148,4 +148,4 @@ def stage(x: Any, /) -> Any:
     >>> stage(np.ones(2))
     array([1., 1.])
     """
-    return array_of("stage", x)
+    return require_array("stage", x)

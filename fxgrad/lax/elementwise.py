@@ -9,8 +9,8 @@ from typing import Any
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.frontend.operands import whole
-from fxgrad.engine.frontend.strict import applied, array_of, documented, refuse
+from fxgrad.engine.frontend.operands import as_integer
+from fxgrad.engine.frontend.strict import apply_elementwise, document_function, refuse_options, require_array
 from fxgrad.engine.ops import arithmetic, comparison, exponential, parts, trigonometric
 from fxgrad.engine.ops.parts import reduce_precision_p, round_p
 from fxgrad.engine.ops.structural import convert
@@ -28,16 +28,16 @@ Function = Callable[..., Any]
 
 def _unary(name: str, primitive: Primitive, doc: str) -> Function:
     def function(x: Any) -> Any:
-        return applied(name, primitive, x)
-    return documented(function, name, doc, "The dtype must be one that has such a function.")
+        return apply_elementwise(name, primitive, x)
+    return document_function(function, name, doc, "The dtype must be one that has such a function.")
 
 
-def _approximated(name: str, primitive: Primitive, doc: str) -> Function:
+def _with_accuracy(name: str, primitive: Primitive, doc: str) -> Function:
     """The function of one operand that has an argument `accuracy` in jax."""
     def function(x: Any, *, accuracy: Any = None) -> Any:
-        refuse(name, accuracy=accuracy)
-        return applied(name, primitive, x)
-    return documented(function, name, doc, "Takes floats and complex numbers; `accuracy` must be None.")
+        refuse_options(name, accuracy=accuracy)
+        return apply_elementwise(name, primitive, x)
+    return document_function(function, name, doc, "Takes floats and complex numbers; `accuracy` must be None.")
 
 
 # --- one operand --------------------------------------------------------------------------------------------------
@@ -103,43 +103,43 @@ sinh = _unary("sinh", trigonometric.sinh_p, """The hyperbolic sine.
 >>> float(sinh(0.0))
 0.0""")
 
-cbrt = _approximated("cbrt", exponential.cbrt_p, """The real cube root.
+cbrt = _with_accuracy("cbrt", exponential.cbrt_p, """The real cube root.
 >>> f"{float(cbrt(8.0)):.6f}"
 '2.000000'""")
-cos = _approximated("cos", trigonometric.cos_p, """The cosine.
+cos = _with_accuracy("cos", trigonometric.cos_p, """The cosine.
 >>> float(cos(0.0))
 1.0""")
-exp = _approximated("exp", exponential.exp_p, """e to the power x.
+exp = _with_accuracy("exp", exponential.exp_p, """e to the power x.
 >>> float(exp(0.0))
 1.0""")
-exp2 = _approximated("exp2", exponential.exp2_p, """2 to the power x.
+exp2 = _with_accuracy("exp2", exponential.exp2_p, """2 to the power x.
 >>> float(exp2(3.0))
 8.0""")
-expm1 = _approximated("expm1", exponential.expm1_p, """exp(x) - 1, accurate near 0.
+expm1 = _with_accuracy("expm1", exponential.expm1_p, """exp(x) - 1, accurate near 0.
 >>> float(expm1(0.0))
 0.0""")
-log = _approximated("log", exponential.log_p, """The natural logarithm.
+log = _with_accuracy("log", exponential.log_p, """The natural logarithm.
 >>> float(log(1.0))
 0.0""")
-log1p = _approximated("log1p", exponential.log1p_p, """log(1 + x), accurate near 0.
+log1p = _with_accuracy("log1p", exponential.log1p_p, """log(1 + x), accurate near 0.
 >>> float(log1p(0.0))
 0.0""")
-logistic = _approximated("logistic", exponential.logistic_p, """1 / (1 + exp(-x)).
+logistic = _with_accuracy("logistic", exponential.logistic_p, """1 / (1 + exp(-x)).
 >>> float(logistic(0.0))
 0.5""")
-rsqrt = _approximated("rsqrt", exponential.rsqrt_p, """One over the square root.
+rsqrt = _with_accuracy("rsqrt", exponential.rsqrt_p, """One over the square root.
 >>> float(rsqrt(4.0))
 0.5""")
-sin = _approximated("sin", trigonometric.sin_p, """The sine.
+sin = _with_accuracy("sin", trigonometric.sin_p, """The sine.
 >>> float(sin(0.0))
 0.0""")
-sqrt = _approximated("sqrt", exponential.sqrt_p, """The square root.
+sqrt = _with_accuracy("sqrt", exponential.sqrt_p, """The square root.
 >>> float(sqrt(4.0))
 2.0""")
-tan = _approximated("tan", trigonometric.tan_p, """The tangent.
+tan = _with_accuracy("tan", trigonometric.tan_p, """The tangent.
 >>> float(tan(0.0))
 0.0""")
-tanh = _approximated("tanh", trigonometric.tanh_p, """The hyperbolic tangent.
+tanh = _with_accuracy("tanh", trigonometric.tanh_p, """The hyperbolic tangent.
 >>> float(tanh(0.0))
 0.0""")
 
@@ -161,7 +161,7 @@ def round(x: Any, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Any:
     >>> float(round(2.5)), float(round(2.5, RoundingMethod.TO_NEAREST_EVEN))
     (3.0, 2.0)
     """
-    return applied("round", round_p, x, to_even=rounding_method.name == "TO_NEAREST_EVEN")
+    return apply_elementwise("round", round_p, x, to_even=rounding_method.name == "TO_NEAREST_EVEN")
 
 
 def conj(x: Any) -> Any:
@@ -170,11 +170,11 @@ def conj(x: Any) -> Any:
     >>> bool(conj(1 + 2j) == 1 - 2j)
     True
     """
-    x = array_of("conj", x)
+    x = require_array("conj", x)
     aval = aval_of(x)
     if aval.dtype in (dtypes.float32, dtypes.float64):
         x = convert(x, dtypes.complex_dtype(aval.dtype), aval.weak)
-    return applied("conj", parts.conj_p, x)
+    return apply_elementwise("conj", parts.conj_p, x)
 
 
 def integer_pow(x: Any, y: int) -> Any:
@@ -183,7 +183,7 @@ def integer_pow(x: Any, y: int) -> Any:
     >>> float(integer_pow(2.0, -1))
     0.5
     """
-    return applied("integer_pow", exponential.integer_pow_p, x, exponent=whole("integer_pow", y))
+    return apply_elementwise("integer_pow", exponential.integer_pow_p, x, exponent=as_integer("integer_pow", y))
 
 
 def reciprocal(x: Any) -> Any:
@@ -201,7 +201,8 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
     >>> float(reduce_precision(1.3, 5, 2))
     1.25
     """
-    exponent, mantissa = whole("reduce_precision", exponent_bits), whole("reduce_precision", mantissa_bits)
-    return applied("reduce_precision", reduce_precision_p, operand, exponent_bits=exponent, mantissa_bits=mantissa)
+    exponent, mantissa = as_integer("reduce_precision", exponent_bits), as_integer("reduce_precision", mantissa_bits)
+    return apply_elementwise("reduce_precision", reduce_precision_p, operand, exponent_bits=exponent,
+                             mantissa_bits=mantissa)
 
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.avals import Shape
-from fxgrad.engine.frontend.operands import is_concrete, shape_of, whole
-from fxgrad.engine.frontend.strict import array_of, axis_of, check, integers, of_one_dtype
+from fxgrad.engine.frontend.operands import as_integer, is_concrete, shape_of
+from fxgrad.engine.frontend.strict import as_integers, check_operands, require_array, strict_axis_of, unify_dtypes
 from fxgrad.engine.ops import dynamic, indexing
 from fxgrad.engine.ops.arithmetic import rem
 from fxgrad.engine.ops.comparison import lt
@@ -24,7 +24,7 @@ from fxgrad.engine.ops.windows import Windows
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError
-from fxgrad.lax.combinations import combination, of_elements
+from fxgrad.lax.combinations import apply_to_elements, combining_program
 from fxgrad.lax.loops import fori_loop
 
 __all__ = ["GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbers", "dynamic_index_in_dim",
@@ -48,7 +48,7 @@ def _starts(name: str, given: Any, shape: Shape, allow_negative: bool | Sequence
                 f"{name}: index {start} is out of range for axis {axis} of size {size} with "
                 f"allow_negative_indices=False; in range are 0 to {size - 1}"))
     return [_from_front(start, size) if may_be_negative else start
-            for start, size, may_be_negative in zip(of_one_dtype(name, *starts) if starts else [], shape, allowed,
+            for start, size, may_be_negative in zip(unify_dtypes(name, *starts) if starts else [], shape, allowed,
                                                     strict=True)]
 
 
@@ -71,10 +71,10 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int], 
     >>> dynamic_slice(np.arange(5), (4,), (2,))
     array([3, 4])
     """
-    operand = array_of("dynamic_slice", operand)
+    operand = require_array("dynamic_slice", operand)
     starts = _starts("dynamic_slice", start_indices, shape_of(operand), allow_negative_indices)
-    sizes = integers("dynamic_slice", slice_sizes)
-    check(dynamic.dynamic_slice_p, operand, *starts, slice_sizes=sizes)
+    sizes = as_integers("dynamic_slice", slice_sizes)
+    check_operands(dynamic.dynamic_slice_p, operand, *starts, slice_sizes=sizes)
     return dynamic.dynamic_slice(operand, starts, sizes)
 
 
@@ -86,15 +86,15 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: 
     >>> dynamic_slice_in_dim(np.arange(5), 1, 2)
     array([1, 2])
     """
-    operand = array_of("dynamic_slice_in_dim", operand)
+    operand = require_array("dynamic_slice_in_dim", operand)
     sizes = list(shape_of(operand))
-    axis = axis_of("dynamic_slice_in_dim", axis, len(sizes))
-    starts = _along(start_index, axis, len(sizes))
-    sizes[axis] = whole("dynamic_slice_in_dim", slice_size)
+    axis = strict_axis_of("dynamic_slice_in_dim", axis, len(sizes))
+    starts = _starts_along(start_index, axis, len(sizes))
+    sizes[axis] = as_integer("dynamic_slice_in_dim", slice_size)
     return dynamic_slice(operand, starts, sizes, allow_negative_indices=allow_negative_indices)
 
 
-def _along(start: Any, axis: int, rank: int) -> list[Any]:
+def _starts_along(start: Any, axis: int, rank: int) -> list[Any]:
     """Start indices that are 0 but along one axis."""
     starts: list[Any] = [0] * rank
     starts[axis] = start
@@ -111,7 +111,7 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool
     """
     part = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
     sizes = shape_of(part)
-    axis = axis_of("dynamic_index_in_dim", axis, len(sizes))
+    axis = strict_axis_of("dynamic_index_in_dim", axis, len(sizes))
     return part if keepdims else reshape(part, sizes[:axis] + sizes[axis + 1:])
 
 
@@ -125,9 +125,9 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *,
     >>> dynamic_update_slice(np.zeros(3), np.ones(1), (1,))
     array([0., 1., 0.])
     """
-    operand, update = of_one_dtype("dynamic_update_slice", operand, update)
+    operand, update = unify_dtypes("dynamic_update_slice", operand, update)
     starts = _starts("dynamic_update_slice", start_indices, shape_of(operand), allow_negative_indices)
-    check(dynamic.dynamic_update_slice_p, operand, update, *starts)
+    check_operands(dynamic.dynamic_update_slice_p, operand, update, *starts)
     return dynamic.dynamic_update_slice(operand, update, starts)
 
 
@@ -139,9 +139,9 @@ def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axi
     >>> dynamic_update_slice_in_dim(np.zeros(3), np.ones(1), -1, 0)
     array([0., 0., 1.])
     """
-    operand = array_of("dynamic_update_slice_in_dim", operand)
+    operand = require_array("dynamic_update_slice_in_dim", operand)
     rank = len(shape_of(operand))
-    starts = _along(start_index, axis_of("dynamic_update_slice_in_dim", axis, rank), rank)
+    starts = _starts_along(start_index, strict_axis_of("dynamic_update_slice_in_dim", axis, rank), rank)
     return dynamic_update_slice(operand, update, starts, allow_negative_indices=allow_negative_indices)
 
 
@@ -154,9 +154,9 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
     array([[0., 0.],
            [1., 1.]])
     """
-    operand, update = of_one_dtype("dynamic_update_index_in_dim", operand, update)
+    operand, update = unify_dtypes("dynamic_update_index_in_dim", operand, update)
     rank, sizes = len(shape_of(operand)), shape_of(update)
-    axis = axis_of("dynamic_update_index_in_dim", axis, rank)
+    axis = strict_axis_of("dynamic_update_index_in_dim", axis, rank)
     if len(sizes) == rank - 1:
         update = reshape(update, (*sizes[:axis], 1, *sizes[axis:]))
     return dynamic_update_slice_in_dim(operand, update, index, axis, allow_negative_indices=allow_negative_indices)
@@ -241,12 +241,12 @@ def gather(operand: Any, start_indices: Any, dimension_numbers: Any, slice_sizes
     >>> gather(np.array([1.0, 2.0, 3.0]), np.array([[2], [0]]), GatherDimensionNumbers((), (0,), (0,)), (1,))
     array([3., 1.])
     """
-    operand, indices = array_of("gather", operand), array_of("gather", start_indices)
-    windows = Windows(*[integers("gather", field) for field in _fields(GatherDimensionNumbers, dimension_numbers)])
-    sizes = integers("gather", slice_sizes)
+    operand, indices = require_array("gather", operand), require_array("gather", start_indices)
+    windows = Windows(*[as_integers("gather", field) for field in _fields(GatherDimensionNumbers, dimension_numbers)])
+    sizes = as_integers("gather", slice_sizes)
     settings = {"mode": _mode("gather", mode, "clip"), "fill_value": fill_value,
                 "promises": _promises(indices_are_sorted, unique_indices)}
-    check(indexing.gather_p, operand, indices, slice_sizes=sizes, **windows._asdict(), **settings)
+    check_operands(indexing.gather_p, operand, indices, slice_sizes=sizes, **windows._asdict(), **settings)
     return indexing.gather(operand, indices, windows, sizes, **settings)
 
 
@@ -265,10 +265,10 @@ def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
     array([[3, 4],
            [3, 4]])
     """
-    src = array_of("index_take", src)
-    shape, axes = shape_of(src), integers("index_take", axes)
+    src = require_array("index_take", src)
+    shape, axes = shape_of(src), as_integers("index_take", axes)
     columns = []
-    for positions, axis in zip(of_one_dtype("index_take", *idxs), axes, strict=True):
+    for positions, axis in zip(unify_dtypes("index_take", *idxs), axes, strict=True):
         check_kind("index_take (positions)", "integer", aval_of(positions))
         columns.append(reshape(_modulo(positions, shape[axis]), (*shape_of(positions), 1)))
     sizes = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
@@ -292,10 +292,10 @@ out; `"clip"` moves them. Raises `ShapeError`, `DTypeError`, `ArgumentError`.
 def _scatter(name: str, combine: str, doc: str) -> Callable[..., Any]:
     def function(operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: Any, *,
                  indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None) -> Any:
-        operand, updates = of_one_dtype(name, operand, updates)
+        operand, updates = unify_dtypes(name, operand, updates)
         return indexing.scatter(
-            operand, array_of(name, scatter_indices), updates,
-            Windows(*[integers(name, field) for field in _fields(ScatterDimensionNumbers, dimension_numbers)]),
+            operand, require_array(name, scatter_indices), updates,
+            Windows(*[as_integers(name, field) for field in _fields(ScatterDimensionNumbers, dimension_numbers)]),
             combine=combine,
             mode=_mode(name, mode, "fill"), promises=_promises(indices_are_sorted, unique_indices))
     function.__name__ = function.__qualname__ = name
@@ -349,16 +349,16 @@ def scatter_apply(operand: Any, scatter_indices: Any, func: Callable[[Any], Any]
     >>> scatter_apply(np.ones(3), np.array([[1], [1]]), lambda x: 2 * x, numbers, update_shape=(2,))
     array([1., 4., 1.])
     """
-    operand = array_of("scatter_apply", operand)
+    operand = require_array("scatter_apply", operand)
     aval = aval_of(operand)
-    once = full(integers("scatter_apply", update_shape), 1, dtypes.int32)
+    once = full(as_integers("scatter_apply", update_shape), 1, dtypes.int32)
     counts = scatter_add(full(aval.shape, 0, dtypes.int32), scatter_indices, once, dimension_numbers,
                          indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode)
-    program, captured = combination("scatter_apply", func, [aval], tree.structure(0), operands=1)
+    program, captured = combining_program("scatter_apply", func, [aval], tree.structure(0), operands=1)
     most = reduce_max(counts, range(aval.ndim)) if aval.size else 0
 
     def applied_again(times: Any, x: Any) -> Any:
-        changed, = of_elements(program, captured, [x])
+        changed, = apply_to_elements(program, captured, [x])
         return where(lt(times, counts), changed, x)
 
     return fori_loop(0, most, applied_again, operand)

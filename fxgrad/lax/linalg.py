@@ -6,21 +6,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fxgrad.engine.frontend.operands import as_array, shape_of, whole
+from fxgrad.engine.frontend.operands import as_array_operand, as_integer, shape_of
 from fxgrad.engine.ops import eigen, factorizations, matrices, reduced_forms, triangular
 from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
-from fxgrad.numpy.linalg.operands import check, from_triangle, symmetrized
+from fxgrad.numpy.linalg.operands import check_matrix_operands, from_triangle, symmetrize
 
 __all__ = ["cholesky", "cholesky_update", "eig", "eigh", "hessenberg", "householder_product", "lu",
            "lu_pivots_to_permutation", "ormqr", "qr", "schur", "svd", "symmetric_product", "triangular_solve",
            "tridiagonal", "tridiagonal_solve"]
 
 
-def _whole(name: str, subset: tuple[int, int] | None, size: int) -> None:
+def _check_subset(name: str, subset: tuple[int, int] | None, size: int) -> None:
     if subset not in (None, (0, size)):
         raise UnsupportedError(at_user_line(f"{name}: subset_by_index={subset!r} is not supported; compute all and "
                                             "slice"))
@@ -29,7 +29,7 @@ def _whole(name: str, subset: tuple[int, int] | None, size: int) -> None:
 def _hermitian(name: str, x: Any, symmetrize_input: bool, lower: bool = True) -> Any:
     """The means of the matrices and their adjoints, or what one triangle says."""
     matrices.check_matrices(name, aval_of(x), square=True)
-    return symmetrized(x) if symmetrize_input else from_triangle(x, lower)
+    return symmetrize(x) if symmetrize_input else from_triangle(x, lower)
 
 
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
@@ -43,7 +43,7 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
     array([[2., 0.],
            [0., 3.]])
     """
-    x = as_array(x)
+    x = as_array_operand(x)
     return factorizations.cholesky(_hermitian("cholesky", x, True) if symmetrize_input else x)
 
 
@@ -54,7 +54,7 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
     >>> cholesky_update(np.array([[3.0]]), np.array([4.0])).round(12)
     array([[5.]])
     """
-    return factorizations.cholesky_update(as_array(r_matrix), as_array(w_vector))
+    return factorizations.cholesky_update(as_array_operand(r_matrix), as_array_operand(w_vector))
 
 
 def eig(x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,
@@ -68,7 +68,7 @@ def eig(x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenve
     >>> eig(np.diag([1.0, 2.0]))[0]
     array([1.+0.j, 2.+0.j])
     """
-    return eigen.eig(as_array(x), compute_left_eigenvectors, compute_right_eigenvectors)
+    return eigen.eig(as_array_operand(x), compute_left_eigenvectors, compute_right_eigenvectors)
 
 
 def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
@@ -79,8 +79,8 @@ def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eige
     >>> eigh(np.diag([2.0, 1.0]))[1]
     array([1., 2.])
     """
-    x = as_array(x)
-    _whole("eigh", subset_by_index, shape_of(x)[-1])
+    x = as_array_operand(x)
+    _check_subset("eigh", subset_by_index, shape_of(x)[-1])
     return eigen.eigh(_hermitian("eigh", x, symmetrize_input, lower), lower)
 
 
@@ -92,7 +92,7 @@ def hessenberg(a: Any) -> tuple[Any, Any]:
     array([[1., 2.],
            [3., 4.]])
     """
-    packed, scales = reduced_forms.hessenberg(as_array(a))
+    packed, scales = reduced_forms.hessenberg(as_array_operand(a))
     return packed, scales
 
 
@@ -104,7 +104,7 @@ def householder_product(a: Any, taus: Any) -> Any:
     array([[ 0.],
            [-1.]])
     """
-    return factorizations.householder_product(as_array(a), as_array(taus))
+    return factorizations.householder_product(as_array_operand(a), as_array_operand(taus))
 
 
 def lu(x: Any) -> tuple[Any, Any, Any]:
@@ -114,7 +114,7 @@ def lu(x: Any) -> tuple[Any, Any, Any]:
     >>> lu(np.array([[1.0, 2.0], [2.0, 2.0]]))[2]
     array([1, 0], dtype=int32)
     """
-    factors, pivots, permutation = factorizations.lu(as_array(x))
+    factors, pivots, permutation = factorizations.lu(as_array_operand(x))
     return factors, pivots, permutation
 
 
@@ -126,7 +126,7 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
     array([1, 0, 2], dtype=int32)
     """
     return factorizations.lu_pivots_to_permutation(
-        as_array(pivots), whole("lu_pivots_to_permutation", permutation_size))
+        as_array_operand(pivots), as_integer("lu_pivots_to_permutation", permutation_size))
 
 
 def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Any:
@@ -139,7 +139,7 @@ def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = Fal
     array([[ 0., -1.],
            [-1.,  0.]])
     """
-    return factorizations.ormqr(as_array(a), as_array(taus), as_array(c), left, transpose)
+    return factorizations.ormqr(as_array_operand(a), as_array_operand(taus), as_array_operand(c), left, transpose)
 
 
 def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True,
@@ -152,7 +152,7 @@ def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True,
     >>> abs(qr(np.array([[3.0], [4.0]]), full_matrices=False)[1]).round(6)
     array([[5.]])
     """
-    return tuple(factorizations.qr(as_array(x), full_matrices, pivoting))
+    return tuple(factorizations.qr(as_array_operand(x), full_matrices, pivoting))
 
 
 def schur(x: Any, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False,
@@ -166,7 +166,7 @@ def schur(x: Any, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = F
     """
     if sort_eig_vals or select_callable is not None:
         raise UnsupportedError(at_user_line("schur: sorted eigenvalues are not supported (nor are they in jax)"))
-    return tuple(reduced_forms.schur(as_array(x), compute_schur_vectors))
+    return tuple(reduced_forms.schur(as_array_operand(x), compute_schur_vectors))
 
 
 def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True,
@@ -177,8 +177,8 @@ def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True,
     >>> svd(np.diag([1.0, 2.0]), compute_uv=False)
     array([2., 1.])
     """
-    x = as_array(x)
-    _whole("svd", subset_by_index, min(shape_of(x)[-2:]))
+    x = as_array_operand(x)
+    _check_subset("svd", subset_by_index, min(shape_of(x)[-2:]))
     found = eigen.svd(x, full_matrices, compute_uv)
     return tuple(found) if compute_uv else found[0]
 
@@ -191,13 +191,13 @@ def symmetric_product(a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta:
     >>> symmetric_product(np.array([[1.0, 2.0]]), np.zeros((1, 1)))
     array([[5.]])
     """
-    a, c = as_array(a_matrix), as_array(c_matrix)
+    a, c = as_array_operand(a_matrix), as_array_operand(c_matrix)
     matrices.check_matrices("symmetric_product", aval_of(a), aval_of(c))
-    product = mul(alpha, matrices.matmul(a, matrices.turned(a)))
+    product = mul(alpha, matrices.matmul(a, matrices.transpose_matrices(a)))
     result = add(product, mul(beta, c))
     if not symmetrize_output:
         return result
-    return matrices.lower_or_upper(result, matrices.turned(result))
+    return matrices.lower_or_upper(result, matrices.transpose_matrices(result))
 
 
 def triangular_solve(a: Any, b: Any, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
@@ -212,8 +212,8 @@ def triangular_solve(a: Any, b: Any, *, left_side: bool = False, lower: bool = F
     array([[1.],
            [1.]])
     """
-    a, b = as_array(a), as_array(b)
-    check("triangular_solve", a, square=True)
+    a, b = as_array_operand(a), as_array_operand(b)
+    check_matrix_operands("triangular_solve", a, square=True)
     is_vector = len(shape_of(b)) == len(shape_of(a)) - 1
     if is_vector:
         b = matrices.as_column(b) if left_side else matrices.as_row(b)
@@ -229,7 +229,7 @@ def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
     >>> tridiagonal(np.array([[1.0, 2.0], [2.0, 3.0]]))[1]
     array([1., 3.])
     """
-    packed, middle, beside, scales = reduced_forms.tridiagonal(as_array(a), lower)
+    packed, middle, beside, scales = reduced_forms.tridiagonal(as_array_operand(a), lower)
     return packed, middle, beside, scales
 
 
@@ -246,4 +246,4 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: boo
     """
     if perturb_singular:
         raise UnsupportedError(at_user_line("tridiagonal_solve: perturb_singular=True is not supported"))
-    return triangular.tridiagonal_solve(*map(as_array, (dl, d, du, b)))
+    return triangular.tridiagonal_solve(*map(as_array_operand, (dl, d, du, b)))

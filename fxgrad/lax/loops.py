@@ -10,10 +10,10 @@ from typing import Any
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.sizes import has_symbolic_dim
-from fxgrad.engine.frontend.flat import LEAF, TracedCall, check_leaf, just, parameter_names
+from fxgrad.engine.frontend.flat import LEAF, TracedCall, check_leaf, constant_name, parameter_names
 from fxgrad.engine.frontend.operands import operand
-from fxgrad.engine.higher_order.loop import for_loop
-from fxgrad.engine.higher_order.scan import scan as bind_scan
+from fxgrad.engine.higher_order.loop import bind_for
+from fxgrad.engine.higher_order.scan import bind_scan
 from fxgrad.engine.higher_order.while_loop import bind_while
 from fxgrad.engine.ops.arithmetic import sub
 from fxgrad.engine.ops.comparison import lt
@@ -33,14 +33,14 @@ from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError
 from fxgrad.lax.bodies import (
-    Flat,
-    Step,
+    FlatTree,
+    LoopBody,
     check_function,
-    flatten,
+    flatten_checked,
     leaf_paths,
     trace_body,
     trace_step,
-    varying_along,
+    vary_like,
 )
 
 Carry = Any
@@ -66,16 +66,17 @@ def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Car
     """
     check_function("while_loop", cond_fun, "cond_fun")
     check_function("while_loop", body_fun, "body_fun")
-    init = flatten("while_loop", init_val, "carry")
+    init = flatten_checked("while_loop", init_val, "carry")
 
-    def traced_step() -> Step:
+    def traced_step() -> LoopBody:
         return trace_step("while_loop", body_fun, init, [], init.names, lambda carry, _: body_fun(init.rebuild(carry)),
                           lambda structure: structure, [init.structure])
 
     def asks(*tracers: Any) -> Any:
         answer = cond_fun(init.rebuild(tracers))
         leaves = tree.leaves(answer)
-        if len(leaves) == 1 and check_leaf(leaves[0], "while_loop", just("the result of cond_fun")).shape == ():
+        if len(leaves) == 1 and check_leaf(leaves[0], "while_loop",
+                                           constant_name("the result of cond_fun")).shape == ():
             if aval_of(leaves[0]).dtype != dtypes.bool_:
                 raise DTypeError(at_user_line(
                     f"while_loop: {function_name(cond_fun)} must return a bool, got {aval_of(leaves[0])}. Compare it, "
@@ -93,7 +94,7 @@ def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Car
     step = traced_step()
     test = traced_test()
     while not all(test.program.out_avals[0].vma <= aval_of(leaf).vma for leaf in step.init):
-        init = varying_along(init, test.program.out_avals[0])  # for so does the number of steps
+        init = vary_like(init, test.program.out_avals[0])  # for so does the number of steps
         step = traced_step()
         test = traced_test()
     outputs = bind_while(test.program, test.captured, step.program, step.captured, step.init)
@@ -121,7 +122,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
     check_function("fori_loop", body_fun, "body_fun")
     lower, upper = (operand(bound) if has_symbolic_dim(bound) else bound for bound in (lower, upper))
     for bound, name in ((lower, "lower"), (upper, "upper")):
-        aval = check_leaf(bound, "fori_loop", just(name))
+        aval = check_leaf(bound, "fori_loop", constant_name(name))
         if aval.shape != () or aval.dtype.kind not in "iuf":
             raise DTypeError(at_user_line(f"fori_loop: {name} must be a real scalar, got {aval}. "
                                           "Write int(n), or convert it with .astype('int32')"))
@@ -131,14 +132,14 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
                                       f"needed. Convert one of them with .astype({last_type.dtype.name!r})"))
     kind, weak = dtypes.promote(*((aval.dtype, aval.weak) for aval in (first_type, last_type)))
     counter = Aval((), kind, weak)
-    init = flatten("fori_loop", init_val, "carry")
-    inner = Flat([convert(lower, kind, weak), *init.leaves], [counter, *init.avals],
-                 init.structure, ["i", *init.names])
+    init = flatten_checked("fori_loop", init_val, "carry")
+    inner = FlatTree([convert(lower, kind, weak), *init.leaves], [counter, *init.avals],
+                     init.structure, ["i", *init.names])
 
     def call(carry: list[Any], _: list[Any]) -> Any:
         return add(carry[0], Literal(1, counter)), body_fun(carry[0], init.rebuild(carry[1:]))
 
-    inner = varying_along(inner, aval_of(upper))
+    inner = vary_like(inner, aval_of(upper))
     step = trace_step("fori_loop", body_fun, inner, [], inner.names, call, lambda structure: structure.children()[1],
                       [LEAF, init.structure])
     if type(lower) is Tracer or type(upper) is Tracer:
@@ -151,16 +152,16 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
         count = where(lt(first, last), sub(last, first), 0)
         if kind.kind == "f":
             count = convert(ceil(count), dtypes.int32)
-        outputs = for_loop(count, step.program, step.captured, step.init)
+        outputs = bind_for(count, step.program, step.captured, step.init)
     else:
         length = max(math.ceil(upper - lower) if kind.kind == "f" else int(upper) - int(lower), 0)
         outputs = bind_scan(step.program, step.captured, step.init, [], length, False,
-                            _unrolled("fori_loop", 1 if unroll is None else unroll, length))
+                            _check_unroll("fori_loop", 1 if unroll is None else unroll, length))
     note_results(outputs, lambda: [None, *leaf_paths(init.structure, "")])
     return init.rebuild(outputs[1:])
 
 
-def _unrolled(what: str, unroll: int | bool, length: int) -> int:
+def _check_unroll(what: str, unroll: int | bool, length: int) -> int:
     if isinstance(unroll, bool):
         return max(length, 1) if unroll else 1
     if unroll < 0:
@@ -190,8 +191,8 @@ def scan(f: Callable[[Carry, Any], tuple[Carry, Any]], init: Carry, xs: Any = No
     (6.0, array([1., 3., 6.]))
     """
     check_function("scan", f, "f")
-    begin = flatten("scan", init, "carry")
-    entries = flatten("scan", xs, "xs")
+    begin = flatten_checked("scan", init, "carry")
+    entries = flatten_checked("scan", xs, "xs")
     count = _length(entries, length)
     avals = [aval.update(shape=aval.shape[1:]) for aval in entries.avals]
 
@@ -207,13 +208,13 @@ def scan(f: Callable[[Carry, Any], tuple[Carry, Any]], init: Carry, xs: Any = No
                       lambda carry, x: f(begin.rebuild(carry), entries.rebuild(x)), carry_of,
                       [begin.structure, entries.structure])
     outputs = bind_scan(step.program, step.captured, step.init, entries.leaves, count, reverse,
-                        _unrolled("scan", unroll, count))
+                        _check_unroll("scan", unroll, count))
     note_results(outputs, lambda: leaf_paths(step.out_tree, ""))
     split = len(begin.leaves)
     return begin.rebuild(outputs[:split]), tree.unflatten(step.out_tree.children()[1], outputs[split:])
 
 
-def _length(entries: Flat, length: int | None) -> int:
+def _length(entries: FlatTree, length: int | None) -> int:
     for aval, name in zip(entries.avals, entries.names, strict=True):
         if aval.shape == ():
             raise ShapeError(at_user_line(
@@ -245,8 +246,8 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     if batch_size is not None and batch_size < 0:
         raise ArgumentError(at_user_line(f"map: batch_size={batch_size}; it must be at least 0, or None"))
     if not batch_size:
-        return scan(_stacking(f), None, xs)[1]
-    entries = flatten("map", xs, "xs")
+        return scan(_as_scan_step(f), None, xs)[1]
+    entries = flatten_checked("map", xs, "xs")
     count = _length(entries, None)
     traced = trace_body("map", f, lambda *x: f(entries.rebuild(x)),
                         [aval.update(shape=aval.shape[1:]) for aval in entries.avals], entries.names,
@@ -266,7 +267,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     return tree.unflatten(traced.out_tree, results)
 
 
-def _stacking(f: Callable[[Any], Any]) -> Callable[[None, Any], tuple[None, Any]]:
+def _as_scan_step(f: Callable[[Any], Any]) -> Callable[[None, Any], tuple[None, Any]]:
     """`f` as the step of a scan, which calls its entry as `f` does."""
     def step(_: None, x: Any) -> tuple[None, Any]:
         return None, f(x)

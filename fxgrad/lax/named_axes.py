@@ -8,9 +8,9 @@ from typing import Any
 
 from fxgrad.engine import tree
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.executors.xla import evaluate, size_in_jax
-from fxgrad.engine.frontend.operands import whole
-from fxgrad.engine.frontend.strict import array_of
+from fxgrad.engine.executors.xla import evaluate, jax_axis_size
+from fxgrad.engine.frontend.operands import as_integer
+from fxgrad.engine.frontend.strict import require_array
 from fxgrad.engine.ops.varying import psum_invariant, pvary, take_equal
 from fxgrad.engine.parallel.collective import axis_params, groups_param, pmax_p, pmin_p, psum_p
 from fxgrad.engine.parallel.index_groups import group_size
@@ -35,7 +35,7 @@ def named_axes(what: str, axis_name: Any) -> dict[str, int]:
             raise ArgumentError(at_user_line(
                 f"{what}: axis_name is {axis_name!r}, where the name of a mapped axis is needed, or a tuple of names. "
                 "The axes of an array itself are reduced with fxgrad.numpy.sum(x, axis=0) and its like"))
-        size = scope[name] if name in scope else size_in_jax(name)
+        size = scope[name] if name in scope else jax_axis_size(name)
         if size is None:
             raise _not_in_scope(what, name)
         sizes[name] = size
@@ -56,7 +56,8 @@ def _not_in_scope(what: str, name: str) -> ArgumentError:
         f"fxgrad.vmap(..., axis_name={name!r}), or fxgrad.shard_map over a mesh that has it"))
 
 
-def groups_of(what: str, groups: Any, axes: dict[str, int], alike: bool = True) -> tuple[dict[str, Any], int | None]:
+def axis_groups_of(what: str, groups: Any, axes: dict[str, int], alike: bool = True) -> tuple[dict[str, Any],
+                                                                                              int | None]:
     """The parameter for `axis_index_groups`, and how many entries speak with each other; None if that differs."""
     if groups is None:
         return {}, math.prod(axes.values())
@@ -70,16 +71,16 @@ def groups_of(what: str, groups: Any, axes: dict[str, int], alike: bool = True) 
         raise ArgumentError(at_user_line(
             f"{what}: axis_index_groups={groups!r}; a list of groups, which are lists of positions, is needed"
         )) from None
-    found = tuple(tuple(whole(f"{what}: axis_index_groups", position) for position in group) for group in listed)
+    found = tuple(tuple(as_integer(f"{what}: axis_index_groups", position) for position in group) for group in listed)
     return groups_param(found), group_size(what, found, math.prod(axes.values()), alike=alike)
 
 
-def speak_over(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], **params: Any) -> Any:
-    """The collective over all these axes at once, on at most one value."""
+def apply_over_axes(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], **params: Any) -> Any:
+    """Apply the collective over all these axes at once, on at most one value."""
     mesh = mesh_in_scope()
     if mesh is not None and not axes.keys().isdisjoint(mesh.names):
         return _over_mesh(primitive, values, axes, mesh, params)
-    return _spoken(primitive, values, axes, params)
+    return _apply_collective(primitive, values, axes, params)
 
 
 def _over_mesh(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], mesh: MeshAxes,
@@ -89,22 +90,23 @@ def _over_mesh(primitive: Primitive, values: Sequence[Any], axes: dict[str, int]
     checked = [name for name in names if name in mesh.checked]
     values = [pvary(value, names) for value in values]
     if primitive is psum_p and "axis_index_groups" not in params:
-        result = _spoken(primitive, values, {name: size for name, size in axes.items() if name not in checked}, params)
+        result = _apply_collective(primitive, values,
+                                   {name: size for name, size in axes.items() if name not in checked}, params)
         return psum_invariant(result, checked) if checked else result
-    result = _spoken(primitive, values, axes, params)
+    result = _apply_collective(primitive, values, axes, params)
     if primitive in (pmax_p, pmin_p) and "axis_index_groups" not in params:
-        return equal_over(result, axes)
+        return mark_invariant(result, axes)
     return pvary(result, names)
 
 
-def equal_over(value: Any, axes: dict[str, int]) -> Any:
-    """`value`, which is the same for all entries, in its type too where these are devices of a mesh that is checked."""
+def mark_invariant(value: Any, axes: dict[str, int]) -> Any:
+    """Return `value`, equal for all entries, in a type that says so where these are devices."""
     mesh = mesh_in_scope()
     checked = [] if mesh is None else [name for name in axes if name in mesh.checked]
     return take_equal(value, checked) if checked else value
 
 
-def _spoken(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], params: dict[str, Any]) -> Any:
+def _apply_collective(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], params: dict[str, Any]) -> Any:
     if not axes:
         return values[0]
     over = axis_params([*axes], [*axes.values()])
@@ -113,6 +115,6 @@ def _spoken(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], p
     return bind(primitive, *values, **over, **params)[0]
 
 
-def on_leaves(what: str, function: Callable[[Any], Any], x: Any) -> Any:
+def map_leaves(what: str, function: Callable[[Any], Any], x: Any) -> Any:
     """`function` of each array of a container."""
-    return tree.map(lambda leaf: function(array_of(what, leaf)), x)
+    return tree.map(lambda leaf: function(require_array(what, leaf)), x)

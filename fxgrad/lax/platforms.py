@@ -8,14 +8,14 @@ from typing import Any
 
 from fxgrad.engine import tree
 from fxgrad.engine.executors.platforms import platform_of
-from fxgrad.engine.frontend.flat import check_leaf, just
-from fxgrad.engine.frontend.named import call_by_name
-from fxgrad.engine.frontend.operands import is_staging, whole
+from fxgrad.engine.frontend.flat import check_leaf, constant_name
+from fxgrad.engine.frontend.named import record_named_call
+from fxgrad.engine.frontend.operands import as_integer, is_staging
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import innermost_for
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, UnsupportedError
-from fxgrad.lax.bodies import check_function, flatten, join_branches, trace_body
+from fxgrad.lax.bodies import check_function, flatten_checked, join_branches, trace_body
 
 __all__ = ["composite", "platform_dependent"]
 
@@ -53,7 +53,7 @@ def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **
 def _check_alike(given: dict[str, Callable[..., Any]], args: tuple[Any, ...]) -> None:
     """Raises `TreeError`, `ShapeError` or `DTypeError` unless all functions return the same structure and types."""
     what = "platform_dependent"
-    operands = flatten(what, args, "args")
+    operands = flatten_checked(what, args, "args")
     traced = [trace_body(what, function, lambda *tracers, function=function: function(*operands.rebuild(tracers)),
                          operands.avals, operands.names, operands.structure.children()) for function in given.values()]
     join_branches(what, [*given.values()], [*given], traced)
@@ -75,7 +75,7 @@ def composite(decomposition: Callable[..., Any], name: str, version: int = 0) ->
     check_function("composite", decomposition, "decomposition")
     if not isinstance(name, str) or not name:
         raise ArgumentError(at_user_line(f"composite: name={name!r}; a text is needed, such as 'my.square'"))
-    if whole("composite", version) < 0:
+    if as_integer("composite", version) < 0:
         raise ArgumentError(at_user_line(f"composite: version={version}; a whole number from 0 on is needed"))
 
     @functools.wraps(decomposition)
@@ -83,7 +83,8 @@ def composite(decomposition: Callable[..., Any], name: str, version: int = 0) ->
     def call(*args: Any, **attributes: Any) -> Any:
         leaves = tree.leaves(args)
         for number, leaf in enumerate(leaves):
-            check_leaf(leaf, name, just(f"array {number} of the arguments"))
+            check_leaf(leaf, name, constant_name(f"array {number} of the arguments"))
         function = functools.wraps(decomposition)(functools.partial(decomposition, **attributes))
-        return function(*args) if innermost_for(leaves) is None else call_by_name("composite", function, name, args, {})
+        return function(*args) if innermost_for(leaves) is None else record_named_call("composite", function, name,
+                                                                                       args, {})
     return call

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import promoted, shape_of
-from fxgrad.engine.frontend.placing import placed
-from fxgrad.engine.frontend.strict import array_of, integers, wanted_dtype
+from fxgrad.engine.frontend.operands import promote_operands, shape_of
+from fxgrad.engine.frontend.placing import place_array
+from fxgrad.engine.frontend.strict import as_dtype_or_none, as_integers, require_array
 from fxgrad.engine.ops import fft as fft_room
 from fxgrad.engine.ops import products as dot_room
 from fxgrad.engine.ops.arithmetic import mul
@@ -83,11 +83,12 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = Non
     """
     if out_sharding is not None:
         result = dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
-        return placed("dot_general", result, out_sharding)
-    wanted = wanted_dtype(preferred_element_type)
-    lhs, rhs = promoted(*dot_room.alike(array_of("dot_general", lhs), array_of("dot_general", rhs), wanted))
+        return place_array("dot_general", result, out_sharding)
+    wanted = as_dtype_or_none(preferred_element_type)
+    lhs, rhs = promote_operands(*dot_room.unify_operands(require_array("dot_general", lhs),
+                                                         require_array("dot_general", rhs), wanted))
     (left, right), (left_batch, right_batch) = dimension_numbers
-    pairs = [integers("dot_general", axes) for axes in (left, right, left_batch, right_batch)]
+    pairs = [as_integers("dot_general", axes) for axes in (left, right, left_batch, right_batch)]
     numbers = (pairs[0], pairs[1]), (pairs[2], pairs[3])
     return dot_room.dot_general(lhs, rhs, numbers, precision, wanted)
 
@@ -101,7 +102,7 @@ def dot(lhs: Any, rhs: Any, *, dimension_numbers: Any = None, precision: Any = N
     11.0
     """
     if dimension_numbers is None:
-        ranks = len(shape_of(array_of("dot", lhs))), len(shape_of(array_of("dot", rhs)))
+        ranks = len(shape_of(require_array("dot", lhs))), len(shape_of(require_array("dot", rhs)))
         if not all(rank in (1, 2) for rank in ranks) or shape_of(lhs)[-1] != shape_of(rhs)[0]:
             raise ShapeError(at_user_line(
                 f"dot: shapes {shape_of(lhs)} and {shape_of(rhs)}; vectors or matrices are needed, the last axis of "
@@ -117,8 +118,8 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
     >>> batch_matmul(np.ones((5, 2, 3)), np.ones((5, 3, 4))).shape
     (5, 2, 4)
     """
-    rank = len(shape_of(array_of("batch_matmul", lhs)))
-    if rank < 2 or rank != len(shape_of(array_of("batch_matmul", rhs))):
+    rank = len(shape_of(require_array("batch_matmul", lhs)))
+    if rank < 2 or rank != len(shape_of(require_array("batch_matmul", rhs))):
         raise ShapeError(at_user_line(f"batch_matmul: shapes {shape_of(lhs)} and {shape_of(rhs)}; arrays of one rank, "
                                       "at least 2, are needed"))
     batch = tuple(range(rank - 2))
@@ -139,7 +140,7 @@ def scaled_dot(lhs: Any, rhs: Any, *, lhs_scale: Any = None, rhs_scale: Any = No
     >>> float(x[0, 0])
     5.0
     """
-    lhs, rhs = array_of("scaled_dot", lhs), array_of("scaled_dot", rhs)
+    lhs, rhs = require_array("scaled_dot", lhs), require_array("scaled_dot", rhs)
     rank = len(shape_of(lhs))
     if dimension_numbers is None:
         if rank < 2:
@@ -147,13 +148,13 @@ def scaled_dot(lhs: Any, rhs: Any, *, lhs_scale: Any = None, rhs_scale: Any = No
                                           "are needed, or dimension_numbers"))
         batch = tuple(range(rank - 2))
         dimension_numbers = (((rank - 1,), (rank - 2,)), (batch, batch))
-    wanted = wanted_dtype(preferred_element_type) or dtypes.bfloat16
+    wanted = as_dtype_or_none(preferred_element_type) or dtypes.bfloat16
     # Scaled in float32: the products themselves are rounded to the wanted dtype once, at the end.
-    left, right = (_scaled(convert(x, dtypes.float32), scale) for x, scale in ((lhs, lhs_scale), (rhs, rhs_scale)))
+    left, right = (_scale(convert(x, dtypes.float32), scale) for x, scale in ((lhs, lhs_scale), (rhs, rhs_scale)))
     return convert(dot_general(left, right, dimension_numbers), wanted)
 
 
-def _scaled(x: Any, scale: Any) -> Any:
+def _scale(x: Any, scale: Any) -> Any:
     if scale is None:
         return x
     shape, parts = shape_of(x), shape_of(scale)
@@ -191,7 +192,7 @@ def fft(x: Any, fft_type: Any, fft_lengths: Sequence[int]) -> Any:
     name = fft_type if isinstance(fft_type, str) else getattr(fft_type, "name", None)
     if name is None:
         raise ArgumentError(at_user_line(f"fft: fft_type={fft_type!r}; an FftType or its name is needed"))
-    kind, x, lengths = name.lower(), array_of("fft", x), integers("fft", fft_lengths)
+    kind, x, lengths = name.lower(), require_array("fft", x), as_integers("fft", fft_lengths)
     if not lengths:
         return x
     dtype = dtypes.inexact_dtype(aval_of(x).dtype)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.engine.frontend.placing import placed
-from fxgrad.engine.frontend.strict import array_of, integers, refuse, wanted_dtype
+from fxgrad.engine.frontend.placing import place_array
+from fxgrad.engine.frontend.strict import as_dtype_or_none, as_integers, refuse_options, require_array
 from fxgrad.engine.ops import ragged
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ShapeError
@@ -43,11 +43,12 @@ def ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None, pref
            [5.]])
     """
     if out_sharding is not None:
-        return placed("ragged_dot", ragged_dot(lhs, rhs, group_sizes, precision, preferred_element_type, group_offset),
-                      out_sharding)
-    refuse("ragged_dot", group_offset=group_offset)
-    left, right, sizes = (array_of("ragged_dot", each) for each in (lhs, rhs, group_sizes))
-    return ragged.ragged_dot(left, right, sizes, precision, wanted_dtype(preferred_element_type))
+        return place_array("ragged_dot",
+                           ragged_dot(lhs, rhs, group_sizes, precision, preferred_element_type, group_offset),
+                           out_sharding)
+    refuse_options("ragged_dot", group_offset=group_offset)
+    left, right, sizes = (require_array("ragged_dot", each) for each in (lhs, rhs, group_sizes))
+    return ragged.ragged_dot(left, right, sizes, precision, as_dtype_or_none(preferred_element_type))
 
 
 def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any, ragged_dot_dimension_numbers: Any, precision: Any = None,
@@ -67,21 +68,21 @@ def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any, ragged_dot_dimensio
     array([1., 2.])
     """
     if out_sharding is not None:
-        return placed("ragged_dot_general", ragged_dot_general(
+        return place_array("ragged_dot_general", ragged_dot_general(
             lhs, rhs, group_sizes, ragged_dot_dimension_numbers, precision, preferred_element_type, group_offset),
             out_sharding)
-    refuse("ragged_dot_general", group_offset=group_offset)
+    refuse_options("ragged_dot_general", group_offset=group_offset)
     numbers = ragged_dot_dimension_numbers
     (left, right), (left_batch, right_batch) = numbers.dot_dimension_numbers
-    axes, groups = (integers("ragged_dot_general", each)
+    axes, groups = (as_integers("ragged_dot_general", each)
                     for each in (numbers.lhs_ragged_dimensions, numbers.rhs_group_dimensions))
     if len(axes) != 1 or len(groups) > 1:
         raise ShapeError(at_user_line(
             f"ragged_dot_general: lhs_ragged_dimensions={list(axes)} and rhs_group_dimensions={list(groups)}; one "
             "axis, and one or none are needed"))
-    pairs = [integers("ragged_dot_general", each) for each in (left, right, left_batch, right_batch)]
+    pairs = [as_integers("ragged_dot_general", each) for each in (left, right, left_batch, right_batch)]
     dot = (pairs[0], pairs[1]), (pairs[2], pairs[3])
     dimensions = ragged.RaggedDimensions(dot, axes[0], groups[0] if groups else None)
-    arrays = [array_of("ragged_dot_general", each) for each in (lhs, rhs, group_sizes)]
+    arrays = [require_array("ragged_dot_general", each) for each in (lhs, rhs, group_sizes)]
     return ragged.ragged_dot_general(arrays[0], arrays[1], arrays[2], dimensions, precision,
-                                     wanted_dtype(preferred_element_type))
+                                     as_dtype_or_none(preferred_element_type))

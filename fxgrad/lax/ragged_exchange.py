@@ -6,7 +6,7 @@ from typing import Any
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.frontend.strict import array_of
+from fxgrad.engine.frontend.strict import require_array
 from fxgrad.engine.ops.structural import convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
@@ -43,7 +43,7 @@ def ragged_all_to_all(operand: Any, output: Any, input_offsets: Any, send_sizes:
     array([[1., 3., 0., 0.],
            [2., 2., 4., 0.]])
     """
-    operand, output, *places = [array_of("ragged_all_to_all", value) for value in (
+    operand, output, *places = [require_array("ragged_all_to_all", value) for value in (
         operand, output, input_offsets, send_sizes, output_offsets, recv_sizes)]
     count = axis_size(axis_name) if axis_index_groups is None else len(axis_index_groups[0])
     _check(aval_of(operand), aval_of(output), [*map(aval_of, places)], count)

@@ -10,9 +10,16 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.frontend.operands import axis_number, shape_of, whole
-from fxgrad.engine.frontend.placing import placed
-from fxgrad.engine.frontend.strict import array_of, axis_of, check, documented, integers, of_one_dtype
+from fxgrad.engine.frontend.operands import as_axis_number, as_integer, shape_of
+from fxgrad.engine.frontend.placing import place_array
+from fxgrad.engine.frontend.strict import (
+    as_integers,
+    check_operands,
+    document_function,
+    require_array,
+    strict_axis_of,
+    unify_dtypes,
+)
 from fxgrad.engine.ops import cumulative, structural
 from fxgrad.engine.ops import ordering as sort_room
 from fxgrad.engine.ops import reductions as reduce_room
@@ -28,7 +35,7 @@ from fxgrad.engine.ops.structural import broadcast_to, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
-from fxgrad.lax.combinations import combination, of_elements, only_primitive
+from fxgrad.lax.combinations import apply_to_elements, combining_program, only_primitive
 
 __all__ = ["argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce", "reduce_and",
            "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor", "sort", "sort_key_val"]
@@ -41,13 +48,13 @@ Function = Callable[..., Any]
 
 def _reduction(primitive: Primitive, operation: Function, doc: str) -> Function:
     def function(operand: Any, axes: Sequence[int]) -> Any:
-        return _reduced(primitive, operation, operand, axes)
-    return documented(function, primitive.name, doc, "The dtype stays; axes count from the front.")
+        return _reduce(primitive, operation, operand, axes)
+    return document_function(function, primitive.name, doc, "The dtype stays; axes count from the front.")
 
 
-def _reduced(primitive: Primitive, operation: Function, operand: Any, axes: Sequence[int]) -> Any:
-    operand, axes = array_of(primitive.name, operand), integers(primitive.name, axes)
-    check(primitive, operand, axes=axes)
+def _reduce(primitive: Primitive, operation: Function, operand: Any, axes: Sequence[int]) -> Any:
+    operand, axes = require_array(primitive.name, operand), as_integers(primitive.name, axes)
+    check_operands(primitive, operand, axes=axes)
     return operation(operand, axes)
 
 
@@ -91,8 +98,8 @@ def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -
     5.0
     """
     if out_sharding is not None:
-        return placed("reduce_sum", reduce_sum(operand, axes), out_sharding)
-    return _reduced(structural.reduce_sum_p, structural.reduce_sum, operand, axes)
+        return place_array("reduce_sum", reduce_sum(operand, axes), out_sharding)
+    return _reduce(structural.reduce_sum_p, structural.reduce_sum, operand, axes)
 
 
 _reductions: Analysis[tuple[Callable[..., Any], Callable[..., Any]] | None] = Analysis(
@@ -120,22 +127,22 @@ def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], An
     5.0
     """
     if out_sharding is not None:
-        return placed("reduce", reduce(operands, init_values, computation, dimensions), out_sharding)
+        return place_array("reduce", reduce(operands, init_values, computation, dimensions), out_sharding)
     leaves, structure = tree.flatten(operands)
     init_structure: Any
     inits, init_structure = tree.flatten(init_values)
     if structure != init_structure or not leaves:
         raise ArgumentError(at_user_line(f"reduce: operands {structure} and init_values {init_structure}; trees of "
                                          "equal structure with at least one leaf are needed"))
-    pairs = [of_one_dtype("reduce", leaf, init) for leaf, init in zip(leaves, inits, strict=True)]
+    pairs = [unify_dtypes("reduce", leaf, init) for leaf, init in zip(leaves, inits, strict=True)]
     arrays, starts = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    shape, axes = shape_of(arrays[0]), integers("reduce", dimensions)
+    shape, axes = shape_of(arrays[0]), as_integers("reduce", dimensions)
     if any(shape_of(array) != shape for array in arrays) or any(shape_of(start) for start in starts):
         raise ShapeError(at_user_line(f"reduce: operands of shapes {', '.join(str(shape_of(x)) for x in arrays)} and "
                                       f"initial values of shapes {', '.join(str(shape_of(x)) for x in starts)}; "
                                       "operands of one shape and scalars are needed"))
     check_axes("reduce", aval_of(arrays[0]), axes)
-    program, captured = combination("reduce", computation, list(map(aval_of, arrays)), structure)
+    program, captured = combining_program("reduce", computation, list(map(aval_of, arrays)), structure)
     kept = tuple(size for axis, size in enumerate(shape) if axis not in axes)
     spread = [broadcast_to(start, kept) for start in starts]
     if not prod(shape):
@@ -145,11 +152,12 @@ def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], An
     if known is not None:
         reduction, combined = known
         return tree.unflatten(structure, [combined(starts[0], reduction(arrays[0], axes))])
-    halved = _halved(program, captured, arrays, axes, kept)
-    return tree.unflatten(structure, of_elements(program, captured, [*spread, *halved]))
+    halved = _reduce_by_halves(program, captured, arrays, axes, kept)
+    return tree.unflatten(structure, apply_to_elements(program, captured, [*spread, *halved]))
 
 
-def _halved(program: Any, captured: Sequence[Any], arrays: Sequence[Any], axes: Shape, kept: Shape) -> list[Any]:
+def _reduce_by_halves(program: Any, captured: Sequence[Any], arrays: Sequence[Any], axes: Shape,
+                      kept: Shape) -> list[Any]:
     """All elements along the axes combined: the first half with the second one, until one is left, order kept."""
     shape = shape_of(arrays[0])
     order = [*axes, *(axis for axis in range(len(shape)) if axis not in axes)]
@@ -160,7 +168,7 @@ def _halved(program: Any, captured: Sequence[Any], arrays: Sequence[Any], axes: 
         # Neighbours are combined, so that the function need not be commutative.
         even, odd = ([slice_in_dim(x, begin, 2 * pairs, 0, 2) for x in lists] for begin in (0, 1))
         rest = [slice_in_dim(x, 2 * pairs, count, 0) for x in lists]
-        lists = of_elements(program, captured, [*even, *odd])
+        lists = apply_to_elements(program, captured, [*even, *odd])
         if count % 2:
             lists = [concatenate([x, last], 0) for x, last in zip(lists, rest, strict=True)]
         count = pairs + count % 2
@@ -171,9 +179,9 @@ def _halved(program: Any, captured: Sequence[Any], arrays: Sequence[Any], axes: 
 
 
 def _position(primitive: Primitive, operation: Function, operand: Any, axis: int, index_dtype: Any) -> Any:
-    operand, axis = array_of(primitive.name, operand), axis_number(primitive.name, axis)
+    operand, axis = require_array(primitive.name, operand), as_axis_number(primitive.name, axis)
     dtype = dtypes.canonical(index_dtype)
-    check(primitive, operand, axis=axis, index_dtype=dtype)
+    check_operands(primitive, operand, axis=axis, index_dtype=dtype)
     return operation(operand, axis, dtype)
 
 
@@ -202,11 +210,11 @@ def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
 
 def _running(primitive: Primitive, operation: Function, doc: str) -> Function:
     def function(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-        operand, axis = array_of(primitive.name, operand), axis_number(primitive.name, axis)
-        check(primitive, operand, axis=axis, reverse=bool(reverse))
+        operand, axis = require_array(primitive.name, operand), as_axis_number(primitive.name, axis)
+        check_operands(primitive, operand, axis=axis, reverse=bool(reverse))
         return operation(operand, axis, bool(reverse))
-    return documented(function, primitive.name, doc,
-                      "of all elements up to each one along an axis; with `reverse` from it on.")
+    return document_function(function, primitive.name, doc,
+                             "of all elements up to each one along an axis; with `reverse` from it on.")
 
 
 cumsum = _running(cumulative.cumsum_p, cumulative.cumsum, """The sum
@@ -244,12 +252,12 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     array([1., 2., 3.])
     """
     several = isinstance(operand, list | tuple)
-    arrays = [array_of("sort", each) for each in (operand if several else [operand])]
+    arrays = [require_array("sort", each) for each in (operand if several else [operand])]
     if not arrays:
         raise ArgumentError(at_user_line("sort: no arrays; at least one is needed"))
-    dimension = axis_of("sort", dimension, len(shape_of(arrays[0])))
-    num_keys = whole("sort", num_keys)
-    check(sort_room.sort_p, *arrays, dimension=dimension, num_keys=num_keys)
+    dimension = strict_axis_of("sort", dimension, len(shape_of(arrays[0])))
+    num_keys = as_integer("sort", num_keys)
+    check_operands(sort_room.sort_p, *arrays, dimension=dimension, num_keys=num_keys)
     results = sort_room.sort(arrays, dimension, num_keys)
     return tuple(results) if several else results[0]
 

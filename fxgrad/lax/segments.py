@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array, constant, shape_of, whole
+from fxgrad.engine.frontend.operands import as_array_operand, as_integer, constant_array, shape_of
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.families import KINDS
 from fxgrad.engine.ops.indexing import scatter
@@ -42,8 +42,8 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None, in
     >>> segment_sum([1.0, 2.0, 4.0], [0, 2, 0], 3)
     array([5., 0., 2.])
     """
-    return _segmented("segment_sum", "add", data, segment_ids, num_segments, indices_are_sorted, unique_indices,
-                      bucket_size, mode, out_sharding)
+    return _reduce_segments("segment_sum", "add", data, segment_ids, num_segments, indices_are_sorted, unique_indices,
+                            bucket_size, mode, out_sharding)
 
 
 def segment_prod(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
@@ -54,8 +54,8 @@ def segment_prod(data: Any, segment_ids: Any, num_segments: int | None = None, i
     >>> segment_prod([1.0, 2.0, 4.0], [0, 2, 0], 3)
     array([4., 1., 2.])
     """
-    return _segmented("segment_prod", "mul", data, segment_ids, num_segments, indices_are_sorted, unique_indices,
-                      bucket_size, mode, out_sharding)
+    return _reduce_segments("segment_prod", "mul", data, segment_ids, num_segments, indices_are_sorted, unique_indices,
+                            bucket_size, mode, out_sharding)
 
 
 def segment_min(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
@@ -68,8 +68,8 @@ def segment_min(data: Any, segment_ids: Any, num_segments: int | None = None, in
     >>> segment_min([1.0, 2.0, 4.0], [0, 2, 0], 3)
     array([ 1., inf,  2.])
     """
-    return _segmented("segment_min", "min", data, segment_ids, num_segments, indices_are_sorted, unique_indices,
-                      bucket_size, mode, out_sharding)
+    return _reduce_segments("segment_min", "min", data, segment_ids, num_segments, indices_are_sorted, unique_indices,
+                            bucket_size, mode, out_sharding)
 
 
 def segment_max(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
@@ -82,15 +82,15 @@ def segment_max(data: Any, segment_ids: Any, num_segments: int | None = None, in
     >>> segment_max([1.0, 2.0, 4.0], [0, 2, 0], 3)
     array([  4., -inf,   2.])
     """
-    return _segmented("segment_max", "max", data, segment_ids, num_segments, indices_are_sorted, unique_indices,
-                      bucket_size, mode, out_sharding)
+    return _reduce_segments("segment_max", "max", data, segment_ids, num_segments, indices_are_sorted, unique_indices,
+                            bucket_size, mode, out_sharding)
 
 
-def _segmented(name: str, combine: str, data: Any, segment_ids: Any, num_segments: int | None, is_sorted: bool,
-               is_unique: bool, bucket_size: int | None, mode: Any, out_sharding: Any) -> Any:
+def _reduce_segments(name: str, combine: str, data: Any, segment_ids: Any, num_segments: int | None, is_sorted: bool,
+                     is_unique: bool, bucket_size: int | None, mode: Any, out_sharding: Any) -> Any:
     if out_sharding is not None:
         raise UnsupportedError(at_user_line(f"{name}: out_sharding= is not supported; leave it out"))
-    data, ids = as_array(data), as_array(segment_ids)
+    data, ids = as_array_operand(data), as_array_operand(segment_ids)
     _check(name, combine, data, ids)
     count = _count(name, ids, num_segments)
     rows, *rest = shape_of(data)
@@ -98,14 +98,15 @@ def _segmented(name: str, combine: str, data: Any, segment_ids: Any, num_segment
     start = {"add": 0, "mul": 1}.get(combine)
     start = identity_of(combine, dtype) if start is None else dtype.type(start)
     if not count:
-        return constant((0, *rest), start, dtype)
+        return constant_array((0, *rest), start, dtype)
     promises = ("sorted",) * bool(is_sorted) + ("unique",) * bool(is_unique)
     mode = _mode(name, mode)
     if bucket_size is None:
         windows = Windows(tuple(range(1, 1 + len(rest))), (0,), (0,))
-        return scatter(constant((count, *rest), start, dtype), reshape(ids, (rows, 1)), data, windows, combine=combine,
+        return scatter(constant_array((count, *rest), start, dtype), reshape(ids, (rows, 1)), data, windows,
+                       combine=combine,
                        mode=mode, promises=promises)
-    size = whole(f"{name}: bucket_size", bucket_size)
+    size = as_integer(f"{name}: bucket_size", bucket_size)
     if size < 1:
         raise ArgumentError(at_user_line(f"{name}: bucket_size={size}; a number from 1 on is needed"))
     buckets = -(-rows // size)
@@ -113,7 +114,7 @@ def _segmented(name: str, combine: str, data: Any, segment_ids: Any, num_segment
         ids = convert(ids, dtypes.int32)
     bucket = reshape(iota(aval_of(ids).dtype, (buckets, size), 0), (buckets * size,))[:rows]
     windows = Windows(tuple(range(1, 1 + len(rest))), (0, 1), (0, 1))
-    parts = scatter(constant((buckets, count, *rest), start, dtype), stack([bucket, ids], 1), data, windows,
+    parts = scatter(constant_array((buckets, count, *rest), start, dtype), stack([bucket, ids], 1), data, windows,
                     combine=combine, mode=mode, promises=promises)
     return convert(_REDUCTIONS[combine](parts, (0,)), dtype)
 
@@ -137,7 +138,7 @@ def _count(name: str, ids: Any, num_segments: Any) -> int:
         if not shape_of(ids)[0]:
             return 0
         return int(max_of(ids) if type(ids) is Tracer else np.max(np.asarray(ids))) + 1
-    count = whole(f"{name}: num_segments", num_segments)
+    count = as_integer(f"{name}: num_segments", num_segments)
     if count < 0:
         raise ArgumentError(at_user_line(f"{name}: num_segments={count}; a number from 0 on is needed"))
     return count

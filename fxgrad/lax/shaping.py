@@ -9,10 +9,10 @@ from math import prod
 from typing import Any
 
 from fxgrad.engine.core.avals import Shape
-from fxgrad.engine.frontend.operands import axis_number, shape_of, whole
-from fxgrad.engine.frontend.placing import placed
-from fxgrad.engine.frontend.strict import array_of, axis_of, check, integers, of_one_dtype
-from fxgrad.engine.frontend.strict import sizes as sizes_given
+from fxgrad.engine.frontend.operands import as_axis_number, as_integer, shape_of
+from fxgrad.engine.frontend.placing import place_array
+from fxgrad.engine.frontend.strict import as_integers, check_operands, require_array, strict_axis_of, unify_dtypes
+from fxgrad.engine.frontend.strict import as_sizes as sizes_given
 from fxgrad.engine.ops import joining, shaping, structural
 from fxgrad.engine.ops.families import broadcast_shapes as _broadcast_shapes
 from fxgrad.engine.ops.shaping import slice as slice_of
@@ -34,8 +34,8 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -
     (2, 3)
     """
     if out_sharding is not None:
-        return placed("broadcast", broadcast(operand, sizes), out_sharding)
-    operand = array_of("broadcast", operand)
+        return place_array("broadcast", broadcast(operand, sizes), out_sharding)
+    operand = require_array("broadcast", operand)
     return structural.broadcast_to(operand, (*sizes_given("broadcast", sizes), *shape_of(operand)))
 
 
@@ -51,9 +51,10 @@ def broadcast_in_dim(operand: Any, shape: Sequence[int], broadcast_dimensions: S
            [1, 1, 1]])
     """
     if out_sharding is not None:
-        return placed("broadcast_in_dim", broadcast_in_dim(operand, shape, broadcast_dimensions), out_sharding)
+        return place_array("broadcast_in_dim", broadcast_in_dim(operand, shape, broadcast_dimensions), out_sharding)
     wanted = sizes_given("broadcast_in_dim", shape)
-    return _in_dim(array_of("broadcast_in_dim", operand), wanted, integers("broadcast_in_dim", broadcast_dimensions))
+    return _in_dim(require_array("broadcast_in_dim", operand), wanted,
+                   as_integers("broadcast_in_dim", broadcast_dimensions))
 
 
 _in_dim = shaping.broadcast_in_dim
@@ -66,7 +67,8 @@ def broadcast_like(arr: Any, like_arr: Any) -> Any:
     >>> broadcast_like(np.ones(3), np.ones((2, 3))).shape
     (2, 3)
     """
-    return structural.broadcast_to(array_of("broadcast_like", arr), shape_of(array_of("broadcast_like", like_arr)))
+    return structural.broadcast_to(require_array("broadcast_like", arr),
+                                   shape_of(require_array("broadcast_like", like_arr)))
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
@@ -86,8 +88,8 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
     >>> broadcast_to_rank(np.ones(3), 2).shape
     (1, 3)
     """
-    x = array_of("broadcast_to_rank", x)
-    return structural.reshape(x, (1,) * (whole("broadcast_to_rank", rank) - len(shape_of(x))) + shape_of(x))
+    x = require_array("broadcast_to_rank", x)
+    return structural.reshape(x, (1,) * (as_integer("broadcast_to_rank", rank) - len(shape_of(x))) + shape_of(x))
 
 
 # --- layout -------------------------------------------------------------------------------------------------------
@@ -105,10 +107,10 @@ def reshape(operand: Any, new_sizes: Sequence[int], dimensions: Sequence[int] | 
            [2, 3]])
     """
     if out_sharding is not None:
-        return placed("reshape", reshape(operand, new_sizes, dimensions), out_sharding)
-    operand = array_of("reshape", operand)
-    operand = operand if dimensions is None else structural.transpose(operand, integers("reshape", dimensions))
-    return structural.reshape(operand, integers("reshape", new_sizes))
+        return place_array("reshape", reshape(operand, new_sizes, dimensions), out_sharding)
+    operand = require_array("reshape", operand)
+    operand = operand if dimensions is None else structural.transpose(operand, as_integers("reshape", dimensions))
+    return structural.reshape(operand, as_integers("reshape", new_sizes))
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
@@ -118,9 +120,9 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
     >>> collapse(np.ones((2, 3, 4)), 0, 2).shape
     (6, 4)
     """
-    operand = array_of("collapse", operand)
+    operand = require_array("collapse", operand)
     sizes = shape_of(operand)
-    begin, end, _ = builtins.slice(*(end if end is None else axis_number("collapse", end)
+    begin, end, _ = builtins.slice(*(end if end is None else as_axis_number("collapse", end)
                                     for end in (start_dimension, stop_dimension))).indices(len(sizes))
     if begin >= end:
         raise ShapeError(at_user_line(f"collapse: axes from {start_dimension} to {stop_dimension} of an array of shape "
@@ -135,9 +137,9 @@ def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
     >>> squeeze(np.ones((1, 3)), (0,)).shape
     (3,)
     """
-    array = array_of("squeeze", array)
-    sizes, dimensions = shape_of(array), integers("squeeze", dimensions)
-    gone = {axis_of("squeeze", axis, len(sizes)) for axis in dimensions}
+    array = require_array("squeeze", array)
+    sizes, dimensions = shape_of(array), as_integers("squeeze", dimensions)
+    gone = {strict_axis_of("squeeze", axis, len(sizes)) for axis in dimensions}
     if len(gone) != len(dimensions):
         raise ShapeError(at_user_line(f"squeeze: dimensions={tuple(dimensions)} names an axis twice; name each once"))
     if any(sizes[axis] != 1 for axis in gone):
@@ -153,10 +155,10 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
     >>> expand_dims(np.ones(3), (0, 2)).shape
     (1, 3, 1)
     """
-    array = array_of("expand_dims", array)
-    dimensions = integers("expand_dims", dimensions)
+    array = require_array("expand_dims", array)
+    dimensions = as_integers("expand_dims", dimensions)
     rank = len(shape_of(array)) + len(dimensions)
-    new = {axis_of("expand_dims", axis, rank) for axis in dimensions}
+    new = {strict_axis_of("expand_dims", axis, rank) for axis in dimensions}
     if len(new) != len(dimensions):
         raise ShapeError(at_user_line(f"expand_dims: dimensions {tuple(dimensions)} name an axis twice; name each "
                                       "once"))
@@ -171,7 +173,7 @@ def transpose(operand: Any, permutation: Sequence[int]) -> Any:
     >>> transpose(np.ones((2, 3)), (1, 0)).shape
     (3, 2)
     """
-    operand, order = array_of("transpose", operand), integers("transpose", permutation)
+    operand, order = require_array("transpose", operand), as_integers("transpose", permutation)
     if len(order) != len(shape_of(operand)):
         raise ShapeError(at_user_line(f"transpose: permutation {order} for an array of shape {shape_of(operand)}; name "
                                       "each axis once"))
@@ -185,8 +187,8 @@ def rev(operand: Any, dimensions: Sequence[int]) -> Any:
     >>> rev(np.arange(3), (0,))
     array([2, 1, 0])
     """
-    operand, axes = array_of("rev", operand), integers("rev", dimensions)
-    check(shaping.rev_p, operand, dimensions=axes)
+    operand, axes = require_array("rev", operand), as_integers("rev", dimensions)
+    check_operands(shaping.rev_p, operand, dimensions=axes)
     return shaping.rev(operand, axes)
 
 
@@ -197,8 +199,8 @@ def tile(operand: Any, reps: Sequence[int]) -> Any:
     >>> tile(np.arange(2), (2,))
     array([0, 1, 0, 1])
     """
-    operand, counts = array_of("tile", operand), integers("tile", reps)
-    check(shaping.tile_p, operand, reps=counts)
+    operand, counts = require_array("tile", operand), as_integers("tile", reps)
+    check_operands(shaping.tile_p, operand, reps=counts)
     return shaping.tile(operand, counts)
 
 
@@ -211,9 +213,9 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     >>> pad(np.array([1.0, 2.0]), 0.0, [(1, 0, 1)])
     array([0., 1., 0., 2.])
     """
-    operand, padding_value = of_one_dtype("pad", operand, padding_value)
-    config: Any = tuple(integers("pad", entries) for entries in padding_config)
-    check(shaping.pad_p, operand, padding_value, padding_config=config)
+    operand, padding_value = unify_dtypes("pad", operand, padding_value)
+    config: Any = tuple(as_integers("pad", entries) for entries in padding_config)
+    check_operands(shaping.pad_p, operand, padding_value, padding_config=config)
     return shaping.pad(operand, padding_value, config)
 
 
@@ -230,10 +232,10 @@ def slice(operand: Any, start_indices: Sequence[int], limit_indices: Sequence[in
     >>> slice(np.arange(6), (1,), (6,), (2,))
     array([1, 3, 5])
     """
-    operand = array_of("slice", operand)
-    starts, limits = integers("slice", start_indices), integers("slice", limit_indices)
-    steps = (1,) * len(starts) if strides is None else integers("slice", strides)
-    check(shaping.slice_p, operand, start_indices=starts, limit_indices=limits, strides=steps)
+    operand = require_array("slice", operand)
+    starts, limits = as_integers("slice", start_indices), as_integers("slice", limit_indices)
+    steps = (1,) * len(starts) if strides is None else as_integers("slice", strides)
+    check_operands(shaping.slice_p, operand, start_indices=starts, limit_indices=limits, strides=steps)
     return slice_of(operand, starts, limits, steps)
 
 
@@ -245,12 +247,12 @@ def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None,
     >>> slice_in_dim(np.arange(5), 1, -1)
     array([1, 2, 3])
     """
-    operand = array_of("slice_in_dim", operand)
+    operand = require_array("slice_in_dim", operand)
     sizes = shape_of(operand)
-    axis = axis_of("slice_in_dim", axis, len(sizes))
+    axis = strict_axis_of("slice_in_dim", axis, len(sizes))
     size = sizes[axis]
-    begin = 0 if start_index is None else whole("slice_in_dim", start_index)
-    end = size if limit_index is None else whole("slice_in_dim", limit_index)
+    begin = 0 if start_index is None else as_integer("slice_in_dim", start_index)
+    end = size if limit_index is None else as_integer("slice_in_dim", limit_index)
     starts, limits, strides = [0] * len(sizes), list(sizes), [1] * len(sizes)
     starts[axis], limits[axis], strides[axis] = begin + size * (begin < 0), end + size * (end < 0), stride
     return slice(operand, starts, limits, strides)
@@ -265,9 +267,9 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     >>> index_in_dim(np.array([1.0, 2.0]), -1)
     array([2.])
     """
-    operand, index = array_of("index_in_dim", operand), whole("index_in_dim", index)
+    operand, index = require_array("index_in_dim", operand), as_integer("index_in_dim", index)
     sizes = shape_of(operand)
-    axis = axis_of("index_in_dim", axis, len(sizes))
+    axis = strict_axis_of("index_in_dim", axis, len(sizes))
     if not -sizes[axis] <= index < sizes[axis]:
         raise IndexingError(at_user_line(f"index_in_dim: index {index} along an axis of size {sizes[axis]} of an array "
                                          f"of shape {sizes}; one from {-sizes[axis]} to {sizes[axis] - 1} is needed"))
@@ -283,9 +285,9 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     >>> split(np.arange(3), (1, 2))
     [array([0]), array([1, 2])]
     """
-    operand = array_of("split", operand)
-    lengths, axis = integers("split", sizes), axis_of("split", axis, len(shape_of(operand)))
-    check(joining.split_p, operand, sizes=lengths, axis=axis)
+    operand = require_array("split", operand)
+    lengths, axis = as_integers("split", sizes), strict_axis_of("split", axis, len(shape_of(operand)))
+    check_operands(joining.split_p, operand, sizes=lengths, axis=axis)
     return joining.split(operand, lengths, axis)
 
 
@@ -296,8 +298,8 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
     >>> [part.shape for part in unstack(np.ones((2, 3)), 1)]
     [(2,), (2,), (2,)]
     """
-    x = array_of("unstack", x)
-    return tuple(joining.unstack(x, axis_of("unstack", axis, len(shape_of(x)))))
+    x = require_array("unstack", x)
+    return tuple(joining.unstack(x, strict_axis_of("unstack", axis, len(shape_of(x)))))
 
 
 # --- joins --------------------------------------------------------------------------------------------------------
@@ -310,8 +312,8 @@ def concatenate(operands: Sequence[Any], dimension: int) -> Any:
     >>> concatenate([np.zeros(1), np.ones(2)], 0)
     array([0., 1., 1.])
     """
-    read, dimension = _several("concatenate", operands), whole("concatenate", dimension)
-    check(joining.concatenate_p, *read, dimension=dimension)
+    read, dimension = _several("concatenate", operands), as_integer("concatenate", dimension)
+    check_operands(joining.concatenate_p, *read, dimension=dimension)
     return joining.concatenate(read, dimension)
 
 
@@ -325,7 +327,7 @@ def stack(operands: Sequence[Any], axis: int = 0) -> Any:
     """
     read = _several("stack", operands)
     rank = len(shape_of(read[0]))
-    return joining.stack(read, axis_of("stack", axis, rank, rank + 1))
+    return joining.stack(read, strict_axis_of("stack", axis, rank, rank + 1))
 
 
 def _several(name: str, operands: Sequence[Any]) -> list[Any]:
@@ -334,4 +336,4 @@ def _several(name: str, operands: Sequence[Any]) -> list[Any]:
         return joining.unstack(operands, 0)
     if not operands:
         raise ArgumentError(at_user_line(f"{name}: no arrays; at least one is needed"))
-    return of_one_dtype(name, *operands)
+    return unify_dtypes(name, *operands)

@@ -6,8 +6,8 @@ from typing import Any
 
 from fxgrad.engine import tree
 from fxgrad.engine.frontend.placing import shardings_of_leaves
-from fxgrad.engine.frontend.strict import array_of
-from fxgrad.engine.parallel.shardings import constrained
+from fxgrad.engine.frontend.strict import require_array
+from fxgrad.engine.parallel.shardings import constrain
 from fxgrad.engine.tracing.tape import aval_of
 
 __all__ = ["with_sharding_constraint"]
@@ -33,7 +33,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     leaves, structure = tree.flatten(x)
     given = shardings_of_leaves("with_sharding_constraint", x, shardings)
     names = [name and f"x{name if name[0] == '[' else f'.{name}'}" for name in tree.leaf_names(x, "")]
-    arrays = [array_of("with_sharding_constraint", leaf) for leaf in leaves]
+    arrays = [require_array("with_sharding_constraint", leaf) for leaf in leaves]
     return tree.unflatten(structure, [
-        constrained("with_sharding_constraint", array, sharding, aval_of(array).shape, name or "the array")
+        constrain("with_sharding_constraint", array, sharding, aval_of(array).shape, name or "the array")
         for array, sharding, name in zip(arrays, given, names, strict=True)])

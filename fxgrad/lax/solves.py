@@ -8,12 +8,12 @@ from typing import Any
 from fxgrad.engine import tree
 from fxgrad.engine.derivation.derive import Derived
 from fxgrad.engine.frontend.flat import TracedCall
-from fxgrad.engine.higher_order.solve import along_root, linear_solve, root_p
+from fxgrad.engine.higher_order.solve import linear_solve, root_derivatives, root_p
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ShapeError, TreeError
-from fxgrad.lax.bodies import Flat, check_function, first_difference, flatten, leaf_paths, trace_body
+from fxgrad.lax.bodies import FlatTree, check_function, first_difference, flatten_checked, leaf_paths, trace_body
 
 
 def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..., Any],
@@ -39,7 +39,7 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..
     for function, name in ((matvec, "matvec"), (solve, "solve"), (transpose_solve, "transpose_solve")):
         if function is not None:
             check_function("custom_linear_solve", function, name)
-    right = flatten("custom_linear_solve", b, "b")
+    right = flatten_checked("custom_linear_solve", b, "b")
     aux: list[TreeDef] = []
 
     def flat(matrix: Callable[..., Sequence[Any]]) -> Callable[[Any], Any]:
@@ -48,7 +48,7 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..
     def flat_solver(solver: Callable[..., Any], name: str) -> Callable[..., Sequence[Any]]:
         def apply(matrix: Callable[..., Sequence[Any]], values: Sequence[Any]) -> Sequence[Any]:
             result = solver(flat(matrix), right.rebuild(values))
-            return _solved("custom_linear_solve", result, name, right, has_aux, aux)
+            return _solution_leaves("custom_linear_solve", result, name, right, has_aux, aux)
         return apply
 
     def multiply(*values: Any) -> Sequence[Any]:
@@ -62,7 +62,7 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..
     return (solution, tree.unflatten(aux[0], outputs[count:])) if has_aux else solution
 
 
-def _solved(what: str, result: Any, name: str, like: Flat, has_aux: bool, aux: list[TreeDef]) -> list[Any]:
+def _solution_leaves(what: str, result: Any, name: str, like: FlatTree, has_aux: bool, aux: list[TreeDef]) -> list[Any]:
     """The leaves of a solver's result: those of the solution, and then those of the further output."""
     if not has_aux:
         return _same(what, result, name, like)
@@ -75,7 +75,7 @@ def _solved(what: str, result: Any, name: str, like: Flat, has_aux: bool, aux: l
     return [*_same(what, solution, name, like), *leaves]
 
 
-def _same(what: str, result: Any, name: str, like: Flat) -> list[Any]:
+def _same(what: str, result: Any, name: str, like: FlatTree) -> list[Any]:
     """The leaves of `result`, which must be a container like another one."""
     leaves, structure = tree.flatten(result)
     if structure != like.structure:
@@ -111,9 +111,9 @@ def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[...
     """
     for function, name in ((f, "f"), (solve, "solve"), (tangent_solve, "tangent_solve")):
         check_function("custom_root", function, name)
-    guess = flatten("custom_root", initial_guess, "initial_guess")
+    guess = flatten_checked("custom_root", initial_guess, "initial_guess")
     aux: list[TreeDef] = []
-    solver = trace_body("custom_root", solve, lambda *x: _solved(
+    solver = trace_body("custom_root", solve, lambda *x: _solution_leaves(
         "custom_root", solve(f, guess.rebuild(x)), function_name(solve), guess, has_aux, aux), guess.avals, guess.names)
     residual = trace_body("custom_root", f, lambda *x: _same(
         "custom_root", f(guess.rebuild(x)), function_name(f), guess), guess.avals, guess.names, [guess.structure])
@@ -129,7 +129,7 @@ def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[...
             return _same("custom_root", result, function_name(tangent_solve), guess)
         return trace_body("custom_root", tangent_solve, apply, [*at, *at[own:]], guess.names)
 
-    parts = [solver, residual, *map(tangent_solver, along_root(function, own))]
+    parts = [solver, residual, *map(tangent_solver, root_derivatives(function, own))]
     outputs = bind(root_p, *(value for part in parts for value in part.captured), *guess.leaves,
                    programs=tuple(part.program for part in parts),
                    counts=tuple(len(part.captured) for part in parts))

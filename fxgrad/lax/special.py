@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.frontend.strict import applied, documented
+from fxgrad.engine.frontend.strict import apply_elementwise, document_function
 from fxgrad.engine.ops import gamma, special
 
 __all__ = ["bessel_i0e", "bessel_i1e", "betainc", "digamma", "erf", "erf_inv", "erfc", "igamma", "igamma_grad_a",
@@ -18,14 +18,14 @@ _RULE = "Takes floats, of one dtype and shape (or numbers and scalars)."
 
 def _unary(name: str, primitive: Primitive, doc: str) -> Function:
     def function(x: Any) -> Any:
-        return applied(name, primitive, x)
-    return documented(function, name, doc, _RULE)
+        return apply_elementwise(name, primitive, x)
+    return document_function(function, name, doc, _RULE)
 
 
-def _of_two(name: str, primitive: Primitive, doc: str) -> Function:
+def _binary(name: str, primitive: Primitive, doc: str) -> Function:
     def function(a: Any, x: Any) -> Any:
-        return applied(name, primitive, a, x)
-    return documented(function, name, doc, _RULE)
+        return apply_elementwise(name, primitive, a, x)
+    return document_function(function, name, doc, _RULE)
 
 
 # --- of one operand -----------------------------------------------------------------------------------------------
@@ -54,16 +54,16 @@ bessel_i1e = _unary("bessel_i1e", special.bessel_i1e_p, """exp(-|x|) I_1(x).
 
 # --- of two and three ---------------------------------------------------------------------------------------------
 
-igamma = _of_two("igamma", gamma.igamma_p, """The regularized lower incomplete gamma function P(a, x).
+igamma = _binary("igamma", gamma.igamma_p, """The regularized lower incomplete gamma function P(a, x).
 >>> round(float(igamma(2.0, 1.0)), 6)
 0.264241""")
-igammac = _of_two("igammac", gamma.igammac_p, """The regularized upper incomplete gamma function Q(a, x).
+igammac = _binary("igammac", gamma.igammac_p, """The regularized upper incomplete gamma function Q(a, x).
 >>> round(float(igammac(2.0, 1.0)), 6)
 0.735759""")
-igamma_grad_a = _of_two("igamma_grad_a", gamma.igamma_grad_a_p, """The derivative of `igamma` in a.
+igamma_grad_a = _binary("igamma_grad_a", gamma.igamma_grad_a_p, """The derivative of `igamma` in a.
 >>> round(float(igamma_grad_a(2.0, 1.0)), 6)
 -0.276196""")
-random_gamma_grad = _of_two(
+random_gamma_grad = _binary(
     "random_gamma_grad", gamma.random_gamma_grad_p, """The derivative in `a` of draws x of a gamma distribution.
 >>> float(random_gamma_grad(2.0, 1.0)) > 0
 True""")
@@ -75,7 +75,7 @@ def polygamma(m: Any, x: Any) -> Any:
     >>> round(float(polygamma(1.0, 1.0)), 6)
     1.644934
     """
-    return applied("polygamma", special.polygamma_p, m, x)
+    return apply_elementwise("polygamma", special.polygamma_p, m, x)
 
 
 def zeta(x: Any, q: Any) -> Any:
@@ -84,7 +84,7 @@ def zeta(x: Any, q: Any) -> Any:
     >>> round(float(zeta(2.0, 1.0)), 6)
     1.644934
     """
-    return applied("zeta", gamma.zeta_p, x, q)
+    return apply_elementwise("zeta", gamma.zeta_p, x, q)
 
 
 def betainc(a: Any, b: Any, x: Any) -> Any:
@@ -93,4 +93,4 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
     >>> round(float(betainc(1.0, 2.0, 0.5)), 6)
     0.75
     """
-    return applied("betainc", gamma.regularized_incomplete_beta_p, a, b, x)
+    return apply_elementwise("betainc", gamma.regularized_incomplete_beta_p, a, b, x)

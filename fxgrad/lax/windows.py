@@ -12,8 +12,8 @@ from fxgrad.engine import tree
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, Shape
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.frontend.operands import as_array, axis_of, is_concrete, shape_of, whole
-from fxgrad.engine.frontend.strict import integers
+from fxgrad.engine.frontend.operands import as_array_operand, as_integer, axis_of, is_concrete, shape_of
+from fxgrad.engine.frontend.strict import as_integers
 from fxgrad.engine.ops import topk
 from fxgrad.engine.ops.arithmetic import max_p, min_p, neg
 from fxgrad.engine.ops.convolution import dilated, window_counts
@@ -26,7 +26,7 @@ from fxgrad.engine.ops.structural import broadcast_to, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
-from fxgrad.lax.combinations import combination, of_elements, only_primitive
+from fxgrad.lax.combinations import apply_to_elements, combining_program, only_primitive
 
 __all__ = ["approx_max_k", "approx_min_k", "reduce_window", "reduce_window_shape_tuple", "top_k"]
 
@@ -62,26 +62,26 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any]
     if structure != init_structure or not leaves:
         raise ArgumentError(at_user_line(f"reduce_window: operand {structure} and init_value {init_structure}; trees "
                                          "of equal structure with at least one leaf are needed"))
-    arrays = [as_array(leaf) for leaf in leaves]
+    arrays = [as_array_operand(leaf) for leaf in leaves]
     starts = [_start(init, array) for init, array in zip(inits, arrays, strict=True)]
     windows = _windows(shape_of(arrays[0]), window_dimensions, window_strides, padding, base_dilation, window_dilation)
     if any(shape_of(array) != shape_of(arrays[0]) for array in arrays):
         raise ShapeError(at_user_line(f"reduce_window: operands of shapes "
                                       f"{', '.join(str(shape_of(array)) for array in arrays)}, which must be equal"))
     check_sliding("reduce_window", aval_of(arrays[0]), windows)
-    program, captured = combination("reduce_window", computation, list(map(aval_of, arrays)), structure)
+    program, captured = combining_program("reduce_window", computation, list(map(aval_of, arrays)), structure)
     primitive = only_primitive(program)
     known = None if primitive is None else _sliding.of(primitive)
     if known is not None:
         name, slid = known
-        if _changes_nothing(name, starts[0], aval_of(arrays[0])):
+        if _is_identity(name, starts[0], aval_of(arrays[0])):
             return tree.unflatten(structure, [slid(arrays[0], windows)])
-    return tree.unflatten(structure, _folded(program, captured, arrays, starts, windows))
+    return tree.unflatten(structure, _reduce_windows(program, captured, arrays, starts, windows))
 
 
 def _start(init: Any, array: Any) -> Any:
     """An initial value in the dtype of its array."""
-    init, dtype = as_array(init), aval_of(array).dtype
+    init, dtype = as_array_operand(init), aval_of(array).dtype
     if shape_of(init):
         raise ShapeError(at_user_line(f"reduce_window: init_value of shape {shape_of(init)}; a scalar is needed"))
     if aval_of(init).dtype == dtype:
@@ -96,7 +96,8 @@ def _windows(shape: Shape, window: Sequence[int], strides: Sequence[int] | None,
              base: Sequence[int] | None, holes: Sequence[int] | None) -> Sliding:
     ones = (1,) * len(window)
     sizes, steps, base, holes = (
-        ones if entries is None else integers("reduce_window", entries) for entries in (window, strides, base, holes))
+        ones if entries is None else as_integers("reduce_window", entries)
+        for entries in (window, strides, base, holes))
     if not isinstance(padding, str) or len({len(shape), len(sizes), len(steps), len(holes)}) == 1:
         pads = window_pads(shape, list(map(dilated, sizes, holes)), steps, padding)
     else:
@@ -104,13 +105,13 @@ def _windows(shape: Shape, window: Sequence[int], strides: Sequence[int] | None,
     return Sliding(sizes, steps, pads, base, holes)
 
 
-def _changes_nothing(name: str, start: Any, aval: Aval) -> bool:
+def _is_identity(name: str, start: Any, aval: Aval) -> bool:
     check_kind("reduce_window", "numeric" if name == "sum" else "ordered", aval)
     return is_concrete(start) and bool(start == identity_of(name, aval.dtype))
 
 
-def _folded(program: Program, captured: list[Any], arrays: Sequence[Any], starts: Sequence[Any],
-            windows: Sliding) -> list[Any]:
+def _reduce_windows(program: Program, captured: list[Any], arrays: Sequence[Any], starts: Sequence[Any],
+                    windows: Sliding) -> list[Any]:
     """The first elements of all windows combined with the second ones, and so on, for all windows at once."""
     counts = windows.result_shape(shape_of(arrays[0]))
     size = int(np.prod(counts))
@@ -124,7 +125,7 @@ def _folded(program: Program, captured: list[Any], arrays: Sequence[Any], starts
         limits = [at + (count - 1) * stride + 1 for at, count, stride
                   in zip(first, counts, windows.window_strides, strict=True)]
         seen = [reshape(slice_of(array, first, limits, windows.window_strides), (size,)) for array in filled]
-        results = of_elements(program, captured, [*results, *seen])
+        results = apply_to_elements(program, captured, [*results, *seen])
     return [reshape(result, counts) for result in results]
 
 
@@ -137,7 +138,7 @@ def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: S
     >>> reduce_window_shape_tuple((5, 4), (2, 2), (1, 2), [(0, 0), (1, 1)])
     (4, 3)
     """
-    sizes, window, strides = (integers("reduce_window_shape_tuple", entries)
+    sizes, window, strides = (as_integers("reduce_window_shape_tuple", entries)
                               for entries in (operand_shape, window_dimensions, window_strides))
     ones = (1,) * len(window)
     return window_counts(sizes, window, strides, tuple(padding), base_dilation or ones,
@@ -156,8 +157,8 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Any, Any]:
     >>> top_k([3.0, 1.0, 2.0], 2)
     (array([3., 2.]), array([0, 2], dtype=int32))
     """
-    x = as_array(operand)
-    values, places = topk.top_k(x, whole("top_k", k), axis_of("top_k", axis, len(shape_of(x))))
+    x = as_array_operand(operand)
+    values, places = topk.top_k(x, as_integer("top_k", k), axis_of("top_k", axis, len(shape_of(x))))
     return values, places
 
 
@@ -170,7 +171,7 @@ def approx_max_k(operand: Any, k: int, reduction_dimension: int = -1, recall_tar
     >>> approx_max_k([3.0, 1.0, 2.0], 1)
     (array([3.]), array([0], dtype=int32))
     """
-    x = _approximated("approx_max_k", operand, recall_target, reduction_input_size_override, aggregate_to_topk)
+    x = _approximate_top_k("approx_max_k", operand, recall_target, reduction_input_size_override, aggregate_to_topk)
     return top_k(x, k, axis=reduction_dimension)
 
 
@@ -181,18 +182,18 @@ def approx_min_k(operand: Any, k: int, reduction_dimension: int = -1, recall_tar
     >>> approx_min_k([3.0, 1.0, 2.0], 2)
     (array([1., 2.]), array([1, 2], dtype=int32))
     """
-    x = _approximated("approx_min_k", operand, recall_target, reduction_input_size_override, aggregate_to_topk)
+    x = _approximate_top_k("approx_min_k", operand, recall_target, reduction_input_size_override, aggregate_to_topk)
     values, places = top_k(neg(x), k, axis=reduction_dimension)
     return neg(values), places
 
 
-def _approximated(name: str, operand: Any, recall: float, size: int, aggregate_to_topk: bool) -> Any:
-    if not 0 < recall <= 1 or whole(name, size) < -1:
+def _approximate_top_k(name: str, operand: Any, recall: float, size: int, aggregate_to_topk: bool) -> Any:
+    if not 0 < recall <= 1 or as_integer(name, size) < -1:
         raise ArgumentError(at_user_line(f"{name}: recall_target={recall!r}, reduction_input_size_override={size!r}; a "
                                          "number above 0 and up to 1, and a size (or -1) are needed"))
     if not aggregate_to_topk:
         raise UnsupportedError(at_user_line(f"{name}: aggregate_to_topk=False is not supported: there are no partial "
                                             "results to return. Leave it out"))
-    x = as_array(operand)
+    x = as_array_operand(operand)
     check_kind(name, "floating", aval_of(x))
     return x

@@ -1,6 +1,6 @@
 """The functions of neural networks: names, signatures and dtypes are those of jax.nn; and layers, which it has not."""
 
-from fxgrad.engine.pytorch_names import of_module as _of_module
+from fxgrad.engine.pytorch_names import module_getattr as _of_module
 from fxgrad.nn import initializers
 from fxgrad.nn.activations import (
     celu,

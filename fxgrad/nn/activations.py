@@ -9,11 +9,18 @@ from typing import Any, TypeVar, cast
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import PYTHON_SCALARS
-from fxgrad.engine.frontend.operands import apply, as_array, axis_of, promoted_inexact, settled, shape_of
+from fxgrad.engine.frontend.operands import (
+    apply,
+    as_array_operand,
+    as_numpy_scalars,
+    axis_of,
+    promote_inexact,
+    shape_of,
+)
 from fxgrad.engine.higher_order.call import library_function
 from fxgrad.engine.ops.exponential import integer_pow, logistic_p
 from fxgrad.engine.ops.special import erfc_p
-from fxgrad.engine.pytorch_names import answered
+from fxgrad.engine.pytorch_names import add_pytorch_hint
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
@@ -31,26 +38,26 @@ __all__ = ["celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swis
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def shown(function: Function) -> Function:
-    """`function` as one line of a program where all its parameters are Python values; arrays are taken as they are."""
+def show_function(function: Function) -> Function:
+    """Show `function` as one line of a program if all its parameters are Python values."""
     line = library_function(function)
 
     @functools.wraps(function)
     def wrapper(x: Any, *args: Any, **options: Any) -> Any:
-        x = as_array(x)
+        x = as_array_operand(x)
         try:
             if all(type(value) in PYTHON_SCALARS for value in (*args, *options.values())):
                 return line(x, *args, **options)
             return function(x, *args, **options)
         except TypeError as error:
-            raise answered(error)  # noqa: B904  (the error itself)
+            raise add_pytorch_hint(error)  # noqa: B904  (the error itself)
     return cast(Function, wrapper)
 
 
 # --- piecewise linear -----------------------------------------------------------------------------------------------
 
 
-@shown
+@show_function
 def relu(x: Any) -> Any:
     """The greater of `x` and 0, in the dtype of `x`; the derivative at 0 is 0.
 
@@ -62,7 +69,7 @@ def relu(x: Any) -> Any:
     return where(less_equal(x, 0), 0, x)
 
 
-@shown
+@show_function
 def relu6(x: Any) -> Any:
     """`x` held between 0 and 6, as a float; the derivative at both bounds is 0.
 
@@ -72,7 +79,7 @@ def relu6(x: Any) -> Any:
     return where(less_equal(x, 0), 0.0, where(greater_equal(x, 6), 6.0, x))
 
 
-@shown
+@show_function
 def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
     """`x` where it is not negative, and `negative_slope` (a number or an array) times `x` elsewhere.
 
@@ -82,7 +89,7 @@ def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
     return where(greater_equal(x, 0), x, multiply(negative_slope, x))
 
 
-@shown
+@show_function
 def hard_tanh(x: Any) -> Any:
     """`x` held between -1 and 1, in the dtype of `x`; the derivative at both bounds is 1.
 
@@ -93,7 +100,7 @@ def hard_tanh(x: Any) -> Any:
     return where(greater(x, 1), 1, bounded)
 
 
-@shown
+@show_function
 def hard_sigmoid(x: Any) -> Any:
     """The straight line from 0 at -3 to 1 at 3, and 0 and 1 beyond: relu6(x + 3) / 6.
 
@@ -103,7 +110,7 @@ def hard_sigmoid(x: Any) -> Any:
     return divide(relu6(add(x, 3.0)), 6.0)
 
 
-@shown
+@show_function
 def hard_silu(x: Any) -> Any:
     """`x` times its `hard_sigmoid`.
 
@@ -116,7 +123,7 @@ def hard_silu(x: Any) -> Any:
 hard_swish = hard_silu
 
 
-@shown
+@show_function
 def sparse_sigmoid(x: Any) -> Any:
     """The straight line from 0 at -1 to 1 at 1, and 0 and 1 beyond: the derivative of `sparse_plus`.
 
@@ -131,7 +138,7 @@ def sparse_sigmoid(x: Any) -> Any:
 # --- smooth ---------------------------------------------------------------------------------------------------------
 
 
-@shown
+@show_function
 def identity(x: Any) -> Any:
     """`x` itself, as an array.
 
@@ -141,7 +148,7 @@ def identity(x: Any) -> Any:
     return x
 
 
-@shown
+@show_function
 def tanh(x: Any) -> Any:
     """The hyperbolic tangent of `x`; integers become floats.
 
@@ -151,17 +158,17 @@ def tanh(x: Any) -> Any:
     return hyperbolic_tangent(x)
 
 
-@shown
+@show_function
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x)), between 0 and 1, without overflow.
 
     >>> sigmoid([-1000.0, 0.0, 1000.0])
     array([0. , 0.5, 1. ])
     """
-    return apply(logistic_p, *promoted_inexact(x))
+    return apply(logistic_p, *promote_inexact(x))
 
 
-@shown
+@show_function
 def silu(x: Any) -> Any:
     """`x` times its `sigmoid`; also known as swish.
 
@@ -176,7 +183,7 @@ def silu(x: Any) -> Any:
 swish = silu
 
 
-@shown
+@show_function
 def softplus(x: Any) -> Any:
     """log(1 + exp(x)), without overflow.
 
@@ -186,7 +193,7 @@ def softplus(x: Any) -> Any:
     return logaddexp(x, 0.0)
 
 
-@shown
+@show_function
 def log_sigmoid(x: Any) -> Any:
     """The logarithm of `sigmoid(x)`, also where that is 0 in floating point.
 
@@ -196,7 +203,7 @@ def log_sigmoid(x: Any) -> Any:
     return negative(softplus(negative(x)))
 
 
-@shown
+@show_function
 def soft_sign(x: Any) -> Any:
     """x / (|x| + 1).
 
@@ -206,7 +213,7 @@ def soft_sign(x: Any) -> Any:
     return divide(x, add(absolute(x), 1))
 
 
-@shown
+@show_function
 def mish(x: Any) -> Any:
     """`x` times tanh(softplus(x)).
 
@@ -218,7 +225,7 @@ def mish(x: Any) -> Any:
     return multiply(x, hyperbolic_tangent(softplus(x)))
 
 
-@shown
+@show_function
 def elu(x: Any, alpha: Any = 1.0) -> Any:
     """`x` where it is positive, and `alpha` (a number or an array) times exp(x) - 1 elsewhere.
 
@@ -231,7 +238,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
     return where(is_positive, x, multiply(alpha, expm1(where(is_positive, 0.0, x))))
 
 
-@shown
+@show_function
 def celu(x: Any, alpha: Any = 1.0) -> Any:
     """`x` where it is positive, and `alpha` (a number or an array) times exp(x / alpha) - 1 elsewhere.
 
@@ -243,7 +250,7 @@ def celu(x: Any, alpha: Any = 1.0) -> Any:
     return add(maximum(x, 0.0), multiply(alpha, expm1(divide(minimum(x, 0.0), alpha))))
 
 
-@shown
+@show_function
 def selu(x: Any) -> Any:
     """`elu` with the scale and the alpha that keep the mean 0 and the variance 1 from layer to layer.
 
@@ -255,7 +262,7 @@ def selu(x: Any) -> Any:
     return multiply(1.0507009873554804934193349852946, elu(x, 1.6732632423543772848170429916717))
 
 
-@shown
+@show_function
 def gelu(x: Any, approximate: bool = True) -> Any:
     """`x` times the probability that a normal variable is less than `x`, or an approximation of it by tanh.
 
@@ -264,14 +271,14 @@ def gelu(x: Any, approximate: bool = True) -> Any:
     >>> gelu([0.0, 1.0], approximate=False)
     array([0.        , 0.84134475])
     """
-    x, = settled(promoted_inexact(x))
+    x, = as_numpy_scalars(promote_inexact(x))
     if not approximate:
         return multiply(multiply(0.5, x), apply(erfc_p, multiply(negative(x), math.sqrt(0.5))))
     inner = multiply(math.sqrt(2 / math.pi), add(x, multiply(0.044715, integer_pow(x, 3))))
     return multiply(x, multiply(0.5, add(1.0, hyperbolic_tangent(inner))))
 
 
-@shown
+@show_function
 def squareplus(x: Any, b: Any = 4) -> Any:
     """(x + sqrt(x² + b)) / 2, with a number or an array `b`.
 
@@ -283,7 +290,7 @@ def squareplus(x: Any, b: Any = 4) -> Any:
     return divide(add(x, sqrt(add(square(x), b))), 2)
 
 
-@shown
+@show_function
 def sparse_plus(x: Any) -> Any:
     """0 up to -1, (x + 1)² / 4 up to 1, and `x` beyond.
 
@@ -293,7 +300,7 @@ def sparse_plus(x: Any) -> Any:
     return where(less_equal(x, -1.0), 0.0, where(greater_equal(x, 1.0), x, divide(square(add(x, 1.0)), 4)))
 
 
-@shown
+@show_function
 def log1mexp(x: Any) -> Any:
     """log(1 - exp(-x)) of a positive `x`, without loss of digits near 0 and far from it.
 
@@ -302,7 +309,7 @@ def log1mexp(x: Any) -> Any:
     >>> log1mexp([1e-20, 1.0])
     array([-46.05170186,  -0.45867515])
     """
-    x, = settled(promoted_inexact(x))
+    x, = as_numpy_scalars(promote_inexact(x))
     is_near = less(x, math.log(2.0))
     # Each branch is given what it is defined for, so that no infinity gets into the derivative of the other.
     near, far = where(is_near, x, 1.0), where(is_near, 1.0, x)
@@ -319,7 +326,7 @@ def glu(x: Any, axis: int = -1) -> Any:
     >>> glu([3.0, 0.0])
     array([1.5])
     """
-    x = as_array(x)
+    x = as_array_operand(x)
     shape = shape_of(x)
     place = axis_of("glu", axis, len(shape))
     if shape[place] % 2:
@@ -328,9 +335,9 @@ def glu(x: Any, axis: int = -1) -> Any:
     return _glu(x, place)
 
 
-def _gated(x: Any, axis: int) -> Any:
+def _gate(x: Any, axis: int) -> Any:
     first, second = split(x, 2, axis)
     return multiply(first, sigmoid(second))
 
 
-_glu = library_function(_gated, "glu")
+_glu = library_function(_gate, "glu")

@@ -13,7 +13,7 @@ import numpy as np
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.core.sizes import has_symbolic_dim
-from fxgrad.engine.frontend.operands import as_array, operand, shape_of
+from fxgrad.engine.frontend.operands import as_array_operand, operand, shape_of
 from fxgrad.engine.higher_order.call import library_function_of_arrays
 from fxgrad.engine.higher_order.checkpoint import rematerialize
 from fxgrad.engine.ops.arithmetic import stop_gradient
@@ -64,16 +64,16 @@ def dot_product_attention(query: Any, key: Any, value: Any, bias: Any = None, ma
         kind = UnsupportedError if implementation == "cudnn" else ArgumentError
         raise kind(at_user_line(
             f"dot_product_attention: implementation={implementation!r}; None, 'xla' and 'chunked' are there"))
-    query, key, value = (as_array(each) for each in (query, key, value))
+    query, key, value = (as_array_operand(each) for each in (query, key, value))
     shape = shape_of(query)
     query, key, value = (_with_batch(each) for each in (query, key, value))
-    bias, mask = (None if each is None else _with_batch(as_array(each)) for each in (bias, mask))
-    lengths = [None if each is None else as_array(each) for each in (query_seq_lengths, key_value_seq_lengths)]
+    bias, mask = (None if each is None else _with_batch(as_array_operand(each)) for each in (bias, mask))
+    lengths = [None if each is None else as_array_operand(each) for each in (query_seq_lengths, key_value_seq_lengths)]
     _check(query, key, value, bias, mask, lengths)
     window = (local_window_size,) * 2 if isinstance(local_window_size, int) else local_window_size
     window = None if window is None else (int(window[0]), int(window[1]))
     attend = _Attention(scale, bool(is_causal), window, return_residual)
-    run = _in_chunks if implementation == "chunked" else _at_once
+    run = _attend_in_chunks if implementation == "chunked" else _attend_at_once
     result, sums = run(attend, query, key, value, bias, mask, lengths)
     result = reshape(result, shape)
     return (result, stop_gradient(reshape(sums, shape[:-1]))) if return_residual else result
@@ -110,8 +110,8 @@ CHUNK = 128
 """How many queries a chunk has."""
 
 
-def _at_once(attend: _Attention, query: Any, key: Any, value: Any, bias: Any, mask: Any, lengths: Sequence[Any],
-             ) -> tuple[Any, Any]:
+def _attend_at_once(attend: _Attention, query: Any, key: Any, value: Any, bias: Any, mask: Any, lengths: Sequence[Any],
+                    ) -> tuple[Any, Any]:
     """All queries together, as one line of a program where the scale is a number."""
     if type(attend.scale) not in (int, float, NoneType):
         return attend(np.arange(shape_of(query)[1]), query, key, value, bias, mask, lengths)
@@ -130,8 +130,9 @@ def _line(query: Any, key: Any, value: Any, *more: Any, given: tuple[str, ...], 
     return (result, sums) if attend.with_sums else result
 
 
-def _in_chunks(attend: _Attention, query: Any, key: Any, value: Any, bias: Any, mask: Any, lengths: Sequence[Any],
-               ) -> tuple[Any, Any]:
+def _attend_in_chunks(attend: _Attention, query: Any, key: Any, value: Any, bias: Any, mask: Any,
+                      lengths: Sequence[Any],
+                      ) -> tuple[Any, Any]:
     """The same chunk by chunk, each computed again for its derivative."""
     queries = shape_of(query)[1]
     whole = queries // CHUNK * CHUNK
@@ -151,23 +152,23 @@ def _in_chunks(attend: _Attention, query: Any, key: Any, value: Any, bias: Any, 
 
     parts = []
     if whole:
-        xs = (np.arange(whole).reshape(-1, CHUNK), _stacked(slice_in_dim(query, 0, whole, 1), 1),
-              *(None if each is None else _stacked(each, 2) for each in of(0, whole)))
+        xs = (np.arange(whole).reshape(-1, CHUNK), _split_chunks(slice_in_dim(query, 0, whole, 1), 1),
+              *(None if each is None else _split_chunks(each, 2) for each in of(0, whole)))
         _, stacks = scan(lambda carry, entries: (carry, chunk(*entries)), None, xs)
-        parts.append([_unstacked(stack) for stack in stacks])
+        parts.append([_join_chunks(stack) for stack in stacks])
     if whole < queries or not queries:
         parts.append([*chunk(np.arange(whole, queries), slice_in_dim(query, whole, queries, 1), *of(whole, queries))])
     result, sums = (each[0] if len(each) == 1 else concatenate(each, 1) for each in zip(*parts, strict=True))
     return result, sums
 
 
-def _stacked(x: Any, axis: int) -> Any:
+def _split_chunks(x: Any, axis: int) -> Any:
     """The axis in chunks, of which the number is the first axis."""
     shape = shape_of(x)
     return move_axis(reshape(x, (*shape[:axis], shape[axis] // CHUNK, CHUNK, *shape[axis + 1:])), axis, 0)
 
 
-def _unstacked(x: Any) -> Any:
+def _join_chunks(x: Any) -> Any:
     """Chunks, (number, batch, CHUNK, ...), one after the other along axis 1."""
     number, batch, size, *rest = shape_of(x)
     return reshape(move_axis(x, 0, 1), (batch, number * size, *rest))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from fxgrad.engine.frontend.operands import inexact_operands, shape_of, whole
+from fxgrad.engine.frontend.operands import as_integer, inexact_operands, shape_of
 from fxgrad.engine.higher_order.call import library_function_of_arrays
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.user_lines import at_user_line
@@ -24,8 +24,8 @@ Padding = str | int | tuple[int | tuple[int, int], ...]
 # --- windows --------------------------------------------------------------------------------------------------------
 
 
-def numbers_of(name: str, setting: str, value: Any, rank: int) -> tuple[int, ...]:
-    """One number from 1 on for each axis of space; raises `ArgumentError` unless one for all, or as many, are given."""
+def spatial_numbers(name: str, setting: str, value: Any, rank: int) -> tuple[int, ...]:
+    """Return one number from 1 on for each spatial axis; raise `ArgumentError` for other settings."""
     entries = _entries(name, value, rank)
     if entries is None or any(not isinstance(entry, int) or entry < 1 for entry in entries):
         raise ArgumentError(at_user_line(f"{name}: {setting} is {value!r}; a number from 1 on, or {rank} of them, one "
@@ -33,7 +33,7 @@ def numbers_of(name: str, setting: str, value: Any, rank: int) -> tuple[int, ...
     return entries
 
 
-def pads_of(name: str, padding: Any, rank: int) -> str | tuple[tuple[int, int], ...]:
+def spatial_padding(name: str, padding: Any, rank: int) -> str | tuple[tuple[int, int], ...]:
     """`"SAME"`, `"VALID"` or a pair (before, after) for each axis of space, from numbers or pairs.
 
     Raises `ArgumentError` for anything else.
@@ -61,7 +61,7 @@ def _entries(name: str, value: Any, count: int) -> tuple[Any, ...] | None:
 
 def _integer(name: str, value: Any) -> int | None:
     try:
-        return whole(name, value)
+        return as_integer(name, value)
     except FxgradError:
         return None
 
@@ -86,8 +86,9 @@ def conv2d(x: Any, kernel: Any, bias: Any = None, *, strides: Numbers = 1, paddi
     """
     x, kernel = inexact_operands(x, kernel)
     weights, given = given_arrays(bias=bias)
-    return _conv2d(x, kernel, *weights, strides=numbers_of("conv2d", "strides", strides, 2),
-                   padding=pads_of("conv2d", padding, 2), dilation=numbers_of("conv2d", "dilation", dilation, 2),
+    return _conv2d(x, kernel, *weights, strides=spatial_numbers("conv2d", "strides", strides, 2),
+                   padding=spatial_padding("conv2d", padding, 2),
+                   dilation=spatial_numbers("conv2d", "dilation", dilation, 2),
                    groups=groups, given=given)
 
 
@@ -126,9 +127,9 @@ def conv_transpose(x: Any, kernel: Any, bias: Any = None, *, strides: Numbers = 
             f"conv_transpose: x has the shape {shape} and kernel {sizes}; (batch, ..., channels) and (..., {order}) "
             "with one to three axes of space are needed"))
     weights, given = given_arrays(bias=bias)
-    return _conv_transpose(x, kernel, *weights, strides=numbers_of("conv_transpose", "strides", strides, rank),
-                           padding=pads_of("conv_transpose", padding, rank),
-                           dilation=numbers_of("conv_transpose", "dilation", dilation, rank),
+    return _conv_transpose(x, kernel, *weights, strides=spatial_numbers("conv_transpose", "strides", strides, rank),
+                           padding=spatial_padding("conv_transpose", padding, rank),
+                           dilation=spatial_numbers("conv_transpose", "dilation", dilation, rank),
                            transpose_kernel=bool(transpose_kernel), given=given)
 
 

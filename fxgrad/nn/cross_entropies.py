@@ -13,13 +13,13 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.operands import (
-    as_array,
+    as_array_operand,
+    as_integer,
     axis_of,
     inexact_operands,
     mask_of,
     refuse_complex,
     shape_of,
-    whole,
 )
 from fxgrad.engine.higher_order.call import library_function_of_arrays
 from fxgrad.engine.ops.special import xlogy
@@ -30,8 +30,15 @@ from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError
 from fxgrad.nn.activations import log_sigmoid
 from fxgrad.nn.exponentials import log_softmax
-from fxgrad.nn.layers import along, widened
-from fxgrad.nn.losses import REDUCTIONS, check_broadcasts, check_reduction, check_same_shapes, loss_operands, reduced
+from fxgrad.nn.layers import broadcast_channels, widen_half
+from fxgrad.nn.losses import (
+    REDUCTIONS,
+    check_broadcasts,
+    check_reduction,
+    check_same_shapes,
+    loss_operands,
+    reduce_losses,
+)
 from fxgrad.numpy.arithmetic import add, divide, multiply, subtract
 from fxgrad.numpy.creation import astype
 from fxgrad.numpy.elementwise import exp, log, log1p, negative
@@ -91,7 +98,7 @@ def _binary(name: str, loss: Any, first: str, predictions: Any, targets: Any, re
 
 @functools.partial(library_function_of_arrays, name="binary_cross_entropy")
 def _binary_cross_entropy(*arrays: Any, reduction: str, given: tuple[str, ...]) -> Any:
-    probabilities, targets, *factors = map(widened, arrays)
+    probabilities, targets, *factors = map(widen_half, arrays)
     least = dtypes.finfo(aval_of(probabilities).dtype).tiny  # below it XLA takes numbers for 0
 
     def held(logarithm: Any, of: Any, empty: Any, instead: float) -> Any:
@@ -102,18 +109,19 @@ def _binary_cross_entropy(*arrays: Any, reduction: str, given: tuple[str, ...]) 
     positive = held(log, probabilities, nothing, 1.0)
     rest = held(lambda p: log1p(negative(p)), probabilities, equal(probabilities, 1), 0.0)
     losses = negative(add(multiply(targets, positive), multiply(subtract(1, targets), rest)))
-    return reduced(_weighted(losses, dict(zip(given[2:], factors, strict=True)).get("weights")), reduction, arrays[0])
+    return reduce_losses(_weight(losses, dict(zip(given[2:], factors, strict=True)).get("weights")), reduction,
+                         arrays[0])
 
 
 @functools.partial(library_function_of_arrays, name="binary_cross_entropy_with_logits")
 def _binary_cross_entropy_with_logits(*arrays: Any, reduction: str, given: tuple[str, ...]) -> Any:
-    logits, targets, *factors = map(widened, arrays)
+    logits, targets, *factors = map(widen_half, arrays)
     factor = dict(zip(given[2:], factors, strict=True))
     positive = multiply(targets, log_sigmoid(logits))
     if "pos_weight" in factor:
         positive = multiply(factor["pos_weight"], positive)
     losses = negative(add(positive, multiply(subtract(1, targets), log_sigmoid(negative(logits)))))
-    return reduced(_weighted(losses, factor.get("weights")), reduction, arrays[0])
+    return reduce_losses(_weight(losses, factor.get("weights")), reduction, arrays[0])
 
 
 # --- of several classes ---------------------------------------------------------------------------------------------
@@ -145,7 +153,7 @@ def cross_entropy(logits: Any, labels: Any, *, axis: int = -1, weights: Any = No
     if not isinstance(label_smoothing, int | float) or not 0 <= label_smoothing <= 1:
         raise ArgumentError(at_user_line(
             f"cross_entropy: label_smoothing is {label_smoothing!r}, where a number from 0 to 1 is needed"))
-    return _of_classes("cross_entropy", "logits", logits, labels, axis, weights, ignore_index, where, reduction,
+    return _class_loss("cross_entropy", "logits", logits, labels, axis, weights, ignore_index, where, reduction,
                        smoothing=float(label_smoothing))
 
 
@@ -158,15 +166,15 @@ def nll_loss(log_probabilities: Any, labels: Any, *, axis: int = -1, weights: An
     >>> float(nll_loss(np.log([[0.25, 0.75]]), [0]))
     1.3862943611198906
     """
-    return _of_classes("nll_loss", "log_probabilities", log_probabilities, labels, axis, weights, ignore_index, where,
+    return _class_loss("nll_loss", "log_probabilities", log_probabilities, labels, axis, weights, ignore_index, where,
                        reduction, smoothing=0.0)
 
 
-def _of_classes(name: str, first: str, x: Any, labels: Any, axis: int, weights: Any, ignore_index: int, where: Any,
+def _class_loss(name: str, first: str, x: Any, labels: Any, axis: int, weights: Any, ignore_index: int, where: Any,
                 reduction: str, smoothing: float) -> Any:
     check_reduction(name, reduction)
-    ignored = whole(name, ignore_index)
-    x, labels = inexact_operands(x)[0], as_array(labels)
+    ignored = as_integer(name, ignore_index)
+    x, labels = inexact_operands(x)[0], as_array_operand(labels)
     refuse_complex(name, x)
     shape = shape_of(x)
     place = axis_of(name, axis, len(shape))
@@ -206,23 +214,23 @@ def _check_labels(name: str, first: str, shape: Shape, rest: Shape, labels: Any,
 
 @functools.partial(library_function_of_arrays, name="cross_entropy")
 def _cross_entropy(*arrays: Any, place: int, given: tuple[str, ...], **settings: Any) -> Any:
-    return _of_logarithms(log_softmax(widened(arrays[0]), place), arrays, place, given, **settings)
+    return _loss_of_logarithms(log_softmax(widen_half(arrays[0]), place), arrays, place, given, **settings)
 
 
 @functools.partial(library_function_of_arrays, name="nll_loss")
 def _nll_loss(*arrays: Any, place: int, given: tuple[str, ...], **settings: Any) -> Any:
-    return _of_logarithms(widened(arrays[0]), arrays, place, given, **settings)
+    return _loss_of_logarithms(widen_half(arrays[0]), arrays, place, given, **settings)
 
 
-def _of_logarithms(logarithms: Any, arrays: Sequence[Any], place: int, given: tuple[str, ...], *, smoothing: float,
-                   ignored: int, reduction: str) -> Any:
+def _loss_of_logarithms(logarithms: Any, arrays: Sequence[Any], place: int, given: tuple[str, ...], *, smoothing: float,
+                        ignored: int, reduction: str) -> Any:
     named = dict(zip(given[1:], arrays[1:], strict=True))
     labels, counted = named["labels"], named.get("where")
     shape, dtype = shape_of(logarithms), aval_of(logarithms).dtype
     rest = (*shape[:place], *shape[place + 1:])
     weights = None
     if "weights" in named:
-        weights = broadcast_to(along(astype(named["weights"], dtype), place, len(shape)), shape)
+        weights = broadcast_to(broadcast_channels(astype(named["weights"], dtype), place, len(shape)), shape)
     size = None  # the weight of each loss in the mean, where it is not 1
     if dtypes.kind_of(aval_of(labels).dtype) in "biu":
         labels, is_label = _places(labels, ignored)
@@ -231,14 +239,14 @@ def _of_logarithms(logarithms: Any, arrays: Sequence[Any], place: int, given: tu
         losses, size = _at_labels(logarithms, labels, weights, place, smoothing)
     else:
         share = add(multiply(1 - smoothing, astype(labels, dtype)), _evenly(smoothing, shape[place]))
-        losses = negative(sum_of(_weighted(_product(share, logarithms), weights), place))
+        losses = negative(sum_of(_weight(_product(share, logarithms), weights), place))
     if counted is not None:
         counted = broadcast_to(counted, rest)
         losses = choose(counted, losses, 0.0)
         size = choose(counted, 1.0 if size is None else size, 0.0)
     if reduction != "mean" or size is None:
-        return reduced(losses, reduction, arrays[0])
-    return reduced(divide(sum_of(losses), sum_of(astype(size, dtype))), "none", arrays[0])
+        return reduce_losses(losses, reduction, arrays[0])
+    return reduce_losses(divide(sum_of(losses), sum_of(astype(size, dtype))), "none", arrays[0])
 
 
 def _places(labels: Any, ignored: int) -> tuple[Any, Any]:
@@ -265,9 +273,9 @@ def _at_labels(logarithms: Any, labels: Any, weights: Any, place: int, smoothing
         return reshape(take_along_axis(values, index, place), rest)
 
     size = None if weights is None else at_label(weights)
-    losses = negative(_weighted(at_label(logarithms), size))
+    losses = negative(_weight(at_label(logarithms), size))
     if smoothing:
-        evenly = negative(sum_of(_weighted(logarithms, weights), place))
+        evenly = negative(sum_of(_weight(logarithms, weights), place))
         losses = add(multiply(1 - smoothing, losses), multiply(_evenly(smoothing, classes), evenly))
     return choose(is_class, losses, math.nan), size
 
@@ -277,7 +285,7 @@ def _evenly(smoothing: float, classes: int) -> Any:
     return divide(smoothing, classes) if has_symbolic_dim(classes) else smoothing / max(classes, 1)
 
 
-def _weighted(values: Any, weights: Any) -> Any:
+def _weight(values: Any, weights: Any) -> Any:
     return values if weights is None else multiply(values, weights)
 
 
@@ -311,12 +319,12 @@ def kl_div(log_predictions: Any, targets: Any, *, log_target: bool = False, redu
 
 @functools.partial(library_function_of_arrays, name="kl_div")
 def _kl_div(log_predictions: Any, targets: Any, *, log_target: bool, reduction: str) -> Any:
-    x, t = widened(log_predictions), widened(targets)
+    x, t = widen_half(log_predictions), widen_half(targets)
     if log_target:
         never = equal(t, -math.inf)
         losses = choose(never, 0.0, multiply(exp(t), subtract(choose(never, 0.0, t), choose(never, 0.0, x))))
     else:
         losses = subtract(xlogy(t, t), _product(t, x))
     if reduction == "batchmean":
-        return reduced(divide(sum_of(losses), shape_of(x)[0]), "none", log_predictions)
-    return reduced(losses, reduction, log_predictions)
+        return reduce_losses(divide(sum_of(losses), shape_of(x)[0]), "none", log_predictions)
+    return reduce_losses(losses, reduction, log_predictions)

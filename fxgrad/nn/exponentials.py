@@ -10,11 +10,11 @@ from typing import Any
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.operands import (
-    as_array,
+    as_array_operand,
+    as_axis_size,
     axes_of,
     axis_of,
     common_shape,
-    extent,
     inexact_operands,
     operand,
     shape_of,
@@ -64,7 +64,7 @@ def softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
     """
     x = _inexact(x)
     axes = axes_of("softmax", axis, len(shape_of(x)))
-    return _softmax(x, axes) if where is None else _softmax_where(x, axes, as_array(where))
+    return _softmax(x, axes) if where is None else _softmax_where(x, axes, as_array_operand(where))
 
 
 @functools.partial(library_function, name="softmax")
@@ -107,7 +107,7 @@ def log_softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
     axes = axes_of("log_softmax", axis, len(shape_of(x)))
     if where is None:
         return _log_softmax(x, axes)
-    where = as_array(where)
+    where = as_array_operand(where)
     counts = any_of(_over(where, x), axes, keepdims=True)
     shifted = subtract(choose(where, x, -math.inf), choose(counts, _peak(x, axes, where), 0.0))
     total = choose(counts, sum_of(exp(shifted), axes, keepdims=True), 1.0)
@@ -135,7 +135,7 @@ def logsumexp(a: Any, axis: Axis = None, b: Any = None, keepdims: bool = False, 
     1000.6931471805599
     """
     if where is not None:
-        where = as_array(where)
+        where = as_array_operand(where)
         a = choose(where, a, False)  # of which dtypes stay as they are, bool too
     if b is None:
         a = _inexact(a)
@@ -185,7 +185,7 @@ def logmeanexp(x: Any, axis: Axis = None, where: Any = None, keepdims: bool = Fa
     total = logsumexp(x, axes, where=where, keepdims=keepdims)
     if where is None:
         return subtract(total, _log(math.prod(shape[place] for place in axes)))
-    count = sum_of(_over(as_array(where), x), axes, keepdims=keepdims)
+    count = sum_of(_over(as_array_operand(where), x), axes, keepdims=keepdims)
     return subtract(total, log(convert(count, dtypes.real_dtype(aval_of(total).dtype))))
 
 
@@ -216,17 +216,17 @@ def standardize(x: Any, axis: Axis = -1, mean: Any = None, variance: Any = None,
     axes = axes_of("standardize", axis, len(shape_of(x)))
     if mean is None and variance is None and where is None and type(epsilon) in (int, float):
         return _standardize(x, axes, epsilon, algorithm)
-    return _standardized(x, axes, mean, variance, epsilon, where, algorithm)
+    return _normalize(x, axes, mean, variance, epsilon, where, algorithm)
 
 
 @functools.partial(library_function, name="standardize")
 def _standardize(x: Any, axes: tuple[int, ...], epsilon: float, algorithm: str) -> Any:
-    return _standardized(x, axes, None, None, epsilon, None, algorithm)
+    return _normalize(x, axes, None, None, epsilon, None, algorithm)
 
 
-def _standardized(x: Any, axes: tuple[int, ...], mean: Any, variance: Any, epsilon: Any, where: Any,
-                  algorithm: str) -> Any:
-    centre = mean_of(x, axes, keepdims=True, where=where) if mean is None else as_array(mean)
+def _normalize(x: Any, axes: tuple[int, ...], mean: Any, variance: Any, epsilon: Any, where: Any,
+               algorithm: str) -> Any:
+    centre = mean_of(x, axes, keepdims=True, where=where) if mean is None else as_array_operand(mean)
     apart = subtract(x, centre)
     if variance is None and algorithm == "stable":
         variance = mean_of(square(apart), axes, keepdims=True, where=where)
@@ -250,9 +250,9 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
            [0., 0., 1.],
            [0., 0., 0.]], dtype=float32)
     """
-    x = as_array(x)
+    x = as_array_operand(x)
     wanted = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
-    return _one_hot(x, extent("one_hot", num_classes), wanted, axis_of("one_hot", axis, len(shape_of(x)) + 1))
+    return _one_hot(x, as_axis_size("one_hot", num_classes), wanted, axis_of("one_hot", axis, len(shape_of(x)) + 1))
 
 
 @functools.partial(library_function, name="one_hot")

@@ -15,8 +15,8 @@ from fxgrad import random
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.frontend.operands import axis_of, sizes_of
-from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.operands import as_new_shape, axis_of
+from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.ops.shaping import pad
 from fxgrad.engine.ops.structural import move_axis, reshape
 from fxgrad.engine.user_lines import at_user_line
@@ -48,8 +48,8 @@ def _initializer(make: Callable[[Any, Shape, DType], Any], default: Any) -> Init
     """`make(key, shape, dtype)` as an initializer with a dtype of its own."""
     def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
         if out_sharding is not None:
-            return placed("initializers", init(key, shape, dtype), out_sharding)
-        return make(key, sizes_of("initializer", shape), _dtype(dtype))
+            return place_array("initializers", init(key, shape, dtype), out_sharding)
+        return make(key, as_new_shape("initializer", shape), _dtype(dtype))
     return init
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fxgrad import random
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array, axes_of, axis_of, inexact_operands, shape_of
+from fxgrad.engine.frontend.operands import as_array_operand, axes_of, axis_of, inexact_operands, shape_of
 from fxgrad.engine.higher_order.call import library_function_of_arrays
 from fxgrad.engine.ops.exponential import rsqrt
 from fxgrad.engine.ops.structural import reshape
@@ -34,7 +34,7 @@ Axis = int | tuple[int, ...]
 def given_arrays(**arrays: Any) -> tuple[list[Any], tuple[str, ...]]:
     """The arrays that were not left out, and their names."""
     there = {name: array for name, array in arrays.items() if array is not None}
-    return [as_array(array) for array in there.values()], tuple(there)
+    return [as_array_operand(array) for array in there.values()], tuple(there)
 
 
 # --- dropout --------------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axis = -1, 
 
 @functools.partial(library_function_of_arrays, name="layer_norm")
 def _layer_norm(x: Any, *weights: Any, axes: tuple[int, ...], epsilon: float, given: tuple[str, ...]) -> Any:
-    return _weighed(_normal(widened(x), axes, epsilon), x, weights, given)
+    return _scale_and_shift(_normal(widen_half(x), axes, epsilon), x, weights, given)
 
 
 @hide_frames
@@ -109,9 +109,9 @@ def rms_norm(x: Any, scale: Any = None, *, axis: Axis = -1, epsilon: float = 1e-
 
 @functools.partial(library_function_of_arrays, name="rms_norm")
 def _rms_norm(x: Any, *weights: Any, axes: tuple[int, ...], epsilon: float, given: tuple[str, ...]) -> Any:
-    wide = widened(x)
+    wide = widen_half(x)
     size = rsqrt(add(mean_of(square(wide), axes, keepdims=True), epsilon))
-    return _weighed(multiply(wide, size), x, weights, given)
+    return _scale_and_shift(multiply(wide, size), x, weights, given)
 
 
 @hide_frames
@@ -134,17 +134,17 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis
             f"group_norm: {groups} groups of axis {place} of an array of shape {shape}; an axis of channels behind the "
             "first, whose size is a multiple of the groups, is needed"))
     weights, given = given_arrays(scale=scale, bias=bias)
-    _of_channels("group_norm", shape[place], **dict(zip(given, weights, strict=True)))
+    _check_channels("group_norm", shape[place], **dict(zip(given, weights, strict=True)))
     return _group_norm(x, *weights, groups=groups, place=place, epsilon=epsilon, given=given)
 
 
 @functools.partial(library_function_of_arrays, name="group_norm")
 def _group_norm(x: Any, *weights: Any, groups: int, place: int, epsilon: float, given: tuple[str, ...]) -> Any:
     shape = shape_of(x)
-    parted = reshape(widened(x), (*shape[:place], groups, shape[place] // groups, *shape[place + 1:]))
+    parted = reshape(widen_half(x), (*shape[:place], groups, shape[place] // groups, *shape[place + 1:]))
     axes = tuple(axis for axis in range(1, len(shape) + 1) if axis != place)
     normal = reshape(_normal(parted, axes, epsilon), shape)
-    return _weighed(normal, x, [along(weight, place, len(shape)) for weight in weights], given)
+    return _scale_and_shift(normal, x, [broadcast_channels(weight, place, len(shape)) for weight in weights], given)
 
 
 @hide_frames
@@ -167,17 +167,17 @@ def batch_norm(x: Any, scale: Any = None, bias: Any = None, *, mean: Any = None,
     if mean is None:
         mean, variance = _statistics(x, place=place)
     else:
-        mean, variance = as_array(mean), as_array(variance)
+        mean, variance = as_array_operand(mean), as_array_operand(variance)
     weights, given = given_arrays(scale=scale, bias=bias)
-    _of_channels("batch_norm", shape_of(x)[place], mean=mean, variance=variance,
-                 **dict(zip(given, weights, strict=True)))
+    _check_channels("batch_norm", shape_of(x)[place], mean=mean, variance=variance,
+                    **dict(zip(given, weights, strict=True)))
     result = _batch_norm(x, mean, variance, *weights, place=place, epsilon=epsilon, given=given)
     return result, mean, variance
 
 
 @functools.partial(library_function_of_arrays, name="statistics")
 def _statistics(x: Any, *, place: int) -> tuple[Any, Any]:
-    wide = widened(x)
+    wide = widen_half(x)
     axes = tuple(axis for axis in range(len(shape_of(x))) if axis != place)
     mean = mean_of(wide, axes, keepdims=True)
     variance = mean_of(square(subtract(wide, mean)), axes)
@@ -187,12 +187,12 @@ def _statistics(x: Any, *, place: int) -> tuple[Any, Any]:
 @functools.partial(library_function_of_arrays, name="batch_norm")
 def _batch_norm(x: Any, mean: Any, variance: Any, *weights: Any, place: int, epsilon: float,
                 given: tuple[str, ...]) -> Any:
-    mean, variance, *beside = [along(each, place, len(shape_of(x))) for each in (mean, variance, *weights)]
-    normal = multiply(subtract(widened(x), mean), rsqrt(add(variance, epsilon)))
-    return _weighed(normal, x, beside, given)
+    mean, variance, *beside = [broadcast_channels(each, place, len(shape_of(x))) for each in (mean, variance, *weights)]
+    normal = multiply(subtract(widen_half(x), mean), rsqrt(add(variance, epsilon)))
+    return _scale_and_shift(normal, x, beside, given)
 
 
-def _of_channels(what: str, channels: int, **arrays: Any) -> None:
+def _check_channels(what: str, channels: int, **arrays: Any) -> None:
     for name, array in arrays.items():
         if shape_of(array) != (channels,):
             raise ShapeError(at_user_line(
@@ -200,8 +200,8 @@ def _of_channels(what: str, channels: int, **arrays: Any) -> None:
                 "needed"))
 
 
-def widened(x: Any) -> Any:
-    """Half precision in float32."""
+def widen_half(x: Any) -> Any:
+    """Return half precision numbers in float32."""
     return astype(x, dtypes.float32) if dtypes.is_floating(aval_of(x).dtype) and aval_of(x).dtype.itemsize < 4 else x
 
 
@@ -210,13 +210,13 @@ def _normal(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
     return multiply(apart, rsqrt(add(mean_of(square(apart), axes, keepdims=True), epsilon)))
 
 
-def along(weight: Any, place: int, ndim: int) -> Any:
-    """A vector of channels as an array of as many axes as what it meets."""
-    weight = as_array(weight)
+def broadcast_channels(weight: Any, place: int, ndim: int) -> Any:
+    """Return a vector of channels with as many axes as the array that it meets."""
+    weight = as_array_operand(weight)
     return reshape(weight, tuple(shape_of(weight)[0] if axis == place else 1 for axis in range(ndim)))
 
 
-def _weighed(normal: Any, x: Any, weights: Sequence[Any], given: tuple[str, ...]) -> Any:
+def _scale_and_shift(normal: Any, x: Any, weights: Sequence[Any], given: tuple[str, ...]) -> Any:
     """Times the scale, and plus the bias, of those that there are; in the dtype of `x`."""
     for name, weight in zip(given, weights, strict=True):
         normal = multiply(normal, weight) if name == "scale" else add(normal, weight)

@@ -16,7 +16,7 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
-from fxgrad.nn.layers import widened
+from fxgrad.nn.layers import widen_half
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
 from fxgrad.numpy.creation import astype
 from fxgrad.numpy.elementwise import absolute, exp, log, sqrt, square
@@ -65,15 +65,15 @@ def check_same_shapes(name: str, **arrays: Any) -> None:
                 f"{argument}.reshape({first}.shape), or broadcast one of them with np.broadcast_to"))
 
 
-def reduced(losses: Any, reduction: str, like: Any) -> Any:
-    """The mean or the sum of the losses, or all of them, in the dtype of `like`."""
+def reduce_losses(losses: Any, reduction: str, like: Any) -> Any:
+    """Return the mean or the sum of the losses, or all of them, in the dtype of `like`."""
     result = mean_of(losses) if reduction == "mean" else sum_of(losses) if reduction == "sum" else losses
     dtype = aval_of(like).dtype
     return astype(result, dtype) if aval_of(result).dtype != dtype else result
 
 
-def signed(labels: Any, positive: Any, negative: Any) -> Any:
-    """`positive` where the label is 1, `negative` where it is -1, and NaN elsewhere: other labels are no labels."""
+def by_sign_of_label(labels: Any, positive: Any, negative: Any) -> Any:
+    """Return `positive` where the label is 1, `negative` where it is -1, and NaN elsewhere."""
     return where(equal(labels, 1), positive, where(equal(labels, -1), negative, math.nan))
 
 
@@ -87,7 +87,7 @@ def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
     def loss(*arrays: Any, reduction: str, given: tuple[str, ...] = (), **settings: Any) -> Any:
         count = len(arrays) - len(given)
         traced = dict(zip(given, arrays[count:], strict=True))
-        return reduced(function(*map(widened, arrays[:count]), **settings, **traced), reduction, arrays[0])
+        return reduce_losses(function(*map(widen_half, arrays[:count]), **settings, **traced), reduction, arrays[0])
 
     @functools.wraps(function)
     def called(*arrays: Any, reduction: str, **settings: Any) -> Any:
@@ -120,11 +120,11 @@ def mse_loss(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
     >>> mse_loss([1.0, 2.0], [0.0, 4.0], reduction="none")
     array([1., 4.])
     """
-    predictions, targets = _of_one_shape("mse_loss", reduction, predictions=predictions, targets=targets)
+    predictions, targets = _same_shape_operands("mse_loss", reduction, predictions=predictions, targets=targets)
     return _mse_loss(predictions, targets, reduction=reduction)
 
 
-def _of_one_shape(name: str, reduction: str, **arrays: Any) -> list[Any]:
+def _same_shape_operands(name: str, reduction: str, **arrays: Any) -> list[Any]:
     read = loss_operands(name, reduction, **arrays)
     check_same_shapes(name, **dict(zip(arrays, read, strict=True)))
     return read
@@ -142,7 +142,7 @@ def l1_loss(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
     >>> float(l1_loss([1.0, 2.0], [0.0, 4.0]))
     1.5
     """
-    predictions, targets = _of_one_shape("l1_loss", reduction, predictions=predictions, targets=targets)
+    predictions, targets = _same_shape_operands("l1_loss", reduction, predictions=predictions, targets=targets)
     return _l1_loss(predictions, targets, reduction=reduction)
 
 
@@ -162,7 +162,7 @@ def huber_loss(predictions: Any, targets: Any, *, delta: float = 1.0, reduction:
     array([0.125, 2.5  ])
     """
     check_not_negative("huber_loss", delta=delta)
-    predictions, targets = _of_one_shape("huber_loss", reduction, predictions=predictions, targets=targets)
+    predictions, targets = _same_shape_operands("huber_loss", reduction, predictions=predictions, targets=targets)
     return _huber_loss(predictions, targets, delta=_number(delta), reduction=reduction)
 
 
@@ -185,7 +185,7 @@ def smooth_l1_loss(predictions: Any, targets: Any, *, beta: float = 1.0, reducti
     array([0.0625, 2.    ])
     """
     check_not_negative("smooth_l1_loss", beta=beta)
-    predictions, targets = _of_one_shape("smooth_l1_loss", reduction, predictions=predictions, targets=targets)
+    predictions, targets = _same_shape_operands("smooth_l1_loss", reduction, predictions=predictions, targets=targets)
     return _smooth_l1_loss(predictions, targets, beta=_number(beta), reduction=reduction)
 
 
@@ -215,13 +215,13 @@ def hinge_loss(predictions: Any, labels: Any, *, margin: float = 1.0, reduction:
     >>> hinge_loss([0.5, 2.0], [1, -1], reduction="none")
     array([0.5, 3. ])
     """
-    predictions, labels = _of_one_shape("hinge_loss", reduction, predictions=predictions, labels=labels)
+    predictions, labels = _same_shape_operands("hinge_loss", reduction, predictions=predictions, labels=labels)
     return _hinge_loss(predictions, labels, margin=_number(margin), reduction=reduction)
 
 
 @_elementwise
 def _hinge_loss(predictions: Any, labels: Any, margin: float) -> Any:
-    return signed(labels, maximum(0.0, subtract(margin, predictions)), maximum(0.0, add(margin, predictions)))
+    return by_sign_of_label(labels, maximum(0.0, subtract(margin, predictions)), maximum(0.0, add(margin, predictions)))
 
 
 @hide_frames
@@ -233,13 +233,13 @@ def hinge_embedding_loss(distances: Any, labels: Any, *, margin: float = 1.0, re
     >>> hinge_embedding_loss([0.25, 0.25], [1, -1], reduction="none")
     array([0.25, 0.75])
     """
-    distances, labels = _of_one_shape("hinge_embedding_loss", reduction, distances=distances, labels=labels)
+    distances, labels = _same_shape_operands("hinge_embedding_loss", reduction, distances=distances, labels=labels)
     return _hinge_embedding_loss(distances, labels, margin=_number(margin), reduction=reduction)
 
 
 @_elementwise
 def _hinge_embedding_loss(distances: Any, labels: Any, margin: float) -> Any:
-    return signed(labels, distances, maximum(0.0, subtract(margin, distances)))
+    return by_sign_of_label(labels, distances, maximum(0.0, subtract(margin, distances)))
 
 
 @hide_frames
@@ -272,7 +272,7 @@ def _check_vectors(name: str, array: Any) -> None:
 def _cosine_embedding_loss(first: Any, second: Any, labels: Any, margin: float) -> Any:
     along = [multiply(each, rsqrt(add(sum_of(square(each), -1, keepdims=True), 1e-12))) for each in (first, second)]
     cosine = sum_of(multiply(*along), -1)
-    return signed(labels, subtract(1.0, cosine), maximum(0.0, subtract(cosine, margin)))
+    return by_sign_of_label(labels, subtract(1.0, cosine), maximum(0.0, subtract(cosine, margin)))
 
 
 @hide_frames
@@ -288,7 +288,7 @@ def triplet_margin_loss(anchor: Any, positive: Any, negative: Any, *, margin: fl
     4.0
     """
     name = "triplet_margin_loss"
-    arrays = _of_one_shape(name, reduction, anchor=anchor, positive=positive, negative=negative)
+    arrays = _same_shape_operands(name, reduction, anchor=anchor, positive=positive, negative=negative)
     _check_vectors(name, arrays[0])
     return _triplet_margin_loss(*arrays, margin=_number(margin), epsilon=_number(epsilon), swap=bool(swap),
                                 reduction=reduction)
@@ -320,7 +320,7 @@ def poisson_nll_loss(predictions: Any, targets: Any, *, log_input: bool = True, 
     >>> float(poisson_nll_loss([0.0], [3.0]))
     1.0
     """
-    predictions, targets = _of_one_shape("poisson_nll_loss", reduction, predictions=predictions, targets=targets)
+    predictions, targets = _same_shape_operands("poisson_nll_loss", reduction, predictions=predictions, targets=targets)
     return _poisson_nll_loss(predictions, targets, log_input=bool(log_input), full=bool(full), epsilon=_number(epsilon),
                              reduction=reduction)
 

@@ -12,14 +12,14 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.operands import (
-    as_array,
-    constant,
-    extent,
+    as_array_operand,
+    as_axis_size,
+    as_integer,
+    constant_array,
     inexact_operands,
     is_concrete,
     refuse_complex,
     shape_of,
-    whole,
 )
 from fxgrad.engine.higher_order.call import library_function_of_arrays
 from fxgrad.engine.ops.arithmetic import stop_gradient
@@ -31,8 +31,8 @@ from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError, IndexingError, ShapeError
-from fxgrad.nn.convolution import Numbers, Padding, numbers_of, pads_of
-from fxgrad.nn.layers import widened
+from fxgrad.nn.convolution import Numbers, Padding, spatial_numbers, spatial_padding
+from fxgrad.nn.layers import widen_half
 from fxgrad.numpy.arithmetic import add, divide, floor_divide, minimum, multiply, subtract
 from fxgrad.numpy.creation import astype
 from fxgrad.numpy.logic import equal, less, where
@@ -67,7 +67,7 @@ def max_pool(x: Any, window: Window, *, strides: Numbers | None = None, padding:
     array([[ 5.,  7.],
            [13., 15.]])
     """
-    x = as_array(x)
+    x = as_array_operand(x)
     refuse_complex("max_pool", x)
     return _max_pool(x, windows=_windows("max_pool", x, window, strides, padding, dilation))
 
@@ -99,14 +99,14 @@ def avg_pool(x: Any, window: Window, *, strides: Numbers | None = None, padding:
 
 @functools.partial(library_function_of_arrays, name="avg_pool")
 def _avg_pool(x: Any, *, windows: Sliding, padded: bool) -> Any:
-    wide = widened(x)
+    wide = widen_half(x)
     total = window_sum(wide, windows)
     if padded:
         count: Any = int(np.prod(windows.window_dimensions))
     else:
         spans = windows.window_dimensions
         space = tuple(size if span > 1 else 1 for size, span in zip(shape_of(x), spans, strict=True))
-        count = window_sum(constant(space, 1, aval_of(wide).dtype), _over_single(windows))
+        count = window_sum(constant_array(space, 1, aval_of(wide).dtype), _over_single(windows))
     return _as(divide(total, count), x)
 
 
@@ -124,10 +124,10 @@ def _windows(name: str, x: Any, window: Any, strides: Any, padding: Any, dilatio
     shape = shape_of(x)
     sizes = _space(name, "window", window, shape)
     rank = len(sizes)
-    steps = sizes if strides is None else numbers_of(name, "strides", strides, rank)
-    holes = numbers_of(name, "dilation", dilation, rank)
+    steps = sizes if strides is None else spatial_numbers(name, "strides", strides, rank)
+    holes = spatial_numbers(name, "dilation", dilation, rank)
     space, spans = shape[-1 - rank:-1], tuple(map(dilated, sizes, holes))
-    pads = window_pads(space, spans, steps, pads_of(name, padding, rank))
+    pads = window_pads(space, spans, steps, spatial_padding(name, padding, rank))
     for (low, high), span in zip(pads, spans, strict=True):
         if not (0 <= low < span and 0 <= high < span):
             raise ArgumentError(at_user_line(f"{name}: padding {(low, high)} of windows that reach over {span}; "
@@ -147,7 +147,7 @@ def _space(name: str, setting: str, sizes: Any, shape: Shape) -> tuple[int, ...]
     if not isinstance(sizes, tuple | list) or not sizes:
         raise ArgumentError(at_user_line(f"{name}: {setting} is {sizes!r}, where a tuple of sizes, one for each axis "
                                          "of space, is needed, such as (2, 2) for images"))
-    numbers = numbers_of(name, setting, sizes, len(sizes))
+    numbers = spatial_numbers(name, setting, sizes, len(sizes))
     if len(shape) < len(numbers) + 1:
         raise ShapeError(at_user_line(f"{name}: {setting} {numbers} for an array of shape {shape}; {len(numbers)} "
                                       "axes of space and one of channels are needed at its end"))
@@ -178,15 +178,15 @@ def adaptive_avg_pool(x: Any, size: Window) -> Any:
 
 @functools.partial(library_function_of_arrays, name="adaptive_avg_pool")
 def _adaptive_avg_pool(x: Any, *, sizes: tuple[int, ...]) -> Any:
-    result = widened(x)
+    result = widen_half(x)
     for axis, parts in enumerate(sizes, len(shape_of(x)) - 1 - len(sizes)):
-        result = _parted(result, axis, parts)
+        result = _split_windows(result, axis, parts)
     return _as(result, x)
 
 
-def _parted(x: Any, axis: int, parts: int) -> Any:
+def _split_windows(x: Any, axis: int, parts: int) -> Any:
     shape = shape_of(x)
-    before, size, after = shape[:axis], extent("adaptive_avg_pool", shape[axis]), shape[axis + 1:]
+    before, size, after = shape[:axis], as_axis_size("adaptive_avg_pool", shape[axis]), shape[axis + 1:]
     if size % parts == 0:
         return divide(sum_of(reshape(x, (*before, parts, size // parts, *after)), axis + 1), size // parts)
     longest = max(-(-(part + 1) * size // parts) - part * size // parts for part in range(parts))
@@ -226,7 +226,7 @@ def embedding(table: Any, indices: Any, *, padding_idx: int | None = None) -> An
     array([[0., 0.],
            [2., 2.]])
     """
-    table, indices = as_array(table), as_array(indices)
+    table, indices = as_array_operand(table), as_array_operand(indices)
     shape, dtype = shape_of(table), aval_of(indices).dtype
     if not shape:
         raise ShapeError(at_user_line("embedding: the table is a number, where an array of rows is needed"))
@@ -235,7 +235,7 @@ def embedding(table: Any, indices: Any, *, padding_idx: int | None = None) -> An
                                       "indices.astype(int)"))
     # of as many as there come, it shows when the program runs
     rows = np.inf if has_symbolic_dim(shape[0]) else shape[0]
-    if padding_idx is not None and not 0 <= whole("embedding", padding_idx) < rows:
+    if padding_idx is not None and not 0 <= as_integer("embedding", padding_idx) < rows:
         raise IndexingError(at_user_line(f"embedding: padding_idx is {padding_idx}, where a row from 0 to "
                                          f"{shape[0] - 1} is needed"))
     if is_concrete(indices) and np.size(indices):

@@ -17,7 +17,7 @@ from fxgrad.numpy import fft, linalg
 from fxgrad.numpy import methods as _methods
 from fxgrad.engine.frontend import protocol as _protocol
 from fxgrad.numpy.linalg import triangles as _triangles
-from fxgrad.engine.core.arrays import making as _making
+from fxgrad.engine.core.arrays import returns_array as _making
 from fxgrad.numpy import arrays as _arrays
 from fxgrad.numpy import numpy_semantics as _meanings
 from fxgrad.numpy import scalars as _scalars
@@ -106,7 +106,7 @@ from fxgrad.numpy.types import (
 from fxgrad.numpy.updates import at
 from fxgrad.numpy.inspection import __array_namespace_info__
 from fxgrad.engine.frontend.ufuncs import Elementwise as ufunc  # noqa: N813
-from fxgrad.engine.pytorch_names import of_module as _of_module
+from fxgrad.engine.pytorch_names import module_getattr as _of_module
 # isort: on
 
 __array_api_version__ = "2024.12"
@@ -160,7 +160,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    narrow = _scalars.without(name)
+    narrow = _scalars.missing_scalar_reason(name)
     if narrow is not None:
         raise AttributeError(_at_user_line(narrow), name=name)
     return _of_module(__name__)(name)
@@ -170,8 +170,8 @@ def __dir__() -> list[str]:
     return [*__all__]  # so that completion shows no modules of the inside
 
 
-_methods.attach()
-_arrays.attach()
+_methods.attach_tracer_methods()
+_arrays.attach_array_methods()
 _protocol.install({name: globals()[name] for name in __all__})
 _protocol.install({name: getattr(linalg, name) for name in linalg.__all__}, np_module="linalg")
 _protocol.install(_meanings.FUNCTIONS, accumulations={"add": cumsum, "multiply": cumprod})

@@ -8,8 +8,8 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import PYTHON_SCALARS, struct_aval
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.flat import as_struct
-from fxgrad.engine.frontend.operands import constant, sizes_of
-from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.operands import as_new_shape, constant_array
+from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.numpy.creation import asarray, full
 from fxgrad.numpy.inspection import check_device
@@ -17,15 +17,15 @@ from fxgrad.numpy.inspection import check_device
 
 def _like(name: str, a: Any, dtype: Any, shape: Any) -> tuple[Any, DType]:
     aval = struct_aval(as_struct(a)) or aval_of(a if type(a) in PYTHON_SCALARS else asarray(a))
-    sizes = aval.shape if shape is None else sizes_of(name, shape)
+    sizes = aval.shape if shape is None else as_new_shape(name, shape)
     return sizes, aval.dtype if dtype is None else dtypes.canonical(dtype)
 
 
-def _of_number(name: str, number: int, a: Any, dtype: Any, shape: Any, device: Any, out_sharding: Any) -> Any:
+def _from_number(name: str, number: int, a: Any, dtype: Any, shape: Any, device: Any, out_sharding: Any) -> Any:
     check_device(name, device)
     sizes, wanted = _like(name, a, dtype, shape)
-    result = constant(sizes, number, wanted)
-    return result if out_sharding is None else placed(name, result, out_sharding)
+    result = constant_array(sizes, number, wanted)
+    return result if out_sharding is None else place_array(name, result, out_sharding)
 
 
 def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
@@ -34,7 +34,7 @@ def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = No
     >>> zeros_like([1, 2])
     array([0, 0], dtype=int32)
     """
-    return _of_number("zeros_like", 0, a, dtype, shape, device, out_sharding)
+    return _from_number("zeros_like", 0, a, dtype, shape, device, out_sharding)
 
 
 def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
@@ -43,7 +43,7 @@ def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = Non
     >>> ones_like([1, 2])
     array([1, 1], dtype=int32)
     """
-    return _of_number("ones_like", 1, a, dtype, shape, device, out_sharding)
+    return _from_number("ones_like", 1, a, dtype, shape, device, out_sharding)
 
 
 def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
@@ -64,7 +64,7 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, 
     array([7, 7], dtype=int32)
     """
     if out_sharding is not None:
-        return placed("full_like", full_like(a, fill_value, dtype, shape, device=device), out_sharding)
+        return place_array("full_like", full_like(a, fill_value, dtype, shape, device=device), out_sharding)
     check_device("full_like", device)
     sizes, wanted = _like("full_like", a, dtype, shape)
     return full(sizes, fill_value, wanted)

@@ -11,7 +11,15 @@ import numpy as np
 
 from fxgrad.engine import tree
 from fxgrad.engine.frontend.flat import trace_flat
-from fxgrad.engine.frontend.operands import WEAK_SCALARS, as_array, as_dtype, axis_of, common_shape, constant, shape_of
+from fxgrad.engine.frontend.operands import (
+    WEAK_SCALARS,
+    as_array_operand,
+    as_dtype,
+    axis_of,
+    common_shape,
+    constant_array,
+    shape_of,
+)
 from fxgrad.engine.frontend.ufuncs import Elementwise
 from fxgrad.engine.ops.structural import broadcast_to, reshape
 from fxgrad.engine.tracing.apply import apply_program
@@ -27,7 +35,7 @@ from fxgrad.numpy.shaping import expand_dims, moveaxis
 Function = Callable[..., Any]
 
 
-def _mapped(what: str, function: Function, user: Function, size: int, axes: Sequence[int | None]) -> Function:
+def _map_function(what: str, function: Function, user: Function, size: int, axes: Sequence[int | None]) -> Function:
     """The function applied to every entry along the first axis of those arguments whose axis is not None."""
     def call(*args: Any) -> Any:
         given = [arg for arg, axis in zip(args, axes, strict=True) if axis is not None]
@@ -59,8 +67,8 @@ def _over(what: str, function: Function, user: Function, loop: tuple[int, ...], 
     for at in reversed(range(len(loop))):
         if loop[at] == 1:
             continue
-        function = _mapped(what, function, user, loop[at],
-                           [0 if shape[at] == loop[at] else None for shape in shapes])
+        function = _map_function(what, function, user, loop[at],
+                                 [0 if shape[at] == loop[at] else None for shape in shapes])
     results = function(*used)
     return tree.map(lambda leaf: reshape(leaf, loop + shape_of(leaf)[len([size for size in loop if size != 1]):]),
                     results)
@@ -70,7 +78,7 @@ _NAME = r"\w+(?:,\w+)*,?|"
 _SIGNATURE = re.compile(rf"^\((?:{_NAME})\)(?:,\((?:{_NAME})\))*->\((?:{_NAME})\)(?:,\((?:{_NAME})\))*$")
 
 
-def _parsed(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+def _parse_signature(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     """The names of the core axes of each argument and result."""
     text = signature.replace(" ", "")
     if not _SIGNATURE.match(text):
@@ -92,7 +100,7 @@ def vectorize(pyfunc: Function, *, excluded: Collection[int | str] = frozenset()
     >>> product(np.ones((2, 3)), np.array([1.0, 2.0, 3.0]))
     array([6., 6.])
     """
-    parsed = None if signature is None else _parsed(signature)
+    parsed = None if signature is None else _parse_signature(signature)
 
     @functools.wraps(pyfunc)
     def mapped(*args: Any, **kwargs: Any) -> Any:
@@ -118,7 +126,7 @@ def vectorize(pyfunc: Function, *, excluded: Collection[int | str] = frozenset()
         sizes = _core_sizes(cores, values)
         loop = common_shape("vectorize", *(shape_of(value)[:len(shape_of(value)) - len(core)]
                                            for value, core in zip(values, cores, strict=True)))
-        checked = call if parsed is None else _checked(call, parsed[1], sizes, signature)
+        checked = call if parsed is None else _check_function(call, parsed[1], sizes, signature)
         return _over("vectorize", checked, pyfunc, loop, values, [len(core) for core in cores])
     return mapped
 
@@ -137,7 +145,8 @@ def _core_sizes(cores: Sequence[tuple[str, ...]], values: Sequence[Any]) -> dict
     return sizes
 
 
-def _checked(function: Function, cores: Sequence[tuple[str, ...]], sizes: dict[str, int], signature: Any) -> Function:
+def _check_function(function: Function, cores: Sequence[tuple[str, ...]], sizes: dict[str, int],
+                    signature: Any) -> Function:
     def call(*args: Any) -> Any:
         results = function(*args)
         parts = results if isinstance(results, tuple) else (results,)
@@ -146,7 +155,7 @@ def _checked(function: Function, cores: Sequence[tuple[str, ...]], sizes: dict[s
                                              f"function returned {len(parts)}"))
         known = dict(sizes)
         for part, core in zip(parts, cores, strict=True):
-            shape = shape_of(as_array(part))
+            shape = shape_of(as_array_operand(part))
             if len(shape) != len(core) or any(known.setdefault(name, size) != size
                                               for name, size in zip(core, shape, strict=True)):
                 raise ShapeError(at_user_line(f"vectorize: the function returned an array of shape {shape} for "
@@ -173,7 +182,7 @@ def apply_along_axis(func1d: Function, axis: int, arr: Any, *args: Any, **kwargs
     >>> apply_along_axis(np.sum, 0, [[1.0, 2.0], [3.0, 4.0]])
     array([4., 6.])
     """
-    arr = as_array(arr)
+    arr = as_array_operand(arr)
     at = axis_of("apply_along_axis", axis, len(shape_of(arr)))
     moved = moveaxis(arr, at, -1)
     loop = shape_of(moved)[:-1]
@@ -188,7 +197,7 @@ def apply_over_axes(func: Function, a: Any, axes: int | Sequence[int]) -> Any:
     >>> apply_over_axes(np.sum, [[1.0, 2.0], [3.0, 4.0]], [0, 1])
     array([[10.]])
     """
-    result = as_array(a)
+    result = as_array_operand(a)
     rank = len(shape_of(result))
     for axis in (axes if isinstance(axes, Sequence) else [axes]):
         at = axis_of("apply_over_axes", axis, rank)
@@ -209,7 +218,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     >>> piecewise(np.array([-1.0, 2.0]), [np.array([True, False])], [0.0, lambda v: v * v])
     array([0., 4.])
     """
-    x = as_array(x)
+    x = as_array_operand(x)
     if not isinstance(condlist, list | tuple) or not len(condlist) or (
             not isinstance(condlist[0], list | tuple) and not shape_of(condlist[0]) and shape_of(x)):
         condlist = [condlist]
@@ -224,7 +233,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         result = function(x, *args, **kw) if callable(function) else full_like(x, function)
         return as_dtype(asarray(result), dtype)
 
-    result = value(functions.pop()) if len(functions) > len(conditions) else constant(shape_of(x), 0, dtype)
+    result = value(functions.pop()) if len(functions) > len(conditions) else constant_array(shape_of(x), 0, dtype)
     for condition, function in zip(conditions, functions, strict=True):
         result = where(condition, value(function), result)
     return result

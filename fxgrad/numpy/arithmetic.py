@@ -11,17 +11,23 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import PYTHON_SCALARS
 from fxgrad.engine.frontend.operands import (
     apply,
-    as_array,
+    as_array_operand,
+    as_numpy_scalars,
     new_array,
     operand,
     operands,
-    promoted,
-    promoted_inexact,
+    promote_inexact,
+    promote_operands,
     refuse_complex,
     refuse_out,
-    settled,
 )
-from fxgrad.engine.frontend.ufuncs import Elementwise, binary, composite, inexact, with_bool_as
+from fxgrad.engine.frontend.ufuncs import (
+    Elementwise,
+    binary_function,
+    composite_function,
+    dispatch_bools,
+    inexact_function,
+)
 from fxgrad.engine.ops import arithmetic, exponential, parts, trigonometric
 from fxgrad.engine.ops.arithmetic import div, mul, rem, stop_gradient, sub
 from fxgrad.engine.ops.comparison import and_, and_p, eq, gt, lt, ne, or_, or_p
@@ -33,26 +39,28 @@ from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.numpy.elementwise import isnan, sign_bit, without_bool
 
 
-def _named(name: str, function: Any, doc: str) -> Elementwise:
+def _name_function(name: str, function: Any, doc: str) -> Elementwise:
     return Elementwise(function, name, 2, doc, __name__)
 
 
 # --- sums, products, quotients ------------------------------------------------------------------------------------
 
-add = _named("add", binary(add_p, with_bool_as(lambda x, y: apply(add_p, x, y), lambda x, y: apply(or_p, x, y))),
-             "The sum of two operands; of bools, whether either is True.")
-subtract = _named("subtract", binary(arithmetic.sub_p), "The difference of two operands.")
-multiply = _named(
-    "multiply", binary(arithmetic.mul_p, with_bool_as(lambda x, y: apply(arithmetic.mul_p, x, y),
-                                                      lambda x, y: apply(and_p, x, y))),
+add = _name_function("add", binary_function(add_p, dispatch_bools(lambda x, y: apply(add_p, x, y), lambda x,
+                                                                  y: apply(or_p, x, y))),
+                     "The sum of two operands; of bools, whether either is True.")
+subtract = _name_function("subtract", binary_function(arithmetic.sub_p), "The difference of two operands.")
+multiply = _name_function(
+    "multiply", binary_function(arithmetic.mul_p, dispatch_bools(lambda x, y: apply(arithmetic.mul_p, x, y),
+                                                                 lambda x, y: apply(and_p, x, y))),
     "The product of two operands; of bools, whether both are True.")
-divide = _named("divide", inexact(arithmetic.div_p), "The quotient of two operands, a float also for integers.")
+divide = _name_function("divide", inexact_function(arithmetic.div_p),
+                        "The quotient of two operands, a float also for integers.")
 true_divide = divide
 
 
 def _numbers(x: Any, y: Any) -> list[Any]:
     """The operands in their common dtype, bools as integers."""
-    return [without_bool(value) for value in settled(promoted(*operands(x, y)))]
+    return [without_bool(value) for value in as_numpy_scalars(promote_operands(*operands(x, y)))]
 
 
 def _nonzero(y: Any) -> Any:
@@ -93,15 +101,16 @@ def _floor_divide(x: Any, y: Any) -> Any:
     return where(eq(y, 0.0), exact, where(eq(whole, 0.0), mul(exact, 0.0), whole))
 
 
-remainder = _named("remainder", _remainder, "The remainder of a division, with the sign of the divisor.")
+remainder = _name_function("remainder", _remainder, "The remainder of a division, with the sign of the divisor.")
 mod = remainder
 def _fmod(x: Any, y: Any) -> Any:
     x, y = _numbers(x, y)
     return rem(x, _nonzero(y))
 
 
-fmod = _named("fmod", _fmod, "The remainder of a division, with the sign of the dividend.")
-floor_divide = _named("floor_divide", _floor_divide, "The greatest whole number that is not above the quotient.")
+fmod = _name_function("fmod", _fmod, "The remainder of a division, with the sign of the dividend.")
+floor_divide = _name_function("floor_divide", _floor_divide,
+                              "The greatest whole number that is not above the quotient.")
 
 
 def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
@@ -120,39 +129,41 @@ def _power(x: Any, y: Any) -> Any:
     if isinstance(y, int | np.integer) and type(y) is not bool:
         base = operand(x)
         if type(base) in PYTHON_SCALARS and type(base) is not bool:
-            base = as_array(base)
+            base = as_array_operand(base)
         elif aval_of(base).dtype == dtypes.bool_:
-            base = without_bool(settled(promoted(base, operand(y)))[0])
+            base = without_bool(as_numpy_scalars(promote_operands(base, operand(y)))[0])
         return new_array(exponential.integer_pow(base, int(y)), base)
-    x, y = promoted(*operands(x, y))
+    x, y = promote_operands(*operands(x, y))
     dtype = aval_of(x).dtype
     if dtypes.is_inexact(dtype):
         return apply(exponential.pow_p, x, y)
-    return exponential.whole_pow(*(without_bool(value) for value in settled([x, y])))
+    return exponential.whole_pow(*(without_bool(value) for value in as_numpy_scalars([x, y])))
 
 
-power = _named("power", _power, "The first operand to the power of the second; a Python int there is static.")
+power = _name_function("power", _power, "The first operand to the power of the second; a Python int there is static.")
 pow = power
-float_power = _named("float_power", composite(exponential.pow),
-                     "The first operand to the power of the second, a float also for integers.")
+float_power = _name_function("float_power", composite_function(exponential.pow),
+                             "The first operand to the power of the second, a float also for integers.")
 
 # --- extrema ------------------------------------------------------------------------------------------------------
 
-maximum = _named("maximum", binary(arithmetic.max_p, kinds="biufcV"), "The greater of two elements, or a NaN.")
-minimum = _named("minimum", binary(arithmetic.min_p, kinds="biufcV"), "The less of two elements, or a NaN.")
+maximum = _name_function("maximum", binary_function(arithmetic.max_p, kinds="biufcV"),
+                         "The greater of two elements, or a NaN.")
+minimum = _name_function("minimum", binary_function(arithmetic.min_p, kinds="biufcV"),
+                         "The less of two elements, or a NaN.")
 
 
 def _but_nans(choose: Any) -> Any:
     def function(x: Any, y: Any) -> Any:
-        x, y = settled(promoted(*operands(x, y)))
+        x, y = as_numpy_scalars(promote_operands(*operands(x, y)))
         if not dtypes.is_inexact(aval_of(x).dtype):
             return choose(x, y)
         return where(isnan(x), y, where(isnan(y), x, choose(x, y)))
     return function
 
 
-fmax = _named("fmax", _but_nans(arithmetic.max), "The greater of two elements, of which NaNs are left out.")
-fmin = _named("fmin", _but_nans(arithmetic.min), "The less of two elements, of which NaNs are left out.")
+fmax = _name_function("fmax", _but_nans(arithmetic.max), "The greater of two elements, of which NaNs are left out.")
+fmin = _name_function("fmin", _but_nans(arithmetic.min), "The less of two elements, of which NaNs are left out.")
 
 
 def clip(arr: Any, /, min: Any = None, max: Any = None, *, out: Any = None, a_min: Any = None,
@@ -171,7 +182,7 @@ def clip(arr: Any, /, min: Any = None, max: Any = None, *, out: Any = None, a_mi
     low, high = _bound(low, result, above=False), _bound(high, result, above=True)
     if low is not None:
         result = maximum(low, result)
-    return new_array(as_array(result), arr) if high is None else minimum(high, result)
+    return new_array(as_array_operand(result), arr) if high is None else minimum(high, result)
 
 
 def _bound(bound: Any, like: Any, above: bool) -> Any:
@@ -187,17 +198,18 @@ def _bound(bound: Any, like: Any, above: bool) -> Any:
 
 # --- functions of two -----------------------------------------------------------------------------------------------
 
-arctan2 = _named("arctan2", inexact(trigonometric.atan2_p), "The angle of the point (second, first operand).")
+arctan2 = _name_function("arctan2", inexact_function(trigonometric.atan2_p),
+                         "The angle of the point (second, first operand).")
 atan2 = arctan2
 
 
 def _hypot(x: Any, y: Any) -> Any:
     refuse_complex("hypot", x, y)
-    return apply(trigonometric.hypot_p, *promoted_inexact(x, y))
+    return apply(trigonometric.hypot_p, *promote_inexact(x, y))
 
 
-hypot = _named("hypot", binary(trigonometric.hypot_p, _hypot, kinds="f"),
-               "The length of the hypotenuse, sqrt(x^2 + y^2), without overflow.")
+hypot = _name_function("hypot", binary_function(trigonometric.hypot_p, _hypot, kinds="f"),
+                       "The length of the hypotenuse, sqrt(x^2 + y^2), without overflow.")
 
 
 def _logaddexp(x: Any, y: Any) -> Any:
@@ -217,8 +229,8 @@ def _logaddexp2(x: Any, y: Any) -> Any:
     return div(_logaddexp(mul(x, two), mul(y, two)), two)
 
 
-logaddexp = _named("logaddexp", composite(_logaddexp), "log(exp(x) + exp(y)), without overflow.")
-logaddexp2 = _named("logaddexp2", composite(_logaddexp2), "log2(2**x + 2**y), without overflow.")
+logaddexp = _name_function("logaddexp", composite_function(_logaddexp), "log(exp(x) + exp(y)), without overflow.")
+logaddexp2 = _name_function("logaddexp2", composite_function(_logaddexp2), "log2(2**x + 2**y), without overflow.")
 
 
 def _copysign(x: Any, y: Any) -> Any:
@@ -233,9 +245,9 @@ def _heaviside(x: Any, y: Any) -> Any:
     return where(eq(x, 0.0), y, where(ne(x, x), x, step))
 
 
-copysign = _named("copysign", composite(_copysign, exact=True),
-                  "The size of the first operand with the sign of the second.")
-heaviside = _named("heaviside", composite(_heaviside, exact=True),
-                   "0 below zero, 1 above it, and the second operand at zero.")
-nextafter = _named("nextafter", composite(parts.nextafter, exact=True),
-                   "The next float of the first operand toward the second.")
+copysign = _name_function("copysign", composite_function(_copysign, exact=True),
+                          "The size of the first operand with the sign of the second.")
+heaviside = _name_function("heaviside", composite_function(_heaviside, exact=True),
+                           "0 below zero, 1 above it, and the second operand at zero.")
+nextafter = _name_function("nextafter", composite_function(parts.nextafter, exact=True),
+                           "The next float of the first operand toward the second.")

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.arrays import ARRAYS, Array, WeakArray, weakened
-from fxgrad.engine.executors.silence import silenced
+from fxgrad.engine.core.arrays import ARRAYS, Array, WeakArray, make_weak
+from fxgrad.engine.executors.silence import silence_warnings
 from fxgrad.engine.frontend.operands import operand
 from fxgrad.engine.frontend.protocol import function_of
 from fxgrad.engine.frontend.ufuncs import has_reflected
@@ -39,7 +39,7 @@ _DTYPES = frozenset(dtypes.SUPPORTED.values())
 _OURS = ARRAYS | {WeakArray}
 
 
-def _is_promoted(self: Any, other: Any) -> bool:
+def _promotes_as_jax(self: Any, other: Any) -> bool:
     """Whether the operands are promoted as in jax; all else (objects, dates, masked arrays) is left to NumPy."""
     kind = type(other)
     return self.dtype in _DTYPES and (kind in _OURS or not isinstance(other, np.ndarray)) and isinstance(
@@ -50,7 +50,7 @@ def _operator(name: str, function: Function) -> Function:
     """The operator on arrays of NumPy's; its result can be written to where an array among its operands can."""
     own, kinds = getattr(np.ndarray, f"__{name}__"), _ALIKE.get(name, "")
     numbers = "" if name == "matmul" else kinds
-    quick = silenced(own)
+    quick = silence_warnings(own)
 
     def method(self: Any, other: Any) -> Any:
         kind = type(other)
@@ -60,24 +60,24 @@ def _operator(name: str, function: Function) -> Function:
                 kind in ARRAYS) else (
                 _fits(self, other, kind, numbers)):
             try:
-                return _by_numpy(quick, self, other, kind)
+                return _numpy_operator(quick, self, other, kind)
             except ValueError:  # shapes that do not fit; ours says so with the user's line
                 return function(self, other)
         if isinstance(other, np.ndarray) and kind not in _OURS:
             return NotImplemented  # a masked array knows better; what it leaves to NumPy comes back reflected
-        return _promoted(function, own, self, other, name)
+        return _promote_operands(function, own, self, other, name)
     return method
 
 
 def _reflected_operator(name: str, function: Function) -> Function:
     own = getattr(np.ndarray, f"__r{name}__")
     numbers = "" if name == "matmul" else _ALIKE.get(name, "")
-    quick = silenced(own)
+    quick = silence_warnings(own)
 
     def method(self: Any, other: Any) -> Any:
         if _fits(self, other, type(other), numbers):
-            return _by_numpy(quick, self, other, type(other))
-        return _promoted(lambda self, other: function(other, self), own, self, other, "")
+            return _numpy_operator(quick, self, other, type(other))
+        return _promote_operands(lambda self, other: function(other, self), own, self, other, "")
     return method
 
 
@@ -89,7 +89,7 @@ def _fits(self: Any, number: Any, kind: Any, kinds: str) -> bool:
     return kind is int and own in kinds and own != "b" and (0 if own == "u" else -128) <= number <= 127
 
 
-def _by_numpy(own: Function, self: Any, other: Any, kind: Any) -> Any:
+def _numpy_operator(own: Function, self: Any, other: Any, kind: Any) -> Any:
     """NumPy's operator, on plain arrays, for which it takes less time than for a subclass."""
     plain = other.view(np.ndarray) if kind in ARRAYS else float(other) if kind is np.float64 else other
     result = np.asarray(own(self.view(np.ndarray), plain)).view(Array)
@@ -98,7 +98,7 @@ def _by_numpy(own: Function, self: Any, other: Any, kind: Any) -> Any:
     return result
 
 
-def _promoted(function: Function, own: Function, self: Any, other: Any, name: str) -> Any:
+def _promote_operands(function: Function, own: Function, self: Any, other: Any, name: str) -> Any:
     """The operands promoted as in jax; the result can be written to where one of them can.
 
     Where the class of the other one has the reflected operator of this name, and is no array, it is asked.
@@ -106,7 +106,7 @@ def _promoted(function: Function, own: Function, self: Any, other: Any, name: st
     if not isinstance(other, np.ndarray) and type(other) is not Tracer and hasattr(other, "__jax_array__") and \
             not isinstance(other, jax.Array):
         other = operand(other)
-    if not _is_promoted(self, other):
+    if not _promotes_as_jax(self, other):
         if not hasattr(other, "__array__") and has_reflected(name, other):
             return NotImplemented
         result = own(self, other)
@@ -281,7 +281,7 @@ def _hash(self: Array) -> int:
     return hash(self.item())
 
 
-def attach() -> None:
+def attach_array_methods() -> None:
     """Gives `Array` its methods."""
     for name, member in {"__getitem__": _getitem, "__setitem__": _setitem, "dot": _dot, "ptp": _ptp,
                          "astype": _astype, "devices": _devices, "block_until_ready": _block_until_ready,
@@ -321,11 +321,11 @@ def _attach_to_weak() -> None:
 
 def _weak_operator(method: str, function: Function, name: str) -> Function:
     own = getattr(np.ndarray, method)
-    return lambda self, other: _promoted(function, own, self, other, name)
+    return lambda self, other: _promote_operands(function, own, self, other, name)
 
 
 def _weak_view(method: Function) -> Function:
     def view(self: WeakArray, *args: Any, **options: Any) -> Any:
         part = method(self, *args, **options)
-        return part if type(part) is Tracer else weakened(part)
+        return part if type(part) is Tracer else make_weak(part)
     return view

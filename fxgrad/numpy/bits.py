@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array, shape_of
+from fxgrad.engine.frontend.operands import as_array_operand, shape_of
 from fxgrad.engine.ops.creation import bitcast_convert_type
 from fxgrad.engine.ops.joining import stack
 from fxgrad.engine.ops.parts import complex as complex_
@@ -28,7 +28,7 @@ def view(x: Any, dtype: Any = None) -> Any:
     >>> view(np.array([1.0, 2.0], np.float32), "int32")
     array([1065353216, 1073741824], dtype=int32)
     """
-    x = as_array(x)
+    x = as_array_operand(x)
     if dtype is None:
         return x
     if isinstance(dtype, int | tuple):
@@ -68,7 +68,7 @@ def byteswap(x: Any, inplace: bool = False) -> Any:
     """
     if inplace:
         raise DTypeError(at_user_line("byteswap: arrays here are not changed; write x = x.byteswap()"))
-    x = as_array(x)
+    x = as_array_operand(x)
     dtype, shape = aval_of(x).dtype, shape_of(x)
     if dtype.itemsize == 1:
         return x

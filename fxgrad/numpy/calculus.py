@@ -8,15 +8,15 @@ from typing import Any
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import (
-    as_array,
+    as_array_operand,
     as_dtype,
+    as_numpy_scalars,
     axes_of,
     axis_of,
     operands,
-    promoted,
-    promoted_inexact,
+    promote_inexact,
+    promote_operands,
     refuse_complex,
-    settled,
     shape_of,
 )
 from fxgrad.engine.ops.convolution import ConvDimensionNumbers, Geometry
@@ -40,10 +40,11 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     >>> ediff1d([1, 4, 9], to_end=0)
     array([3, 5, 0])
     """
-    ary = as_array(ary)
+    ary = as_array_operand(ary)
     flat = reshape(ary, (math.prod(shape_of(ary)),))
     dtype = aval_of(flat).dtype
-    ends = [None if end is None else convert(reshape(as_array(end), (math.prod(shape_of(as_array(end))),)), dtype)
+    ends = [None if end is None
+            else convert(reshape(as_array_operand(end), (math.prod(shape_of(as_array_operand(end))),)), dtype)
             for end in (to_begin, to_end)]
     parts = [part for part in (ends[0], diff(flat), ends[1]) if part is not None]
     return parts[0] if len(parts) == 1 else concatenate(parts, 0)
@@ -57,12 +58,12 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     >>> float(trapezoid([1.0, 2.0, 3.0], dx=0.5))
     2.0
     """
-    y, = promoted_inexact(as_array(y))
+    y, = promote_inexact(as_array_operand(y))
     at = axis_of("trapezoid", axis, len(shape_of(y)))
     extent = shape_of(y)[at]
     steps = dx
     if x is not None:
-        x = as_array(x)
+        x = as_array_operand(x)
         if len(shape_of(x)) == 1:
             steps = reshape(diff(x), (max(shape_of(x)[0] - 1, 0), *(1,) * (len(shape_of(y)) - at - 1)))
         else:
@@ -83,14 +84,14 @@ def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None, edg
     """
     if edge_order not in (None, 1):
         raise UnsupportedError(at_user_line(f"gradient: edge_order={edge_order} is not supported; leave it out"))
-    f, = promoted_inexact(as_array(f))
+    f, = promote_inexact(as_array_operand(f))
     shape = shape_of(f)
     axes = axes_of("gradient", axis, len(shape)) if not isinstance(axis, Sequence) else \
         tuple(axis_of("gradient", each, len(shape)) for each in axis)
     if len(varargs) not in (0, 1, len(axes)):
         raise ArgumentError(at_user_line(f"gradient: {len(varargs)} distances for {len(axes)} axes; none, one for all, "
                                          "or one for each is needed"))
-    if len(varargs) == 1 and len(axes) > 1 and shape_of(as_array(varargs[0])):
+    if len(varargs) == 1 and len(axes) > 1 and shape_of(as_array_operand(varargs[0])):
         raise ArgumentError(at_user_line("gradient: positions for one axis only; one array for each axis is needed"))
     distances = list(varargs) * (len(axes) if len(varargs) == 1 else 1) or [1.0] * len(axes)
     slopes = [_slopes(f, at, distance) for at, distance in zip(axes, distances, strict=True)]
@@ -106,11 +107,11 @@ def _slopes(f: Any, at: int, distance: Any) -> Any:
     def part(start: int, stop: int) -> Any:
         return slice_in_dim(f, start, stop, at)
 
-    if not shape_of(as_array(distance)):
+    if not shape_of(as_array_operand(distance)):
         ends = [divide(subtract(part(stop - 1, stop), part(stop - 2, stop - 1)), distance) for stop in (2, extent)]
         inner = divide(subtract(part(2, extent), part(0, extent - 2)), multiply(2.0, distance))
-        return concatenate(promoted(ends[0], inner, ends[1]), at)
-    positions = as_array(distance)
+        return concatenate(promote_operands(ends[0], inner, ends[1]), at)
+    positions = as_array_operand(distance)
     if shape_of(positions) != (extent,):
         raise ShapeError(at_user_line(f"gradient: positions of shape {shape_of(positions)} for axis {at} of size "
                                       f"{extent}; a position for each element is needed"))
@@ -128,7 +129,7 @@ def _slopes(f: Any, at: int, distance: Any) -> Any:
     before, behind = gap(0, extent - 2), gap(1, extent - 1)
     inner = divide(add(multiply(step(0, extent - 2), behind), multiply(step(1, extent - 1), before)),
                    add(before, behind))
-    return concatenate(promoted(step(0, 1), inner, step(extent - 2, extent - 1)), at)
+    return concatenate(promote_operands(step(0, 1), inner, step(extent - 2, extent - 1)), at)
 
 
 # --- sliding products ---------------------------------------------------------------------------------------------
@@ -144,7 +145,7 @@ def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, prefe
     >>> convolve([1.0, 2.0, 3.0], [1.0, 10.0])
     array([ 1., 12., 23., 30.])
     """
-    return _sliding("convolve", a, v, mode, precision, preferred_element_type, turned=True)
+    return _slide("convolve", a, v, mode, precision, preferred_element_type, turned=True)
 
 
 def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None,
@@ -154,13 +155,14 @@ def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None,
     >>> correlate([1.0, 2.0, 3.0], [1.0, 10.0])
     array([21., 32.])
     """
-    return _sliding("correlate", a, v, mode, precision, preferred_element_type, turned=False)
+    return _slide("correlate", a, v, mode, precision, preferred_element_type, turned=False)
 
 
-def _sliding(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: Any, turned: bool) -> Any:
+def _slide(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: Any, turned: bool) -> Any:
     wanted = None if preferred is None else dtypes.canonical(preferred)
-    a, v = settled(promoted(*operands(a, v)) if wanted is not None and dtypes.kind_of(wanted) in "iu" else
-                   promoted_inexact(*operands(a, v)))
+    a, v = as_numpy_scalars(promote_operands(*operands(a, v)) if wanted is not None and dtypes.kind_of(wanted) in "iu"
+                            else
+                            promote_inexact(*operands(a, v)))
     if len(shape_of(a)) != 1 or len(shape_of(v)) != 1 or not shape_of(a)[0] or not shape_of(v)[0]:
         raise ShapeError(at_user_line(f"{name}: arrays of shapes {shape_of(a)} and {shape_of(v)}; vectors with "
                                       "elements are needed"))
@@ -190,11 +192,11 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * math.p
     >>> [round(float(angle), 4) for angle in unwrap([0.0, 3.0, -3.0])]
     [0.0, 3.0, 3.2832]
     """
-    p = as_array(p)
+    p = as_array_operand(p)
     refuse_complex("unwrap", p)
     at = axis_of("unwrap", axis, len(shape_of(p)))
     if not dtypes.is_inexact(aval_of(p).dtype) and not isinstance(period, int):
-        p, = promoted_inexact(p)
+        p, = promote_inexact(p)
     extent = shape_of(p)[at]
     if extent < 2:
         return p
@@ -211,4 +213,4 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * math.p
     added = where(less(absolute(steps), limit), 0, added)
     added = as_dtype(added, aval_of(p).dtype)
     first, rest = slice_in_dim(p, 0, 1, at), slice_in_dim(p, 1, extent, at)
-    return concatenate(promoted(first, add(rest, cumsum(added, at))), at)
+    return concatenate(promote_operands(first, add(rest, cumsum(added, at))), at)

@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import has_symbolic_dim, undecided
-from fxgrad.engine.frontend.operands import as_array, as_dtype, operands, promoted_inexact, settled, shape_of
+from fxgrad.engine.core.sizes import has_symbolic_dim, refuse_undecided
+from fxgrad.engine.frontend.operands import (
+    as_array_operand,
+    as_dtype,
+    as_numpy_scalars,
+    operands,
+    promote_inexact,
+    shape_of,
+)
 from fxgrad.engine.ops.creation import size_in
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.parts import complex as complex_
@@ -25,7 +32,7 @@ from fxgrad.numpy.statistics import mean
 
 def _variables(name: str, m: Any, y: Any, rowvar: bool) -> Any:
     """The variables as rows of one matrix."""
-    arrays = settled(promoted_inexact(*operands(*([m] if y is None else [m, y]))))
+    arrays = as_numpy_scalars(promote_inexact(*operands(*([m] if y is None else [m, y]))))
     rows = []
     for array in arrays:
         shape = shape_of(array)
@@ -42,7 +49,7 @@ def _variables(name: str, m: Any, y: Any, rowvar: bool) -> Any:
 
 
 def _weights(name: str, given: Any, count: int, dtype: Any) -> Any:
-    weights = as_array(given)
+    weights = as_array_operand(given)
     if shape_of(weights) != (count,):
         raise ShapeError(at_user_line(f"cov: {name} of shape {shape_of(weights)} for {count} observations; one for "
                                       "each is needed"))
@@ -93,7 +100,7 @@ def _covariance(name: str, m: Any, y: Any, rowvar: bool, bias: bool, ddof: int |
         divisor = maximum(subtract(total, correction), 0.0)
     product = divide(matmul(apart if weighted is None else weighted, conjugate(transpose(apart))), divisor)
     if has_symbolic_dim(*shape_of(product)):
-        undecided(f"{name}: whether there is one variable, whose covariance is a scalar", *shape_of(product))
+        refuse_undecided(f"{name}: whether there is one variable, whose covariance is a scalar", *shape_of(product))
     return as_dtype(reshape(product, ()) if shape_of(product) == (1, 1) else product, wanted)
 
 

@@ -14,23 +14,23 @@ from fxgrad.engine.core.arrays import ARRAYS
 from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import (
-    as_array,
+    as_array_operand,
+    as_axis_size,
     as_dtype,
-    constant,
-    default_float,
-    extent,
+    as_integer,
+    as_new_shape,
+    cast_operand,
+    constant_array,
+    default_float_dtype,
     is_concrete,
     is_staging,
     new_array,
     ones_on_diagonal,
     operand,
-    promoted,
+    promote_operands,
     shape_of,
-    sizes_of,
-    typed,
-    whole,
 )
-from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.comparison import ge
 from fxgrad.engine.ops.creation import iota
@@ -41,7 +41,7 @@ from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.numpy.inspection import check_device
-from fxgrad.numpy.python_numbers import default_width, of_numbers, of_python
+from fxgrad.numpy.python_numbers import are_python_numbers, array_of_numbers, default_width
 from fxgrad.numpy.sizes import numbers_between
 
 # --- from what is there -------------------------------------------------------------------------------------------
@@ -59,11 +59,11 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     array([1., 2.], dtype=float32)
     """
     if out_sharding is not None:
-        return placed("asarray", asarray(a, dtype, order, copy=copy, device=device), out_sharding)
+        return place_array("asarray", asarray(a, dtype, order, copy=copy, device=device), out_sharding)
     check_device("asarray", device)
     del order  # where elements lie in memory is for executors to say
-    if of_python(a):
-        return of_numbers(np.asarray(a), None if dtype is None else dtypes.canonical(dtype))
+    if are_python_numbers(a):
+        return array_of_numbers(np.asarray(a), None if dtype is None else dtypes.canonical(dtype))
     array = operand(a)
     aval_of(array)  # raises for strings and objects
     if copy and type(array) in ARRAYS:
@@ -79,43 +79,43 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: Any = "K", n
     (1, 2)
     """
     if out_sharding is not None:
-        return placed("array", array(object, dtype, copy, order, ndmin, device=device), out_sharding)
+        return place_array("array", array(object, dtype, copy, order, ndmin, device=device), out_sharding)
     result = asarray(object, dtype, order, copy=copy, device=device)
-    shape, least = shape_of(result), whole("array", ndmin)
+    shape, least = shape_of(result), as_integer("array", ndmin)
     return reshape(result, (1,) * (least - len(shape)) + shape) if len(shape) < least else result
 
 
-def together(values: Sequence[Any]) -> list[Any]:
-    """Each as `asarray` has it, in one dtype; Python's numbers, in lists too, give way to what else there is.
+def as_common_arrays(values: Sequence[Any]) -> list[Any]:
+    """Return each value as `asarray` does, in one dtype, to which Python numbers give way.
 
     >>> import numpy as np
-    >>> together([np.ones(1), 0.1, [2]])[1:]
+    >>> as_common_arrays([np.ones(1), 0.1, [2]])[1:]
     [array(0.1), array([2.])]
     """
-    numbers = [of_python(value) for value in values]
+    numbers = [are_python_numbers(value) for value in values]
     if all(numbers):
-        return promoted(*map(asarray, values))
+        return promote_operands(*map(asarray, values))
     if not any(numbers):
-        return promoted(*map(operand, values))
+        return promote_operands(*map(operand, values))
     read = [np.asarray(value) if number else operand(value) for value, number in zip(values, numbers, strict=True)]
     avals = [aval_of(each) for each in read]
     dtype, weak = dtypes.promote(*((aval.dtype, aval.weak or number)
                                    for aval, number in zip(avals, numbers, strict=True)))
     if weak and not any(aval.weak for aval in avals):
-        return promoted(*map(asarray, values))  # bools and Python's numbers
-    return [(convert(of_numbers(each, dtype), dtype, weak) if weak else of_numbers(each, dtype)) if number
-            else typed(each, dtype, weak) for each, number in zip(read, numbers, strict=True)]
+        return promote_operands(*map(asarray, values))  # bools and Python's numbers
+    return [(convert(array_of_numbers(each, dtype), dtype, weak) if weak else array_of_numbers(each, dtype)) if number
+            else cast_operand(each, dtype, weak) for each, number in zip(read, numbers, strict=True)]
 
 
-def beside(values: Sequence[Any]) -> list[Any]:
-    """Each as `asarray` has it, in the dtype that it has; Python's numbers, in lists too, in the one common to all.
+def as_arrays_keeping_dtypes(values: Sequence[Any]) -> list[Any]:
+    """Return each value as `asarray` does, in its own dtype; Python numbers give way.
 
     >>> import numpy as np
-    >>> [each.dtype.name for each in beside([np.ones(1), np.ones(1, np.int8), 0.1])]
+    >>> [each.dtype.name for each in as_arrays_keeping_dtypes([np.ones(1), np.ones(1, np.int8), 0.1])]
     ['float64', 'int8', 'float64']
     """
-    return [common if of_python(value) else operand(value)
-            for value, common in zip(values, together(values), strict=True)] if values else []
+    return [common if are_python_numbers(value) else operand(value)
+            for value, common in zip(values, as_common_arrays(values), strict=True)] if values else []
 
 
 def copy(a: Any, order: Any = None) -> Any:
@@ -134,14 +134,14 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     array([1])
     """
     check_device("astype", device)
-    return array(as_dtype(as_array(x), dtypes.canonical(dtype)), copy=copy)
+    return array(as_dtype(as_array_operand(x), dtypes.canonical(dtype)), copy=copy)
 
 
 # --- constants ----------------------------------------------------------------------------------------------------
 
 
 def _dtype_or_default(dtype: Any) -> DType:
-    return default_float() if dtype is None else dtypes.canonical(dtype)
+    return default_float_dtype() if dtype is None else dtypes.canonical(dtype)
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
@@ -151,9 +151,9 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     array([0., 0.], dtype=float32)
     """
     if out_sharding is not None:
-        return placed("zeros", zeros(shape, dtype, device=device), out_sharding)
+        return place_array("zeros", zeros(shape, dtype, device=device), out_sharding)
     check_device("zeros", device)
-    return constant(sizes_of("zeros", shape), 0, _dtype_or_default(dtype))
+    return constant_array(as_new_shape("zeros", shape), 0, _dtype_or_default(dtype))
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
@@ -163,9 +163,9 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
     array([1, 1])
     """
     if out_sharding is not None:
-        return placed("ones", ones(shape, dtype, device=device), out_sharding)
+        return place_array("ones", ones(shape, dtype, device=device), out_sharding)
     check_device("ones", device)
-    return constant(sizes_of("ones", shape), 1, _dtype_or_default(dtype))
+    return constant_array(as_new_shape("ones", shape), 1, _dtype_or_default(dtype))
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
@@ -175,9 +175,9 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     (0, 2)
     """
     if out_sharding is not None:
-        return placed("empty", empty(shape, dtype, device=device), out_sharding)
+        return place_array("empty", empty(shape, dtype, device=device), out_sharding)
     check_device("empty", device)
-    return zeros(sizes_of("empty", shape), dtype)
+    return zeros(as_new_shape("empty", shape), dtype)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
@@ -187,12 +187,12 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, 
     array([7., 7.], dtype=float32)
     """
     if out_sharding is not None:
-        return placed("full", full(shape, fill_value, dtype, device=device), out_sharding)
+        return place_array("full", full(shape, fill_value, dtype, device=device), out_sharding)
     check_device("full", device)
-    sizes = sizes_of("full", shape)
+    sizes = as_new_shape("full", shape)
     value = asarray(fill_value, dtype)
     if is_concrete(value) and not shape_of(value):
-        return constant(sizes, value, aval_of(value).dtype)
+        return constant_array(sizes, value, aval_of(value).dtype)
     return broadcast_to(value, sizes)
 
 
@@ -209,7 +209,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
     (array([0, 1, 2], dtype=int32), array([1. , 1.5], dtype=float32))
     """
     if out_sharding is not None:
-        return placed("arange", arange(start, stop, step, dtype, device=device), out_sharding)
+        return place_array("arange", arange(start, stop, step, dtype, device=device), out_sharding)
     check_device("arange", device)
     if stop is None:
         start, stop = 0, start
@@ -254,7 +254,7 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: 
            [0., 1.]], dtype=float32)
     """
     check_device("eye", device)
-    shape = extent("eye", N), extent("eye", N if M is None else M)
+    shape = as_axis_size("eye", N), as_axis_size("eye", N if M is None else M)
     return ones_on_diagonal(shape, diagonal_number("eye", k), _dtype_or_default(dtype))
 
 
@@ -271,7 +271,7 @@ def diagonal_number(name: str, k: Any) -> Any:
     """The number of a diagonal that a caller gave, which may be traced."""
     if isinstance(k, Tracer) and not k.shape and dtypes.kind_of(k.dtype) in "iu":
         return convert(k, dtypes.int32)
-    return whole(name, k)
+    return as_integer(name, k)
 
 
 def lower_triangle(rows: int, columns: int, k: Any) -> Any:
@@ -289,7 +289,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     array([[1., 0.],
            [1., 1.]], dtype=float32)
     """
-    rows, columns = extent("tri", N), extent("tri", N if M is None else M)
+    rows, columns = as_axis_size("tri", N), as_axis_size("tri", N if M is None else M)
     return convert(lower_triangle(rows, columns, diagonal_number("tri", k)), _dtype_or_default(dtype))
 
 
@@ -303,7 +303,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     """
     if indexing not in ("xy", "ij"):
         raise ArgumentError(at_user_line(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}"))
-    vectors = [array if shape_of(array) else reshape(array, (1,)) for array in beside(xi)]
+    vectors = [array if shape_of(array) else reshape(array, (1,)) for array in as_arrays_keeping_dtypes(xi)]
     order: Sequence[int] = [1, 0, *range(2, len(vectors))] if indexing == "xy" and len(vectors) > 1 \
         else range(len(vectors))
     sizes = [shape_of(vectors[place])[0] for place in order]

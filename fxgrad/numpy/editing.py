@@ -11,18 +11,18 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import (
-    as_array,
+    as_array_operand,
+    as_axis_number,
     axes_of,
-    axis_number,
     axis_of,
     common_shape,
-    concrete,
-    constant,
+    constant_array,
     new_array,
     refuse_out,
+    require_concrete,
     shape_of,
 )
-from fxgrad.engine.frontend.strict import integers
+from fxgrad.engine.frontend.strict import as_integers
 from fxgrad.engine.ops.arithmetic import rem, sub
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.shaping import slice_in_dim
@@ -32,17 +32,17 @@ from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError, UnsupportedError
 from fxgrad.numpy.arithmetic import add, subtract
-from fxgrad.numpy.creation import array, asarray, together
+from fxgrad.numpy.creation import array, as_common_arrays, asarray
 from fxgrad.numpy.finding import size_of, true_places
 from fxgrad.numpy.indexing import getitem
 from fxgrad.numpy.joining import concatenate
 from fxgrad.numpy.logic import greater_equal, less, where
 from fxgrad.numpy.ordering import argsort, cumsum, sort
-from fxgrad.numpy.positions import in_range, take_along_one
+from fxgrad.numpy.positions import check_in_range, take_along_one
 from fxgrad.numpy.rearranging import tile
 from fxgrad.numpy.reductions import count_nonzero
 from fxgrad.numpy.shaping import ravel
-from fxgrad.numpy.updates import update
+from fxgrad.numpy.updates import apply_update
 
 _MODES = {None: "clip", "drop": "drop", "clip": "clip", "wrap": "wrap", "raise": "raise",
           "promise_in_bounds": "promise_in_bounds"}
@@ -67,14 +67,14 @@ def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | Non
     array([1, 3])
     """
     refuse_out("compress", out)
-    condition = as_array(condition)
+    condition = as_array_operand(condition)
     if len(shape_of(condition)) != 1:
         raise ShapeError(at_user_line(f"compress: condition must be a vector, its shape is {shape_of(condition)}"))
-    a = ravel(a) if axis is None else as_array(a)
+    a = ravel(a) if axis is None else as_array_operand(a)
     at = axis_of("compress", 0 if axis is None else axis, len(shape_of(a)))
     count, extent = shape_of(condition)[0], shape_of(a)[at]
     if count > extent:
-        if concrete(condition, "compress with a condition longer than the axis")[extent:].any():
+        if require_concrete(condition, "compress with a condition longer than the axis")[extent:].any():
             raise IndexingError(at_user_line(f"compress: condition of size {count} is true behind the end of axis {at} "
                                              f"of size {extent}"))
         condition = slice_in_dim(condition, 0, extent, 0)
@@ -104,15 +104,15 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     array([ 1, 40], dtype=int32)
     """
     refuse_out("choose", out)
-    a = as_array(a)
-    options = together(choices)
+    a = as_array_operand(a)
+    options = as_common_arrays(choices)
     count = len(options)
     if dtypes.kind_of(aval_of(a).dtype) not in "iub":
         raise ArgumentError(at_user_line(f"choose: numbers of choices must be integers, got {aval_of(a).dtype.name}"))
     if mode not in ("raise", "clip", "wrap"):
         raise ArgumentError(at_user_line(f"choose: mode must be 'raise', 'clip' or 'wrap', got {mode!r}"))
     if mode == "raise":
-        known = concrete(a, "choose with mode='raise', for which you can write 'clip' or 'wrap',")
+        known = require_concrete(a, "choose with mode='raise', for which you can write 'clip' or 'wrap',")
         if known.size and (known.min() < 0 or known.max() >= count):
             raise IndexingError(at_user_line(f"choose: numbers from {known.min()} to {known.max()} of {count} choices; "
                                              f"in range are 0 to {count - 1}"))
@@ -138,7 +138,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
     >>> delete([10, 20, 30, 40], [0, -1])
     array([20, 30])
     """
-    arr = ravel(arr) if axis is None else as_array(arr)
+    arr = ravel(arr) if axis is None else as_array_operand(arr)
     at = axis_of("delete", 0 if axis is None else axis, len(shape_of(arr)))
     extent = operator.index(shape_of(arr)[at])
     keep = np.ones(extent, bool)
@@ -150,11 +150,11 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
             kept = np.arange(extent - shape_of(places)[0])
             behind = greater_equal(kept[:, None], subtract(places, np.arange(shape_of(places)[0])))
             return take_along_one(arr, add(kept, count_nonzero(behind, axis=1)), at, "clip")
-        known = concrete(obj, "delete, whose result has a size that depends on what is left out,")
+        known = require_concrete(obj, "delete, whose result has a size that depends on what is left out,")
         if known.dtype == np.bool_ and known.shape != (extent,):
             raise ShapeError(at_user_line(f"delete: bools of shape {known.shape} for axis {at} of size {extent}"))
         if known.size:
-            keep[known if known.dtype == np.bool_ else in_range("delete", known, extent, at)] = False
+            keep[known if known.dtype == np.bool_ else check_in_range("delete", known, extent, at)] = False
     return take_along_one(arr, np.flatnonzero(keep).astype(np.int32), at, "promise_in_bounds",
                           promises=("sorted", "unique"))
 
@@ -168,7 +168,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     >>> insert([10, 20, 30], 1, 15)
     array([10, 15, 20, 30])
     """
-    arr = ravel(arr) if axis is None else as_array(arr)
+    arr = ravel(arr) if axis is None else as_array_operand(arr)
     at = axis_of("insert", 0 if axis is None else axis, len(shape_of(arr)))
     shape = shape_of(arr)
     extent = shape[at]
@@ -177,14 +177,14 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     else:
         if type(obj) is Tracer and obj.tape.values is None and obj.dtype != np.bool_:
             return _insert_traced(arr, obj, values, at)
-        places = concrete(obj, "insert, whose result depends on the places")
+        places = require_concrete(obj, "insert, whose result depends on the places")
         places = np.flatnonzero(places) if places.dtype == np.bool_ else places
     single = places.ndim == 0
     places = np.atleast_1d(places)
     if places.size:
-        in_range("insert", np.where(places == extent, 0, places), extent or 1, at)
+        check_in_range("insert", np.where(places == extent, 0, places), extent or 1, at)
     places = np.where(places < 0, places + extent, places).astype(np.intp)
-    given = _of_rank(values, len(shape))
+    given = _with_rank(values, len(shape))
     if single:
         given = move_axis(given, 0, at)  # NumPy's rule for one place: the values are those of consecutive entries
         places = np.repeat(places, shape_of(given)[at])
@@ -198,9 +198,9 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     return take_along_one(concatenate([arr, given], at), order, at, "promise_in_bounds", promises=("unique",))
 
 
-def _of_rank(values: Any, least: int) -> Any:
+def _with_rank(values: Any, least: int) -> Any:
     """What a caller gave, with axes of size 1 in front for at least so many."""
-    values = as_array(values)
+    values = as_array_operand(values)
     shape = shape_of(values)
     return reshape(values, (1,) * max(0, least - len(shape)) + shape)
 
@@ -208,7 +208,7 @@ def _of_rank(values: Any, least: int) -> Any:
 def _insert_traced(arr: Any, places: Any, values: Any, axis: int) -> Any:
     """`insert` at places without a value: how many there are is known, and so is the shape."""
     shape = shape_of(arr)
-    given, single = _of_rank(values, len(shape)), not places.shape
+    given, single = _with_rank(values, len(shape)), not places.shape
     if single:
         given = move_axis(given, 0, axis)
     count = shape_of(given)[axis] if single else places.size
@@ -229,7 +229,7 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
     array([10,  2, 30,  4])
     """
     _refuse_inplace("put", inplace)
-    a, places, values = as_array(a), ravel(asarray(ind)), ravel(v)
+    a, places, values = as_array_operand(a), ravel(asarray(ind)), ravel(v)
     if mode not in _MODES:
         raise ArgumentError(at_user_line(f"put: mode must be None, 'raise', 'clip', 'wrap', got {mode!r}"))
     count = shape_of(places)[0]
@@ -238,7 +238,7 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
     if not shape_of(values)[0]:
         raise ShapeError(at_user_line("put: no values to put"))
     values = resize(values, (count,))
-    result = update(ravel(a), places, "set", values, mode=_MODES[mode])
+    result = apply_update(ravel(a), places, "set", values, mode=_MODES[mode])
     return reshape(result, shape_of(a))
 
 
@@ -252,7 +252,7 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
     array([1, 7, 8, 7])
     """
     _refuse_inplace("place", inplace)
-    arr, mask, values = as_array(arr), ravel(asarray(mask)), ravel(vals)
+    arr, mask, values = as_array_operand(arr), ravel(asarray(mask)), ravel(vals)
     size, count = math.prod(shape_of(arr)), shape_of(values)[0]
     if shape_of(mask)[0] != size:
         raise ShapeError(at_user_line(f"place: a mask of {shape_of(mask)[0]} elements for an array of {size}; equal "
@@ -280,9 +280,9 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None, inplac
            [9, 4]])
     """
     _refuse_inplace("put_along_axis", inplace)
-    arr, places = as_array(arr), asarray(indices)
+    arr, places = as_array_operand(arr), asarray(indices)
     if axis is None:
-        return reshape(update(ravel(arr), ravel(places), "set", values, mode=mode), shape_of(arr))
+        return reshape(apply_update(ravel(arr), ravel(places), "set", values, mode=mode), shape_of(arr))
     sizes = shape_of(arr)
     if len(shape_of(places)) != len(sizes):
         raise ShapeError(at_user_line(f"put_along_axis: an array of shape {sizes} and indices of shape "
@@ -290,7 +290,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None, inplac
     at = axis_of("put_along_axis", axis, len(sizes))
     grid = [places if each == at else np.arange(size).reshape([-1 if each == other else 1 for other in
                                                                range(len(sizes))]) for each, size in enumerate(sizes)]
-    return update(arr, tuple(grid), "set", values, mode=mode)
+    return apply_update(arr, tuple(grid), "set", values, mode=mode)
 
 
 def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Any:
@@ -304,7 +304,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
            [3, 9]])
     """
     _refuse_inplace("fill_diagonal", inplace)
-    a = as_array(a)
+    a = as_array_operand(a)
     shape = shape_of(a)
     if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) != 1):
         raise ShapeError(at_user_line(f"fill_diagonal: an array of shape {shape}; a matrix, or more axes of one size, "
@@ -313,7 +313,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
     end = math.prod(shape) if wrap or len(shape) > 2 else min(shape[0], shape[1]) * shape[1]
     places = np.arange(0, end, step)
     values = ravel(val)
-    return reshape(update(ravel(a), places, "set", resize(values, places.shape)), shape)
+    return reshape(apply_update(ravel(a), places, "set", resize(values, places.shape)), shape)
 
 
 # --- sizes --------------------------------------------------------------------------------------------------------
@@ -327,12 +327,12 @@ def resize(a: Any, new_shape: Any) -> Any:
            [3, 1]])
     """
     flat = ravel(a)
-    shape = integers("resize", new_shape if isinstance(new_shape, Sequence) else (new_shape,))
+    shape = as_integers("resize", new_shape if isinstance(new_shape, Sequence) else (new_shape,))
     if any(size < 0 for size in shape):
         raise ShapeError(at_user_line(f"resize: shape {shape} has a negative size"))
     size, count = math.prod(shape), shape_of(flat)[0]
     if not size or not count:
-        return constant(shape, 0, aval_of(flat).dtype)
+        return constant_array(shape, 0, aval_of(flat).dtype)
     return reshape(slice_in_dim(tile(flat, -(-size // count)), 0, size, 0), shape)
 
 
@@ -344,10 +344,10 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: int | Sequence[int] | None = N
     >>> trim_zeros([0, 1, 0, 2, 0])
     array([1, 0, 2])
     """
-    filt = as_array(filt)
+    filt = as_array_operand(filt)
     if set(trim.lower()) - {"f", "b"}:
         raise ArgumentError(at_user_line(f"trim_zeros: trim is made of 'f' and 'b', got {trim!r}"))
-    known = concrete(filt, "np.trim_zeros, whose result has a size that depends on the values")
+    known = require_concrete(filt, "np.trim_zeros, whose result has a size that depends on the values")
     places = np.nonzero(known)
     rank = known.ndim
     axes = axes_of("trim_zeros", axis, rank)
@@ -365,10 +365,10 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
     >>> rollaxis(np.zeros((2, 3, 4)), 2).shape
     (4, 2, 3)
     """
-    a = as_array(a)
+    a = as_array_operand(a)
     rank = len(shape_of(a))
     at = axis_of("rollaxis", axis, rank)
-    begin = axis_number("rollaxis", start)
+    begin = as_axis_number("rollaxis", start)
     begin = rank if begin == rank else axis_of("rollaxis", begin, rank)
     return move_axis(a, at, begin - (at < begin))
 
@@ -384,7 +384,7 @@ def block(arrays: Any) -> Any:
            [1., 1., 1.]])
     """
     depth = _depth(arrays)
-    leaves = together(_leaves(arrays))
+    leaves = as_common_arrays(_leaves(arrays))
     rank = max([depth, *(len(shape_of(leaf)) for leaf in leaves)])
     return _joined(arrays, depth, rank, iter(leaves))
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import opt_einsum  # type: ignore[import-untyped]
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_dtype, promoted, refuse_out, settled, shape_of
+from fxgrad.engine.frontend.operands import as_dtype, as_numpy_scalars, promote_operands, refuse_out, shape_of
 from fxgrad.engine.frontend.operands import operands as read
-from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.ops.products import dot_general
 from fxgrad.engine.ops.structural import reduce_sum, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of
@@ -21,7 +21,7 @@ from fxgrad.numpy.arithmetic import multiply
 from fxgrad.numpy.rearranging import diagonal
 
 
-class Term(NamedTuple):
+class EinsumOperand(NamedTuple):
     """An operand, and the name of each of its axes."""
 
     array: Any
@@ -43,25 +43,25 @@ def einsum(subscripts: Any, /, *operands: Any, out: Any = None, optimize: Any = 
     array([11.])
     """
     if out_sharding is not None:
-        return placed("einsum", einsum(subscripts, *operands, out=out, optimize=optimize, precision=precision,
-                                       preferred_element_type=preferred_element_type), out_sharding)
+        return place_array("einsum", einsum(subscripts, *operands, out=out, optimize=optimize, precision=precision,
+                                            preferred_element_type=preferred_element_type), out_sharding)
     refuse_out("einsum", out)
     if not isinstance(subscripts, str):
         subscripts, operands = _from_lists((subscripts, *operands))
-    arrays = settled(promoted(*read(*operands)))
+    arrays = as_numpy_scalars(promote_operands(*read(*operands)))
     preferred = None if preferred_element_type is None else dtypes.canonical(preferred_element_type)
     names, result = _read(subscripts, arrays)
-    terms = [_without_repeats(Term(array, name)) for array, name in zip(arrays, names, strict=True)]
-    terms = _stretched(subscripts, terms)
+    terms = [_without_repeats(EinsumOperand(array, name)) for array, name in zip(arrays, names, strict=True)]
+    terms = _squeeze_ones(subscripts, terms)
     for pair in _order(terms, result, optimize):
         chosen = [terms.pop(place) for place in sorted(pair, reverse=True)][::-1]
         needed = set(result).union(*(term.names for term in terms))
         made = chosen[0]
         for place, other in enumerate(chosen[1:], 2):
             later = needed.union(*(term.names for term in chosen[place:]))
-            made = _contracted(made, other, later, result, precision, preferred)
-        terms.append(_summed(made, needed))
-    last = _summed(terms[0], set(result))
+            made = _contract(made, other, later, result, precision, preferred)
+        terms.append(_sum_names(made, needed))
+    last = _sum_names(terms[0], set(result))
     array = last.array if preferred is None else as_dtype(last.array, preferred)
     return transpose(array, [last.names.index(name) for name in result])
 
@@ -74,7 +74,7 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> t
     """
     if not isinstance(subscripts, str):
         subscripts, operands = _from_lists((subscripts, *operands))
-    arrays = settled(promoted(*read(*operands)))
+    arrays = as_numpy_scalars(promote_operands(*read(*operands)))
     names, result = _read(subscripts, arrays)
     path, cost = opt_einsum.contract_path(",".join(names) + "->" + result, *map(shape_of, arrays), shapes=True,
                                           optimize=optimize)
@@ -133,7 +133,7 @@ def _read(subscripts: str, arrays: list[Any]) -> tuple[list[str], str]:
     return full, result
 
 
-def _without_repeats(term: Term) -> Term:
+def _without_repeats(term: EinsumOperand) -> EinsumOperand:
     """Letters that an operand has twice taken as its diagonal."""
     array, names = term
     for name in dict.fromkeys(names):
@@ -145,10 +145,10 @@ def _without_repeats(term: Term) -> Term:
                                               "different sizes, which have no diagonal"))
             array = diagonal(array, 0, first, second)
             names = names[:first] + names[first + 1:second] + names[second + 1:] + name
-    return Term(array, names)
+    return EinsumOperand(array, names)
 
 
-def _stretched(subscripts: str, terms: list[Term]) -> list[Term]:
+def _squeeze_ones(subscripts: str, terms: list[EinsumOperand]) -> list[EinsumOperand]:
     """The terms without axes of size 1 whose letter has a larger size elsewhere: they broadcast."""
     sizes: dict[str, int] = {}
     for array, names in terms:
@@ -164,14 +164,15 @@ def _stretched(subscripts: str, terms: list[Term]) -> list[Term]:
     for array, names in terms:
         kept = [(name, extent) for name, extent in zip(names, shape_of(array), strict=True)
                 if extent == sizes[name]]
-        results.append(Term(reshape(array, tuple(extent for _, extent in kept)), "".join(name for name, _ in kept)))
+        results.append(EinsumOperand(reshape(array, tuple(extent for _, extent in kept)),
+                                     "".join(name for name, _ in kept)))
     return results
 
 
 # --- contracting --------------------------------------------------------------------------------------------------
 
 
-def _order(terms: list[Term], result: str, optimize: Any) -> list[tuple[int, ...]]:
+def _order(terms: list[EinsumOperand], result: str, optimize: Any) -> list[tuple[int, ...]]:
     """The pairs of places to contract, one after the other; what is made goes to the end."""
     count = len(terms)
     if count <= 2:
@@ -185,15 +186,16 @@ def _order(terms: list[Term], result: str, optimize: Any) -> list[tuple[int, ...
     return [pair for pair in path if isinstance(pair, tuple)]
 
 
-def _summed(term: Term, needed: set[str]) -> Term:
+def _sum_names(term: EinsumOperand, needed: set[str]) -> EinsumOperand:
     """The term summed over names that are not needed any more."""
     gone = [axis for axis, name in enumerate(term.names) if name not in needed]
-    return Term(reduce_sum(term.array, gone), "".join(name for name in term.names if name in needed))
+    return EinsumOperand(reduce_sum(term.array, gone), "".join(name for name in term.names if name in needed))
 
 
-def _contracted(x: Term, y: Term, needed: set[str], result: str, precision: Any, preferred: Any) -> Term:
+def _contract(x: EinsumOperand, y: EinsumOperand, needed: set[str], result: str, precision: Any,
+              preferred: Any) -> EinsumOperand:
     """The sum of products over the names that are not needed any more."""
-    x, y = _summed(x, needed | set(y.names)), _summed(y, needed | set(x.names))
+    x, y = _sum_names(x, needed | set(y.names)), _sum_names(y, needed | set(x.names))
     both = [name for name in x.names if name in y.names]
     batch = [name for name in both if name in needed]
     inner = [name for name in both if name not in needed]
@@ -204,10 +206,10 @@ def _contracted(x: Term, y: Term, needed: set[str], result: str, precision: Any,
     numbers = ((tuple(x.names.index(name) for name in inner), tuple(y.names.index(name) for name in inner)),
                (tuple(x.names.index(name) for name in batch), tuple(y.names.index(name) for name in batch)))
     names = [*batch, *(name for name in x.names if name not in both), *(name for name in y.names if name not in both)]
-    return Term(dot_general(x.array, y.array, numbers, precision, preferred), "".join(names))
+    return EinsumOperand(dot_general(x.array, y.array, numbers, precision, preferred), "".join(names))
 
 
-def _product(x: Term, y: Term) -> Term:
+def _product(x: EinsumOperand, y: EinsumOperand) -> EinsumOperand:
     """The product of elements: axes are brought in line, and broadcast."""
     names = x.names + "".join(name for name in y.names if name not in x.names)
     order = [y.names.index(name) for name in names if name in y.names]
@@ -216,6 +218,6 @@ def _product(x: Term, y: Term) -> Term:
     sizes = iter(shape_of(y_array))
     y_shape = tuple(next(sizes) if name in y.names else 1 for name in names)
     if aval_of(x.array).dtype != aval_of(y.array).dtype:
-        x_array, y_array = promoted(x.array, y_array)
-        x = Term(x_array, x.names)
-    return Term(multiply(reshape(x.array, x_shape), reshape(y_array, y_shape)), names)
+        x_array, y_array = promote_operands(x.array, y_array)
+        x = EinsumOperand(x_array, x.names)
+    return EinsumOperand(multiply(reshape(x.array, x_shape), reshape(y_array, y_shape)), names)

@@ -12,18 +12,18 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import (
     apply,
-    as_array,
+    as_array_operand,
     as_dtype,
-    constant,
+    as_integer,
+    as_result,
+    constant_array,
     new_array,
     operand,
-    promoted_inexact,
+    promote_inexact,
     refuse_complex,
     refuse_out,
-    unchanged,
-    whole,
 )
-from fxgrad.engine.frontend.ufuncs import Elementwise, composite, unary
+from fxgrad.engine.frontend.ufuncs import Elementwise, composite_function, unary_function
 from fxgrad.engine.ops import exponential, parts, trigonometric
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg_p, stop_gradient
 from fxgrad.engine.ops.comparison import eq, lt, ne, not_
@@ -40,17 +40,17 @@ from fxgrad.errors import UnsupportedError
 Function = Callable[..., Any]
 
 
-def _named(name: str, function: Function, doc: str, nin: int = 1) -> Elementwise:
+def _name_function(name: str, function: Function, doc: str, nin: int = 1) -> Elementwise:
     return Elementwise(function, name, nin, doc, __name__)
 
 
 # --- exponentials, logarithms, roots ------------------------------------------------------------------------------
 
-exp = _named("exp", unary(exponential.exp_p), "e to the power of each element.")
-exp2 = _named("exp2", unary(exponential.exp2_p), "2 to the power of each element.")
-expm1 = _named("expm1", unary(exponential.expm1_p), "exp(x) - 1, accurate for small x.")
-log = _named("log", unary(exponential.log_p), "The natural logarithm of each element.")
-log1p = _named("log1p", unary(exponential.log1p_p), "log(1 + x), accurate for small x.")
+exp = _name_function("exp", unary_function(exponential.exp_p), "e to the power of each element.")
+exp2 = _name_function("exp2", unary_function(exponential.exp2_p), "2 to the power of each element.")
+expm1 = _name_function("expm1", unary_function(exponential.expm1_p), "exp(x) - 1, accurate for small x.")
+log = _name_function("log", unary_function(exponential.log_p), "The natural logarithm of each element.")
+log1p = _name_function("log1p", unary_function(exponential.log1p_p), "log(1 + x), accurate for small x.")
 
 
 def _log_to_base(base: float) -> Function:
@@ -60,13 +60,13 @@ def _log_to_base(base: float) -> Function:
         if not dtypes.is_complex(aval_of(x).dtype):
             return div(result, math.log(base))
         return complex_(div(parts.real(result), math.log(base)), div(parts.imag(result), math.log(base)))
-    return composite(function)
+    return composite_function(function)
 
 
-log2 = _named("log2", _log_to_base(2), "The logarithm to base 2.")
-log10 = _named("log10", _log_to_base(10), "The logarithm to base 10.")
-sqrt = _named("sqrt", unary(exponential.sqrt_p), "The non-negative square root of each element.")
-cbrt = _named("cbrt", unary(exponential.cbrt_p, "f"), "The real cube root of each element.")
+log2 = _name_function("log2", _log_to_base(2), "The logarithm to base 2.")
+log10 = _name_function("log10", _log_to_base(10), "The logarithm to base 10.")
+sqrt = _name_function("sqrt", unary_function(exponential.sqrt_p), "The non-negative square root of each element.")
+cbrt = _name_function("cbrt", unary_function(exponential.cbrt_p, "f"), "The real cube root of each element.")
 
 
 def _square(x: Any) -> Any:
@@ -75,8 +75,9 @@ def _square(x: Any) -> Any:
     return apply(exponential.square_p, without_bool(operand(x)))
 
 
-square = _named("square", _square, "Each element times itself.")
-reciprocal = _named("reciprocal", composite(lambda x: exponential.integer_pow(x, -1)), "1 / x of each element.")
+square = _name_function("square", _square, "Each element times itself.")
+reciprocal = _name_function("reciprocal", composite_function(lambda x: exponential.integer_pow(x, -1)),
+                            "1 / x of each element.")
 
 
 def without_bool(x: Any) -> Any:
@@ -86,20 +87,25 @@ def without_bool(x: Any) -> Any:
 
 # --- trigonometry -------------------------------------------------------------------------------------------------
 
-sin = _named("sin", unary(trigonometric.sin_p), "The sine of angles in radians.")
-cos = _named("cos", unary(trigonometric.cos_p), "The cosine of angles in radians.")
-tan = _named("tan", unary(trigonometric.tan_p), "The tangent of angles in radians.")
-arcsin = _named("arcsin", unary(trigonometric.asin_p), "The angle, from -pi/2 to pi/2, with this sine.")
-arccos = _named("arccos", unary(trigonometric.acos_p), "The angle, from 0 to pi, with this cosine.")
-arctan = _named("arctan", unary(trigonometric.atan_p), "The angle, from -pi/2 to pi/2, with this tangent.")
-sinh = _named("sinh", unary(trigonometric.sinh_p), "The hyperbolic sine.")
-cosh = _named("cosh", unary(trigonometric.cosh_p), "The hyperbolic cosine.")
-tanh = _named("tanh", unary(trigonometric.tanh_p), "The hyperbolic tangent.")
-arcsinh = _named("arcsinh", unary(trigonometric.asinh_p), "The inverse of the hyperbolic sine.")
-arccosh = _named("arccosh", unary(trigonometric.acosh_p), "The inverse of the hyperbolic cosine, not negative.")
-arctanh = _named("arctanh", unary(trigonometric.atanh_p), "The inverse of the hyperbolic tangent.")
-deg2rad = _named("deg2rad", composite(lambda x: mul(x, math.pi / 180)), "Angles in degrees as radians.")
-rad2deg = _named("rad2deg", composite(lambda x: mul(x, 180 / math.pi)), "Angles in radians as degrees.")
+sin = _name_function("sin", unary_function(trigonometric.sin_p), "The sine of angles in radians.")
+cos = _name_function("cos", unary_function(trigonometric.cos_p), "The cosine of angles in radians.")
+tan = _name_function("tan", unary_function(trigonometric.tan_p), "The tangent of angles in radians.")
+arcsin = _name_function("arcsin", unary_function(trigonometric.asin_p),
+                        "The angle, from -pi/2 to pi/2, with this sine.")
+arccos = _name_function("arccos", unary_function(trigonometric.acos_p), "The angle, from 0 to pi, with this cosine.")
+arctan = _name_function("arctan", unary_function(trigonometric.atan_p),
+                        "The angle, from -pi/2 to pi/2, with this tangent.")
+sinh = _name_function("sinh", unary_function(trigonometric.sinh_p), "The hyperbolic sine.")
+cosh = _name_function("cosh", unary_function(trigonometric.cosh_p), "The hyperbolic cosine.")
+tanh = _name_function("tanh", unary_function(trigonometric.tanh_p), "The hyperbolic tangent.")
+arcsinh = _name_function("arcsinh", unary_function(trigonometric.asinh_p), "The inverse of the hyperbolic sine.")
+arccosh = _name_function("arccosh", unary_function(trigonometric.acosh_p),
+                         "The inverse of the hyperbolic cosine, not negative.")
+arctanh = _name_function("arctanh", unary_function(trigonometric.atanh_p), "The inverse of the hyperbolic tangent.")
+deg2rad = _name_function("deg2rad", composite_function(lambda x: mul(x, math.pi / 180)),
+                         "Angles in degrees as radians.")
+rad2deg = _name_function("rad2deg", composite_function(lambda x: mul(x, 180 / math.pi)),
+                         "Angles in radians as degrees.")
 
 
 def _sinc(x: Any) -> Any:
@@ -112,37 +118,38 @@ def _sinc(x: Any) -> Any:
     return where(small, series, div(trigonometric.sin(away), away))
 
 
-sinc = _named("sinc", composite(_sinc), "sin(pi x) / (pi x), which is 1 at 0.")
+sinc = _name_function("sinc", composite_function(_sinc), "sin(pi x) / (pi x), which is 1 at 0.")
 
 # --- rounding -----------------------------------------------------------------------------------------------------
 
 
-def _rounding(operation: Function) -> Function:
+def _rounding_function(operation: Function) -> Function:
     """The function that leaves integers alone."""
     def function(x: Any) -> Any:
-        x = as_array(x)
+        x = as_array_operand(x)
         return new_array(x, x) if dtypes.kind_of(aval_of(x).dtype) in "iub" else operation(x)
     return function
 
 
-floor = _named("floor", _rounding(parts.floor), "The greatest whole number that is not above each element.")
-ceil = _named("ceil", _rounding(parts.ceil), "The least whole number that is not below each element.")
+floor = _name_function("floor", _rounding_function(parts.floor),
+                       "The greatest whole number that is not above each element.")
+ceil = _name_function("ceil", _rounding_function(parts.ceil), "The least whole number that is not below each element.")
 
 
 def _trunc(x: Any) -> Any:
     return where(lt(x, 0.0), parts.ceil(x), parts.floor(x))
 
 
-trunc = _named("trunc", _rounding(_trunc), "Each element rounded toward zero.")
-fix = _named("fix", _rounding(_trunc), "Each element rounded toward zero.")
+trunc = _name_function("trunc", _rounding_function(_trunc), "Each element rounded toward zero.")
+fix = _name_function("fix", _rounding_function(_trunc), "Each element rounded toward zero.")
 
 
 def _rint(x: Any) -> Any:
-    x, = promoted_inexact(as_array(x))
+    x, = promote_inexact(as_array_operand(x))
     return _by_part(parts.round, x)
 
 
-rint = _named("rint", _rint, "The nearest whole number of each element, halves to the even one; a float.")
+rint = _name_function("rint", _rint, "The nearest whole number of each element, halves to the even one; a float.")
 
 
 def _by_part(operation: Function, x: Any) -> Any:
@@ -161,7 +168,7 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     (2.0, 0.12)
     """
     refuse_out("round", out)
-    a, decimals = as_array(a), whole("round", decimals)
+    a, decimals = as_array_operand(a), as_integer("round", decimals)
     if dtypes.kind_of(aval_of(a).dtype) in "iub":
         if decimals < 0:
             raise UnsupportedError(at_user_line("round: integers with decimals < 0 are not supported. "
@@ -180,7 +187,7 @@ around = round
 
 
 def _positive(x: Any) -> Any:
-    x = as_array(x)
+    x = as_array_operand(x)
     return new_array(x, x)
 
 
@@ -188,12 +195,12 @@ def _absolute(x: Any) -> Any:
     if type(x) is Tracer and x.variable.aval.dtype.kind != "b":
         return parts.abs(x)
     x = operand(x)
-    return new_array(as_array(x), x) if dtypes.kind_of(aval_of(x).dtype) in "bu" else apply(parts.abs_p, x)
+    return new_array(as_array_operand(x), x) if dtypes.kind_of(aval_of(x).dtype) in "bu" else apply(parts.abs_p, x)
 
 
-negative = _named("negative", unary(neg_p, "iufcbV"), "Each element with the other sign.")
-positive = _named("positive", _positive, "The array itself.")
-absolute = _named("absolute", _absolute, "The absolute value of each element; the modulus of complex numbers.")
+negative = _name_function("negative", unary_function(neg_p, "iufcbV"), "Each element with the other sign.")
+positive = _name_function("positive", _positive, "The array itself.")
+absolute = _name_function("absolute", _absolute, "The absolute value of each element; the modulus of complex numbers.")
 abs = absolute
 
 
@@ -202,8 +209,8 @@ def _fabs(x: Any) -> Any:
     return parts.abs(x)
 
 
-fabs = _named("fabs", composite(_fabs, exact=True), "The absolute value of each element as a float.")
-sign = _named("sign", unary(parts.sign_p, "iufcbV"), "-1, 0 or 1; of complex numbers x / |x|.")
+fabs = _name_function("fabs", composite_function(_fabs, exact=True), "The absolute value of each element as a float.")
+sign = _name_function("sign", unary_function(parts.sign_p, "iufcbV"), "-1, 0 or 1; of complex numbers x / |x|.")
 
 
 def sign_bit(x: Any) -> Any:
@@ -215,37 +222,37 @@ def sign_bit(x: Any) -> Any:
 
 
 def _signbit(x: Any) -> Any:
-    x = as_array(x)
+    x = as_array_operand(x)
     refuse_complex("signbit", x)
     if dtypes.kind_of(aval_of(x).dtype) in "iub":
         return lt(x, scalar_like(0, x))
     return sign_bit(x)
 
 
-signbit = _named("signbit", _signbit, "Whether the sign is negative; that of -0.0 is.")
+signbit = _name_function("signbit", _signbit, "Whether the sign is negative; that of -0.0 is.")
 
 # --- complex numbers ----------------------------------------------------------------------------------------------
 
 
 def _real(x: Any) -> Any:
-    x = as_array(x)
-    return parts.real(x) if dtypes.is_complex(aval_of(x).dtype) else unchanged(x)
+    x = as_array_operand(x)
+    return parts.real(x) if dtypes.is_complex(aval_of(x).dtype) else as_result(x)
 
 
 def _imag(x: Any) -> Any:
-    x = as_array(x)
+    x = as_array_operand(x)
     aval = aval_of(x)
-    return parts.imag(x) if dtypes.is_complex(aval.dtype) else constant(aval.shape, 0, aval.dtype)
+    return parts.imag(x) if dtypes.is_complex(aval.dtype) else constant_array(aval.shape, 0, aval.dtype)
 
 
 def _conj(x: Any) -> Any:
-    x = as_array(x)
+    x = as_array_operand(x)
     return parts.conj(x) if dtypes.is_complex(aval_of(x).dtype) else new_array(x, x)
 
 
-real = _named("real", _real, "The real part of each element.")
-imag = _named("imag", _imag, "The imaginary part of each element.")
-conjugate = _named("conjugate", _conj, "Each element with the sign of its imaginary part changed.")
+real = _name_function("real", _real, "The real part of each element.")
+imag = _name_function("imag", _imag, "The imaginary part of each element.")
+conjugate = _name_function("conjugate", _conj, "Each element with the sign of its imaginary part changed.")
 conj = conjugate
 
 
@@ -255,7 +262,7 @@ def angle(z: Any, deg: bool = False) -> Any:
     >>> float(angle(1j, deg=True))
     90.0
     """
-    z, = promoted_inexact(as_array(z))
+    z, = promote_inexact(as_array_operand(z))
     parts_of = (parts.imag(z), parts.real(z)) if dtypes.is_complex(aval_of(z).dtype) else (scalar_like(0, z), z)
     result = trigonometric.atan2(*parts_of)
     return rad2deg(result) if deg else result
@@ -265,11 +272,11 @@ def angle(z: Any, deg: bool = False) -> Any:
 
 
 def _everywhere(x: Any, value: bool) -> Any:
-    return constant(aval_of(x).shape, value, dtypes.bool_)
+    return constant_array(aval_of(x).shape, value, dtypes.bool_)
 
 
 def _isfinite(x: Any) -> Any:
-    x = as_array(x)
+    x = as_array_operand(x)
     dtype = aval_of(x).dtype
     if not dtypes.is_inexact(dtype):
         return _everywhere(x, True)
@@ -277,37 +284,38 @@ def _isfinite(x: Any) -> Any:
 
 
 def _isnan(x: Any) -> Any:
-    x = as_array(x)
+    x = as_array_operand(x)
     return ne(x, x) if dtypes.is_inexact(aval_of(x).dtype) else _everywhere(x, False)
 
 
 def _isinf(x: Any) -> Any:
-    x = as_array(x)
+    x = as_array_operand(x)
     return eq(parts.abs(x), math.inf) if dtypes.is_inexact(aval_of(x).dtype) else _everywhere(x, False)
 
 
 def _signed_infinity(infinity: float) -> Function:
     def function(x: Any) -> Any:
-        x = as_array(x)
+        x = as_array_operand(x)
         refuse_complex("isposinf and isneginf", x)
         return eq(x, infinity) if dtypes.is_inexact(aval_of(x).dtype) else _everywhere(x, False)
     return function
 
 
-isfinite = _named("isfinite", _isfinite, "Whether each element is neither infinite nor a NaN.")
-isnan = _named("isnan", _isnan, "Whether each element is a NaN.")
-isinf = _named("isinf", _isinf, "Whether each element is infinite.")
-isposinf = _named("isposinf", _signed_infinity(math.inf), "Whether each element is plus infinity.")
-isneginf = _named("isneginf", _signed_infinity(-math.inf), "Whether each element is minus infinity.")
+isfinite = _name_function("isfinite", _isfinite, "Whether each element is neither infinite nor a NaN.")
+isnan = _name_function("isnan", _isnan, "Whether each element is a NaN.")
+isinf = _name_function("isinf", _isinf, "Whether each element is infinite.")
+isposinf = _name_function("isposinf", _signed_infinity(math.inf), "Whether each element is plus infinity.")
+isneginf = _name_function("isneginf", _signed_infinity(-math.inf), "Whether each element is minus infinity.")
 
 
 def _isreal(x: Any) -> Any:
-    x = as_array(x)
+    x = as_array_operand(x)
     return eq(parts.imag(x), 0.0) if dtypes.is_complex(aval_of(x).dtype) else _everywhere(x, True)
 
 
-isreal = _named("isreal", _isreal, "Whether the imaginary part of each element is zero.")
-iscomplex = _named("iscomplex", lambda x: not_(_isreal(x)), "Whether the imaginary part of each element is not zero.")
+isreal = _name_function("isreal", _isreal, "Whether the imaginary part of each element is zero.")
+iscomplex = _name_function("iscomplex", lambda x: not_(_isreal(x)),
+                           "Whether the imaginary part of each element is not zero.")
 
 
 def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None,
@@ -318,7 +326,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None
     >>> nan_to_num(np.array([1.0, np.nan]))
     array([1., 0.])
     """
-    x = as_array(x)
+    x = as_array_operand(x)
     dtype = aval_of(x).dtype
     if not dtypes.is_inexact(dtype):
         return new_array(x, x)

@@ -7,8 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array, axis_of, default_float, inexact_operands, shape_of, whole
-from fxgrad.engine.frontend.strict import integers
+from fxgrad.engine.frontend.operands import (
+    as_array_operand,
+    as_integer,
+    axis_of,
+    default_float_dtype,
+    inexact_operands,
+    shape_of,
+)
+from fxgrad.engine.frontend.strict import as_integers
 from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.fft import fft as transformed
 from fxgrad.engine.ops.parts import conj
@@ -53,7 +60,7 @@ def _many(name: str, kind: str, a: Any, s: Any, axes: Any, norm: str | None) -> 
         raise ArgumentError(at_user_line(f"{name}: s={s!r}; a sequence of sizes is needed, one for each axis"))
     if axes is None:
         axes = range(rank) if s is None else range(rank - len(s), rank)
-    places = [axis_of(name, axis, rank) for axis in integers(name, axes)]
+    places = [axis_of(name, axis, rank) for axis in as_integers(name, axes)]
     if s is not None and len(s) != len(places):
         raise ArgumentError(at_user_line(f"{name}: {len(s)} sizes for {len(places)} axes; one for each is needed"))
     if len(set(places)) != len(places):
@@ -62,20 +69,20 @@ def _many(name: str, kind: str, a: Any, s: Any, axes: Any, norm: str | None) -> 
         return a
     lengths = [shape_of(a)[place] for place in places]
     if s is not None:
-        lengths = [length if each is None else whole(name, each) for each, length in zip(s, lengths, strict=True)]
+        lengths = [length if each is None else as_integer(name, each) for each, length in zip(s, lengths, strict=True)]
     elif kind == "irfft":
         lengths[-1] = max(2 * (lengths[-1] - 1), 0)
     if any(length < 1 for length in lengths):
         raise ShapeError(at_user_line(f"{name}: {tuple(lengths)} points; at least one is needed along each axis"))
     needed = lengths if kind != "irfft" else [*lengths[:-1], lengths[-1] // 2 + 1]
     for place, size in zip(places, needed, strict=True):
-        a = _sized(a, place, size)
+        a = _resize(a, place, size)
     last = range(rank - len(places), rank)
     result = transformed(moveaxis(a, places, last), kind, tuple(lengths))
-    return _scaled(moveaxis(result, last, places), kind, math.prod(lengths), norm)
+    return _rescale(moveaxis(result, last, places), kind, math.prod(lengths), norm)
 
 
-def _sized(a: Any, axis: int, size: int) -> Any:
+def _resize(a: Any, axis: int, size: int) -> Any:
     """`a` with zeros at the end of `axis`, or cut there."""
     given = shape_of(a)[axis]
     if given > size:
@@ -85,7 +92,7 @@ def _sized(a: Any, axis: int, size: int) -> Any:
     return a if given == size else pad(a, scalar_like(0, a), config)
 
 
-def _scaled(x: Any, kind: str, count: int, norm: str | None) -> Any:
+def _rescale(x: Any, kind: str, count: int, norm: str | None) -> Any:
     """Inverse transforms have been divided by `count`; `norm` may ask for something else."""
     is_inverse = kind.startswith("i")
     if norm == "ortho":
@@ -208,7 +215,7 @@ def irfftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = 
 
 
 def _plane(name: str, axes: Sequence[int]) -> Sequence[int]:
-    if len(integers(name, axes)) != 2:
+    if len(as_integers(name, axes)) != 2:
         raise ArgumentError(at_user_line(f"{name}: axes={tuple(axes)!r}; two are needed. {name[:-1]}n takes others"))
     return axes
 
@@ -257,7 +264,7 @@ def irfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1
 
 
 def _points(name: str, n: Any) -> int:
-    count = whole(name, n)
+    count = as_integer(name, n)
     if not count:
         raise ArgumentError(at_user_line(f"{name}: n must not be 0"))
     return count
@@ -271,10 +278,11 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
     array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
     """
     count = _points("fftfreq", n)
-    kind = default_float() if dtype is None else dtypes.canonical(dtype)
+    kind = default_float_dtype() if dtype is None else dtypes.canonical(dtype)
     half = (count - 1) // 2 + 1
     whole = concatenate([arange(0, half, dtype=kind), arange(-(count // 2), 0, dtype=kind)])
-    return divide(whole, convert(mul(as_array(d), count), kind) if dtype is not None else mul(as_array(d), count))
+    return divide(whole, convert(mul(as_array_operand(d), count), kind) if dtype is not None
+                  else mul(as_array_operand(d), count))
 
 
 def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:  # noqa: ARG001
@@ -284,9 +292,10 @@ def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> 
     array([0.  , 0.25, 0.5 ], dtype=float32)
     """
     count = _points("rfftfreq", n)
-    kind = default_float() if dtype is None else dtypes.canonical(dtype)
+    kind = default_float_dtype() if dtype is None else dtypes.canonical(dtype)
     whole = arange(0, count // 2 + 1, dtype=kind)
-    return divide(whole, convert(mul(as_array(d), count), kind) if dtype is not None else mul(as_array(d), count))
+    return divide(whole, convert(mul(as_array_operand(d), count), kind) if dtype is not None
+                  else mul(as_array_operand(d), count))
 
 
 def fftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:
@@ -295,7 +304,7 @@ def fftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:
     >>> fftshift([0.0, 1.0, -2.0, -1.0])
     array([-2., -1.,  0.,  1.])
     """
-    return _rolled("fftshift", x, axes, lambda size: size // 2)
+    return _roll_axes("fftshift", x, axes, lambda size: size // 2)
 
 
 def ifftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:
@@ -304,11 +313,11 @@ def ifftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:
     >>> ifftshift([-2.0, -1.0, 0.0, 1.0])
     array([ 0.,  1., -2., -1.])
     """
-    return _rolled("ifftshift", x, axes, lambda size: -(size // 2))
+    return _roll_axes("ifftshift", x, axes, lambda size: -(size // 2))
 
 
-def _rolled(name: str, x: Any, axes: int | Sequence[int] | None, shift: Any) -> Any:
-    x = as_array(x)
+def _roll_axes(name: str, x: Any, axes: int | Sequence[int] | None, shift: Any) -> Any:
+    x = as_array_operand(x)
     rank = len(shape_of(x))
     given = range(rank) if axes is None else axes if isinstance(axes, Sequence) else [axes]
     places = tuple(axis_of(name, axis, rank) for axis in given)

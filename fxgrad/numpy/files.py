@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import whole
+from fxgrad.engine.frontend.operands import as_integer
 from fxgrad.numpy.creation import array
 
 
@@ -18,7 +18,7 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
     >>> frombuffer(bytes([1, 2]), dtype="uint8")
     array([1, 2], dtype=uint8)
     """
-    count, offset = whole("frombuffer", count), whole("frombuffer", offset)
+    count, offset = as_integer("frombuffer", count), as_integer("frombuffer", offset)
     return np.frombuffer(buffer, dtypes.canonical(dtype), count, offset).copy()
 
 
@@ -28,7 +28,7 @@ def fromiter(iter: Iterable[Any], dtype: Any = float, count: int = -1) -> Any:
     >>> fromiter(range(3), dtype=int)
     array([0, 1, 2])
     """
-    return np.fromiter(iter, dtypes.canonical(dtype), whole("fromiter", count))
+    return np.fromiter(iter, dtypes.canonical(dtype), as_integer("fromiter", count))
 
 
 def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
@@ -37,7 +37,7 @@ def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) ->
     >>> fromstring("1 2 3", dtype=int, sep=" ")
     array([1, 2, 3])
     """
-    return np.fromstring(string, dtypes.canonical(dtype), whole("fromstring", count), sep=sep)
+    return np.fromstring(string, dtypes.canonical(dtype), as_integer("fromstring", count), sep=sep)
 
 
 def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0) -> Any:
@@ -49,7 +49,8 @@ def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offs
     ...     fromfile(file, dtype="uint8")
     array([1, 2], dtype=uint8)
     """
-    return np.fromfile(file, dtypes.canonical(dtype), whole("fromfile", count), sep, whole("fromfile", offset))
+    return np.fromfile(file, dtypes.canonical(dtype), as_integer("fromfile", count), sep,
+                       as_integer("fromfile", offset))
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:

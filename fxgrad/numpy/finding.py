@@ -9,7 +9,14 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Shape
-from fxgrad.engine.frontend.operands import as_array, concrete, constant, is_concrete, shape_of, whole
+from fxgrad.engine.frontend.operands import (
+    as_array_operand,
+    as_integer,
+    constant_array,
+    is_concrete,
+    require_concrete,
+    shape_of,
+)
 from fxgrad.engine.frontend.ufuncs import as_bool
 from fxgrad.engine.ops import comparison, cumulative
 from fxgrad.engine.ops.arithmetic import div, rem, sub
@@ -27,7 +34,7 @@ from fxgrad.errors import ArgumentError, ShapeError
 def true_places(mask: Any, size: int | None, fill: Any, use: str) -> Any:
     """The positions (int32) of the true elements of a vector, cut or filled up to `size` if that is given."""
     if size is None or is_concrete(mask):
-        places = np.flatnonzero(concrete(mask, use)).astype(np.int32)
+        places = np.flatnonzero(require_concrete(mask, use)).astype(np.int32)
         if size is None:
             return places
         if is_concrete(fill):
@@ -35,21 +42,21 @@ def true_places(mask: Any, size: int | None, fill: Any, use: str) -> Any:
             return np.concatenate([places[:size], np.full(missing, np.asarray(fill).astype(np.int32))])
     count = shape_of(mask)[0]
     if not size:
-        return constant((0,), 0, dtypes.int32)
-    rank = cumulative.cumsum(convert(mask, dtypes.int32), 0) if count else constant((0,), 0, dtypes.int32)
+        return constant_array((0,), 0, dtypes.int32)
+    rank = cumulative.cumsum(convert(mask, dtypes.int32), 0) if count else constant_array((0,), 0, dtypes.int32)
     target = where(mask, sub(rank, scalar_like(1, rank)), size)
-    start = constant((size,), 0, dtypes.int32)
+    start = constant_array((size,), 0, dtypes.int32)
     found = scatter(start, reshape(target, (count, 1)), iota(dtypes.int32, (count,)), Windows((), (0,), (0,)),
                     mode="fill", promises=())
     missing = comparison.ge(iota(dtypes.int32, (size,)), reduce_sum(convert(mask, dtypes.int32), (0,)))
-    return where(missing, convert(as_array(fill), dtypes.int32), found)
+    return where(missing, convert(as_array_operand(fill), dtypes.int32), found)
 
 
 def size_of(name: str, size: Any) -> int | None:
     """A `size=` that a caller gave; raises `ArgumentError` if it is negative."""
     if size is None:
         return None
-    number = whole(name, size)
+    number = as_integer(name, size)
     if number < 0:
         raise ArgumentError(at_user_line(f"{name}: size={number}; a number from 0 on is needed"))
     return number
@@ -66,12 +73,12 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     >>> nonzero([0.0, 3.0, 0.0, 5.0], size=3, fill_value=4)
     (array([1, 3, 4], dtype=int32),)
     """
-    a = as_array(a)
+    a = as_array_operand(a)
     shape = shape_of(a)
     if not shape:
         raise ShapeError(at_user_line("nonzero: a scalar has no positions; use x.reshape(1)"))
     if size is None:
-        known = concrete(a, "np.nonzero, whose result has a size that depends on the values")
+        known = require_concrete(a, "np.nonzero, whose result has a size that depends on the values")
         return tuple(places.astype(np.int32) for places in np.nonzero(known))
     wanted = size_of("nonzero", size)
     fills = fill_value if isinstance(fill_value, tuple) else (0 if fill_value is None else fill_value,) * len(shape)
@@ -81,7 +88,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     mask = reshape(as_bool(a), (math.prod(shape),))
     flat = true_places(mask, wanted, -1, "np.nonzero")
     missing = comparison.lt(flat, scalar_like(0, flat))
-    return tuple(where(missing, convert(as_array(fill), dtypes.int32), part)
+    return tuple(where(missing, convert(as_array_operand(fill), dtypes.int32), part)
                  for fill, part in zip(fills, split_places(flat, shape), strict=True))
 
 
@@ -103,7 +110,7 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> A
     >>> flatnonzero([[0, 1], [2, 0]])
     array([1, 2], dtype=int32)
     """
-    a = as_bool(as_array(a))
+    a = as_bool(as_array_operand(a))
     return true_places(reshape(a, (math.prod(shape_of(a)),)), size_of("flatnonzero", size),
                        0 if fill_value is None else fill_value,
                        "np.flatnonzero, whose result has a size that depends on the values")
@@ -118,11 +125,11 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     array([[0, 1],
            [1, 0]], dtype=int32)
     """
-    a = as_array(a)
+    a = as_array_operand(a)
     if size is None:
-        known = concrete(a, "np.argwhere, whose result has a size that depends on the values")
+        known = require_concrete(a, "np.argwhere, whose result has a size that depends on the values")
         return np.argwhere(known).astype(np.int32)
     if not shape_of(a):
-        return constant((size, 0), 0, dtypes.int32)
+        return constant_array((size, 0), 0, dtypes.int32)
     places = nonzero(a, size=size, fill_value=fill_value)
     return stack(places, 1)

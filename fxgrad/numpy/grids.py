@@ -10,20 +10,28 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array, as_dtype, as_shape, concrete, shape_of, sizes_of, whole
+from fxgrad.engine.frontend.operands import (
+    as_array_operand,
+    as_dtype,
+    as_integer,
+    as_new_shape,
+    as_shape,
+    require_concrete,
+    shape_of,
+)
 from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError
 from fxgrad.numpy.arithmetic import add, clip, floor_divide, maximum, multiply, remainder, subtract
-from fxgrad.numpy.creation import arange, asarray, meshgrid, ones, together
+from fxgrad.numpy.creation import arange, as_common_arrays, asarray, meshgrid, ones
 from fxgrad.numpy.finding import nonzero, split_places
 from fxgrad.numpy.indexing import getitem
 from fxgrad.numpy.joining import concatenate, stack
 from fxgrad.numpy.logic import less, where
-from fxgrad.numpy.positions import in_range
-from fxgrad.numpy.python_numbers import of_python
+from fxgrad.numpy.positions import check_in_range
+from fxgrad.numpy.python_numbers import are_python_numbers
 from fxgrad.numpy.shaping import atleast_1d, moveaxis
 from fxgrad.numpy.spaced import linspace
 
@@ -53,7 +61,7 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
     >>> indices((2, 3)).shape
     (2, 2, 3)
     """
-    sizes = sizes_of("indices", dimensions)
+    sizes = as_new_shape("indices", dimensions)
     wanted = dtypes.int32 if dtype is None else dtypes.canonical(dtype)
     parts = [np.arange(size).astype(wanted).reshape([-1 if at == place else 1 for place in range(len(sizes))])
              for at, size in enumerate(sizes)]
@@ -81,7 +89,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     >>> diag_indices(2)
     (array([0, 1], dtype=int32), array([0, 1], dtype=int32))
     """
-    size, rank = whole("diag_indices", n), whole("diag_indices", ndim)
+    size, rank = as_integer("diag_indices", n), as_integer("diag_indices", ndim)
     if size < 0 or rank < 0:
         raise ArgumentError(at_user_line(f"diag_indices: n={size} and ndim={rank}; numbers from 0 on are needed"))
     return (np.arange(size, dtype=np.int32),) * rank
@@ -93,7 +101,7 @@ def diag_indices_from(arr: Any) -> tuple[Any, ...]:
     >>> diag_indices_from([[1, 2], [3, 4]])
     (array([0, 1], dtype=int32), array([0, 1], dtype=int32))
     """
-    shape = shape_of(as_array(arr))
+    shape = shape_of(as_array_operand(arr))
     if len(shape) < 2 or len(set(shape)) != 1:
         raise ShapeError(at_user_line(f"diag_indices_from: an array of shape {shape}; at least 2 axes, all of one "
                                       "size, are needed"))
@@ -111,7 +119,7 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0, *, size: int
 
 
 def _triangle(name: str, n: int, m: int | None, k: int, lower: bool) -> tuple[Any, Any]:
-    height, width, diagonal = (whole(name, number) for number in (n, n if m is None else m, k))
+    height, width, diagonal = (as_integer(name, number) for number in (n, n if m is None else m, k))
     below = np.tri(height, width, diagonal - (not lower), bool)
     rows, columns = np.nonzero(below if lower else ~below)
     return rows.astype(np.int32), columns.astype(np.int32)
@@ -136,7 +144,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
 
 
 def _matrix_shape(name: str, arr: Any) -> tuple[int, ...]:
-    shape = shape_of(as_array(arr))
+    shape = shape_of(as_array_operand(arr))
     if len(shape) != 2:
         raise ShapeError(at_user_line(f"{name}: a matrix is needed, the shape is {shape}"))
     return shape
@@ -185,11 +193,11 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
     flat: Any = np.int32(0)
     places = range(len(sizes)) if order == "C" else range(len(sizes))[::-1]
     for at in places:
-        flat = add(multiply(flat, sizes[at]), _held("ravel_multi_index", multi_index[at], sizes[at], at, mode))
+        flat = add(multiply(flat, sizes[at]), _hold_in_range("ravel_multi_index", multi_index[at], sizes[at], at, mode))
     return flat if dtype is None else as_dtype(flat, dtype)
 
 
-def _held(name: str, positions: Any, extent: int, axis: int, mode: str) -> Any:
+def _hold_in_range(name: str, positions: Any, extent: int, axis: int, mode: str) -> Any:
     positions = asarray(positions)
     if dtypes.kind_of(aval_of(positions).dtype) not in "iu":
         raise DTypeError(at_user_line(f"{name}: positions must be integers, got {aval_of(positions).dtype.name}"))
@@ -197,10 +205,10 @@ def _held(name: str, positions: Any, extent: int, axis: int, mode: str) -> Any:
         return clip(positions, 0, extent - 1)
     if mode == "wrap":
         return remainder(positions, extent)
-    known = concrete(positions, f"{name} with mode='raise', for which you can write 'clip' or 'wrap',")
-    in_range(name, known, extent, axis)
+    known = require_concrete(positions, f"{name} with mode='raise', for which you can write 'clip' or 'wrap',")
+    check_in_range(name, known, extent, axis)
     if known.size and known.min() < 0:
-        in_range(name, known + 2 * extent, extent, axis)
+        check_in_range(name, known + 2 * extent, extent, axis)
     return positions
 
 
@@ -220,7 +228,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     if dtypes.kind_of(aval_of(places).dtype) == "i":
         places = where(less(places, 0), add(places, total), places)
     if not isinstance(total, int):
-        return _unravelled(clip(places, 0, maximum(subtract(total, 1), 0)), sizes)
+        return _unravel(clip(places, 0, maximum(subtract(total, 1), 0)), sizes)
     return tuple(split_places(clip(places, 0, max(total - 1, 0)), sizes))
 
 
@@ -234,7 +242,7 @@ def _sizes(shape: Any) -> tuple[Any, ...]:
     return as_shape(shape)
 
 
-def _unravelled(places: Any, sizes: Sequence[Any]) -> tuple[Any, ...]:
+def _unravel(places: Any, sizes: Sequence[Any]) -> tuple[Any, ...]:
     found = []
     for size in reversed(sizes):
         found.append(remainder(places, size))
@@ -258,7 +266,7 @@ class _Grid:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return _axis_of_grid(key)
-        axes = together([*map(_numbers_of, key)]) if key else []
+        axes = as_common_arrays([*map(_numbers_of, key)]) if key else []
         grids = meshgrid(*axes, indexing="ij", sparse=self._sparse)
         return grids if self._sparse else stack(grids) if grids else np.zeros(0, np.int32)
 
@@ -275,7 +283,7 @@ def _axis_of_grid(key: slice) -> Any:
 
 def _numbers_of(key: slice) -> Any:
     """`_axis_of_grid`, but of Python's floats a list of them, which gives way to what it is joined with."""
-    if of_python([bound for bound in (key.start, key.stop, key.step) if bound is not None]):
+    if are_python_numbers([bound for bound in (key.start, key.stop, key.step) if bound is not None]):
         numbers = np.mgrid[key]
         if numbers.dtype.kind == "f":
             return numbers.tolist()
@@ -317,7 +325,7 @@ class _Joined:
     @classmethod
     def _parts(cls, entries: Sequence[Any], rank: int, place: int) -> list[Any]:
         values = [_numbers_of(entry) if isinstance(entry, slice) else entry for entry in entries]
-        return [cls._part(value, rank, place) for value in together(values)]
+        return [cls._part(value, rank, place) for value in as_common_arrays(values)]
 
     @staticmethod
     def _part(part: Any, rank: int, place: int) -> Any:

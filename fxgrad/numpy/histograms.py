@@ -10,18 +10,18 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import (
-    as_array,
-    concrete,
-    constant,
+    as_array_operand,
+    as_integer,
+    as_numpy_scalars,
+    constant_array,
     is_concrete,
     operands,
-    promoted_inexact,
+    promote_inexact,
     refuse_complex,
-    settled,
+    require_concrete,
     shape_of,
-    whole,
 )
-from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.ops.indexing import scatter
 from fxgrad.engine.ops.joining import stack, unstack
 from fxgrad.engine.ops.shaping import rev, slice_in_dim
@@ -49,8 +49,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     array([0, 2, 0, 1], dtype=int32)
     """
     if out_sharding is not None:
-        return placed("bincount", bincount(x, weights, minlength, length=length), out_sharding)
-    x = as_array(x)
+        return place_array("bincount", bincount(x, weights, minlength, length=length), out_sharding)
+    x = as_array_operand(x)
     if len(shape_of(x)) != 1:
         raise ShapeError(at_user_line(f"bincount: a vector is needed, the shape is {shape_of(x)}"))
     if not shape_of(x)[0] and is_concrete(x):
@@ -58,21 +58,22 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     if dtypes.kind_of(aval_of(x).dtype) not in "iub":
         raise DTypeError(at_user_line(f"bincount: integers are needed, got {aval_of(x).dtype.name}; convert with "
                                       "x.astype(int)"))
-    minlength = whole("bincount", minlength)
-    weights = constant(shape_of(x), 1, dtypes.int32) if weights is None else as_array(weights)
+    minlength = as_integer("bincount", minlength)
+    weights = constant_array(shape_of(x), 1, dtypes.int32) if weights is None else as_array_operand(weights)
     if shape_of(weights) != shape_of(x):
         raise ShapeError(at_user_line(f"bincount: weights of shape {shape_of(weights)} for a vector of shape "
                                       f"{shape_of(x)}; equal shapes are needed"))
     if length is None:
-        known = concrete(x, "np.bincount, whose result has a size that depends on the values (or give length=),")
+        known = require_concrete(x,
+                                 "np.bincount, whose result has a size that depends on the values (or give length=),")
         count = int(known.max()) + 1 if known.size else 0
         length = count if count > minlength else minlength
-    return _added(maximum(convert(x, dtypes.int32), 0), weights, whole("bincount", length))
+    return _add_weights(maximum(convert(x, dtypes.int32), 0), weights, as_integer("bincount", length))
 
 
-def _added(places: Any, weights: Any, length: int) -> Any:
+def _add_weights(places: Any, weights: Any, length: int) -> Any:
     """The sums of weights by places; those beyond are left out."""
-    start = constant((length,), 0, aval_of(weights).dtype)
+    start = constant_array((length,), 0, aval_of(weights).dtype)
     count = shape_of(places)[0]
     if not length or not count:
         return start
@@ -93,7 +94,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
         raise ShapeError(at_user_line(f"digitize: bins must be a vector, its shape is {shape_of(bins)}"))
     count = shape_of(bins)[0]
     if not count:
-        return constant(shape_of(x), 0, dtypes.int32)
+        return constant_array(shape_of(x), 0, dtypes.int32)
     side, opposite = ("left", "right") if right else ("right", "left")
     how = method or "scan"
     first, last = (reshape(slice_in_dim(bins, place, place + 1, 0), ()) for place in (0, count - 1))
@@ -116,18 +117,18 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     array([0., 2., 4.])
     """
     del weights  # only rules by name would look at them
-    a, = settled(promoted_inexact(*operands(a)))
+    a, = as_numpy_scalars(promote_inexact(*operands(a)))
     refuse_complex("histogram", a)
     if isinstance(bins, str):
         raise ArgumentError(at_user_line(f"histogram: bins={bins!r}; a number of bins, or their edges, is needed"))
     if _is_edges(bins):
-        return convert(as_array(bins), aval_of(a).dtype)
-    count = whole("histogram", bins)
+        return convert(as_array_operand(bins), aval_of(a).dtype)
+    count = as_integer("histogram", bins)
     if count < 1:
         raise ArgumentError(at_user_line(f"histogram: bins={count}; a number from 1 on is needed"))
     dtype = aval_of(a).dtype
     if range is not None:
-        low, high = (convert(as_array(bound), dtype) for bound in range)
+        low, high = (convert(as_array_operand(bound), dtype) for bound in range)
     elif 0 in shape_of(a):
         low, high = dtype.type(0), dtype.type(1)
     else:
@@ -151,14 +152,14 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, weights: Any = None, de
     >>> counts
     array([3., 1.])
     """
-    a, = settled(promoted_inexact(*operands(a)))
+    a, = as_numpy_scalars(promote_inexact(*operands(a)))
     edges = histogram_bin_edges(a, bins, range, weights)
-    weights = constant(shape_of(a), 1, aval_of(a).dtype) if weights is None else as_array(weights)
+    weights = constant_array(shape_of(a), 1, aval_of(a).dtype) if weights is None else as_array_operand(weights)
     if shape_of(weights) != shape_of(a):
         raise ShapeError(at_user_line(f"histogram: weights of shape {shape_of(weights)} for an array of shape "
                                       f"{shape_of(a)}; equal shapes are needed"))
     size = math.prod(shape_of(a))
-    counts = _added(_bins(edges, reshape(a, (size,))), reshape(weights, (size,)), shape_of(edges)[0])
+    counts = _add_weights(_bins(edges, reshape(a, (size,))), reshape(weights, (size,)), shape_of(edges)[0])
     counts = slice_in_dim(counts, 1, shape_of(edges)[0], 0)
     return (divide(divide(counts, diff(edges)), sum(counts)) if density else counts), edges
 
@@ -183,11 +184,11 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: Any = N
     array([[1, 0],
            [0, 2]], dtype=int32)
     """
-    sample = as_array(sample)
+    sample = as_array_operand(sample)
     if len(shape_of(sample)) != 2:
         raise ShapeError(at_user_line(f"histogramdd: a matrix of points is needed, the shape is {shape_of(sample)}"))
     rows, width = shape_of(sample)
-    columns = unstack(settled(promoted_inexact(sample))[0], 1)
+    columns = unstack(as_numpy_scalars(promote_inexact(sample))[0], 1)
     each = list(bins) if isinstance(bins, Sequence) else [bins] * width
     ranges = [None] * width if range is None else list(range)
     if len(each) != width or len(ranges) != width:
@@ -196,15 +197,15 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: Any = N
     edges = [histogram_bin_edges(column, number, extent) for column, number, extent in
              zip(columns, each, ranges, strict=True)]
     counts = [shape_of(part)[0] + 1 for part in edges]
-    place: Any = constant((rows,), 0, dtypes.int32)
+    place: Any = constant_array((rows,), 0, dtypes.int32)
     for column, part, count in zip(columns, edges, counts, strict=True):
         place = add(multiply(place, count), _bins(part, column))
-    weights = constant((rows,), 1, dtypes.int32) if weights is None else as_array(weights)
-    result: Any = reshape(_added(place, weights, math.prod(counts)), tuple(counts))
+    weights = constant_array((rows,), 1, dtypes.int32) if weights is None else as_array_operand(weights)
+    result: Any = reshape(_add_weights(place, weights, math.prod(counts)), tuple(counts))
     for axis, count in enumerate(counts):
         result = slice_in_dim(result, 1, count - 1, axis)
     if density:
-        result = settled(promoted_inexact(result, *edges))[0]  # two counts would make the default dtype
+        result = as_numpy_scalars(promote_inexact(result, *edges))[0]  # two counts would make the default dtype
         result = divide(result, sum(result))
         for axis, part in enumerate(edges):
             result = divide(result, reshape(diff(part), (shape_of(part)[0] - 1, *(1,) * (width - axis - 1))))
@@ -221,7 +222,7 @@ def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, weights: Any 
     array([[1, 0],
            [0, 2]], dtype=int32)
     """
-    x, y = settled(promoted_inexact(*operands(x, y)))
+    x, y = as_numpy_scalars(promote_inexact(*operands(x, y)))
     if len(shape_of(x)) != 1 or shape_of(x) != shape_of(y):
         raise ShapeError(at_user_line(f"histogram2d: arrays of shapes {shape_of(x)} and {shape_of(y)}; vectors of one "
                                       "size are needed"))

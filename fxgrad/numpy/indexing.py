@@ -27,7 +27,7 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import FxgradError, IndexingError
-from fxgrad.numpy.positions import addressed, in_range, place_in
+from fxgrad.numpy.positions import check_in_range, gather_indices, place_in
 
 Index = Any
 
@@ -54,13 +54,13 @@ class IndexPlan(NamedTuple):
         return not self.arrays
 
 
-def planned(shape: Shape, index: Index, mode: str | None = None) -> IndexPlan:
-    """The plan of `index` for an array of `shape`; raises `IndexingError` for what cannot be.
+def plan_index(shape: Shape, index: Index, mode: str | None = None) -> IndexPlan:
+    """Return the plan of `index` for an array of `shape`; raise `IndexingError` for an invalid index.
 
     With a `mode` in which integers may be out of range, all of them are left to `gather`.
     """
     strict = mode in (None, "raise", "promise_in_bounds")
-    entries = _expanded(shape, index)
+    entries = _expand_index(shape, index)
     plan = IndexPlan([], [], [], [], [], [], {}, 0, sliced=False)
     # A traced integer alone is no array; it is gathered, but changes nothing about the others.
     advanced = any(_is_array(entry) and shape_of_entry(entry) for entry in entries)
@@ -106,7 +106,7 @@ def planned(shape: Shape, index: Index, mode: str | None = None) -> IndexPlan:
 # --- reading the entries ------------------------------------------------------------------------------------------
 
 
-def _expanded(shape: Shape, index: Index) -> list[Any]:
+def _expand_index(shape: Shape, index: Index) -> list[Any]:
     """One entry for each axis, and None for each new one: `...` and what is left out become full slices."""
     given = index if isinstance(index, tuple) else (index,)
     entries: list[Any] = []
@@ -205,7 +205,7 @@ def _positions(entry: Any, extent: int, axis: int, strict: bool) -> Any:
     if not is_concrete(entry):
         return entry
     known = np.asarray(entry, np.intp)
-    return in_range("x[...]", known, extent, axis) if strict else known
+    return check_in_range("x[...]", known, extent, axis) if strict else known
 
 
 def _bounds(entry: slice, extent: int) -> tuple[int, int, int]:
@@ -253,7 +253,7 @@ def getitem(x: Any, index: Index, mode: str | None = None, fill_value: Any = Non
         widened = _widened(shape, index)
         if widened is not None:
             return reshape(x, widened)
-    plan = planned(shape, index, mode)
+    plan = plan_index(shape, index, mode)
     x = apply_basic(x, plan)
     if plan.is_basic():
         return x
@@ -307,7 +307,7 @@ def apply_basic(x: Any, plan: IndexPlan) -> Any:
 def gather_form(shape: Shape, plan: IndexPlan, mode: str | None) -> tuple[Windows, Shape, Any, str]:
     """What `gather` and `scatter` take for the index arrays: dimension numbers, window, indices, mode."""
     axes = sorted(plan.arrays)
-    read = [addressed("x[...]", plan.arrays[axis], shape[axis], axis, mode) for axis in axes]
+    read = [gather_indices("x[...]", plan.arrays[axis], shape[axis], axis, mode) for axis in axes]
     how = "checked" if any(each == "checked" for _, each in read) else read[0][1]
     arrays = [array for array, _ in read]
     common = common_shape("x[...]", *map(shape_of, arrays))

@@ -6,7 +6,7 @@ from typing import Any
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.frontend.operands import default_float
+from fxgrad.engine.frontend.operands import default_float_dtype
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.numpy.types import isdtype
@@ -39,7 +39,7 @@ class Inspection:
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
         """The dtypes of arrays made without one."""
         check_device("default_dtypes", device)
-        default = default_float()
+        default = default_float_dtype()
         return {"real floating": default, "complex floating": dtypes.complex_dtype(default), "integral": dtypes.int32,
                 "indexing": dtypes.int32}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.frontend.operands import operands, promoted_inexact, refuse_complex, settled, shape_of
+from fxgrad.engine.frontend.operands import as_numpy_scalars, operands, promote_inexact, refuse_complex, shape_of
 from fxgrad.engine.ops import ordering as sorting
 from fxgrad.engine.ops.joining import concatenate, unstack
 from fxgrad.engine.ops.shaping import slice_in_dim
@@ -31,8 +31,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     """
     x, xp, fp = operands(x, xp, fp)
     refuse_complex("interp", x, xp)
-    x, xp = settled(promoted_inexact(x, xp))
-    fp, = settled(promoted_inexact(fp))
+    x, xp = as_numpy_scalars(promote_inexact(x, xp))
+    fp, = as_numpy_scalars(promote_inexact(fp))
     if len(shape_of(xp)) != 1 or shape_of(xp) != shape_of(fp) or not shape_of(xp)[0]:
         raise ShapeError(at_user_line(f"interp: xp and fp of shapes {shape_of(xp)} and {shape_of(fp)}; vectors of one "
                                       "size are needed"))
@@ -40,7 +40,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         if isinstance(side, str) and side != "extrapolate":
             raise ArgumentError(at_user_line(f"interp: left and right are a number or 'extrapolate', got {side!r}"))
     if period is not None:
-        x, xp, fp = _repeated(x, xp, fp, period)
+        x, xp, fp = _repeat_period(x, xp, fp, period)
     above = clip(searchsorted(xp, x, "right"), 1, max(shape_of(xp)[0] - 1, 1))
     x_low, f_low = (take_along_one(values, subtract(above, 1), 0, "clip") for values in (xp, fp))
     x_high, f_high = (take_along_one(values, above, 0, "clip") for values in (xp, fp))
@@ -59,12 +59,12 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     return result
 
 
-def _repeated(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
+def _repeat_period(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
     """All positions brought into one period, in order, with a point of the periods before and behind it."""
     if shape_of(period):
         raise ShapeError(at_user_line(f"interp: period must be a number, its shape is {shape_of(period)}"))
     period = absolute(period)
-    x, xp = settled([remainder(each, period) for each in (x, xp)])
+    x, xp = as_numpy_scalars([remainder(each, period) for each in (x, xp)])
     xp, fp = sorting.sort([xp, fp], 0)
     count = shape_of(xp)[0]
     (x_first, f_first), (x_last, f_last) = (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import axis_of, concrete, new_array, refuse_out, shape_of
+from fxgrad.engine.frontend.operands import axis_of, new_array, refuse_out, require_concrete, shape_of
 from fxgrad.engine.ops import joining
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.structural import reshape
@@ -17,7 +17,7 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
-from fxgrad.numpy.creation import asarray, together
+from fxgrad.numpy.creation import as_common_arrays, asarray
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, ravel
 
 
@@ -32,7 +32,7 @@ def _arrays(name: str, arrays: Any, dtype: Any) -> list[Any]:
         raise ArgumentError(at_user_line(f"{name}: a sequence of arrays is needed, got {type(arrays).__name__}"))
     if not parts:
         raise ShapeError(at_user_line(f"{name}: at least one array is needed"))
-    return together(parts) if dtype is None else [asarray(part, dtype) for part in parts]
+    return as_common_arrays(parts) if dtype is None else [asarray(part, dtype) for part in parts]
 
 
 def concatenate(arrays: Any, axis: int | None = 0, out: Any = None, dtype: Any = None) -> Any:
@@ -119,7 +119,7 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
     >>> append([1, 2], 3)
     array([1, 2, 3], dtype=int32)
     """
-    return concatenate([ravel(each) for each in together([arr, values])] if axis is None else [arr, values],
+    return concatenate([ravel(each) for each in as_common_arrays([arr, values])] if axis is None else [arr, values],
                        0 if axis is None else axis)
 
 
@@ -140,7 +140,7 @@ def _pieces(name: str, ary: Any, indices_or_sections: Any, axis: int, even: bool
     ary = asarray(ary)
     at = axis_of(name, axis, len(shape_of(ary)))
     extent = shape_of(ary)[at]
-    given = concrete(indices_or_sections, f"{name}, whose sections decide shapes,")
+    given = require_concrete(indices_or_sections, f"{name}, whose sections decide shapes,")
     if given.size and dtypes.kind_of(given.dtype) not in "iu":
         raise ArgumentError(at_user_line(f"{name}: a number of parts or the places to cut at are integers, got "
                                          f"{indices_or_sections!r}"))

@@ -10,16 +10,16 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import (
     apply,
-    as_array,
+    as_array_operand,
     as_dtype,
+    as_numpy_scalars,
+    cast_operand,
     operand,
     operands,
-    promoted,
-    settled,
+    promote_operands,
     shape_of,
-    typed,
 )
-from fxgrad.engine.frontend.ufuncs import Elementwise, as_bool, binary, unary
+from fxgrad.engine.frontend.ufuncs import Elementwise, as_bool, binary_function, unary_function
 from fxgrad.engine.ops import comparison
 from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.comparison import and_, eq, le, or_, shift_right_arithmetic_p, shift_right_logical_p
@@ -41,7 +41,7 @@ from fxgrad.numpy.finding import nonzero
 Function = Callable[..., Any]
 
 
-def _named(name: str, function: Function, doc: str, nin: int = 2) -> Elementwise:
+def _name_function(name: str, function: Function, doc: str, nin: int = 2) -> Elementwise:
     return Elementwise(function, name, nin, doc, __name__)
 
 
@@ -57,7 +57,7 @@ def _comparable(x: Any, y: Any) -> list[Any]:
             if not limits.min <= number <= limits.max:
                 beyond, within = np.int8(1 if number > 0 else -1), np.zeros(aval.shape, np.int8)
                 return [beyond, within] if number is x else [within, beyond]
-    return promoted(x, y)
+    return promote_operands(x, y)
 
 
 def _are_of_both_signs(x: Any, y: Any) -> bool:
@@ -81,73 +81,79 @@ def _equality(primitive: Any, operation: Function) -> Function:
         if _are_keys(x, y):
             return equal_keys(x, y) if primitive is comparison.eq_p else comparison.not_(equal_keys(x, y))
         return apply(primitive, *_comparable(x, y))
-    return binary(primitive, general, kinds="biufc")
+    return binary_function(primitive, general, kinds="biufc")
 
 
-def _ordering(primitive: Any, of_parts: Function) -> Function:
+def _ordering_function(primitive: Any, of_parts: Function) -> Function:
     """The comparison; complex numbers by their real parts first, then by their imaginary parts."""
     def general(x: Any, y: Any) -> Any:
         if _are_of_both_signs(x, y):
             return _of_both_signs(of_parts, x, y)
-        x, y = settled(_comparable(x, y))
+        x, y = as_numpy_scalars(_comparable(x, y))
         if not dtypes.is_complex(aval_of(x).dtype):
             return apply(primitive, x, y)
         return select_n(eq(real(x), real(y)), of_parts(real(x), real(y)), of_parts(imag(x), imag(y)))
-    return binary(primitive, general, kinds="biufV")
+    return binary_function(primitive, general, kinds="biufV")
 
 
-equal = _named("equal", _equality(comparison.eq_p, comparison.eq), "Whether two elements are equal.")
-not_equal = _named("not_equal", _equality(comparison.ne_p, comparison.ne), "Whether two elements differ.")
-less = _named("less", _ordering(comparison.lt_p, comparison.lt), "Whether the first element is less.")
-less_equal = _named("less_equal", _ordering(comparison.le_p, comparison.le), "Whether the first is less or equal.")
-greater = _named("greater", _ordering(comparison.gt_p, comparison.gt), "Whether the first element is greater.")
-greater_equal = _named("greater_equal", _ordering(comparison.ge_p, comparison.ge),
-                       "Whether the first element is greater or equal.")
+equal = _name_function("equal", _equality(comparison.eq_p, comparison.eq), "Whether two elements are equal.")
+not_equal = _name_function("not_equal", _equality(comparison.ne_p, comparison.ne), "Whether two elements differ.")
+less = _name_function("less", _ordering_function(comparison.lt_p, comparison.lt), "Whether the first element is less.")
+less_equal = _name_function("less_equal", _ordering_function(comparison.le_p, comparison.le),
+                            "Whether the first is less or equal.")
+greater = _name_function("greater", _ordering_function(comparison.gt_p, comparison.gt),
+                         "Whether the first element is greater.")
+greater_equal = _name_function("greater_equal", _ordering_function(comparison.ge_p, comparison.ge),
+                               "Whether the first element is greater or equal.")
 
 # --- logic and bits -----------------------------------------------------------------------------------------------
 
 
 def _logical(operation: Function) -> Function:
-    return lambda *values: operation(*(as_bool(as_array(value)) for value in values))
+    return lambda *values: operation(*(as_bool(as_array_operand(value)) for value in values))
 
 
-logical_and = _named("logical_and", _logical(comparison.and_), "Whether both elements are true (not zero).")
-logical_or = _named("logical_or", _logical(comparison.or_), "Whether either element is true (not zero).")
-logical_xor = _named("logical_xor", _logical(comparison.xor), "Whether just one element is true (not zero).")
-logical_not = _named("logical_not", _logical(comparison.not_), "Whether each element is false (zero).", 1)
+logical_and = _name_function("logical_and", _logical(comparison.and_), "Whether both elements are true (not zero).")
+logical_or = _name_function("logical_or", _logical(comparison.or_), "Whether either element is true (not zero).")
+logical_xor = _name_function("logical_xor", _logical(comparison.xor), "Whether just one element is true (not zero).")
+logical_not = _name_function("logical_not", _logical(comparison.not_), "Whether each element is false (zero).", 1)
 
-bitwise_and = _named("bitwise_and", binary(comparison.and_p, kinds="biu"), "The bits that both integers have.")
-bitwise_or = _named("bitwise_or", binary(comparison.or_p, kinds="biu"), "The bits that either integer has.")
-bitwise_xor = _named("bitwise_xor", binary(comparison.xor_p, kinds="biu"), "The bits that just one integer has.")
-bitwise_not = _named("bitwise_not", unary(comparison.not_p, "biufcV"), "All bits of each integer changed.", 1)
+bitwise_and = _name_function("bitwise_and", binary_function(comparison.and_p, kinds="biu"),
+                             "The bits that both integers have.")
+bitwise_or = _name_function("bitwise_or", binary_function(comparison.or_p, kinds="biu"),
+                            "The bits that either integer has.")
+bitwise_xor = _name_function("bitwise_xor", binary_function(comparison.xor_p, kinds="biu"),
+                             "The bits that just one integer has.")
+bitwise_not = _name_function("bitwise_not", unary_function(comparison.not_p, "biufcV"),
+                             "All bits of each integer changed.", 1)
 invert = bitwise_invert = bitwise_not
 
 
 def _left_shift(x: Any, y: Any) -> Any:
-    x, y = (without_bool(value) for value in promoted(*operands(x, y)))
+    x, y = (without_bool(value) for value in promote_operands(*operands(x, y)))
     return apply(comparison.shift_left_p, x, y)
 
 
-left_shift = _named("left_shift", _left_shift, "The bits moved to the left.")
+left_shift = _name_function("left_shift", _left_shift, "The bits moved to the left.")
 
 
 def _right_shift(x: Any, y: Any) -> Any:
-    x, y = (without_bool(value) for value in promoted(*operands(x, y)))
+    x, y = (without_bool(value) for value in promote_operands(*operands(x, y)))
     check_kind("right_shift", "integer", aval_of(x))
     return apply(shift_right_logical_p if dtypes.kind_of(aval_of(x).dtype) == "u" else shift_right_arithmetic_p, x, y)
 
 
-right_shift = _named("right_shift", _right_shift, "The bits moved to the right; the sign stays.")
+right_shift = _name_function("right_shift", _right_shift, "The bits moved to the right; the sign stays.")
 bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 
 
 def _bitwise_count(x: Any) -> Any:
-    x = without_bool(as_array(x))
+    x = without_bool(as_array_operand(x))
     check_kind("bitwise_count", "integer", aval_of(x))
     return as_dtype(comparison.population_count(absolute(x)), np.uint8)
 
 
-bitwise_count = _named("bitwise_count", _bitwise_count, "How many bits of the absolute value are set.", 1)
+bitwise_count = _name_function("bitwise_count", _bitwise_count, "How many bits of the absolute value are set.", 1)
 
 # --- choices ------------------------------------------------------------------------------------------------------
 
@@ -169,8 +175,8 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
         types = x.aval, y.aval
         if types[0].dtype is types[1].dtype and types[0].weak is types[1].weak and condition.dtype.kind == "b":
             return select_n(condition, y, x)
-    x, y = promoted(operand(x), operand(y))
-    chosen = as_bool(as_array(condition))
+    x, y = promote_operands(operand(x), operand(y))
+    chosen = as_bool(as_array_operand(condition))
     if type(x) is float and type(y) is float and type(chosen) is Tracer:
         # A choice of plain numbers, which may yet meet an array of doubles: keep their digits, and give way to any.
         x, y = np.float64(x), np.float64(y)
@@ -188,7 +194,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     if len(condlist) != len(choicelist) or not condlist:
         raise ArgumentError(at_user_line(f"select: {len(condlist)} conditions and {len(choicelist)} choices; equal "
                                          "numbers, at least one, are needed"))
-    *choices, result = promoted(*map(operand, choicelist), operand(default))
+    *choices, result = promote_operands(*map(operand, choicelist), operand(default))
     for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
         result = where(condition, choice, result)
     return result
@@ -206,12 +212,12 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     a, b = operands(a, b)
     if _are_keys(a, b):
         return equal(a, b)
-    a, b = settled(promoted(a, b))
+    a, b = as_numpy_scalars(promote_operands(a, b))
     dtype = aval_of(a).dtype
     if dtype == dtypes.bool_:
         return eq(a, b)
     if not dtypes.is_inexact(dtype):
-        a, b = (typed(value, dtypes.float64, False) for value in (a, b))
+        a, b = (cast_operand(value, dtypes.float64, False) for value in (a, b))
     bound = add(mul(absolute(b), rtol), atol)
     near = and_(le(absolute(subtract(a, b)), bound), and_(isfinite(a), isfinite(b)))
     near = or_(near, eq(a, b))

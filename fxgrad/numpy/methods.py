@@ -10,11 +10,11 @@ from typing import Any
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend import inplace
-from fxgrad.engine.frontend.ufuncs import operators
-from fxgrad.engine.frontend.views import VIEWS, item, view, view_of_real
+from fxgrad.engine.frontend.ufuncs import operator_pair
+from fxgrad.engine.frontend.views import VIEWS, note_item_view, note_real_view, note_view
 from fxgrad.engine.ops.joining import unstack
 from fxgrad.engine.ops.structural import convert
-from fxgrad.engine.tracing.call_cache import replayed
+from fxgrad.engine.tracing.call_cache import replay_calls
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
@@ -115,16 +115,16 @@ def _iterate(self: Any) -> Iterator[Any]:
 def _rows(array: Any) -> Iterator[Any]:
     """The rows; in NumPy those to come see a change of the array, so it is held as long as there are some."""
     rows = unstack(array, 0)
-    yield from view(rows, (array,)) if len(array.shape) > 1 else rows
+    yield from note_view(rows, (array,)) if len(array.shape) > 1 else rows
 
 
 def _astype(self: Any, dtype: Any, *args: Any, copy: bool = True, **options: Any) -> Any:
     """The array converted; with `copy=False` NumPy's is the array itself where that has the dtype already."""
     result = _converted(self, dtype, *args, **options)
-    return result if copy or result.dtype != self.dtype else view(result, (self,))
+    return result if copy or result.dtype != self.dtype else note_view(result, (self,))
 
 
-_converted = replayed(creation.astype)
+_converted = replay_calls(creation.astype)
 
 
 def _round(self: Tracer, digits: int | None = None) -> Any:
@@ -161,35 +161,37 @@ def _to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
 
 _PROPERTIES: dict[str, Function] = {
     "device": lambda self: inspection.DEVICE,
-    "T": replayed(shaping.transpose, views=view),
-    "mT": replayed(_matrix_transpose, views=view),
-    "real": lambda self: view(elementwise.real.function(self), (self,)),
-    "imag": lambda self: view(elementwise.imag.function(self), (self,)),
+    "T": replay_calls(shaping.transpose, views=note_view),
+    "mT": replay_calls(_matrix_transpose, views=note_view),
+    "real": lambda self: note_view(elementwise.real.function(self), (self,)),
+    "imag": lambda self: note_view(elementwise.imag.function(self), (self,)),
     "at": Updates,
 }
 
 
-def attach() -> None:
+def attach_tracer_methods() -> None:
     """Gives `Tracer` the operators, methods and properties of arrays."""
     members: dict[str, Any] = {f"__{name}__": function for name, function in UNARY.items()}
     for name, function in BINARY.items():
-        members[f"__{name}__"], members[f"__r{name}__"] = operators(name, function)
-    members |= {f"__i{name}__": inplace.operator(symbol, members[f"__{name}__"]) for name, symbol in SYMBOLS.items()}
+        members[f"__{name}__"], members[f"__r{name}__"] = operator_pair(name, function)
+    members |= {f"__i{name}__": inplace.inplace_operator(symbol, members[f"__{name}__"]) for name,
+                symbol in SYMBOLS.items()}
     members |= {f"__{name}__": _comparison(function) for name, function in COMPARISONS.items()}
     members |= {name: property(function) for name, function in _PROPERTIES.items()}
-    members |= {name: replayed(function, views=view if name in VIEWS else None)
+    members |= {name: replay_calls(function, views=note_view if name in VIEWS else None)
                 for name, function in METHODS.items()}
-    members |= inplace.changing_methods()
+    members |= inplace.mutating_methods()
     members |= {
-        "__getitem__": replayed(indexing.getitem, views=item), "__iter__": _iterate, "__contains__": _contains,
+        "__getitem__": replay_calls(indexing.getitem, views=note_item_view), "__iter__": _iterate,
+        "__contains__": _contains,
         "__round__": _round,
         "__array_namespace__": _array_namespace, "to_device": _to_device,
-        "reshape": replayed(_reshape, views=view), "transpose": replayed(_transpose, views=view),
+        "reshape": replay_calls(_reshape, views=note_view), "transpose": replay_calls(_transpose, views=note_view),
         "block_until_ready": lambda self: self,
         "astype": _astype, "compress": METHODS["compress"],
-        **{name: replayed(METHODS[name], views=view_of_real) for name in ("conj", "conjugate")},
+        **{name: replay_calls(METHODS[name], views=note_real_view) for name in ("conj", "conjugate")},
         "copy": lambda self, order="C": self.__copy__(),
-        "sort": inplace.sorting(members["sort"]),
+        "sort": inplace.sort_method(members["sort"]),
     }
     for name, member in members.items():
         setattr(Tracer, name, member)

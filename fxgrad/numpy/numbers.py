@@ -13,16 +13,16 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import (
-    as_array,
+    as_array_operand,
+    as_numpy_scalars,
     axis_of,
     common_shape,
     is_concrete,
     operands,
-    promoted,
-    promoted_inexact,
+    promote_inexact,
+    promote_operands,
     refuse_complex,
     refuse_out,
-    settled,
     shape_of,
 )
 from fxgrad.engine.frontend.ufuncs import Elementwise
@@ -38,7 +38,7 @@ from fxgrad.engine.ops.special import bessel_i0e
 from fxgrad.engine.ops.structural import broadcast_to, convert, reshape
 from fxgrad.engine.tracing.provenance import note_results
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError
 from fxgrad.numpy.arithmetic import multiply, subtract
@@ -51,7 +51,7 @@ _FORMATS: dict[str, tuple[str, int, int]] = {"float16": ("int16", 10, 15), "bflo
 """How a float is stored: the integer of its width, the bits of its mantissa, the bias of its exponent."""
 
 
-def _named(name: str, function: Any, doc: str, nin: int) -> Elementwise:
+def _name_function(name: str, function: Any, doc: str, nin: int) -> Elementwise:
     return Elementwise(function, name, nin, doc, __name__)
 
 
@@ -59,7 +59,7 @@ def _named(name: str, function: Any, doc: str, nin: int) -> Elementwise:
 
 
 def _integers(name: str, x1: Any, x2: Any) -> list[Any]:
-    values = settled(promoted(*operands(x1, x2)))
+    values = as_numpy_scalars(promote_operands(*operands(x1, x2)))
     dtype = aval_of(values[0]).dtype
     if dtypes.kind_of(dtype) not in "iu":
         raise DTypeError(at_user_line(f"{name}: integers are needed, got {dtype.name}; convert with x.astype(int)"))
@@ -76,7 +76,7 @@ def _euclid(aval: Aval) -> tuple[Program, Program]:
         done = comparison.eq(y, scalar_like(0, y))
         return [where(done, x, y), where(done, y, rem(x, where(done, scalar_like(1, y), y)))]
 
-    programs = [trace(function, [aval, aval], mode=WITH_LITERALS, name="gcd")[0]
+    programs = [trace_at(function, [aval, aval], mode=WITH_LITERALS, name="gcd")[0]
                 for function in (goes_on, step)]
     return programs[0], programs[1]
 
@@ -116,14 +116,14 @@ def _lcm(x1: Any, x2: Any) -> Any:
     return mul(x, div(y, where(none, scalar_like(1, divisor), divisor)))
 
 
-gcd = _named("gcd", _gcd, "The greatest integer that divides both operands; gcd(0, 0) is 0.", 2)
-lcm = _named("lcm", _lcm, "The least integer that both operands divide; 0 if one of them is 0.", 2)
+gcd = _name_function("gcd", _gcd, "The greatest integer that divides both operands; gcd(0, 0) is 0.", 2)
+lcm = _name_function("lcm", _lcm, "The least integer that both operands divide; 0 if one of them is 0.", 2)
 
 # --- parts of floats ----------------------------------------------------------------------------------------------
 
 
 def _floats(name: str, x: Any) -> Any:
-    x, = settled(promoted_inexact(*operands(x)))
+    x, = as_numpy_scalars(promote_inexact(*operands(x)))
     refuse_complex(name, x)
     return x
 
@@ -164,7 +164,7 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     exponent = sub(convert(biased, dtypes.int32), np.int32(bias - 1))
     exponent = where(plain, np.int32(0), exponent)
     # Times a power of two, so that derivatives are those of x at fixed exponents.
-    result = where(plain, x, _scaled(scaled, sub(scalar_like(0, exponent), exponent)))
+    result = where(plain, x, _scale_by_power(scaled, sub(scalar_like(0, exponent), exponent)))
     shift = where(small, np.int32(mantissa + 1), np.int32(0))
     return result, where(plain, np.int32(0), sub(exponent, shift))
 
@@ -176,7 +176,7 @@ def _power_of_two(exponent: Any, dtype: DType) -> Any:
     return bitcast_convert_type(comparison.shift_left(biased, scalar_like(mantissa, biased)), dtype)
 
 
-def _scaled(x: Any, exponent: Any) -> Any:
+def _scale_by_power(x: Any, exponent: Any) -> Any:
     """x 2^exponent in four steps, of which none over- or underflows before its time."""
     dtype = aval_of(x).dtype
     bias = _FORMATS[dtype.name][2]
@@ -190,16 +190,16 @@ def _scaled(x: Any, exponent: Any) -> Any:
 
 
 def _ldexp(x1: Any, x2: Any) -> Any:
-    exponent = as_array(x2)
+    exponent = as_array_operand(x2)
     if dtypes.kind_of(aval_of(exponent).dtype) not in "iub":
         raise DTypeError(at_user_line(f"ldexp: exponents must be integers, got {aval_of(exponent).dtype.name}"))
     x = _floats("ldexp", x1)
     dtype = aval_of(x).dtype
     wide = x if dtype.itemsize > 1 else convert(x, dtypes.float32)
-    return convert(_scaled(wide, convert(exponent, dtypes.int32)), dtype, aval_of(x).weak)
+    return convert(_scale_by_power(wide, convert(exponent, dtypes.int32)), dtype, aval_of(x).weak)
 
 
-ldexp = _named("ldexp", _ldexp, "The first operand times 2 to the power of the second, an integer.", 2)
+ldexp = _name_function("ldexp", _ldexp, "The first operand times 2 to the power of the second, an integer.", 2)
 
 
 def modf(x: Any, /, out: Any = None) -> tuple[Any, Any]:
@@ -235,9 +235,10 @@ def _spacing(x: Any) -> Any:
     return where(parts.is_finite(x), gap, math.nan)
 
 
-spacing = _named("spacing", _spacing, "The distance to the next float away from zero, with the sign of the element.", 1)
-i0 = _named("i0", lambda x: mul(exponential.exp(parts.abs(_floats("i0", x))), bessel_i0e(_floats("i0", x))),
-            "The modified Bessel function of the first kind and order 0.", 1)
+spacing = _name_function("spacing", _spacing,
+                         "The distance to the next float away from zero, with the sign of the element.", 1)
+i0 = _name_function("i0", lambda x: mul(exponential.exp(parts.abs(_floats("i0", x))), bessel_i0e(_floats("i0", x))),
+                    "The modified Bessel function of the first kind and order 0.", 1)
 
 # --- packed bits --------------------------------------------------------------------------------------------------
 
@@ -255,7 +256,7 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
     >>> packbits([1, 0, 1])
     array([160], dtype=uint8)
     """
-    a = as_array(a)
+    a = as_array_operand(a)
     _check_order("packbits", bitorder)
     if dtypes.kind_of(aval_of(a).dtype) not in "iub":
         raise DTypeError(at_user_line(f"packbits: integers or bools are needed, got {aval_of(a).dtype.name}"))
@@ -280,7 +281,7 @@ def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitord
     >>> unpackbits(np.array([5], np.uint8))
     array([0, 0, 0, 0, 0, 1, 0, 1], dtype=uint8)
     """
-    a = as_array(a)
+    a = as_array_operand(a)
     _check_order("unpackbits", bitorder)
     if aval_of(a).dtype != np.uint8:
         raise DTypeError(at_user_line(f"unpackbits: uint8 is needed, got {aval_of(a).dtype.name}; convert with "

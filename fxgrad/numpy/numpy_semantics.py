@@ -15,7 +15,7 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import PYTHON_SCALARS
-from fxgrad.engine.frontend.operands import as_array, common_type, operand, whole, wide_dtype
+from fxgrad.engine.frontend.operands import as_array_operand, as_integer, common_type, operand, wide_dtype
 from fxgrad.engine.ops import ordering as sorting
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.parts import imag, real
@@ -30,13 +30,13 @@ from fxgrad.numpy.elementwise import absolute, isnan, reciprocal
 from fxgrad.numpy.histograms import histogram, histogram2d, histogramdd
 from fxgrad.numpy.logic import equal, where
 from fxgrad.numpy.ordering import (
-    along,
     argpartition,
     argsort,
     cumprod,
     cumsum,
     cumulative_prod,
     cumulative_sum,
+    flatten_if_none,
     lexsort,
     nancumprod,
     nancumsum,
@@ -81,7 +81,7 @@ def _diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any =
 
 def _vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     """`np.vander`: powers of integers are of 64 bits, or as wide as theirs."""
-    x = as_array(x)
+    x = as_array_operand(x)
     return vander(convert(x, dtypes.int64) if dtypes.kind_of(aval_of(x).dtype) in "biu" else x, N, increasing)
 
 
@@ -89,7 +89,7 @@ def _histogram(a: Any, bins: Any = 10, range: Any = None, density: bool | None =
     """`np.histogram`: counts are integers."""
     if density or weights is not None:
         return histogram(a, bins, range, weights, density)
-    a = as_array(a)
+    a = as_array_operand(a)
     return histogram(a, bins, range, np.ones(aval_of(a).shape, np.int64))
 
 
@@ -109,7 +109,7 @@ def _histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, density: boo
 
 def _reciprocal(x: Any) -> Any:
     """`np.reciprocal`: of integers it is an integer."""
-    x = as_array(x)
+    x = as_array_operand(x)
     if dtypes.kind_of(aval_of(x).dtype) not in "iu":
         return reciprocal.function(x)
     return where(equal.function(absolute.function(x), 1), x, zeros_like(x))
@@ -119,7 +119,7 @@ def _exact(function: Function) -> Function:
     """A product of sequences: of integers it is made of integers."""
     @functools.wraps(function)
     def exact(a: Any, v: Any, *args: Any, **options: Any) -> Any:
-        a, v = as_array(a), as_array(v)
+        a, v = as_array_operand(a), as_array_operand(v)
         dtype, _ = common_type([aval_of(a), aval_of(v)])
         if dtypes.kind_of(dtype) in "iu":
             options = {"preferred_element_type": dtype, **options}
@@ -129,16 +129,16 @@ def _exact(function: Function) -> Function:
 
 def _polyder(p: Any, m: int = 1) -> Any:
     """`np.polyder`: of integers it is made of integers of 64 bits."""
-    p = as_array(p)
+    p = as_array_operand(p)
     if dtypes.kind_of(aval_of(p).dtype) not in "iu":
         return polyder(p, m)
-    for _ in range(whole("polyder", m)):
+    for _ in range(as_integer("polyder", m)):
         degree = aval_of(p).shape[0] - 1
         p = multiply.function(p[:-1], np.arange(degree, 0, -1))
     return p
 
 
-def _whole(z: Any) -> Any:
+def _nan_class(z: Any) -> Any:
     """0 for complex numbers without NaNs, 1 with one in the imaginary part, 2 in the real part, 3 in both."""
     real_is_nan, imag_is_nan = (convert(isnan.function(part(z)), dtypes.int32) for part in (real, imag))
     return add(multiply.function(real_is_nan, 2), imag_is_nan)
@@ -149,8 +149,8 @@ def _sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, **
     del kind, order
     if aval_of(operand(a)).dtype.kind != "c" or options.get("descending"):
         return sort(a, axis, **options)
-    a, at = along("sort", a, axis)
-    return sorting.sort([_whole(a), a], at, 2)[1]
+    a, at = flatten_if_none("sort", a, axis)
+    return sorting.sort([_nan_class(a), a], at, 2)[1]
 
 
 def _argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, **options: Any) -> Any:
@@ -158,20 +158,20 @@ def _argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None,
     del kind, order
     if aval_of(operand(a)).dtype.kind != "c" or options.get("descending"):
         return argsort(a, axis, **options)
-    a, at = along("argsort", a, axis)
-    return sorting.sort([_whole(a), a, iota(dtypes.int32, aval_of(a).shape, at)], at, 2)[2]
+    a, at = flatten_if_none("argsort", a, axis)
+    return sorting.sort([_nan_class(a), a, iota(dtypes.int32, aval_of(a).shape, at)], at, 2)[2]
 
 
 def _lexsort(keys: Any, axis: int = -1) -> Any:
     """`np.lexsort`: complex numbers with a NaN in either part come last."""
-    arrays = [as_array(key) for key in keys]
+    arrays = [as_array_operand(key) for key in keys]
     return lexsort([part for key in arrays
-                    for part in ([key, _whole(key)] if aval_of(key).dtype.kind == "c" else [key])], axis)
+                    for part in ([key, _nan_class(key)] if aval_of(key).dtype.kind == "c" else [key])], axis)
 
 
 def _sort_complex(a: Any) -> Any:
     """`np.sort_complex`: numbers with a NaN in either part come last."""
-    a = as_array(a)
+    a = as_array_operand(a)
     return _sort(convert(a, dtypes.complex_dtype(dtypes.inexact_dtype(aval_of(a).dtype))))
 
 

@@ -11,17 +11,17 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.sizes import size_hint
 from fxgrad.engine.frontend.operands import (
-    as_array,
+    as_array_operand,
     as_dtype,
+    as_integer,
+    as_numpy_scalars,
     axis_of,
     is_concrete,
     new_array,
     operands,
-    promoted,
+    promote_operands,
     refuse_out,
-    settled,
     shape_of,
-    whole,
 )
 from fxgrad.engine.ops import cumulative
 from fxgrad.engine.ops import ordering as sorting
@@ -43,9 +43,9 @@ from fxgrad.numpy.shaping import ravel
 # --- sorting ------------------------------------------------------------------------------------------------------
 
 
-def along(name: str, a: Any, axis: int | None) -> tuple[Any, int]:
-    """The array and its axis, counted from the front; flattened for None."""
-    a = ravel(a) if axis is None else as_array(a)
+def flatten_if_none(name: str, a: Any, axis: int | None) -> tuple[Any, int]:
+    """Return the array and its axis, counted from the front; flattened for None."""
+    a = ravel(a) if axis is None else as_array_operand(a)
     return a, axis_of(name, -1 if axis is None else axis, len(shape_of(a)))
 
 
@@ -57,7 +57,7 @@ def sort(a: Any, axis: int | None = -1, *, kind: Any = None, order: Any = None, 
     array([1, 2, 3])
     """
     del kind, order, stable  # every sort here is stable
-    a, at = along("sort", a, axis)
+    a, at = flatten_if_none("sort", a, axis)
     result = sorting.sort([a], at)[0]
     return rev(result, [at]) if descending else result
 
@@ -70,7 +70,7 @@ def argsort(a: Any, axis: int | None = -1, *, kind: Any = None, order: Any = Non
     array([1, 2, 0], dtype=int32)
     """
     del kind, order, stable
-    a, at = along("argsort", a, axis)
+    a, at = flatten_if_none("argsort", a, axis)
     if not descending:
         return as_dtype(sorting.argsort(a, at), dtype)
     backward = sorting.argsort(rev(a, [at]), at)
@@ -83,7 +83,7 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
     >>> lexsort([[3, 2, 1], [0, 0, 1]])
     array([1, 0, 2], dtype=int32)
     """
-    arrays = [as_array(key) for key in keys]
+    arrays = [as_array_operand(key) for key in keys]
     at = axis_of("lexsort", axis, len(shape_of(arrays[0])))
     places = np.broadcast_to(np.arange(shape_of(arrays[0])[at], dtype=np.int32).reshape(
         [-1 if axis == at else 1 for axis in range(len(shape_of(arrays[0])))]), shape_of(arrays[0]))
@@ -96,7 +96,7 @@ def sort_complex(a: Any) -> Any:
     >>> sort_complex([2.0, 1.0])
     array([1.+0.j, 2.+0.j])
     """
-    a = as_array(a)
+    a = as_array_operand(a)
     return sort(as_dtype(a, dtypes.complex_dtype(dtypes.inexact_dtype(aval_of(a).dtype))))
 
 
@@ -108,7 +108,7 @@ def partition(a: Any, kth: int, axis: int | None = -1) -> Any:
     >>> partition([3, 1, 2], 1)
     array([1, 2, 3])
     """
-    a, at = along("partition", a, axis)
+    a, at = flatten_if_none("partition", a, axis)
     _check_place("partition", kth, shape_of(a)[at])
     return sort(a, at)
 
@@ -119,13 +119,13 @@ def argpartition(a: Any, kth: int, axis: int | None = -1) -> Any:
     >>> argpartition([3, 1, 2], 1)
     array([1, 2, 0], dtype=int32)
     """
-    a, at = along("argpartition", a, axis)
+    a, at = flatten_if_none("argpartition", a, axis)
     _check_place("argpartition", kth, shape_of(a)[at])
     return argsort(a, at)
 
 
 def _check_place(name: str, kth: Any, extent: int) -> None:
-    place = whole(name, kth)
+    place = as_integer(name, kth)
     if not -extent <= place < extent:
         raise IndexingError(at_user_line(f"{name}: kth={place} for an axis of size {extent}; in range are {-extent} to "
                                          f"{extent - 1}" if extent else f"{name}: the axis has no elements"))
@@ -147,11 +147,11 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
         raise ArgumentError(at_user_line(f"searchsorted: side must be 'left' or 'right', got {side!r}"))
     if method not in _SEARCHES:
         raise ArgumentError(at_user_line(f"searchsorted: method must be one of {', '.join(_SEARCHES)}, got {method!r}"))
-    a, v = settled(promoted(*operands(a, v)))
+    a, v = as_numpy_scalars(promote_operands(*operands(a, v)))
     if len(shape_of(a)) != 1:
         raise ShapeError(at_user_line(f"searchsorted: a must be a vector, its shape is {shape_of(a)}"))
     if sorter is not None:
-        a = take_along_one(a, as_array(sorter), 0, "clip")
+        a = take_along_one(a, as_array_operand(sorter), 0, "clip")
     if is_concrete(a) and is_concrete(v):
         values = [each.astype(np.float32) if dtypes.is_floating(each.dtype) and each.dtype.itemsize < 4 else each
                   for each in map(np.asarray, (a, v))]
@@ -195,7 +195,7 @@ def _ranks(x: Any) -> Any:
 
 
 def _running(name: str, operation: Callable[..., Any], a: Any, axis: int | None, dtype: Any) -> Any:
-    a, at = along(name, a, 0 if axis is None and len(shape_of(as_array(a))) == 1 else axis)
+    a, at = flatten_if_none(name, a, 0 if axis is None and len(shape_of(as_array_operand(a))) == 1 else axis)
     own = aval_of(a).dtype
     wanted = dtypes.canonical(dtype) if dtype is not None else dtypes.int32 if own == dtypes.bool_ else own
     inner = dtypes.float32 if wanted.itemsize < 4 and dtypes.is_floating(wanted) else wanted
@@ -242,13 +242,13 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = No
 
 
 def _without_nans(a: Any, value: int) -> Any:
-    a = as_array(a)
+    a = as_array_operand(a)
     return where(isnan(a), scalar_like(value, a), a) if dtypes.is_inexact(aval_of(a).dtype) else a
 
 
 def _cumulative(name: str, function: Callable[..., Any], first: int, x: Any, axis: int | None, dtype: Any,
                 include_initial: bool) -> Any:
-    x = as_array(x)
+    x = as_array_operand(x)
     if axis is None and len(shape_of(x)) != 1:
         raise ArgumentError(at_user_line(f"{name}: axis must be given for an array of shape {shape_of(x)}"))
     at = axis_of(name, 0 if axis is None else axis, len(shape_of(x)))
@@ -283,16 +283,16 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     >>> diff([1, 4, 9])
     array([3, 5])
     """
-    n = whole("diff", n)
+    n = as_integer("diff", n)
     if n < 0:
         raise ArgumentError(at_user_line(f"diff: n={n}; the number of differences must not be negative"))
-    at = axis_of("diff", axis, len(shape_of(as_array(a))))
+    at = axis_of("diff", axis, len(shape_of(as_array_operand(a))))
     if not n:
-        return new_array(as_array(a), a)  # as it is, without what is put at its ends
+        return new_array(as_array_operand(a), a)  # as it is, without what is put at its ends
     given = [part for part in (prepend, a, append) if part is not None]
-    parts = promoted(*operands(*given))
+    parts = promote_operands(*operands(*given))
     shape = kept_shape(shape_of(parts[prepend is not None]), (at,))
-    a = concatenate([part if shape_of(part) else broadcast_to(part, shape) for part in settled(parts)], at)
+    a = concatenate([part if shape_of(part) else broadcast_to(part, shape) for part in as_numpy_scalars(parts)], at)
     for _ in range(n):
         extent = shape_of(a)[at]
         later, earlier = slice_in_dim(a, min(1, extent), extent, at), slice_in_dim(a, 0, max(extent - 1, 0), at)

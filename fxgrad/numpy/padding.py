@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array, as_dtype, is_concrete, operand, shape_of, whole
+from fxgrad.engine.frontend.operands import as_array_operand, as_dtype, as_integer, is_concrete, operand, shape_of
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import pad as padded
 from fxgrad.engine.ops.shaping import rev, slice_in_dim
@@ -46,9 +46,9 @@ def pad(array: Any, pad_width: Any, mode: str | Callable[..., Any] = "constant",
     >>> pad([1, 2, 3], (2, 0), "reflect")
     array([3, 2, 1, 2, 3])
     """
-    array = as_array(array)
+    array = as_array_operand(array)
     rank = len(shape_of(array))
-    widths = [(whole("pad", low), whole("pad", high)) for low, high in _pairs("pad_width", pad_width, rank)]
+    widths = [(as_integer("pad", low), as_integer("pad", high)) for low, high in _pairs("pad_width", pad_width, rank)]
     if any(width < 0 for pair in widths for width in pair):
         raise ShapeError(at_user_line(f"pad: pad_width {pad_width!r} has negative entries; cut off with a slice"))
     if callable(mode):
@@ -78,7 +78,7 @@ def pad(array: Any, pad_width: Any, mode: str | Callable[..., Any] = "constant",
         elif mode in _STATISTICS:
             array = _statistic(array, axis, width, _STATISTICS[mode], lengths[axis])
         elif options.get("reflect_type") == "odd":
-            array = _mirrored(array, axis, width, mode)
+            array = _mirror(array, axis, width, mode)
         else:
             array = _read(array, axis, width, mode)
     return array
@@ -109,7 +109,7 @@ def _statistic(array: Any, axis: int, width: tuple[int, int], function: Callable
     return concatenate([parts[0], array, parts[1]], axis)
 
 
-def _mirrored(array: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
+def _mirror(array: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
     """Reflection through the point at the edge: each new element is a sum of old ones, by weights that NumPy gives."""
     extent, dtype = shape_of(array)[axis], aval_of(array).dtype
     weights = np.pad(np.eye(extent), ((int(width[0]), int(width[1])), (0, 0)), mode,  # type: ignore[call-overload]

@@ -9,16 +9,16 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import (
-    as_array,
+    as_array_operand,
     as_dtype,
+    as_integer,
+    as_numpy_scalars,
     common_shape,
-    concrete,
     operands,
-    promoted,
-    promoted_inexact,
-    settled,
+    promote_inexact,
+    promote_operands,
+    require_concrete,
     shape_of,
-    whole,
 )
 from fxgrad.engine.ops.joining import concatenate, stack, unstack
 from fxgrad.engine.ops.shaping import pad, slice_in_dim
@@ -40,7 +40,7 @@ from fxgrad.numpy.shaping import atleast_1d, matrix_transpose
 
 def _coefficients(name: str, *values: Any) -> list[Any]:
     """Vectors of coefficients in one dtype; a number is a polynomial of degree 0."""
-    arrays = [atleast_1d(each) for each in settled(promoted(*operands(*values)))]
+    arrays = [atleast_1d(each) for each in as_numpy_scalars(promote_operands(*operands(*values)))]
     for array in arrays:
         if len(shape_of(array)) != 1:
             raise ShapeError(at_user_line(f"{name}: coefficients are a vector, the shape is {shape_of(array)}"))
@@ -59,8 +59,8 @@ def polyval(p: Any, x: Any, *, unroll: int | None = 16) -> Any:
     array([ 6., 11.])
     """
     if unroll is not None:
-        whole("polyval", unroll)  # there is no loop to unroll
-    p, x = settled(promoted(*operands(p, x)))
+        as_integer("polyval", unroll)  # there is no loop to unroll
+    p, x = as_numpy_scalars(promote_operands(*operands(p, x)))
     if not shape_of(p):
         raise ShapeError(at_user_line("polyval: coefficients are a vector, a number came; write [p]"))
     shape = common_shape("polyval", shape_of(x), shape_of(p)[1:])
@@ -98,17 +98,17 @@ def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
     >>> polymul([1.0, 1.0], [1.0, -1.0])
     array([ 1.,  0., -1.])
     """
-    first, second = promoted_inexact(*_coefficients("polymul", a1, a2))
+    first, second = promote_inexact(*_coefficients("polymul", a1, a2))
     if trim_leading_zeros:
-        first, second = _trimmed(first), _trimmed(second)
+        first, second = _trim(first), _trim(second)
     if not shape_of(first)[0] or not shape_of(second)[0]:
         first, second = (each if shape_of(each)[0] else zeros(1, aval_of(each).dtype) for each in (first, second))
     return convolve(first, second, precision="highest")
 
 
-def _trimmed(p: Any) -> Any:
+def _trim(p: Any) -> Any:
     """The polynomial without leading zeros, whose values must be known; at least one coefficient stays."""
-    known = concrete(p, "trim_leading_zeros=True, whose result has a size that depends on the values,")
+    known = require_concrete(p, "trim_leading_zeros=True, whose result has a size that depends on the values,")
     places = np.flatnonzero(known)
     size = known.shape[0]
     return slice_in_dim(p, min(int(places[0]) if places.size else size - 1, max(size - 1, 0)), size, 0)
@@ -123,7 +123,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
     >>> quotient, rest
     (array([ 1., -1.]), array([0., 0., 0.]))
     """
-    u, v = settled(promoted_inexact(*_coefficients("polydiv", u, v)))
+    u, v = as_numpy_scalars(promote_inexact(*_coefficients("polydiv", u, v)))
     count, size = shape_of(u)[0], shape_of(v)[0]
     if not size:
         raise ShapeError(at_user_line("polydiv: the divisor has no coefficients"))
@@ -136,7 +136,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
         factor = divide(slice_in_dim(u, step, step + 1, 0), lead)
         quotient.append(factor)
         u = subtract(u, pad(multiply(factor, v), aval_of(u).dtype.type(0), [(step, count - size - step, 0)]))
-    return concatenate(quotient, 0), (_trimmed(u) if trim_leading_zeros else u)
+    return concatenate(quotient, 0), (_trim(u) if trim_leading_zeros else u)
 
 
 def polyder(p: Any, m: int = 1) -> Any:
@@ -145,7 +145,7 @@ def polyder(p: Any, m: int = 1) -> Any:
     >>> polyder([1.0, 2.0, 3.0])
     array([2., 2.])
     """
-    p, = promoted_inexact(*_coefficients("polyder", p))
+    p, = promote_inexact(*_coefficients("polyder", p))
     order = _order("polyder", m)
     size = shape_of(p)[0]
     if not order:
@@ -162,7 +162,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     array([1., 2., 0.])
     """
     order = _order("polyint", m)
-    p, constants = promoted_inexact(*_coefficients("polyint", p, 0 if k is None else k))
+    p, constants = promote_inexact(*_coefficients("polyint", p, 0 if k is None else k))
     if shape_of(constants)[0] == 1:
         constants = full(order, constants)
     if shape_of(constants)[0] != order:
@@ -178,7 +178,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
 
 
 def _order(name: str, m: Any) -> int:
-    order = whole(name, m)
+    order = as_integer(name, m)
     if order < 0:
         raise ArgumentError(at_user_line(f"{name}: m={order}; a number from 0 on is needed"))
     return order
@@ -195,7 +195,7 @@ def poly(seq_of_zeros: Any) -> Any:
     >>> poly([1.0, 2.0])
     array([ 1., -3.,  2.])
     """
-    roots_of, = promoted_inexact(as_array(seq_of_zeros))
+    roots_of, = promote_inexact(as_array_operand(seq_of_zeros))
     shape = shape_of(roots_of)
     if len(shape) == 2 and shape[0] == shape[1]:
         roots_of = linalg.eigvals(roots_of)
@@ -217,10 +217,11 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
     >>> [round(float(root), 4) for root in sorted(roots([1.0, -3.0, 2.0]).real)]
     [1.0, 2.0]
     """
-    p, = promoted_inexact(*_coefficients("roots", p))
+    p, = promote_inexact(*_coefficients("roots", p))
     trailing = 0
     if strip_zeros:
-        known = concrete(p, "np.roots, whose result has a size that depends on the values (or strip_zeros=False),")
+        known = require_concrete(p,
+                                 "np.roots, whose result has a size that depends on the values (or strip_zeros=False),")
         places = nonzero(known)[0]
         first, last = (int(places[0]), int(places[-1])) if places.size else (0, -1)
         trailing = known.shape[0] - 1 - last if places.size else 0
@@ -246,10 +247,10 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
            [4, 2, 1],
            [9, 3, 1]])
     """
-    x = as_array(x)
+    x = as_array_operand(x)
     if len(shape_of(x)) != 1:
         raise ShapeError(at_user_line(f"vander: a vector is needed, the shape is {shape_of(x)}"))
-    count = shape_of(x)[0] if N is None else whole("vander", N)
+    count = shape_of(x)[0] if N is None else as_integer("vander", N)
     if count < 0:
         raise ArgumentError(at_user_line(f"vander: N={count}; a number from 0 on is needed"))
     x = as_dtype(x, np.int32) if aval_of(x).dtype == dtypes.bool_ else x
@@ -272,7 +273,7 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = F
     >>> [round(float(coefficient), 4) for coefficient in polyfit([0.0, 1.0, 2.0], [1.0, 3.0, 5.0], 1)]
     [2.0, 1.0]
     """
-    x, y = settled(promoted_inexact(*operands(x, y)))
+    x, y = as_numpy_scalars(promote_inexact(*operands(x, y)))
     size = _order("polyfit", deg) + 1
     count = shape_of(x)[0] if len(shape_of(x)) == 1 else -1
     if count < 1 or len(shape_of(y)) not in (1, 2) or shape_of(y)[0] != count:
@@ -281,7 +282,7 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = F
     rcond = count * float(dtypes.finfo(aval_of(x).dtype).eps) if rcond is None else rcond
     left, right = vander(x, size), y
     if w is not None:
-        w, = promoted_inexact(as_array(w))
+        w, = promote_inexact(as_array_operand(w))
         if shape_of(w) != (count,):
             raise ShapeError(at_user_line(f"polyfit: weights of shape {shape_of(w)} for {count} points"))
         left = multiply(left, reshape(w, (count, 1)))

@@ -9,7 +9,7 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.sizes import has_symbolic_dim, surely_less
-from fxgrad.engine.frontend.operands import as_array, is_concrete, shape_of
+from fxgrad.engine.frontend.operands import as_array_operand, is_concrete, shape_of
 from fxgrad.engine.ops.indexing import gather
 from fxgrad.engine.ops.structural import convert, reshape
 from fxgrad.engine.ops.windows import Windows
@@ -20,7 +20,7 @@ from fxgrad.numpy.arithmetic import add, remainder
 from fxgrad.numpy.logic import less, where
 
 
-def in_range(name: str, indices: Any, extent: int, axis: int) -> Any:
+def check_in_range(name: str, indices: Any, extent: int, axis: int) -> Any:
     """Known integers counted from the front; raises `IndexingError` if one is out of range."""
     indices = np.asarray(indices)
     if not indices.size:
@@ -44,7 +44,7 @@ def in_range(name: str, indices: Any, extent: int, axis: int) -> Any:
 def place_in(name: str, index: Any, extent: Any, axis: int) -> Any:
     """One known integer counted from the front; for sizes with names what is out of range may show at the call."""
     if not has_symbolic_dim(extent, index):
-        return int(in_range(name, index, extent, axis))
+        return int(check_in_range(name, index, extent, axis))
     _refuse_certain(name, index, extent, axis)
     return index + extent if surely_less(index, 0) else index
 
@@ -55,13 +55,13 @@ def _refuse_certain(name: str, index: Any, extent: Any, axis: int) -> None:
             f"{name}: index {index} is out of range for axis {axis} of size {extent} at every size"))
 
 
-def addressed(name: str, indices: Any, extent: int, axis: int, mode: str | None) -> tuple[Any, str]:
-    """Integers as `gather` takes them, and its mode for them; `mode` is that of `take`.
+def gather_indices(name: str, indices: Any, extent: int, axis: int, mode: str | None) -> tuple[Any, str]:
+    """Return integers as `gather` takes them, and its mode for them.
 
     Known ones are looked at here: out of range is an error, negative ones count from the end. Traced ones are looked
     at when the program runs. Raises `DTypeError` for indices that are no integers.
     """
-    indices = as_array(indices)
+    indices = as_array_operand(indices)
     dtype = aval_of(indices).dtype
     if dtypes.kind_of(dtype) not in "iu":
         if 0 in shape_of(indices) and is_concrete(indices):
@@ -80,7 +80,7 @@ def addressed(name: str, indices: Any, extent: int, axis: int, mode: str | None)
         raise ArgumentError(at_user_line(f"{name}: mode must be 'raise', 'clip', 'wrap', 'fill' or "
                                          f"'promise_in_bounds', got {mode!r}"))
     if is_concrete(indices):
-        known = in_range(name, indices, extent, axis)
+        known = check_in_range(name, indices, extent, axis)
         if has_symbolic_dim(extent) and known.size and (known.min() < 0 or not surely_less(int(known.max()), extent)):
             return known, "checked"
         return known, "promise_in_bounds"
@@ -96,7 +96,7 @@ def without_negatives(name: str, index: Any, mode: str | None) -> Any:
         return tuple(without_negatives(name, entry, mode) for entry in index)
     if mode in ("wrap", "promise_in_bounds") or index is None or isinstance(index, slice | type(...)):
         return index
-    indices = as_array(index)
+    indices = as_array_operand(index)
     if dtypes.kind_of(aval_of(indices).dtype) != "i":
         return index
     if mode in (None, "raise") and is_concrete(indices):

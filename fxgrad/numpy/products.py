@@ -12,20 +12,20 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.frontend.operands import (
-    as_array,
+    as_array_operand,
+    as_numpy_scalars,
     axis_of,
     common_operands,
     operands,
-    promoted,
+    promote_operands,
     refuse_out,
-    settled,
     shape_of,
 )
-from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.ops.parts import conj
 from fxgrad.engine.ops.products import dot_general, dot_general_p
 from fxgrad.engine.ops.structural import reshape, transpose
-from fxgrad.engine.tracing.call_cache import replayed
+from fxgrad.engine.tracing.call_cache import replay_calls
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
@@ -40,7 +40,7 @@ _PLAIN = {(2, 2): (((1,), (0,)), ((), ())), (2, 1): (((1,), (0,)), ((), ())), (1
 
 
 def _operands(a: Any, b: Any) -> tuple[Any, Any]:
-    a, b = settled(promoted(*operands(a, b)))
+    a, b = as_numpy_scalars(promote_operands(*operands(a, b)))
     return a, b
 
 
@@ -56,7 +56,7 @@ def _dtype(given: Any) -> Any:
     return None if given is None else dtypes.canonical(given)
 
 
-@partial(replayed, captures=True)
+@partial(replay_calls, captures=True)
 def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
            out_sharding: Any = None) -> Any:
     """The matrix product of the last two axes; the others broadcast, and vectors count as a row and a column.
@@ -68,8 +68,8 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
     array([[11.]])
     """
     if out_sharding is not None:
-        return placed("matmul", matmul(a, b, precision=precision, preferred_element_type=preferred_element_type),
-                                       out_sharding)
+        return place_array("matmul", matmul(a, b, precision=precision, preferred_element_type=preferred_element_type),
+                                            out_sharding)
     if type(a) is Tracer and type(b) is Tracer:  # the path of `x @ W`: one look-up and one test
         left, right = a.variable.aval, b.variable.aval
         numbers = _PLAIN.get((len(left.shape), len(right.shape)))
@@ -87,11 +87,11 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
         raise _mismatch("matmul", left_shape, right_shape, -1, b_axis)
     numbers = _PLAIN.get((len(left_shape), len(right_shape)))
     if numbers is None:
-        return _stacked(a, b, precision, preferred_element_type)
+        return _stack_product(a, b, precision, preferred_element_type)
     return dot_general(a, b, numbers, precision, _dtype(preferred_element_type))
 
 
-def _stacked(a: Any, b: Any, precision: Any, preferred: Any) -> Any:
+def _stack_product(a: Any, b: Any, precision: Any, preferred: Any) -> Any:
     """The product of stacks of matrices: batch axes where both have them, free ones where one alone has."""
     a_rank, b_rank = len(shape_of(a)), len(shape_of(b))
     rank = max(a_rank, b_rank, 2) - 2  # of the stacks
@@ -116,7 +116,7 @@ def _stacked(a: Any, b: Any, precision: Any, preferred: Any) -> Any:
     return transpose(result, [made.index(each) for each in wanted])
 
 
-@partial(replayed, captures=True)
+@partial(replay_calls, captures=True)
 def dot(a: Any, b: Any, out: Any = None, *, precision: Any = None, preferred_element_type: Any = None,
         out_sharding: Any = None) -> Any:
     """The product of two arrays, summed over the last axis of `a` and the second-to-last (or only) one of `b`.
@@ -127,8 +127,8 @@ def dot(a: Any, b: Any, out: Any = None, *, precision: Any = None, preferred_ele
     11.0
     """
     if out_sharding is not None:
-        return placed("dot", dot(a, b, out, precision=precision, preferred_element_type=preferred_element_type),
-                                 out_sharding)
+        return place_array("dot", dot(a, b, out, precision=precision, preferred_element_type=preferred_element_type),
+                                      out_sharding)
     refuse_out("dot", out)
     a, b = _operands(a, b)
     left, right = shape_of(a), shape_of(b)
@@ -140,7 +140,7 @@ def dot(a: Any, b: Any, out: Any = None, *, precision: Any = None, preferred_ele
     return dot_general(a, b, (((len(left) - 1,), (b_axis,)), ((), ())), precision, _dtype(preferred_element_type))
 
 
-@partial(replayed, captures=True)
+@partial(replay_calls, captures=True)
 def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The product of two arrays, summed over the last axis of both.
 
@@ -157,7 +157,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
                        _dtype(preferred_element_type))
 
 
-@partial(replayed, captures=True)
+@partial(replay_calls, captures=True)
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     """The products of every element of `a` with every one of `b`, as a matrix; both are flattened.
 
@@ -170,7 +170,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
     return multiply(reshape(a, (*shape_of(a), 1)), b)
 
 
-@partial(replayed, captures=True)
+@partial(replay_calls, captures=True)
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The product of two flattened arrays, the first one conjugated. Raises `ShapeError` if their sizes differ.
 
@@ -183,14 +183,14 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
     return dot(a, ravel(b), precision=precision, preferred_element_type=preferred_element_type)
 
 
-@partial(replayed, captures=True)
+@partial(replay_calls, captures=True)
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The product of vectors along `axis`, the first ones conjugated; the other axes broadcast.
 
     >>> vecdot([[1.0, 2.0]], [3.0, 4.0])
     array([11.])
     """
-    x1, x2 = (moveaxis(as_array(x), axis, -1) for x in (x1, x2))
+    x1, x2 = (moveaxis(as_array_operand(x), axis, -1) for x in (x1, x2))
     if dtypes.is_complex(aval_of(x1).dtype):
         x1 = conj(x1)
     if shape_of(x1)[-1] != shape_of(x2)[-1]:
@@ -206,7 +206,7 @@ def matvec(x1: Any, x2: Any, /) -> Any:
     >>> matvec([[1.0, 2.0]], [3.0, 4.0])
     array([11.])
     """
-    x2 = as_array(x2)
+    x2 = as_array_operand(x2)
     product = matmul(x1, reshape(x2, (*shape_of(x2), 1)))
     return reshape(product, shape_of(product)[:-1])
 
@@ -217,14 +217,14 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
     >>> vecmat([1.0, 2.0], [[3.0], [4.0]])
     array([11.])
     """
-    x1 = as_array(x1)
+    x1 = as_array_operand(x1)
     if dtypes.is_complex(aval_of(x1).dtype):
         x1 = conj(x1)
     product = matmul(reshape(x1, (*shape_of(x1)[:-1], 1, shape_of(x1)[-1])), x2)
     return reshape(product, (*shape_of(product)[:-2], shape_of(product)[-1]))
 
 
-@partial(replayed, captures=True)
+@partial(replay_calls, captures=True)
 def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None,
               out_sharding: Any = None) -> Any:
     """The product of two arrays, summed over pairs of axes.
@@ -236,8 +236,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred
     11.0
     """
     if out_sharding is not None:
-        return placed("tensordot", tensordot(a, b, axes, precision=precision,
-                                             preferred_element_type=preferred_element_type), out_sharding)
+        return place_array("tensordot", tensordot(a, b, axes, precision=precision,
+                                                  preferred_element_type=preferred_element_type), out_sharding)
     a, b = _operands(a, b)
     left, right = shape_of(a), shape_of(b)
     if isinstance(axes, Sequence | np.ndarray):

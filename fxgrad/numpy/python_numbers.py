@@ -8,21 +8,21 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.frontend.operands import PYTHON_SCALARS, default_float
+from fxgrad.engine.frontend.operands import PYTHON_SCALARS, default_float_dtype
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError
 
 
-def of_python(values: Any) -> bool:
+def are_python_numbers(values: Any) -> bool:
     """Whether what a caller gave consists of Python's numbers alone, in lists or not."""
     if isinstance(values, list | tuple):
-        return all(map(of_python, values))
+        return all(map(are_python_numbers, values))
     return type(values) in PYTHON_SCALARS
 
 
-def of_numbers(array: Any, dtype: DType | None) -> Any:
+def array_of_numbers(array: Any, dtype: DType | None) -> Any:
     """NumPy's array of Python's numbers, of `dtype` or else as wide as they are here."""
     if dtype is None:
         if array.dtype.kind == "O":
@@ -60,14 +60,14 @@ def default_width(array: Any) -> Any:
     """Numbers as wide as arrays of them are by default."""
     kind = array.dtype.kind
     if kind == "f":
-        return array.astype(default_float())
+        return array.astype(default_float_dtype())
     if kind == "c":
-        return array.astype(dtypes.complex_dtype(default_float()))
+        return array.astype(dtypes.complex_dtype(default_float_dtype()))
     narrow = array.astype(np.int32) if kind in "iu" else array
     return narrow if kind not in "iu" or np.array_equal(narrow, array) else array
 
 
-def as_at_once(array: Any) -> Any:
+def array_of_traced_numbers(array: Any) -> Any:
     """An array made of traced numbers of Python's, no longer weak and as wide as an array of them is by default."""
     aval = aval_of(array)
     return convert(array, default_width(np.empty(0, aval.dtype)).dtype) if aval.weak else array

@@ -10,16 +10,16 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import (
-    as_array,
+    as_array_operand,
     as_dtype,
     axes_of,
     is_concrete,
-    promoted_inexact,
+    promote_inexact,
     refuse_complex,
     refuse_out,
     shape_of,
 )
-from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.ops import cumulative
 from fxgrad.engine.ops import ordering as sorting
 from fxgrad.engine.ops.indexing import take_along
@@ -67,9 +67,10 @@ def percentile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_inp
     3.0
     """
     if out_sharding is not None:
-        return placed("percentile", percentile(a, q, axis, out, overwrite_input, method, keepdims, weights=weights),
-                                               out_sharding)
-    fractions = divide(_within("percentile", q, 100), 100.0)
+        return place_array("percentile",
+                           percentile(a, q, axis, out, overwrite_input, method, keepdims, weights=weights),
+                                                    out_sharding)
+    fractions = divide(_check_fractions("percentile", q, 100), 100.0)
     return quantile(a, fractions, axis, out, overwrite_input, method, keepdims, weights=weights)
 
 
@@ -101,7 +102,7 @@ def nanpercentile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_
     >>> float(nanpercentile([1.0, float("nan"), 2.0, 4.0], 75.0))
     3.0
     """
-    fractions = divide(_within("nanpercentile", q, 100), 100.0)
+    fractions = divide(_check_fractions("nanpercentile", q, 100), 100.0)
     return nanquantile(a, fractions, axis, out, overwrite_input, method, keepdims, weights=weights)
 
 
@@ -122,7 +123,7 @@ def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool
     if weights is not None and method != "inverted_cdf":
         raise UnsupportedError(at_user_line(f"{name}: weights= with method={method!r} is not supported; only "
                                             "'inverted_cdf' is"))
-    a, = promoted_inexact(as_array(a))
+    a, = promote_inexact(as_array_operand(a))
     refuse_complex(name, a)
     shape, dtype = shape_of(a), aval_of(a).dtype
     axes = axes_of(name, axis, len(shape))
@@ -132,18 +133,18 @@ def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool
         raise ShapeError(at_user_line(f"{name}: an array of shape {shape} has no elements along axis {axis}"))
     # Places among many elements have more digits than a narrow float.
     exact = dtypes.float64 if dtype == dtypes.float64 else dtypes.float32
-    q = as_dtype(_within(name, q, 1), exact)
+    q = as_dtype(_check_fractions(name, q, 1), exact)
     ones = (1,) * len(shape_of(q))
     absent = isnan(flat)
     there = as_dtype(reshape(sum(logical_not(absent), -1), (*kept, *ones)), exact) if spare else count
     last = len(kept)
     if weights is None:
         ordered = sorting.sort([flat], last)[0]
-        low, high, weight = _between(method, q, there)
+        low, high, weight = _neighbours(method, q, there)
     else:
-        spread = _joined(_spread(name, weights, shape, axes), axes)
+        spread = _joined(_broadcast_weights(name, weights, shape, axes), axes)
         ordered, beside = sorting.sort([flat, as_dtype(spread, dtype)], last)
-        low, high, weight = *[_weighted(ordered, beside, q)] * 2, 0.0
+        low, high, weight = *[_weighted_place(ordered, beside, q)] * 2, 0.0
         absent = logical_or(absent, logical_or(less(spread, 0), isnan(spread)))
     result = _read(ordered, low, q, there)
     if high is not low:
@@ -158,9 +159,9 @@ def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool
     return reshape(result, (*shape_of(q), *kept_shape(shape, axes))) if keepdims else result
 
 
-def _within(name: str, q: Any, most: int) -> Any:
+def _check_fractions(name: str, q: Any, most: int) -> Any:
     """The `q` of a caller; raises `ArgumentError` where its numbers are known and do not lie from 0 to `most`."""
-    q = as_array(q)
+    q = as_array_operand(q)
     if is_concrete(q) and not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= most)):
         raise ArgumentError(at_user_line(f"{name}: q must lie from 0 to {most}, got {np.asarray(q).tolist()}"))
     return q
@@ -174,7 +175,7 @@ def _joined(a: Any, axes: tuple[int, ...]) -> Any:
     return reshape(moved, (*(shape[at] for at in kept), math.prod(shape[at] for at in axes)))
 
 
-def _between(method: str, q: Any, count: Any) -> tuple[Any, Any, Any]:
+def _neighbours(method: str, q: Any, count: Any) -> tuple[Any, Any, Any]:
     """Between which places of the sorted order the fractions `q` of `count` elements lie, and the share of the upper
     one.
     """
@@ -217,8 +218,8 @@ def _read(ordered: Any, place: Any, q: Any, count: Any) -> Any:
     return reshape(result, (*kept, *shape_of(q)))
 
 
-def _spread(name: str, weights: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
-    weights = as_array(weights)
+def _broadcast_weights(name: str, weights: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+    weights = as_array_operand(weights)
     refuse_complex(name, weights)
     own = shape_of(weights)
     if own == shape:
@@ -229,7 +230,7 @@ def _spread(name: str, weights: Any, shape: tuple[int, ...], axes: tuple[int, ..
     return broadcast_to(reshape(weights, tuple(size if at in axes else 1 for at, size in enumerate(shape))), shape)
 
 
-def _weighted(ordered: Any, weights: Any, q: Any) -> Any:
+def _weighted_place(ordered: Any, weights: Any, q: Any) -> Any:
     """The first place at which the weights up to it add up to the fraction `q` of all."""
     clean = where(logical_or(isnan(ordered), logical_or(isnan(weights), less(weights, 0))), 0.0, weights)
     running = cumulative.cumsum(clean, len(shape_of(clean)) - 1)

@@ -9,19 +9,19 @@ import numpy as np
 
 from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.operands import (
-    as_array,
+    as_array_operand,
+    as_axis_size,
+    as_integer,
     as_shape,
     axis_of,
     common_shape,
-    concrete,
-    constant,
-    extent,
+    constant_array,
     new_array,
     refuse_out,
+    require_concrete,
     shape_of,
-    whole,
 )
-from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.ops.indexing import take_along
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.pointwise import add, scalar_like
@@ -36,7 +36,7 @@ from fxgrad.errors import AxisError, ShapeError
 from fxgrad.numpy.arithmetic import minimum, remainder, subtract
 from fxgrad.numpy.creation import arange, diagonal_number, lower_triangle
 from fxgrad.numpy.ordering import cumsum, searchsorted
-from fxgrad.numpy.positions import addressed, take_along_one, without_negatives
+from fxgrad.numpy.positions import gather_indices, take_along_one, without_negatives
 from fxgrad.numpy.reductions import sum
 from fxgrad.numpy.shaping import ravel
 
@@ -51,9 +51,9 @@ def roll(a: Any, shift: Any, axis: int | Sequence[int] | None = None) -> Any:
     >>> roll([1, 2, 3], 1)
     array([3, 1, 2])
     """
-    a = given = as_array(a)
+    a = given = as_array_operand(a)
     if axis is None:
-        return new_array(reshape(_rolled(ravel(a), shift, 0), shape_of(a)), given)
+        return new_array(reshape(_roll(ravel(a), shift, 0), shape_of(a)), given)
     axes = axis if isinstance(axis, Sequence | np.ndarray) else [axis]
     several = isinstance(shift, Sequence) or shape_of(shift)
     shifts = [shift[place] for place in range(len(shift))] if several else [shift]
@@ -63,18 +63,18 @@ def roll(a: Any, shift: Any, axis: int | Sequence[int] | None = None) -> Any:
                                           "of either, are needed"))
         shifts, axes = [*shifts] * max(len(axes) // len(shifts), 1), [*axes] * max(len(shifts) // len(axes), 1)
     for each, at in zip(shifts, axes, strict=True):
-        a = _rolled(a, each, axis_of("roll", at, len(shape_of(a))))
+        a = _roll(a, each, axis_of("roll", at, len(shape_of(a))))
     return new_array(a, given)
 
 
-def _rolled(a: Any, shift: Any, axis: int) -> Any:
+def _roll(a: Any, shift: Any, axis: int) -> Any:
     extent = shape_of(a)[axis]
     if not extent:
         return a
     if type(shift) is Tracer:
         places = remainder(subtract(arange(extent), shift), extent)
         return take_along_one(a, places, axis, "promise_in_bounds", promises=("unique",))
-    first = -whole("roll", shift) % extent
+    first = -as_integer("roll", shift) % extent
     if not has_symbolic_dim(first) and not first:
         return a
     return concatenate([slice_in_dim(a, first, extent, axis), slice_in_dim(a, 0, first, axis)], axis)
@@ -86,7 +86,7 @@ def tile(A: Any, reps: Any) -> Any:
     >>> tile([1, 2], 2)
     array([1, 2, 1, 2])
     """
-    A = as_array(A)
+    A = as_array_operand(A)
     counts, sizes = as_shape(reps, "tile: the number of repetitions"), shape_of(A)
     rank = max(len(counts), len(sizes))
     counts = (1,) * (rank - len(counts)) + counts
@@ -104,17 +104,17 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
     array([1, 1, 2, 2])
     """
     if out_sharding is not None:
-        return placed("repeat", repeat(a, repeats, axis, total_repeat_length=total_repeat_length), out_sharding)
-    a = ravel(a) if axis is None else as_array(a)
+        return place_array("repeat", repeat(a, repeats, axis, total_repeat_length=total_repeat_length), out_sharding)
+    a = ravel(a) if axis is None else as_array_operand(a)
     sizes = shape_of(a)
     at = axis_of("repeat", 0 if axis is None else axis, len(sizes))
     if total_repeat_length is not None:
-        ends = cumsum(broadcast_to(ravel(as_array(repeats)), (sizes[at],)))
+        ends = cumsum(broadcast_to(ravel(as_array_operand(repeats)), (sizes[at],)))
         places = searchsorted(ends, np.arange(total_repeat_length), side="right")
         return take_along_one(a, minimum(places, max(sizes[at] - 1, 0)), at, "promise_in_bounds", promises=("sorted",))
-    counts = concrete(repeats, "repeats, which decide the size of the result,")
+    counts = require_concrete(repeats, "repeats, which decide the size of the result,")
     if counts.size == 1:
-        count = extent("repeat", counts.reshape(()))
+        count = as_axis_size("repeat", counts.reshape(()))
         wide = broadcast_to(reshape(a, (*sizes[:at + 1], 1, *sizes[at + 1:])),
                          (*sizes[:at + 1], count, *sizes[at + 1:]))
         return new_array(reshape(wide, (*sizes[:at], sizes[at] * count, *sizes[at + 1:])), a)
@@ -139,9 +139,9 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
     array([30, 30])
     """
     refuse_out("take", out)
-    a = ravel(a) if axis is None else as_array(a)
+    a = ravel(a) if axis is None else as_array_operand(a)
     at = axis_of("take", 0 if axis is None else axis, len(shape_of(a)))
-    places, how = addressed("take", indices, shape_of(a)[at], at, mode)
+    places, how = gather_indices("take", indices, shape_of(a)[at], at, mode)
     promises = tuple(name for name, made in (("sorted", indices_are_sorted), ("unique", unique_indices)) if made)
     return take_along_one(a, places, at, how, fill_value, promises)
 
@@ -157,7 +157,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str | N
     array([[2],
            [3]])
     """
-    arr, places = (ravel(arr), ravel(indices)) if axis is None else (as_array(arr), as_array(indices))
+    arr, places = (ravel(arr), ravel(indices)) if axis is None else (as_array_operand(arr), as_array_operand(indices))
     sizes, wanted = shape_of(arr), shape_of(places)
     if len(sizes) != len(wanted):
         raise ShapeError(at_user_line(f"take_along_axis: an array of shape {sizes} and indices of shape {wanted}; "
@@ -165,7 +165,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str | N
     if wrap_negative_indices is False:
         places = without_negatives("take_along_axis", places, mode)
     at = axis_of("take_along_axis", -1 if axis is None else axis, len(sizes))
-    places, how = addressed("take_along_axis", places, sizes[at], at, mode)
+    places, how = gather_indices("take_along_axis", places, sizes[at], at, mode)
     others = common_shape("take_along_axis", (*sizes[:at], 1, *sizes[at + 1:]), (*wanted[:at], 1, *wanted[at + 1:]))
     arr = broadcast_to(arr, (*others[:at], sizes[at], *others[at + 1:]))
     places = broadcast_to(places, (*others[:at], wanted[at], *others[at + 1:]))
@@ -183,7 +183,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     >>> diagonal([[1, 2], [3, 4]])
     array([1, 4])
     """
-    a, offset = as_array(a), whole("diagonal", offset)
+    a, offset = as_array_operand(a), as_integer("diagonal", offset)
     rank = len(shape_of(a))
     first, second = (axis_of("diagonal", axis, rank) for axis in (axis1, axis2))
     if first == second:
@@ -208,17 +208,17 @@ def diag(v: Any, k: int = 0) -> Any:
     array([[1, 0],
            [0, 2]])
     """
-    v = as_array(v)
+    v = as_array_operand(v)
     rank = len(shape_of(v))
     if rank == 2:
         return diagonal(v, k)
     if rank != 1:
         raise ShapeError(at_user_line(f"diag: a vector or a matrix is needed, the shape is {shape_of(v)}"))
     count, = shape_of(v)
-    k = whole("diag", k)
+    k = as_integer("diag", k)
     extent = count + abs(k)
     if not count:
-        return constant((extent, extent), 0, aval_of(v).dtype)
+        return constant_array((extent, extent), 0, aval_of(v).dtype)
     # In the flattened matrix the elements stand at equal distances.
     before = k if k >= 0 else -k * extent
     behind = extent * extent - before - (count - 1) * (extent + 1) - 1
@@ -245,7 +245,7 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
 
 
 def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
-    m = as_array(m)
+    m = as_array_operand(m)
     if len(shape_of(m)) < 2:
         raise ShapeError(at_user_line(f"{name}: at least two axes are needed, the shape is {shape_of(m)}"))
     rows, columns = shape_of(m)[-2:]

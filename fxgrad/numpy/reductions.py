@@ -12,7 +12,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import (
-    as_array,
+    as_array_operand,
     as_dtype,
     axes_of,
     axis_of,
@@ -33,7 +33,7 @@ from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.arithmetic import add, maximum, minimum, multiply, subtract
 from fxgrad.numpy.logic import logical_and, logical_or
 from fxgrad.numpy.logic import where as choose
-from fxgrad.numpy.python_numbers import of_numbers, of_python
+from fxgrad.numpy.python_numbers import are_python_numbers, array_of_numbers
 
 Axis = int | tuple[int, ...] | None
 
@@ -65,7 +65,7 @@ def _accumulate(operation: Callable[..., Any], a: Any, axis: Axis, dtype: Any, k
     inner = dtypes.float32 if _narrow(wanted) else wanted
     if aval.dtype != inner:
         a = as_dtype(a, inner)
-    result = operation(a, axes) if axes else new_array(as_array(a), a)
+    result = operation(a, axes) if axes else new_array(as_array_operand(a), a)
     if keepdims:
         result = reshape(result, kept_shape(aval.shape, axes))
     return convert(result, wanted) if inner != wanted else result
@@ -113,8 +113,8 @@ def prod(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
 
 def _first(name: str, initial: Any, like: Any) -> Any:
     """The number that a reduction begins with, in the dtype of what it is combined with."""
-    if of_python(initial) and not isinstance(initial, list | tuple):
-        return of_numbers(np.asarray(initial), aval_of(like).dtype)[()]
+    if are_python_numbers(initial) and not isinstance(initial, list | tuple):
+        return array_of_numbers(np.asarray(initial), aval_of(like).dtype)[()]
     initial = operand(initial)
     if shape_of(initial):
         raise ShapeError(at_user_line(f"{name}: initial must be a number, and has the shape {shape_of(initial)}. "
@@ -131,7 +131,7 @@ def _like(a: Any, value: int) -> Any:
 
 def _extremum(name: str, operation: Callable[..., Any], pair: Any, a: Any, axis: Axis, keepdims: bool, initial: Any,
               where: Any) -> Any:
-    a = as_array(a)
+    a = as_array_operand(a)
     shape = shape_of(a)
     axes = axes_of(name, axis, len(shape))
     if initial is not None:
@@ -190,7 +190,7 @@ def ptp(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> A
 
 
 def _position(name: str, operation: Callable[..., Any], a: Any, axis: int | None, keepdims: bool | None) -> Any:
-    a = as_array(a)
+    a = as_array_operand(a)
     shape = shape_of(a)
     if axis is None:
         at, flat = 0, reshape(a, (math.prod(shape),))
@@ -228,7 +228,7 @@ def argmin(a: Any, axis: int | None = None, out: Any = None, keepdims: bool | No
 
 def _test(name: str, operation: Callable[..., Any], a: Any, axis: Axis, keepdims: bool, where: Any,
           neutral: bool) -> Any:
-    a = as_bool(as_array(a))
+    a = as_bool(as_array_operand(a))
     if where is not None:
         a = choose(mask_of(name, where), a, np.bool_(neutral))
     shape = shape_of(a)
@@ -263,7 +263,7 @@ def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     >>> int(count_nonzero([0.0, 2.0, 3.0]))
     2
     """
-    return sum(as_bool(as_array(a)), axis, keepdims=keepdims)
+    return sum(as_bool(as_array_operand(a)), axis, keepdims=keepdims)
 
 
 for _function, _reduction in ((add, sum), (multiply, prod), (maximum, max), (minimum, min), (logical_and, all),

@@ -218,7 +218,7 @@ for _type in (bool_, int2, int4, int8, int16, int32, int64, uint2, uint4, uint8,
     _type.__module__ = "fxgrad.numpy"  # where people and pickle find it
 
 
-def without(name: str) -> str | None:
+def missing_scalar_reason(name: str) -> str | None:
     """What is said of a narrow type of jax's that there is not here; None if `name` is none."""
     found = re.fullmatch(r"float6_e(\d)m(\d)\w*|u?int1", name)
     if found is None:

@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array, axis_of, constant, operands, promoted, settled, shape_of
+from fxgrad.engine.frontend.operands import (
+    as_array_operand,
+    as_numpy_scalars,
+    axis_of,
+    constant_array,
+    operands,
+    promote_operands,
+    shape_of,
+)
 from fxgrad.engine.ops import ordering as sorting
 from fxgrad.engine.ops.arithmetic import sub
 from fxgrad.engine.ops.creation import iota
@@ -88,7 +96,7 @@ def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, re
     (array([1, 3, 0]), array([1, 2, 0], dtype=int32))
     """
     del sorted  # they always are
-    ar = as_array(ar)
+    ar = as_array_operand(ar)
     shape = shape_of(ar)
     at = 0 if axis is None else axis_of("unique", axis, len(shape))
     rows = reshape(ar, (math.prod(shape),)) if axis is None else move_axis(ar, at, 0)
@@ -98,33 +106,35 @@ def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, re
         if fill_value is None:
             raise ShapeError(at_user_line(f"unique: an array of shape {shape} has no elements to fill size={wanted} "
                                           "with; give fill_value"))
-        rows, count = broadcast_to(convert(as_array(fill_value), aval_of(ar).dtype), (1, *shape_of(rows)[1:])), 1
-    groups = _grouped(rows, equal_nan)
+        rows, count = broadcast_to(convert(as_array_operand(fill_value), aval_of(ar).dtype),
+                                   (1, *shape_of(rows)[1:])), 1
+    groups = _group_rows(rows, equal_nan)
     # One more than wanted: where the last one ends.
     ends = true_places(groups.first, None if wanted is None else wanted + 1, count,
                        "np.unique, whose result has a size that depends on the values")
     places = ends if wanted is None else slice_in_dim(ends, 0, wanted, 0)
-    found = take_along_one(groups.order, places, 0, "clip") if count else constant(shape_of(places), 0, dtypes.int32)
+    found = take_along_one(groups.order, places, 0, "clip") if count else constant_array(shape_of(places), 0,
+                                                                                         dtypes.int32)
     result = take_along_one(rows, found, 0, "promise_in_bounds")
     beyond = greater_equal(places, scalar_like(count, places)) if wanted else None
     if wanted:
         least = take_along_one(groups.order, np.zeros(wanted, np.int32), 0, "promise_in_bounds")
         found = where(beyond, least, found)
         fill = take_along_one(rows, least, 0, "promise_in_bounds") if fill_value is None else \
-            convert(as_array(fill_value), aval_of(rows).dtype)
+            convert(as_array_operand(fill_value), aval_of(rows).dtype)
         result = where(reshape(beyond, (wanted, *(1,) * (len(shape_of(rows)) - 1))), fill, result)
     results = [move_axis(result, 0, at)]
     if return_index:
         results.append(found)
     if return_inverse:
-        inverse = _inverse(groups) if given else constant((0,), 0, dtypes.int32)
+        inverse = _inverse(groups) if given else constant_array((0,), 0, dtypes.int32)
         results.append(reshape(inverse, shape) if axis is None else inverse)
     if return_counts:
         results.append(_counts(ends, count, wanted))
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _grouped(rows: Any, equal_nan: bool) -> _Groups:
+def _group_rows(rows: Any, equal_nan: bool) -> _Groups:
     """The rows in lexicographic order, each compared with the one before it."""
     count = shape_of(rows)[0]
     width = math.prod(shape_of(rows)[1:])
@@ -160,7 +170,7 @@ def _columns(rows: Any, width: int) -> list[Any]:
 def _inverse(groups: _Groups) -> Any:
     """For each row the number of its group."""
     count = shape_of(groups.order)[0]
-    start = constant((count,), 0, dtypes.int32)
+    start = constant_array((count,), 0, dtypes.int32)
     if not count:
         return start
     number = sub(cumsum(groups.first, 0, np.int32), scalar_like(1, start))
@@ -220,7 +230,8 @@ def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None)
 
 
 def _flat(*arrays: Any) -> list[Any]:
-    return [reshape(array, (math.prod(shape_of(array)),)) for array in settled(promoted(*operands(*arrays)))]
+    return [reshape(array, (math.prod(shape_of(array)),))
+            for array in as_numpy_scalars(promote_operands(*operands(*arrays)))]
 
 
 def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
@@ -241,15 +252,15 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | No
     >>> setdiff1d([3, 1, 2], [2])
     array([1, 3])
     """
-    first, second = _flat(as_array(ar1), as_array(ar2))
-    first = convert(first, aval_of(as_array(ar1)).dtype)
+    first, second = _flat(as_array_operand(ar1), as_array_operand(ar2))
+    first = convert(first, aval_of(as_array_operand(ar1)).dtype)
     if assume_unique:
         keep = isin(first, second, invert=True)
     else:
-        ordered = _ordered(first)
+        ordered = _sort_with_firsts(first)
         first = ordered[0]
         keep = logical_and(ordered[1], isin(first, second, invert=True))
-    return _chosen("setdiff1d", first, keep, size, fill_value)
+    return _select_kept("setdiff1d", first, keep, size, fill_value)
 
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None,
@@ -266,7 +277,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | Non
     count = shape_of(parts[0])[0]
     joined = concatenate(parts, 0)
     if not shape_of(joined)[0]:
-        return _chosen("setxor1d", joined, constant((0,), False, dtypes.bool_), size, fill_value)
+        return _select_kept("setxor1d", joined, constant_array((0,), False, dtypes.bool_), size, fill_value)
     # By array within equal elements: the first of each array are marked, and those whose kind the other has are not.
     origin = np.arange(shape_of(joined)[0]) >= count
     values, origin, order = sorting.sort([joined, origin, iota(dtypes.int32, shape_of(joined))], 0, 2)
@@ -274,23 +285,23 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | Non
     others = logical_or(logical_and(origin, isin(values, parts[0])), logical_and(logical_not(origin),
                                                                                 isin(values, parts[1])))
     values = take_along_one(joined, order, 0, "promise_in_bounds", promises=("unique",))
-    return _chosen("setxor1d", values, logical_and(first, logical_not(others)), size, fill_value, least=True)
+    return _select_kept("setxor1d", values, logical_and(first, logical_not(others)), size, fill_value, least=True)
 
 
-def _ordered(x: Any) -> tuple[Any, Any]:
+def _sort_with_firsts(x: Any) -> tuple[Any, Any]:
     """A vector in order, and whether each of its elements is the first of equal ones."""
-    groups = _grouped(x, True)
+    groups = _group_rows(x, True)
     return take_along_one(x, groups.order, 0, "promise_in_bounds", promises=("unique",)), groups.first
 
 
-def _chosen(name: str, x: Any, keep: Any, size: int | None, fill_value: Any,
-            least: bool = False) -> Any:
+def _select_kept(name: str, x: Any, keep: Any, size: int | None, fill_value: Any,
+                 least: bool = False) -> Any:
     """The elements to keep, cut or filled up to `size`: with `fill_value`, or with 0, or the `least` of them."""
     count = shape_of(x)[0]
     wanted = size_of(name, size)
     places = true_places(keep, wanted, count, f"np.{name}, whose result has a size that depends on the values")
     if not count:
-        return convert(constant(shape_of(places), 0 if fill_value is None else fill_value, aval_of(x).dtype),
+        return convert(constant_array(shape_of(places), 0 if fill_value is None else fill_value, aval_of(x).dtype),
                        aval_of(x).dtype)
     found = take_along_one(x, places, 0, "clip")
     if wanted is None:
@@ -298,7 +309,7 @@ def _chosen(name: str, x: Any, keep: Any, size: int | None, fill_value: Any,
     if fill_value is None and least:
         fill = _least(found, places, count)
     else:
-        fill = convert(as_array(0 if fill_value is None else fill_value), aval_of(x).dtype)
+        fill = convert(as_array_operand(0 if fill_value is None else fill_value), aval_of(x).dtype)
     return where(less(places, scalar_like(count, places)), found, fill)
 
 
@@ -321,13 +332,14 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     """
     del assume_unique  # it would save little
     first, second = _flat(ar1, ar2)
-    groups = _grouped(first, True)
+    groups = _group_rows(first, True)
     use = "np.intersect1d, whose result has a size that depends on the values"
     wanted = size_of("intersect1d", size)
     counts = shape_of(first)[0], shape_of(second)[0]
     if not all(counts):
         places: Any = true_places(np.zeros(counts[0], np.bool_), wanted, counts[0], use)
-        filled = convert(constant(shape_of(places), 0 if fill_value is None else fill_value, aval_of(first).dtype),
+        filled = convert(constant_array(shape_of(places), 0 if fill_value is None else fill_value,
+                                        aval_of(first).dtype),
                          aval_of(first).dtype)
         return (filled, places, places * 0 + counts[1]) if return_indices else filled
     values = take_along_one(first, groups.order, 0, "promise_in_bounds", promises=("unique",))
@@ -337,7 +349,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     beyond = greater_equal(places, scalar_like(counts[0], places))
     if wanted:
         fill = _least(result, places, counts[0]) if fill_value is None else \
-            convert(as_array(fill_value), aval_of(first).dtype)
+            convert(as_array_operand(fill_value), aval_of(first).dtype)
         result = where(beyond, fill, result)
     if not return_indices:
         return result
@@ -357,11 +369,11 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
     array([False,  True, False])
     """
     del assume_unique, method
-    x, among = settled(promoted(*operands(element, test_elements)))
+    x, among = as_numpy_scalars(promote_operands(*operands(element, test_elements)))
     among = reshape(among, (math.prod(shape_of(among)),))
     count = shape_of(among)[0]
     if not count:
-        found = constant(shape_of(x), False, dtypes.bool_)
+        found = constant_array(shape_of(x), False, dtypes.bool_)
     elif count <= _FEW or aval_of(x).dtype.kind == "c":
         found = any(equal(reshape(x, (*shape_of(x), 1)), among), -1)
     else:

@@ -6,26 +6,26 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad.engine.core.sizes import has_symbolic_dim, undecided
+from fxgrad.engine.core.sizes import has_symbolic_dim, refuse_undecided
 from fxgrad.engine.frontend.operands import (
-    as_array,
+    as_array_operand,
+    as_integer,
+    as_new_shape,
     as_shape,
     axes_of,
     axis_of,
     common_shape,
     shape_of,
-    sizes_of,
-    whole,
 )
-from fxgrad.engine.frontend.placing import placed
-from fxgrad.engine.frontend.strict import integers
+from fxgrad.engine.frontend.placing import place_array
+from fxgrad.engine.frontend.strict import as_integers
 from fxgrad.engine.ops.shaping import rev
 from fxgrad.engine.ops.structural import broadcast_to as broadcast
 from fxgrad.engine.ops.structural import reshape as reshaped
 from fxgrad.engine.ops.structural import transpose as transposed
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, AxisError, ShapeError
-from fxgrad.numpy.creation import beside
+from fxgrad.numpy.creation import as_arrays_keeping_dtypes
 
 
 def shape(a: Any) -> tuple[int, ...]:
@@ -34,7 +34,7 @@ def shape(a: Any) -> tuple[int, ...]:
     >>> shape([[1, 2, 3]])
     (1, 3)
     """
-    return shape_of(as_array(a))
+    return shape_of(as_array_operand(a))
 
 
 def ndim(a: Any) -> int:
@@ -66,10 +66,10 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, o
     array([1, 2, 3, 4])
     """
     if out_sharding is not None:
-        return placed("reshape", reshape(a, shape, order, copy=copy), out_sharding)
+        return place_array("reshape", reshape(a, shape, order, copy=copy), out_sharding)
     del copy  # arrays here are never views to write to
-    a = as_array(a)
-    sizes = _completed(shape_of(a), as_shape(shape))
+    a = as_array_operand(a)
+    sizes = _complete_shape(shape_of(a), as_shape(shape))
     if order == "F":
         backward = transposed(a, range(len(shape_of(a)))[::-1])
         return transposed(reshaped(backward, sizes[::-1]), range(len(sizes))[::-1])
@@ -78,7 +78,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, o
     return reshaped(a, sizes)
 
 
-def _completed(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
+def _complete_shape(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
     """The new shape with -1 replaced by the size that it stands for."""
     if new.count(-1) != 1:
         if new.count(-1) > 1:
@@ -99,7 +99,7 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     array([1, 2, 3, 4])
     """
     if out_sharding is not None:
-        return placed("ravel", ravel(a, order), out_sharding)
+        return place_array("ravel", ravel(a, order), out_sharding)
     return reshape(a, -1 if 0 not in shape(a) else 0, order)
 
 
@@ -109,10 +109,10 @@ def squeeze(a: Any, axis: int | Sequence[int] | None = None) -> Any:
     >>> squeeze([[1], [2]]).shape
     (2,)
     """
-    a = as_array(a)
+    a = as_array_operand(a)
     sizes = shape_of(a)
     if axis is None and has_symbolic_dim(*sizes):
-        undecided(f"squeeze: which axes of the shape {sizes} go (write axis=)", *sizes)
+        refuse_undecided(f"squeeze: which axes of the shape {sizes} go (write axis=)", *sizes)
     gone = tuple(at for at, extent in enumerate(sizes) if extent == 1) if axis is None \
         else axes_of("squeeze", axis, len(sizes))
     if [at for at in gone if sizes[at] != 1]:
@@ -126,17 +126,17 @@ def expand_dims(a: Any, axis: int | Sequence[int]) -> Any:
     >>> expand_dims([1, 2], 0).shape
     (1, 2)
     """
-    a = as_array(a)
+    a = as_array_operand(a)
     rank = len(shape_of(a)) + (len(axis) if isinstance(axis, Sequence) else 1)
     new = axes_of("expand_dims", axis, rank)
     old = iter(shape_of(a))
     return reshaped(a, tuple(1 if at in new else next(old) for at in range(rank)))
 
 
-def _at_least(rank: int, arrays: tuple[Any, ...]) -> Any:
+def _with_least_rank(rank: int, arrays: tuple[Any, ...]) -> Any:
     results = []
     for each in arrays:
-        array = as_array(each)
+        array = as_array_operand(each)
         sizes = shape_of(array)
         if rank == 3 and len(sizes) in (1, 2):  # NumPy's own choice of where new axes go
             sizes = (1, *sizes, 1) if len(sizes) == 1 else (*sizes, 1)
@@ -150,7 +150,7 @@ def atleast_1d(*arys: Any) -> Any:
     >>> atleast_1d(2.0).shape
     (1,)
     """
-    return _at_least(1, arys)
+    return _with_least_rank(1, arys)
 
 
 def atleast_2d(*arys: Any) -> Any:
@@ -159,7 +159,7 @@ def atleast_2d(*arys: Any) -> Any:
     >>> atleast_2d([1.0, 2.0]).shape
     (1, 2)
     """
-    return _at_least(2, arys)
+    return _with_least_rank(2, arys)
 
 
 def atleast_3d(*arys: Any) -> Any:
@@ -168,7 +168,7 @@ def atleast_3d(*arys: Any) -> Any:
     >>> atleast_3d([1.0, 2.0]).shape
     (1, 2, 1)
     """
-    return _at_least(3, arys)
+    return _with_least_rank(3, arys)
 
 
 # --- the order of axes --------------------------------------------------------------------------------------------
@@ -180,11 +180,11 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
     >>> transpose([[1, 2, 3]]).shape
     (3, 1)
     """
-    a = as_array(a)
+    a = as_array_operand(a)
     rank = len(shape_of(a))
     if axes is None:
         return transposed(a, range(rank)[::-1])
-    order = [axis_of("transpose", axis, rank) for axis in integers("transpose", axes)]
+    order = [axis_of("transpose", axis, rank) for axis in as_integers("transpose", axes)]
     if sorted(order) != [*range(rank)]:
         raise AxisError(at_user_line(f"transpose: axes {tuple(axes)} of an array with {rank} axes; each must be named "
                                      "once"))
@@ -200,7 +200,7 @@ def matrix_transpose(x: Any) -> Any:
     >>> matrix_transpose([[1, 2, 3]]).shape
     (3, 1)
     """
-    x = as_array(x)
+    x = as_array_operand(x)
     if len(shape_of(x)) < 2:
         raise ShapeError(at_user_line(f"matrix_transpose: at least two axes are needed, the shape is {shape_of(x)}"))
     return swapaxes(x, -1, -2)
@@ -212,7 +212,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     >>> swapaxes([[1, 2, 3]], 0, 1).shape
     (3, 1)
     """
-    a = as_array(a)
+    a = as_array_operand(a)
     order = [*range(len(shape_of(a)))]
     first, second = (axis_of("swapaxes", axis, len(order)) for axis in (axis1, axis2))
     order[first], order[second] = order[second], order[first]
@@ -226,7 +226,7 @@ def moveaxis(a: Any, source: int | Sequence[int], destination: int | Sequence[in
     >>> moveaxis(np.zeros((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
-    a = as_array(a)
+    a = as_array_operand(a)
     rank = len(shape_of(a))
     lists = [given if isinstance(given, Sequence) else [given] for given in (source, destination)]
     origins, targets = ([axis_of("moveaxis", axis, rank) for axis in axes] for axes in lists)
@@ -249,8 +249,8 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
     array([1, 1])
     """
     if out_sharding is not None:
-        return placed("broadcast_to", broadcast_to(array, shape), out_sharding)
-    return broadcast(as_array(array), sizes_of("broadcast_to", shape))
+        return place_array("broadcast_to", broadcast_to(array, shape), out_sharding)
+    return broadcast(as_array_operand(array), as_new_shape("broadcast_to", shape))
 
 
 def broadcast_arrays(*args: Any) -> list[Any]:
@@ -259,7 +259,7 @@ def broadcast_arrays(*args: Any) -> list[Any]:
     >>> [array.shape for array in broadcast_arrays([1, 2], [[1], [2]])]
     [(2, 2), (2, 2)]
     """
-    arrays = beside(args)
+    arrays = as_arrays_keeping_dtypes(args)
     common = common_shape("broadcast_arrays", *map(shape_of, arrays))
     return [broadcast(each, common) for each in arrays]
 
@@ -270,7 +270,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     >>> broadcast_shapes((3, 1), (4,))
     (3, 4)
     """
-    return common_shape("broadcast_shapes", *(sizes_of("broadcast_shapes", shape) for shape in shapes))
+    return common_shape("broadcast_shapes", *(as_new_shape("broadcast_shapes", shape) for shape in shapes))
 
 
 # --- the order of elements ----------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def flip(m: Any, axis: int | Sequence[int] | None = None) -> Any:
     >>> flip([1, 2, 3])
     array([3, 2, 1])
     """
-    m = as_array(m)
+    m = as_array_operand(m)
     return rev(m, axes_of("flip", axis, len(shape_of(m))))
 
 
@@ -311,12 +311,12 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     array([[2],
            [1]])
     """
-    m = as_array(m)
-    plane = [axis_of("rot90", axis, len(shape_of(m))) for axis in integers("rot90", axes)]
+    m = as_array_operand(m)
+    plane = [axis_of("rot90", axis, len(shape_of(m))) for axis in as_integers("rot90", axes)]
     if len(plane) != 2 or plane[0] == plane[1]:
         raise AxisError(at_user_line(f"rot90: axes {axes}; two that differ are needed"))
     first, second = plane
-    turns = whole("rot90", k) % 4
+    turns = as_integer("rot90", k) % 4
     if turns in (0, 2):
         return rev(m, [first, second]) if turns else m
     return swapaxes(flip(m, second), first, second) if turns == 1 else flip(swapaxes(m, first, second), second)

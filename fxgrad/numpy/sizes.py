@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import SymbolicDim, larger
+from fxgrad.engine.core.sizes import SymbolicDim, max_size
 from fxgrad.engine.ops.arithmetic import div, mul
 from fxgrad.engine.ops.creation import iota, size_in, size_p
 from fxgrad.engine.ops.pointwise import add, scalar_like
@@ -38,7 +38,7 @@ def _array_ufunc(_: SymbolicDim, ufunc: Any, method: str, *inputs: Any, **option
 def numbers_between(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     """`arange` where a bound is a size with a name."""
     wanted = dtypes.int32 if dtype is None else dtypes.canonical(dtype)
-    result = iota(wanted, (larger(-((start - stop) // step), 0),))
+    result = iota(wanted, (max_size(-((start - stop) // step), 0),))
     result = result if step == 1 else mul(result, scalar_like(step, result))
     return result if start == 0 else add(result, scalar_like(start, result))
 
@@ -48,7 +48,7 @@ def fractions_of(count: Any, gaps: Any) -> Any:
     return div(iota(dtypes.float64, (count,)), size_in(gaps, dtypes.float64))
 
 
-def _remembered(refusal: Callable[[SymbolicDim], Any]) -> Callable[[SymbolicDim], Any]:
+def _raise_remembered(refusal: Callable[[SymbolicDim], Any]) -> Callable[[SymbolicDim], Any]:
     """A refusal that is raised again where NumPy raises another error in its place."""
     @functools.wraps(refusal)
     def refused(self: SymbolicDim) -> Any:
@@ -60,8 +60,8 @@ def _remembered(refusal: Callable[[SymbolicDim], Any]) -> Callable[[SymbolicDim]
     return refused
 
 
-SymbolicDim.__index__ = _remembered(SymbolicDim.__index__)  # type: ignore[method-assign, assignment]
-SymbolicDim.__int__ = _remembered(SymbolicDim.__int__)  # type: ignore[method-assign]
-SymbolicDim.__float__ = _remembered(SymbolicDim.__float__)  # type: ignore[method-assign]
+SymbolicDim.__index__ = _raise_remembered(SymbolicDim.__index__)  # type: ignore[method-assign, assignment]
+SymbolicDim.__int__ = _raise_remembered(SymbolicDim.__int__)  # type: ignore[method-assign]
+SymbolicDim.__float__ = _raise_remembered(SymbolicDim.__float__)  # type: ignore[method-assign]
 SymbolicDim.__jax_array__ = _value  # type: ignore[method-assign]
 SymbolicDim.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]

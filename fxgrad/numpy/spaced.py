@@ -9,16 +9,16 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.sizes import has_symbolic_dim, larger
+from fxgrad.engine.core.sizes import has_symbolic_dim, max_size
 from fxgrad.engine.frontend.operands import (
     as_dtype,
+    as_integer,
     axis_of,
     common_shape,
     common_type,
-    constant,
-    promoted_inexact,
+    constant_array,
+    promote_inexact,
     shape_of,
-    whole,
 )
 from fxgrad.engine.ops.arithmetic import mul, sub
 from fxgrad.engine.ops.parts import floor
@@ -28,9 +28,9 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.numpy.arithmetic import divide, multiply, power
-from fxgrad.numpy.creation import asarray, together
+from fxgrad.numpy.creation import as_common_arrays, asarray
 from fxgrad.numpy.inspection import check_device
-from fxgrad.numpy.python_numbers import as_at_once
+from fxgrad.numpy.python_numbers import array_of_traced_numbers
 from fxgrad.numpy.sizes import fractions_of
 
 
@@ -44,7 +44,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     array([0. , 0.5, 1. ], dtype=float32)
     """
     check_device("linspace", device)
-    num = whole("linspace", num)
+    num = as_integer("linspace", num)
     if num < 0:
         raise ArgumentError(at_user_line(f"linspace: num must not be negative, got {num}"))
     start, stop = _bounds(dtype, start, stop)
@@ -54,23 +54,23 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     inner = aval_of(low).dtype
     wanted = inner if dtype is None else dtypes.canonical(dtype)
     rank = len(shape_of(low))
-    fractions = np.arange(num) / max(gaps, 1) if not has_symbolic_dim(num) else fractions_of(num, larger(gaps, 1))
+    fractions = np.arange(num) / max(gaps, 1) if not has_symbolic_dim(num) else fractions_of(num, max_size(gaps, 1))
     part = reshape(convert(fractions, inner), (num,) + (1,) * rank)
     numbers = add(mul(low, sub(1.0, part)), mul(high, part))
     if dtypes.is_integer(wanted):
         numbers = floor(numbers)
     weak = dtype is None and aval_of(low).weak
-    result = as_at_once(move_axis(convert(numbers, wanted, weak), 0, axis_of("linspace", axis, rank + 1)))
+    result = array_of_traced_numbers(move_axis(convert(numbers, wanted, weak), 0, axis_of("linspace", axis, rank + 1)))
     if not retstep:
         return result
-    return result, mul(sub(high, low), 1 / gaps) if gaps > 0 else constant(shape_of(low), math.nan, inner)
+    return result, mul(sub(high, low), 1 / gaps) if gaps > 0 else constant_array(shape_of(low), math.nan, inner)
 
 
 def _bounds(dtype: Any, *bounds: Any) -> list[Any]:
     """What is computed from, as inexact arrays of one dtype: numbers have all digits that the result may show."""
     wanted = None if dtype is None else dtypes.canonical(dtype)
     if wanted is None:
-        return promoted_inexact(*together(bounds))
+        return promote_inexact(*as_common_arrays(bounds))
     inner = dtypes.float64 if dtypes.kind_of(wanted) in "biu" else wanted
     if any(isinstance(bound, complex) for bound in bounds):
         inner = dtypes.complex_dtype(inner)
@@ -90,7 +90,7 @@ def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: 
     start, stop, base = _bounds(dtype, start, stop, base)
     aval = aval_of(start)
     exponents = linspace(start, stop, num, endpoint, dtype=aval.dtype, axis=axis)
-    return as_at_once(as_dtype(power(base, convert(exponents, aval.dtype, aval.weak)), dtype))
+    return array_of_traced_numbers(as_dtype(power(base, convert(exponents, aval.dtype, aval.weak)), dtype))
 
 
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
@@ -109,4 +109,4 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
         place = axis_of("geomspace", axis, len(shape) + 1)
         start, ratio = (reshape(broadcast_to(each, shape), (*shape[:place], 1, *shape[place:]))
                         for each in (start, ratio))
-    return as_at_once(as_dtype(multiply(start, power(ratio, exponents)), dtype))
+    return array_of_traced_numbers(as_dtype(multiply(start, power(ratio, exponents)), dtype))

@@ -14,12 +14,12 @@ from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.operands import (
-    as_array,
+    as_array_operand,
     as_dtype,
     axes_of,
     axis_of,
     mask_of,
-    promoted_inexact,
+    promote_inexact,
     refuse_out,
     shape_of,
 )
@@ -43,7 +43,7 @@ from fxgrad.numpy.shaping import transpose
 
 def _widened(a: Any, dtype: Any) -> tuple[Any, Any]:
     """The array in the dtype to compute in, and the dtype of the result; narrow floats are added up in float32."""
-    a, = promoted_inexact(as_array(a))
+    a, = promote_inexact(as_array_operand(a))
     wanted = aval_of(a).dtype if dtype is None else dtypes.canonical(dtype)
     inner = dtypes.inexact_dtype(wanted)
     if inner.itemsize < 4:
@@ -51,7 +51,7 @@ def _widened(a: Any, dtype: Any) -> tuple[Any, Any]:
     return (a if aval_of(a).dtype == inner else as_dtype(a, inner)), wanted
 
 
-def _narrowed(x: Any, dtype: Any) -> Any:
+def _narrow(x: Any, dtype: Any) -> Any:
     return x if aval_of(x).dtype == dtype else convert(x, dtype)
 
 
@@ -87,11 +87,11 @@ def mean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
     x, wanted = _widened(a, dtype)
     axes = axes_of("mean", axis, len(shape_of(x)))
     if where is None:
-        return _narrowed(_mean(x, axes, keepdims), wanted)
+        return _narrow(_mean(x, axes, keepdims), wanted)
     where = broadcast_to(mask_of("mean", where), shape_of(x))
     total = sum(choose(where, x, 0.0), axes, keepdims=keepdims)
     # Converted, since a sum over all axes is a NumPy scalar, which gives way to the dtype of the count.
-    return _narrowed(divide(total, convert(sum(where, axes, keepdims=keepdims), aval_of(x).dtype)), wanted)
+    return _narrow(divide(total, convert(sum(where, axes, keepdims=keepdims), aval_of(x).dtype)), wanted)
 
 
 @partial(library_function, name="var")
@@ -144,7 +144,7 @@ def var(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: flo
     """
     refuse_out("var", out)
     if dtype is not None and not dtypes.is_complex(dtypes.canonical(dtype)):
-        own = aval_of(a := as_array(a)).dtype
+        own = aval_of(a := as_array_operand(a)).dtype
         if dtypes.is_complex(own):
             raise DTypeError(at_user_line(
                 f"var: complex numbers ({own.name}) cannot be computed with in {dtypes.canonical(dtype).name}. "
@@ -154,7 +154,7 @@ def var(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: flo
     axes = axes_of("var", axis, len(shape_of(x)))
     less = _correction(ddof, correction)
     if where is None and mean is None:
-        return _narrowed(_var(x, axes, less, keepdims), wanted)
+        return _narrow(_var(x, axes, less, keepdims), wanted)
     chosen = broadcast_to(np.bool_(True) if where is None else mask_of("var", where), shape_of(x))
     count = sum(chosen, axes, keepdims=True)
     x = choose(chosen, x, 0.0)  # before anything is computed of them: derivatives of what is left out may be NaNs
@@ -164,7 +164,7 @@ def var(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: flo
     result = divide(sum(squares, axes, keepdims=True), choose(left > 0, left, math.nan))
     if not keepdims:
         result = reshape(result, tuple(extent for at, extent in enumerate(shape_of(result)) if at not in axes))
-    return _narrowed(result, wanted)
+    return _narrow(result, wanted)
 
 
 def std(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False, *,
@@ -185,7 +185,7 @@ def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
     >>> float(average([1.0, 2.0], weights=[3.0, 1.0]))
     1.25
     """
-    a = as_array(a)
+    a = as_array_operand(a)
     shape = shape_of(a)
     axes = axes_of("average", axis, len(shape))
     if weights is None:
@@ -195,7 +195,7 @@ def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
             return result
         return result, (broadcast_to(_count(count, aval_of(result)), shape_of(result)) if has_symbolic_dim(count) else
                         np.full(shape_of(result), count, aval_of(result).dtype))
-    weights = as_array(weights)
+    weights = as_array_operand(weights)
     if shape_of(weights) != shape:
         order = [axis_of("average", at, len(shape)) for at in (axis if isinstance(axis, Sequence) else axes)]
         if axis is None or shape_of(weights) != tuple(shape[at] for at in order):
@@ -204,7 +204,7 @@ def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
                                           "needed"))
         weights = reshape(transpose(weights, sorted(range(len(order)), key=order.__getitem__)),
                           tuple(extent if at in axes else 1 for at, extent in enumerate(shape)))
-    a, weights = promoted_inexact(a, weights)
+    a, weights = promote_inexact(a, weights)
     weights = broadcast_to(weights, shape)
     total = sum(weights, axis, keepdims=keepdims)
     result = divide(sum(multiply(a, weights), axis, keepdims=keepdims), total)
@@ -214,26 +214,26 @@ def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
 # --- without NaNs -------------------------------------------------------------------------------------------------
 
 
-def _sparing(name: str, function: Callable[..., Any], fill: float) -> Callable[..., Any]:
+def _ignoring_nans(name: str, function: Callable[..., Any], fill: float) -> Callable[..., Any]:
     def spared(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False,
                initial: Any = None, where: Any = None) -> Any:
-        a = as_array(a)
+        a = as_array_operand(a)
         a = choose(isnan(a), fill, a) if dtypes.is_inexact(aval_of(a).dtype) else a
         return function(a, axis, dtype, out, keepdims, initial, where)
     spared.__name__ = spared.__qualname__ = name
     return spared
 
 
-nansum = _sparing("nansum", reductions.sum, 0.0)
+nansum = _ignoring_nans("nansum", reductions.sum, 0.0)
 nansum.__doc__ = """As `sum`, with NaNs left out."""
-nanprod = _sparing("nanprod", reductions.prod, 1.0)
+nanprod = _ignoring_nans("nanprod", reductions.prod, 1.0)
 nanprod.__doc__ = """As `prod`, with NaNs left out."""
 
 
 def _extremum(name: str, function: Callable[..., Any], fill: float) -> Callable[..., Any]:
     def spared(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None,
                where: Any = None) -> Any:
-        a = as_array(a)
+        a = as_array_operand(a)
         if not dtypes.is_inexact(aval_of(a).dtype):
             return function(a, axis, out, keepdims, initial, where)
         result = function(choose(isnan(a), fill, a), axis, out, keepdims, initial, where)
@@ -252,7 +252,7 @@ nanmin.__doc__ = """As `min`, with NaNs left out; a NaN where there is nothing e
 
 def _position(name: str, function: Callable[..., Any], fill: float) -> Callable[..., Any]:
     def spared(a: Any, axis: int | None = None, out: Any = None, keepdims: bool | None = None) -> Any:
-        a = as_array(a)
+        a = as_array_operand(a)
         chosen = choose(isnan(a), fill, a) if dtypes.is_inexact(aval_of(a).dtype) else a
         found = function(chosen, axis, out, keepdims)
         return choose(reductions.all(isnan(a), axis, keepdims=bool(keepdims)), np.int32(-1), found)
@@ -266,7 +266,7 @@ nanargmin = _position("nanargmin", reductions.argmin, math.inf)
 nanargmin.__doc__ = """As `argmin`, with NaNs left out; -1 where there is nothing else."""
 
 
-def _both(name: str, there: Any, where: Any) -> Any:
+def _combine_masks(name: str, there: Any, where: Any) -> Any:
     return there if where is None else logical_and(there, mask_of(name, where))
 
 
@@ -277,9 +277,9 @@ def nanmean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepd
     >>> float(nanmean([1.0, float("nan"), 3.0]))
     2.0
     """
-    a = as_array(a)
+    a = as_array_operand(a)
     there = logical_not(isnan(a))
-    return mean(a, axis, dtype, out, keepdims, where=_both("nanmean", there, where))
+    return mean(a, axis, dtype, out, keepdims, where=_combine_masks("nanmean", there, where))
 
 
 def nanvar(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False,
@@ -289,9 +289,9 @@ def nanvar(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: 
     >>> float(nanvar([1.0, float("nan"), 3.0]))
     1.0
     """
-    a = as_array(a)
+    a = as_array_operand(a)
     there = logical_not(isnan(a))
-    return var(a, axis, dtype, out, ddof, keepdims, where=_both("nanvar", there, where), mean=mean)
+    return var(a, axis, dtype, out, ddof, keepdims, where=_combine_masks("nanvar", there, where), mean=mean)
 
 
 def nanstd(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False,

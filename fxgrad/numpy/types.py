@@ -11,7 +11,7 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.frontend.operands import as_array, operand
+from fxgrad.engine.frontend.operands import as_array_operand, operand
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
@@ -40,7 +40,7 @@ def _dtype(value: Any) -> DType:
     """The dtype that a dtype, the name of one, or an array stands for."""
     if isinstance(value, np.dtype | type | str):
         return dtypes.canonical(value)
-    return aval_of(as_array(value)).dtype
+    return aval_of(as_array_operand(value)).dtype
 
 
 def result_type(*args: Any) -> DType:
@@ -117,7 +117,7 @@ def iscomplexobj(x: Any) -> bool:
     >>> iscomplexobj([1j]), iscomplexobj(1.0)
     (True, False)
     """
-    return dtypes.is_complex(_dtype(as_array(x)))
+    return dtypes.is_complex(_dtype(as_array_operand(x)))
 
 
 def isrealobj(x: Any) -> bool:

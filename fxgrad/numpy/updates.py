@@ -11,7 +11,15 @@ import numpy as np
 from fxgrad.engine.core.avals import Aval, Shape
 from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.flat import trace_flat
-from fxgrad.engine.frontend.operands import as_array, common_type, is_concrete, new_array, operand, shape_of, typed
+from fxgrad.engine.frontend.operands import (
+    as_array_operand,
+    cast_operand,
+    common_type,
+    is_concrete,
+    new_array,
+    operand,
+    shape_of,
+)
 from fxgrad.engine.higher_order.loop import for_p
 from fxgrad.engine.ops.comparison import gt
 from fxgrad.engine.ops.families import broadcast_shapes
@@ -24,7 +32,7 @@ from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import IndexingError, ShapeError
 from fxgrad.numpy.arithmetic import add, divide, maximum, minimum, multiply, power, subtract
-from fxgrad.numpy.indexing import IndexPlan, apply_basic, basic_shape, gather_form, getitem, planned
+from fxgrad.numpy.indexing import IndexPlan, apply_basic, basic_shape, gather_form, getitem, plan_index
 from fxgrad.numpy.logic import where
 from fxgrad.numpy.positions import without_negatives
 
@@ -100,13 +108,13 @@ class Place:
     def divide(self, values: Any, **options: Any) -> Any:
         """A copy with what is there divided by `values`."""
         factors = np.ones(shape_of(self._array), aval_of(self._array).dtype)
-        return convert(divide(self._array, update(factors, self._index, "mul", values, **options)),
+        return convert(divide(self._array, apply_update(factors, self._index, "mul", values, **options)),
                        aval_of(self._array).dtype)
 
     def power(self, values: Any, **options: Any) -> Any:
         """A copy with what is there raised to the power `values`."""
         exponents = np.ones(shape_of(self._array), aval_of(operand(values)).dtype)
-        return convert(power(self._array, update(exponents, self._index, "mul", values, **options)),
+        return convert(power(self._array, apply_update(exponents, self._index, "mul", values, **options)),
                        aval_of(self._array).dtype)
 
     def apply(self, function: Callable[[Any], Any], **options: Any) -> Any:
@@ -120,29 +128,29 @@ class Place:
             index = without_negatives("x[...]", index, mode)
 
         def applied(x: Any) -> Any:
-            return update(x, index, "set", function(getitem(x, index, mode)), **options)
+            return apply_update(x, index, "set", function(getitem(x, index, mode)), **options)
 
         result = applied(array)
-        if options.get("unique_indices") or planned(shape_of(array), index, mode).is_basic():
+        if options.get("unique_indices") or plan_index(shape_of(array), index, mode).is_basic():
             return result
-        times = update(np.zeros(shape_of(array), np.int32), index, "add", 1, mode=mode)
+        times = apply_update(np.zeros(shape_of(array), np.int32), index, "add", 1, mode=mode)
         most = math.prod(shape_of(getitem(array, index, mode)))
         if is_concrete(times):
             most = int(np.max(times, initial=0))
         elif most > 3:
-            return _applied_again(applied, function, times, result)
+            return _apply_repeatedly(applied, function, times, result)
         for done in range(1, most):
             result = where(gt(times, done), applied(result), result)
         return result
 
     def _combined(self, combine: str, values: Any, **options: Any) -> Any:
-        return update(self._array, self._index, combine, values, **options)
+        return apply_update(self._array, self._index, combine, values, **options)
 
     def __repr__(self) -> str:
         return f"<an index of {aval_of(self._array)}>"
 
 
-def _applied_again(applied: Callable[[Any], Any], function: Callable[[Any], Any], times: Any, result: Any) -> Any:
+def _apply_repeatedly(applied: Callable[[Any], Any], function: Callable[[Any], Any], times: Any, result: Any) -> Any:
     """What was `applied` once, applied as many times as each element is addressed, which values say."""
     def step(done: Any, current: Any) -> list[Any]:
         return [add(done, 1), where(gt(times, done), applied(current), current)]
@@ -159,28 +167,29 @@ def at(x: Any) -> Updates:
     >>> at([1.0, 2.0])[0].set(5.0)
     array([5., 2.])
     """
-    return Updates(as_array(x))
+    return Updates(as_array_operand(x))
 
 
 # --- carrying them out --------------------------------------------------------------------------------------------
 
 
-def update(x: Any, index: Any, combine: str, values: Any, *, mode: str | None = None,
-           unique_indices: bool = False, indices_are_sorted: bool = False, wrap_negative_indices: bool = True) -> Any:
+def apply_update(x: Any, index: Any, combine: str, values: Any, *, mode: str | None = None,
+                 unique_indices: bool = False, indices_are_sorted: bool = False,
+                 wrap_negative_indices: bool = True) -> Any:
     """`x` with `values` combined into `x[index]`; see `Place` for the arguments."""
-    x = as_array(x)
+    x = as_array_operand(x)
     if not wrap_negative_indices:
         index = without_negatives("x[...]", index, mode)
     if _is_unknown_mask(index) and not shape_of(operand(values)):
         return _update_masked(x, index, combine, _as_values(operand(values), aval_of(x)))
-    plan = planned(shape_of(x), index, mode)
+    plan = plan_index(shape_of(x), index, mode)
     values = _as_values(operand(values), aval_of(x))
     if plan.is_basic():
         return _update_basic(x, plan, combine, values)
     # What slices choose is taken out, updated where the arrays say, and put back.
     inner = apply_basic(x, plan)
     windows, window, indices, how = gather_form(shape_of(inner), plan, mode)
-    values = _fitted(values, windows.result_shape(window, shape_of(indices)[:-1]))
+    values = _broadcast_to_place(values, windows.result_shape(window, shape_of(indices)[:-1]))
     are_places = _are_places(indices, shape_of(inner), windows, how)
     promises = _promises(indices if are_places else None, unique_indices, indices_are_sorted)
     updated = scatter(inner, indices, values, windows, combine=combine, mode=how, promises=promises)
@@ -209,13 +218,13 @@ def _as_values(values: Any, aval: Any) -> Any:
     """The values in the dtype of the array that they go into."""
     dtype, weak = common_type([aval, aval_of(values)])
     if dtype == aval.dtype:
-        return typed(values, dtype, weak and aval.weak)
+        return cast_operand(values, dtype, weak and aval.weak)
     if is_concrete(values):
         values = np.asarray(values)
     return convert(values, aval.dtype)
 
 
-def _fitted(values: Any, shape: Shape) -> Any:
+def _broadcast_to_place(values: Any, shape: Shape) -> Any:
     """The values repeated to the shape of what they go into; axes of size 1 in front of them may be too many."""
     given = shape_of(values)
     surplus = len(given) - len(shape)
@@ -254,7 +263,7 @@ def _promises(indices: Any, unique: bool, in_order: bool) -> tuple[str, ...]:
 def _update_basic(x: Any, plan: IndexPlan, combine: str, values: Any) -> Any:
     """Slices with stride 1 are one window; all others are addressed element by element along the axes concerned."""
     shape = shape_of(x)
-    values = _fitted(values, basic_shape(plan))
+    values = _broadcast_to_place(values, basic_shape(plan))
     sizes = [-(-(limit - start) // stride) for start, limit, stride in
              zip(plan.starts, plan.limits, plan.strides, strict=True)]
     kept = tuple(size for axis, size in enumerate(sizes) if axis not in plan.dropped)

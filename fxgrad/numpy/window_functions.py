@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.frontend.operands import as_array, default_float, promoted_inexact, whole
+from fxgrad.engine.frontend.operands import as_array_operand, as_integer, default_float_dtype, promote_inexact
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
@@ -17,7 +17,7 @@ from fxgrad.numpy.numbers import i0
 
 def _places(name: str, M: Any) -> tuple[int, Any]:
     """How many points there are, and where they stand between 0 and 1."""
-    size = whole(name, M)
+    size = as_integer(name, M)
     if size < 0:
         raise ArgumentError(at_user_line(f"{name}: M={size}; a number from 0 on is needed"))
     return size, np.arange(size) / max(size - 1, 1)
@@ -27,7 +27,7 @@ def _cosines(name: str, M: Any, *weights: float) -> Any:
     """The sum of `weights[k] cos(2 pi k t)`; 1 for a single point."""
     size, t = _places(name, M)
     values = sum(weight * np.cos(2 * math.pi * k * t) for k, weight in enumerate(weights))
-    return np.ones(size, default_float()) if size == 1 else np.asarray(values).astype(default_float())
+    return np.ones(size, default_float_dtype()) if size == 1 else np.asarray(values).astype(default_float_dtype())
 
 
 def bartlett(M: int) -> Any:
@@ -37,7 +37,7 @@ def bartlett(M: int) -> Any:
     array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
     """
     size, t = _places("bartlett", M)
-    return np.ones(size, default_float()) if size == 1 else (1 - np.abs(2 * t - 1)).astype(default_float())
+    return np.ones(size, default_float_dtype()) if size == 1 else (1 - np.abs(2 * t - 1)).astype(default_float_dtype())
 
 
 def blackman(M: int) -> Any:
@@ -75,8 +75,8 @@ def kaiser(M: int, beta: Any) -> Any:
     """
     size, t = _places("kaiser", M)
     if size == 1:
-        return np.ones(size, default_float())
-    beta, = promoted_inexact(as_array(beta))
+        return np.ones(size, default_float_dtype())
+    beta, = promote_inexact(as_array_operand(beta))
     aval = aval_of(beta)
-    shape = np.sqrt(np.maximum(1 - (2 * t - 1) ** 2, 0)).astype(default_float() if aval.weak else aval.dtype)
+    shape = np.sqrt(np.maximum(1 - (2 * t - 1) ** 2, 0)).astype(default_float_dtype() if aval.weak else aval.dtype)
     return divide(i0(multiply(beta, shape)), i0(beta))

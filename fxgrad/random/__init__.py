@@ -4,7 +4,7 @@ A key is a value: the same key gives the same numbers, on NumPy and under `jit`.
 from it with `split` or `fold_in`.
 """
 
-from fxgrad.engine.core.arrays import making as _making
+from fxgrad.engine.core.arrays import returns_array as _making
 from fxgrad.random.continuous import (
     cauchy,
     exponential,

@@ -8,8 +8,8 @@ from typing import Any
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.frontend.operands import sizes_of
-from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.operands import as_new_shape
+from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.engine.ops.comparison import ge, lt
 from fxgrad.engine.ops.exponential import exp, log, log1p, sqrt
@@ -21,18 +21,18 @@ from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.trigonometric import tan
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, UnsupportedError
-from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, spread
-from fxgrad.random.uniform import between, unit
+from fxgrad.random.keys import as_parameter, drawn_shape, float_dtype, one_key, spread_parameter
+from fxgrad.random.uniform import between_bounds, unit_draws
 
 
 def _open(key: Any, shape: Shape, dtype: DType, low: Any) -> Any:
     """Numbers from `low`, a number just above 0 or -1, up to 1."""
-    return between(key, shape, dtype, dtype.type(low), dtype.type(1))
+    return between_bounds(key, shape, dtype, dtype.type(low), dtype.type(1))
 
 
 def exponential_draws(key: Any, shape: Shape, dtype: DType) -> Any:
     """Exponential numbers of a typed key."""
-    return neg(log1p(neg(unit(key, shape, dtype))))
+    return neg(log1p(neg(unit_draws(key, shape, dtype))))
 
 
 def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -45,9 +45,9 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: A
     True
     """
     if out_sharding is not None:
-        return placed("exponential", exponential(key, shape, dtype), out_sharding)
+        return place_array("exponential", exponential(key, shape, dtype), out_sharding)
     key, dtype = one_key("exponential", key), float_dtype("exponential", dtype)
-    return exponential_draws(key, sizes_of("exponential", shape), dtype)
+    return exponential_draws(key, as_new_shape("exponential", shape), dtype)
 
 
 def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None, *, out_sharding: Any = None) -> Any:
@@ -61,9 +61,9 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
     (2, 3)
     """
     if out_sharding is not None:
-        return placed("gumbel", gumbel(key, shape, dtype, mode), out_sharding)
+        return place_array("gumbel", gumbel(key, shape, dtype, mode), out_sharding)
     key, dtype = one_key("gumbel", key), float_dtype("gumbel", dtype)
-    return gumbel_draws(key, sizes_of("gumbel", shape), dtype, mode)
+    return gumbel_draws(key, as_new_shape("gumbel", shape), dtype, mode)
 
 
 def gumbel_draws(key: Any, shape: Shape, dtype: DType, mode: str | None) -> Any:
@@ -75,7 +75,7 @@ def gumbel_draws(key: Any, shape: Shape, dtype: DType, mode: str | None) -> Any:
         return neg(log(neg(log(_open(key, shape, dtype, limits.tiny)))))
     if mode == "highest" and dtype == dtypes.float32:
         raise UnsupportedError(at_user_line("gumbel: mode='highest' is not supported for float32; use mode='high'"))
-    high, low = unstack(unit(key, (2, *shape), dtype), 0)
+    high, low = unstack(unit_draws(key, (2, *shape), dtype), 0)
     fine = add(add(high, mul(low, 2.0 ** -limits.nmant)), float(limits.tiny))
     return neg(log(neg(log1p(neg(where(ge(high, 0.5), high, fine))))))
 
@@ -88,9 +88,9 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     (2, 3)
     """
     if out_sharding is not None:
-        return placed("laplace", laplace(key, shape, dtype), out_sharding)
+        return place_array("laplace", laplace(key, shape, dtype), out_sharding)
     key, dtype = one_key("laplace", key), float_dtype("laplace", dtype)
-    u = _open(key, sizes_of("laplace", shape), dtype, -1.0 + float(dtypes.finfo(dtype).epsneg))
+    u = _open(key, as_new_shape("laplace", shape), dtype, -1.0 + float(dtypes.finfo(dtype).epsneg))
     return mul(sign(u), log1p(neg(absolute(u))))
 
 
@@ -102,9 +102,9 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
     (2, 3)
     """
     if out_sharding is not None:
-        return placed("logistic", logistic(key, shape, dtype), out_sharding)
+        return place_array("logistic", logistic(key, shape, dtype), out_sharding)
     key, dtype = one_key("logistic", key), float_dtype("logistic", dtype)
-    u = _open(key, sizes_of("logistic", shape), dtype, dtypes.finfo(dtype).tiny)
+    u = _open(key, as_new_shape("logistic", shape), dtype, dtypes.finfo(dtype).tiny)
     return sub(log(u), log1p(neg(u)))
 
 
@@ -116,9 +116,9 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     (2, 3)
     """
     if out_sharding is not None:
-        return placed("cauchy", cauchy(key, shape, dtype), out_sharding)
+        return place_array("cauchy", cauchy(key, shape, dtype), out_sharding)
     key, dtype = one_key("cauchy", key), float_dtype("cauchy", dtype)
-    u = _open(key, sizes_of("cauchy", shape), dtype, dtypes.finfo(dtype).eps)
+    u = _open(key, as_new_shape("cauchy", shape), dtype, dtypes.finfo(dtype).eps)
     return tan(mul(dtype.type(math.pi), sub(u, 0.5)))
 
 
@@ -130,10 +130,10 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_shardi
     True
     """
     if out_sharding is not None:
-        return placed("pareto", pareto(key, b, shape, dtype), out_sharding)
+        return place_array("pareto", pareto(key, b, shape, dtype), out_sharding)
     key, dtype = one_key("pareto", key), float_dtype("pareto", dtype)
     shape = drawn_shape("pareto", shape, b)
-    return exp(div(exponential_draws(key, shape, dtype), parameter(b, dtype)))
+    return exp(div(exponential_draws(key, shape, dtype), as_parameter(b, dtype)))
 
 
 def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None) -> Any:
@@ -146,8 +146,8 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype
     True
     """
     key, dtype = one_key("weibull_min", key), float_dtype("weibull_min", dtype)
-    draws = exponential_draws(key, sizes_of("weibull_min", shape), dtype)
-    return mul(power(draws, div(1.0, parameter(concentration, dtype))), parameter(scale, dtype))
+    draws = exponential_draws(key, as_new_shape("weibull_min", shape), dtype)
+    return mul(power(draws, div(1.0, as_parameter(concentration, dtype))), as_parameter(scale, dtype))
 
 
 def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None,
@@ -159,12 +159,12 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
     True
     """
     if out_sharding is not None:
-        return placed("triangular", triangular(key, left, mode, right, shape, dtype), out_sharding)
+        return place_array("triangular", triangular(key, left, mode, right, shape, dtype), out_sharding)
     key, dtype = one_key("triangular", key), float_dtype("triangular", dtype)
     shape = drawn_shape("triangular", shape, left, mode, right)
-    left, mode, right = (spread(each, shape, dtype) for each in (left, mode, right))
+    left, mode, right = (spread_parameter(each, shape, dtype) for each in (left, mode, right))
     width, before, behind = sub(right, left), sub(mode, left), sub(right, mode)
-    u = unit(key, shape, dtype)
+    u = unit_draws(key, shape, dtype)
     rising = add(left, sqrt(mul(mul(u, width), before)))
     falling = sub(right, sqrt(mul(mul(sub(1.0, u), width), behind)))
     return where(lt(u, div(before, width)), rising, falling)

@@ -11,8 +11,8 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.frontend.operands import as_array, axis_of, promoted_inexact, shape_of, sizes_of
-from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.operands import as_array_operand, as_new_shape, axis_of, promote_inexact, shape_of
+from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.engine.ops.arithmetic import max as maximum
 from fxgrad.engine.ops.arithmetic import min as minimum
@@ -35,22 +35,22 @@ from fxgrad.numpy.ordering import searchsorted
 from fxgrad.numpy.rearranging import take
 from fxgrad.random.continuous import gumbel_draws
 from fxgrad.random.keys import (
+    as_parameter,
     drawn_shape,
     float_dtype,
     int_dtype,
     one_key,
     own_dtype,
-    parameter,
     positive_int,
-    spread,
+    spread_parameter,
     subkeys,
 )
-from fxgrad.random.uniform import randint, raw_bits, unit
+from fxgrad.random.uniform import randint, raw_bits, unit_draws
 
 # --- orders -------------------------------------------------------------------------------------------------------
 
 
-def _shuffled(key: Any, x: Any, axis: int) -> Any:
+def _shuffle(key: Any, x: Any, axis: int) -> Any:
     """`x` sorted by random words along `axis`, so often that equal words hardly matter."""
     size = math.prod(shape_of(x))
     for _ in range(math.ceil(3 * math.log(size) / math.log(2**32 - 1)) if size > 1 else 0):
@@ -70,16 +70,16 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, o
     array([0, 1, 3, 2], dtype=int32)
     """
     if out_sharding is not None:
-        return placed("permutation", permutation(key, x, axis, independent), out_sharding)
-    key, array = one_key("permutation", key), as_array(x)
+        return place_array("permutation", permutation(key, x, axis, independent), out_sharding)
+    key, array = one_key("permutation", key), as_array_operand(x)
     if not shape_of(array):
         count = positive_int("permutation", "a scalar x", x)
         axis_of("permutation", axis, 1)
-        return _shuffled(key, iota(dtypes.int32, (count,)), 0)
+        return _shuffle(key, iota(dtypes.int32, (count,)), 0)
     axis = axis_of("permutation", axis, len(shape_of(array)))
     if independent or len(shape_of(array)) == 1:
-        return _shuffled(key, array, axis)
-    return take(array, _shuffled(key, iota(dtypes.int32, (shape_of(array)[axis],)), 0), axis)
+        return _shuffle(key, array, axis)
+    return take(array, _shuffle(key, iota(dtypes.int32, (shape_of(array)[axis],)), 0), axis)
 
 
 def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0,
@@ -93,10 +93,10 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
     >>> fxgrad.random.choice(fxgrad.random.key(0), 10, (4,), replace=False).shape
     (4,)
     """
-    key, array = one_key("choice", key), as_array(a)
+    key, array = one_key("choice", key), as_array_operand(a)
     if not isinstance(shape, Sequence):
         raise ArgumentError(at_user_line(f"choice: shape must be a tuple, got {shape!r}; write ({shape},)"))
-    shape, own = sizes_of("choice", shape), shape_of(array)
+    shape, own = as_new_shape("choice", shape), shape_of(array)
     axis = axis_of("choice", axis, len(own)) if own else 0
     count, draws = own[axis] if own else positive_int("choice", "a scalar a", a), math.prod(shape)
     if not draws:
@@ -108,15 +108,16 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
         chosen = permutation(key, array if own else count, axis)
         result = slice_in_dim(chosen, 0, draws, axis)
     else:
-        positions = randint(key, shape, 0, count) if p is None else _weighted(key, p, count, shape, replace, mode)
+        positions = randint(key, shape, 0, count) if p is None else _weighted_choice(key, p, count, shape, replace,
+                                                                                     mode)
         result = take(array, positions, axis) if own else positions
     return reshape(result, (*own[:axis], *shape, *own[axis + 1:]))
 
 
-def _weighted(key: Any, p: Any, count: int, shape: Shape, replace: bool, mode: str | None) -> Any:
-    p, = promoted_inexact(as_array(p))
+def _weighted_choice(key: Any, p: Any, count: int, shape: Shape, replace: bool, mode: str | None) -> Any:
+    p, = promote_inexact(as_array_operand(p))
     dtype = own_dtype(p)
-    p = parameter(p, dtype)
+    p = as_parameter(p, dtype)
     if shape_of(p) != (count,):
         raise ShapeError(at_user_line(f"choice: p has the shape {shape_of(p)}, where a vector with the probabilities "
                                       f"of {count} elements is needed"))
@@ -125,7 +126,7 @@ def _weighted(key: Any, p: Any, count: int, shape: Shape, replace: bool, mode: s
         return slice_in_dim(argsort(neg(ranks), 0), 0, math.prod(shape), 0)
     sums = cumsum(p, 0)
     total = reshape(slice_in_dim(sums, count - 1, count, 0), ())
-    return convert(searchsorted(sums, mul(total, sub(1.0, unit(key, shape, dtype)))), dtypes.int32)
+    return convert(searchsorted(sums, mul(total, sub(1.0, unit_draws(key, shape, dtype)))), dtypes.int32)
 
 
 def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True,
@@ -140,12 +141,12 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replac
     1
     """
     if out_sharding is not None:
-        return placed("categorical", categorical(key, logits, axis, shape, replace, mode), out_sharding)
-    key, logits = one_key("categorical", key), promoted_inexact(as_array(logits))[0]
+        return place_array("categorical", categorical(key, logits, axis, shape, replace, mode), out_sharding)
+    key, logits = one_key("categorical", key), promote_inexact(as_array_operand(logits))[0]
     own = shape_of(logits)
     axis = axis_of("categorical", axis, len(own))
     rest = (*own[:axis], *own[axis + 1:])
-    shape = rest if shape is None else sizes_of("categorical", shape)
+    shape = rest if shape is None else as_new_shape("categorical", shape)
     prefix = shape[:len(shape) - len(rest)]
     if shape[len(prefix):] != rest:
         raise ShapeError(at_user_line(f"categorical: shape={shape} for logits of shape {own}; it must end in {rest}, "
@@ -176,10 +177,10 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sha
     0
     """
     if out_sharding is not None:
-        return placed("poisson", poisson(key, lam, shape, dtype), out_sharding)
+        return place_array("poisson", poisson(key, lam, shape, dtype), out_sharding)
     key, dtype = one_key("poisson", key), int_dtype("poisson", dtype)
     shape = drawn_shape("poisson", shape, lam)
-    return bind(random_poisson_p, key, spread(lam, shape, dtypes.float32), dtype=dtype)[0]
+    return bind(random_poisson_p, key, spread_parameter(lam, shape, dtypes.float32), dtype=dtype)[0]
 
 
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
@@ -197,7 +198,8 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
 
 def _binomial(key: Any, n: Any, p: Any, shape: Shape, dtype: DType) -> Any:
     inner = dtypes.inexact_dtype(own_dtype(p))
-    return bind(random_binomial_p, key, spread(n, shape, inner), spread(p, shape, inner), dtype=dtype)[0]
+    return bind(random_binomial_p, key, spread_parameter(n, shape, inner), spread_parameter(p, shape, inner),
+                dtype=dtype)[0]
 
 
 def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: int | bool = 1) -> Any:
@@ -213,14 +215,14 @@ def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = Non
     del unroll  # the categories are gone through one by one here
     key, wanted = one_key("multinomial", key), float_dtype("multinomial", dtype)
     inner = dtypes.inexact_dtype(own_dtype(n, p))
-    shape = drawn_shape("multinomial", shape_of(as_array(p)) if shape is None else shape, p)
+    shape = drawn_shape("multinomial", shape_of(as_array_operand(p)) if shape is None else shape, p)
     if not shape:
         raise ShapeError(at_user_line("multinomial: p is a scalar, where a vector is needed: its last axis are the "
                                       "probabilities of one draw"))
-    shares = move_axis(spread(p, shape, inner), len(shape) - 1, 0)
+    shares = move_axis(spread_parameter(p, shape, inner), len(shape) - 1, 0)
     left = cumsum(shares, 0, reverse=True)
     ratios = minimum(maximum(div(shares, where(eq(left, 0.0), 1.0, left)), 0.0), 1.0)
-    remaining, counts = broadcast_to(parameter(n, inner), shape[:-1]), []
+    remaining, counts = broadcast_to(as_parameter(n, inner), shape[:-1]), []
     for subkey, ratio in zip(subkeys(key, shape[-1]), unstack(ratios, 0), strict=True):
         counts.append(bind(random_binomial_p, subkey, remaining, ratio, dtype=inner)[0])
         remaining = sub(remaining, counts[-1])
@@ -235,11 +237,11 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sha
     True
     """
     if out_sharding is not None:
-        return placed("geometric", geometric(key, p, shape, dtype), out_sharding)
+        return place_array("geometric", geometric(key, p, shape, dtype), out_sharding)
     key, dtype = one_key("geometric", key), int_dtype("geometric", dtype)
     inner = dtypes.inexact_dtype(own_dtype(p))
     shape = drawn_shape("geometric", shape, p)
-    u = unit(key, shape, inner)
+    u = unit_draws(key, shape, inner)
     u = where(eq(u, 0.0), 1.0, u)
-    tries = div(log(u), log1p(neg(spread(p, shape, inner))))
+    tries = div(log(u), log1p(neg(spread_parameter(p, shape, inner))))
     return convert(add(floor(tries), 1.0), dtype)

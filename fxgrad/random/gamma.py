@@ -6,8 +6,8 @@ from typing import Any
 
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.frontend.operands import as_array, shape_of, sizes_of
-from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.operands import as_array_operand, as_new_shape, shape_of
+from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.ops.arithmetic import add, div, mul, sub
 from fxgrad.engine.ops.arithmetic import max as maximum
 from fxgrad.engine.ops.exponential import exp, sqrt
@@ -20,9 +20,9 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ShapeError
 from fxgrad.random.continuous import exponential_draws
-from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, positive_int, spread, subkeys
+from fxgrad.random.keys import as_parameter, drawn_shape, float_dtype, one_key, positive_int, spread_parameter, subkeys
 from fxgrad.random.normal import normal_draws
-from fxgrad.random.uniform import signs
+from fxgrad.random.uniform import sign_draws
 
 
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -36,9 +36,9 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_shardin
     True
     """
     if out_sharding is not None:
-        return placed("gamma", gamma(key, a, shape, dtype), out_sharding)
+        return place_array("gamma", gamma(key, a, shape, dtype), out_sharding)
     key, dtype = one_key("gamma", key), float_dtype("gamma", dtype)
-    return random_gamma(key, spread(a, drawn_shape("gamma", shape, a), dtype))
+    return random_gamma(key, spread_parameter(a, drawn_shape("gamma", shape, a), dtype))
 
 
 def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -51,9 +51,9 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_shar
     ()
     """
     if out_sharding is not None:
-        return placed("loggamma", loggamma(key, a, shape, dtype), out_sharding)
+        return place_array("loggamma", loggamma(key, a, shape, dtype), out_sharding)
     key, dtype = one_key("loggamma", key), float_dtype("loggamma", dtype)
-    return random_gamma(key, spread(a, drawn_shape("loggamma", shape, a), dtype), log_space=True)
+    return random_gamma(key, spread_parameter(a, drawn_shape("loggamma", shape, a), dtype), log_space=True)
 
 
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -64,10 +64,10 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_
     True
     """
     if out_sharding is not None:
-        return placed("beta", beta(key, a, b, shape, dtype), out_sharding)
+        return place_array("beta", beta(key, a, b, shape, dtype), out_sharding)
     key, dtype = one_key("beta", key), float_dtype("beta", dtype)
     shape = drawn_shape("beta", shape, a, b)
-    first, second = (random_gamma(part, spread(each, shape, dtype), log_space=True)
+    first, second = (random_gamma(part, spread_parameter(each, shape, dtype), log_space=True)
                      for part, each in zip(subkeys(key), (a, b), strict=True))
     most = maximum(first, second)
     first, second = exp(sub(first, most)), exp(sub(second, most))
@@ -85,15 +85,15 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out
     ((2, 3), True)
     """
     if out_sharding is not None:
-        return placed("dirichlet", dirichlet(key, alpha, shape, dtype), out_sharding)
+        return place_array("dirichlet", dirichlet(key, alpha, shape, dtype), out_sharding)
     key, dtype = one_key("dirichlet", key), float_dtype("dirichlet", dtype)
-    own = shape_of(as_array(alpha))
+    own = shape_of(as_array_operand(alpha))
     if not own:
         raise ShapeError(at_user_line("dirichlet: alpha is a scalar, where a vector is needed: its last axis are the "
                                       "parameters of one draw"))
-    rows = sizes_of("dirichlet", own[:-1] if shape is None else shape)
+    rows = as_new_shape("dirichlet", own[:-1] if shape is None else shape)
     shape = drawn_shape("dirichlet", (*rows, own[-1]), alpha)
-    return _softmax(random_gamma(key, spread(alpha, shape, dtype), log_space=True))
+    return _softmax(random_gamma(key, spread_parameter(alpha, shape, dtype), log_space=True))
 
 
 def _softmax(logs: Any) -> Any:
@@ -110,13 +110,13 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sh
     True
     """
     if out_sharding is not None:
-        return placed("chisquare", chisquare(key, df, shape, dtype), out_sharding)
+        return place_array("chisquare", chisquare(key, df, shape, dtype), out_sharding)
     key, dtype = one_key("chisquare", key), float_dtype("chisquare", dtype)
-    return _chisquare(key, parameter(df, dtype), drawn_shape("chisquare", shape, df))
+    return _chisquare(key, as_parameter(df, dtype), drawn_shape("chisquare", shape, df))
 
 
 def _chisquare(key: Any, df: Any, shape: Shape) -> Any:
-    half = spread(div(df, 2.0), shape, aval_of(df).dtype)
+    half = spread_parameter(div(df, 2.0), shape, aval_of(df).dtype)
     return mul(exp(random_gamma(key, half, log_space=True)), 2.0)
 
 
@@ -128,12 +128,12 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: 
     (2, 3)
     """
     if out_sharding is not None:
-        return placed("t", t(key, df, shape, dtype), out_sharding)
+        return place_array("t", t(key, df, shape, dtype), out_sharding)
     key, dtype = one_key("t", key), float_dtype("t", dtype)
     shape = drawn_shape("t", shape, df)
-    half = div(parameter(df, dtype), 2.0)
+    half = div(as_parameter(df, dtype), 2.0)
     normal_key, gamma_key = subkeys(key)
-    draws = random_gamma(gamma_key, spread(half, shape, dtype))
+    draws = random_gamma(gamma_key, spread_parameter(half, shape, dtype))
     return mul(normal_draws(normal_key, shape, dtype), sqrt(div(half, draws)))
 
 
@@ -145,10 +145,10 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *,
     True
     """
     if out_sharding is not None:
-        return placed("f", f(key, dfnum, dfden, shape, dtype), out_sharding)
+        return place_array("f", f(key, dfnum, dfden, shape, dtype), out_sharding)
     key, dtype = one_key("f", key), float_dtype("f", dtype)
     shape = drawn_shape("f", shape, dfnum, dfden)
-    above, below = parameter(dfnum, dtype), parameter(dfden, dtype)
+    above, below = as_parameter(dfnum, dtype), as_parameter(dfden, dtype)
     below_key, above_key = subkeys(key)
     return div(div(_chisquare(above_key, above, shape), above), div(_chisquare(below_key, below, shape), below))
 
@@ -161,16 +161,16 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None, *, 
     (2, 3)
     """
     if out_sharding is not None:
-        return placed("generalized_normal", generalized_normal(key, p, shape, dtype), out_sharding)
+        return place_array("generalized_normal", generalized_normal(key, p, shape, dtype), out_sharding)
     key, dtype = one_key("generalized_normal", key), float_dtype("generalized_normal", dtype)
-    return _generalized(key, parameter(p, dtype), sizes_of("generalized_normal", shape), dtype)
+    return _draw_generalized(key, as_parameter(p, dtype), as_new_shape("generalized_normal", shape), dtype)
 
 
-def _generalized(key: Any, p: Any, shape: Shape, dtype: DType) -> Any:
+def _draw_generalized(key: Any, p: Any, shape: Shape, dtype: DType) -> Any:
     gamma_key, signs_key = subkeys(key)
     inverse = div(1.0, p)
-    draws = random_gamma(gamma_key, spread(inverse, shape, dtype))
-    return mul(signs(signs_key, shape, dtype), power(draws, inverse))
+    draws = random_gamma(gamma_key, spread_parameter(inverse, shape, dtype))
+    return mul(sign_draws(signs_key, shape, dtype), power(draws, inverse))
 
 
 def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -185,10 +185,10 @@ def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None, *, ou
     True
     """
     if out_sharding is not None:
-        return placed("ball", ball(key, d, p, shape, dtype), out_sharding)
-    key, dtype, shape = one_key("ball", key), float_dtype("ball", dtype), sizes_of("ball", shape)
-    d, order = positive_int("ball", "d", d), parameter(p, dtype)
+        return place_array("ball", ball(key, d, p, shape, dtype), out_sharding)
+    key, dtype, shape = one_key("ball", key), float_dtype("ball", dtype), as_new_shape("ball", shape)
+    d, order = positive_int("ball", "d", d), as_parameter(p, dtype)
     direction_key, radius_key = subkeys(key)
-    points = _generalized(direction_key, order, (*shape, d), dtype)
+    points = _draw_generalized(direction_key, order, (*shape, d), dtype)
     radius = add(reduce_sum(power(absolute(points), order), (len(shape),)), exponential_draws(radius_key, shape, dtype))
     return div(points, reshape(power(radius, div(1.0, order)), (*shape, 1)))

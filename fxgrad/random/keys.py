@@ -12,7 +12,15 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.frontend.operands import as_array, as_dtype, common_shape, common_type, operand, shape_of, sizes_of
+from fxgrad.engine.frontend.operands import (
+    as_array_operand,
+    as_dtype,
+    as_new_shape,
+    common_shape,
+    common_type,
+    operand,
+    shape_of,
+)
 from fxgrad.engine.ops.comparison import and_p, eq
 from fxgrad.engine.ops.joining import unstack
 from fxgrad.engine.ops.pointwise import scalar_like
@@ -44,7 +52,7 @@ def is_typed(key: Any) -> bool:
 def typed_keys(name: str, key: Any) -> Any:
     """`key` as an array of keys: words of them (uint32, two along the last axis) are wrapped."""
     try:
-        aval = aval_of(as_array(key))
+        aval = aval_of(as_array_operand(key))
     except FxgradError as error:
         if isinstance(error, DTypeError):
             raise
@@ -54,7 +62,7 @@ def typed_keys(name: str, key: Any) -> Any:
     if aval.dtype != np.uint32 or not aval.shape or aval.shape[-1] != 2:
         kind = type(key).__name__ if not aval.shape and not hasattr(key, "dtype") else repr(aval)
         raise ArgumentError(_no_key(name, kind))
-    return bind(random_wrap_p, as_array(key))[0]
+    return bind(random_wrap_p, as_array_operand(key))[0]
 
 
 def _no_key(name: str, came: str) -> str:
@@ -94,7 +102,7 @@ def drawn_shape(name: str, shape: Any, *parameters: Any) -> Shape:
     own = common_shape(name, *map(shape_of, parameters))
     if shape is None:
         return own
-    result = sizes_of(name, shape)
+    result = as_new_shape(name, shape)
     if common_shape(name, result, own) != result:
         raise ShapeError(at_user_line(f"{name}: shape={result} cannot hold draws for parameters of shape {own}; give a "
                                       "shape that ends in theirs, or leave it out"))
@@ -103,18 +111,18 @@ def drawn_shape(name: str, shape: Any, *parameters: Any) -> Shape:
 
 def own_dtype(*values: Any) -> DType:
     """The common dtype of parameters that decide that of the draws; the default float for Python's floats."""
-    dtype, weak = common_type([aval_of(as_array(value)) for value in values])
+    dtype, weak = common_type([aval_of(as_array_operand(value)) for value in values])
     return dtypes.default_float() if weak and dtypes.is_floating(dtype) else dtype
 
 
-def parameter(value: Any, dtype: DType) -> Any:
+def as_parameter(value: Any, dtype: DType) -> Any:
     """A parameter of a distribution, as an array of the dtype of the draws."""
-    return as_dtype(as_array(value), dtype)
+    return as_dtype(as_array_operand(value), dtype)
 
 
-def spread(value: Any, shape: Shape, dtype: DType) -> Any:
-    """`parameter` repeated to the shape of the draws."""
-    return broadcast_to(parameter(value, dtype), shape)
+def spread_parameter(value: Any, shape: Shape, dtype: DType) -> Any:
+    """`as_parameter` repeated to the shape of the draws."""
+    return broadcast_to(as_parameter(value, dtype), shape)
 
 
 def subkeys(key: Any, number: int = 2) -> list[Any]:
@@ -146,12 +154,12 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     array([ 0, 42], dtype=uint32)
     """
     _check_generator("key", impl, dtype)
-    return _seeded("key", seed)
+    return _seed_key("key", seed)
 
 
-def _seeded(name: str, seed: Any) -> Any:
+def _seed_key(name: str, seed: Any) -> Any:
     try:
-        aval = aval_of(as_array(seed))
+        aval = aval_of(as_array_operand(seed))
     except FxgradError:
         raise ArgumentError(at_user_line(f"{name}: the seed is a {type(seed).__name__}, where an integer is "
                                          "needed")) from None
@@ -161,7 +169,7 @@ def _seeded(name: str, seed: Any) -> Any:
         raise ShapeError(at_user_line(f"{name}: one seed is needed, got an array of shape {aval.shape}. Map over it: "
                                       f"fxgrad.vmap(fxgrad.random.{name})(seeds)"))
     weak = aval_of(operand(seed)).weak
-    seed = as_array(seed)
+    seed = as_array_operand(seed)
     return bind(random_seed_p, _low_word_if_it_fits(seed) if weak else seed)[0]
 
 
@@ -181,12 +189,12 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:  # noqa: N802  (jax's name)
     array([0, 0], dtype=uint32)
     """
     _check_generator("PRNGKey", impl)
-    return bind(random_unwrap_p, _seeded("PRNGKey", seed))[0]
+    return bind(random_unwrap_p, _seed_key("PRNGKey", seed))[0]
 
 
-def _as_given(given: Any, keys: Any) -> Any:
+def _in_given_form(given: Any, keys: Any) -> Any:
     """Keys in the form in which one came: words for words."""
-    return keys if is_typed(as_array(given)) else bind(random_unwrap_p, keys)[0]
+    return keys if is_typed(as_array_operand(given)) else bind(random_unwrap_p, keys)[0]
 
 
 def split(key: Any, num: int | Sequence[int] = 2) -> Any:
@@ -199,8 +207,8 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Any:
     >>> fxgrad.random.split(first, (2, 3)).shape
     (2, 3)
     """
-    keys = bind(random_split_p, one_key("split", key), shape=sizes_of("split", num))[0]
-    return _as_given(key, keys)
+    keys = bind(random_split_p, one_key("split", key), shape=as_new_shape("split", num))[0]
+    return _in_given_form(key, keys)
 
 
 def fold_in(key: Any, data: Any) -> Any:
@@ -213,7 +221,7 @@ def fold_in(key: Any, data: Any) -> Any:
     >>> step.shape
     ()
     """
-    typed, data = one_key("fold_in", key), as_array(data)
+    typed, data = one_key("fold_in", key), as_array_operand(data)
     aval = aval_of(data)
     if aval.shape:
         raise ShapeError(at_user_line(f"fold_in: one integer is needed, got an array of shape {aval.shape}. Map over "
@@ -222,7 +230,7 @@ def fold_in(key: Any, data: Any) -> Any:
         raise ArgumentError(at_user_line(f"fold_in: data is {aval}, where an integer is needed"))
     if isinstance(data, np.generic | Integer):  # at once, so that equal numbers are equal in programs
         data = np.asarray(data).astype(np.uint32)[()]
-    return _as_given(key, bind(random_fold_in_p, typed, convert(data, np.dtype(np.uint32)))[0])
+    return _in_given_form(key, bind(random_fold_in_p, typed, convert(data, np.dtype(np.uint32)))[0])
 
 
 def clone(key: Any) -> Any:
@@ -233,7 +241,7 @@ def clone(key: Any) -> Any:
     >>> bool(fxgrad.random.clone(key) == key)
     True
     """
-    return _as_given(key, bind(random_clone_p, typed_keys("clone", key))[0])
+    return _in_given_form(key, bind(random_clone_p, typed_keys("clone", key))[0])
 
 
 def key_data(keys: Any) -> Any:
@@ -257,7 +265,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
     (3,)
     """
     _check_generator("wrap_key_data", impl, dtype)
-    return bind(random_wrap_p, as_array(key_bits_array))[0]
+    return bind(random_wrap_p, as_array_operand(key_bits_array))[0]
 
 
 def key_impl(keys: Any) -> str:

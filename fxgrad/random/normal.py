@@ -10,8 +10,8 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.frontend.operands import sizes_of
-from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.operands import as_new_shape
+from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.higher_order.call import library_function
 from fxgrad.engine.ops.arithmetic import add, div, mul, stop_gradient, sub
 from fxgrad.engine.ops.arithmetic import max as maximum
@@ -25,8 +25,8 @@ from fxgrad.engine.ops.special import erf, erf_inv
 from fxgrad.engine.ops.structural import reduce_sum
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError
-from fxgrad.random.keys import drawn_shape, float_dtype, one_key, parameter, spread, subkeys
-from fxgrad.random.uniform import between, signs, unit
+from fxgrad.random.keys import as_parameter, drawn_shape, float_dtype, one_key, spread_parameter, subkeys
+from fxgrad.random.uniform import between_bounds, sign_draws, unit_draws
 
 _ROOT = math.sqrt(2)
 
@@ -35,7 +35,7 @@ _ROOT = math.sqrt(2)
 def normal_draws(key: Any, shape: Shape, dtype: DType) -> Any:
     """Normal numbers of a typed key: the quantiles of uniform ones."""
     below_one = np.nextafter(np.array(-1, dtype), np.array(0, dtype), dtype=dtype)[()]
-    uniform = between(key, shape, dtype, below_one, dtype.type(1))
+    uniform = between_bounds(key, shape, dtype, below_one, dtype.type(1))
     return mul(dtype.type(_ROOT), erf_inv(uniform))
 
 
@@ -53,8 +53,8 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     array([1.6226422, 2.0252647], dtype=float32)
     """
     if out_sharding is not None:
-        return placed("normal", normal(key, shape, dtype), out_sharding)
-    key, shape = one_key("normal", key), sizes_of("normal", shape)
+        return place_array("normal", normal(key, shape, dtype), out_sharding)
+    key, shape = one_key("normal", key), as_new_shape("normal", shape)
     chosen = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
     if dtypes.is_floating(chosen):
         return normal_draws(key, shape, chosen)
@@ -74,11 +74,11 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     True
     """
     if out_sharding is not None:
-        return placed("truncated_normal", truncated_normal(key, lower, upper, shape, dtype), out_sharding)
+        return place_array("truncated_normal", truncated_normal(key, lower, upper, shape, dtype), out_sharding)
     key, dtype = one_key("truncated_normal", key), float_dtype("truncated_normal", dtype)
     shape = drawn_shape("truncated_normal", shape, lower, upper)
-    lower, upper, root = parameter(lower, dtype), parameter(upper, dtype), dtype.type(_ROOT)
-    uniform = between(key, shape, dtype, erf(div(lower, root)), erf(div(upper, root)))
+    lower, upper, root = as_parameter(lower, dtype), as_parameter(upper, dtype), dtype.type(_ROOT)
+    uniform = between_bounds(key, shape, dtype, erf(div(lower, root)), erf(div(upper, root)))
     out = mul(root, erf_inv(uniform))
     least = nextafter(stop_gradient(lower), dtype.type(math.inf))
     greatest = nextafter(stop_gradient(upper), dtype.type(-math.inf))
@@ -93,10 +93,10 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None, 
     1.0
     """
     if out_sharding is not None:
-        return placed("lognormal", lognormal(key, sigma, shape, dtype), out_sharding)
+        return place_array("lognormal", lognormal(key, sigma, shape, dtype), out_sharding)
     key, dtype = one_key("lognormal", key), float_dtype("lognormal", dtype)
     shape = drawn_shape("lognormal", shape, sigma)
-    return exp(mul(normal_draws(key, shape, dtype), parameter(sigma, dtype)))
+    return exp(mul(normal_draws(key, shape, dtype), as_parameter(sigma, dtype)))
 
 
 def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -107,9 +107,9 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     (2, 3)
     """
     if out_sharding is not None:
-        return placed("maxwell", maxwell(key, shape, dtype), out_sharding)
+        return place_array("maxwell", maxwell(key, shape, dtype), out_sharding)
     key, dtype = one_key("maxwell", key), float_dtype("maxwell", dtype)
-    return _lengths(key, sizes_of("maxwell", shape), dtype)
+    return _lengths(key, as_new_shape("maxwell", shape), dtype)
 
 
 def _lengths(key: Any, shape: Shape, dtype: DType) -> Any:
@@ -127,10 +127,10 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
     """
     key, dtype = one_key("double_sided_maxwell", key), float_dtype("double_sided_maxwell", dtype)
     own = drawn_shape("double_sided_maxwell", None, loc, scale)
-    shape = (*(sizes_of("double_sided_maxwell", shape) or own), *own)
+    shape = (*(as_new_shape("double_sided_maxwell", shape) or own), *own)
     lengths_key, signs_key = subkeys(key)
-    signed = mul(signs(signs_key, shape, dtype), _lengths(lengths_key, shape, dtype))
-    return add(mul(signed, parameter(scale, dtype)), parameter(loc, dtype))
+    signed = mul(sign_draws(signs_key, shape, dtype), _lengths(lengths_key, shape, dtype))
+    return add(mul(signed, as_parameter(scale, dtype)), as_parameter(loc, dtype))
 
 
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -141,10 +141,10 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_
     True
     """
     if out_sharding is not None:
-        return placed("rayleigh", rayleigh(key, scale, shape, dtype), out_sharding)
+        return place_array("rayleigh", rayleigh(key, scale, shape, dtype), out_sharding)
     key, dtype = one_key("rayleigh", key), float_dtype("rayleigh", dtype)
     shape = drawn_shape("rayleigh", shape, scale)
-    return mul(spread(scale, shape, dtype), sqrt(mul(log(unit(key, shape, dtype)), -2.0)))
+    return mul(spread_parameter(scale, shape, dtype), sqrt(mul(log(unit_draws(key, shape, dtype)), -2.0)))
 
 
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -158,13 +158,13 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_shard
     True
     """
     if out_sharding is not None:
-        return placed("wald", wald(key, mean, shape, dtype), out_sharding)
+        return place_array("wald", wald(key, mean, shape, dtype), out_sharding)
     key, dtype = one_key("wald", key), float_dtype("wald", dtype)
     shape = drawn_shape("wald", shape, mean)
     normal_key, uniform_key = subkeys(key)
-    mean = spread(mean, shape, dtype)
+    mean = spread_parameter(mean, shape, dtype)
     y = square(normal_draws(normal_key, shape, dtype))
-    choice = unit(uniform_key, shape, dtype)
+    choice = unit_draws(uniform_key, shape, dtype)
     squared = square(mean)
     root = sqrt(add(mul(mul(mean, 4.0), y), mul(squared, square(y))))
     first = sub(add(mean, div(mul(squared, y), 2.0)), mul(div(mean, 2.0), root))

@@ -9,8 +9,8 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.frontend.operands import as_array, sizes_of
-from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.operands import as_array_operand, as_new_shape
+from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.ops.arithmetic import add, mul, rem, sub
 from fxgrad.engine.ops.arithmetic import max as maximum
 from fxgrad.engine.ops.arithmetic import min as minimum
@@ -23,7 +23,7 @@ from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError
-from fxgrad.random.keys import drawn_shape, float_dtype, int_dtype, one_key, own_dtype, parameter, subkeys
+from fxgrad.random.keys import as_parameter, drawn_shape, float_dtype, int_dtype, one_key, own_dtype, subkeys
 
 
 def raw_bits(key: Any, shape: Shape, bit_width: int) -> Any:
@@ -41,16 +41,16 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
     array([4070199207, 4202968722], dtype=uint32)
     """
     if out_sharding is not None:
-        return placed("bits", bits(key, shape, dtype), out_sharding)
+        return place_array("bits", bits(key, shape, dtype), out_sharding)
     key = one_key("bits", key)
     chosen = np.dtype(np.uint32) if dtype is None else dtypes.canonical(dtype)
     if dtypes.kind_of(chosen) != "u":
         raise DTypeError(at_user_line(f"bits: dtype={chosen.name}, where an unsigned dtype is needed, such as "
                                       "'uint32'"))
-    return raw_bits(key, sizes_of("bits", shape), 8 * chosen.itemsize)
+    return raw_bits(key, as_new_shape("bits", shape), 8 * chosen.itemsize)
 
 
-def unit(key: Any, shape: Shape, dtype: DType) -> Any:
+def unit_draws(key: Any, shape: Shape, dtype: DType) -> Any:
     """Numbers from 0 up to 1 of a typed key: as the mantissa of numbers from 1 to 2, of which 1 is taken."""
     limits = dtypes.finfo(dtype)
     if limits.bits < 8:
@@ -65,9 +65,9 @@ def unit(key: Any, shape: Shape, dtype: DType) -> Any:
     return sub(bitcast_convert_type(or_(mantissa, one), dtype), 1.0)
 
 
-def between(key: Any, shape: Shape, dtype: DType, low: Any, high: Any) -> Any:
+def between_bounds(key: Any, shape: Shape, dtype: DType, low: Any, high: Any) -> Any:
     """Numbers from `low` up to `high`, which are of `dtype`, of a typed key."""
-    return maximum(low, add(mul(unit(key, shape, dtype), sub(high, low)), low))
+    return maximum(low, add(mul(unit_draws(key, shape, dtype), sub(high, low)), low))
 
 
 def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0,
@@ -81,13 +81,13 @@ def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, max
     array([0.947667 , 0.9785799], dtype=float32)
     """
     if out_sharding is not None:
-        return placed("uniform", uniform(key, shape, dtype, minval, maxval), out_sharding)
-    key, dtype, shape = one_key("uniform", key), float_dtype("uniform", dtype), sizes_of("uniform", shape)
-    low, high = parameter(minval, dtype), parameter(maxval, dtype)
+        return place_array("uniform", uniform(key, shape, dtype, minval, maxval), out_sharding)
+    key, dtype, shape = one_key("uniform", key), float_dtype("uniform", dtype), as_new_shape("uniform", shape)
+    low, high = as_parameter(minval, dtype), as_parameter(maxval, dtype)
     drawn_shape("uniform", shape, low, high)
     if _is_number(minval, 0) and _is_number(maxval, 1):
-        return unit(key, shape, dtype)
-    return between(key, shape, dtype, low, high)
+        return unit_draws(key, shape, dtype)
+    return between_bounds(key, shape, dtype, low, high)
 
 
 def _is_number(value: Any, number: float) -> bool:
@@ -97,7 +97,7 @@ def _is_number(value: Any, number: float) -> bool:
 # --- integers -----------------------------------------------------------------------------------------------------
 
 
-def _clipped(value: Any, dtype: DType) -> Any:
+def _clip_and_convert(value: Any, dtype: DType) -> Any:
     """An integer moved into the range of `dtype`, and converted."""
     own, wanted = dtypes.iinfo(aval_of(value).dtype), dtypes.iinfo(dtype)
     if own.min < wanted.min:
@@ -108,7 +108,7 @@ def _clipped(value: Any, dtype: DType) -> Any:
 
 
 def _limit(value: Any) -> Any:
-    value = as_array(value)
+    value = as_array_operand(value)
     return value if dtypes.is_integer(aval_of(value).dtype) else convert(value, dtypes.int32)
 
 
@@ -124,8 +124,8 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *
     array([9, 0, 2, 3, 1], dtype=int32)
     """
     if out_sharding is not None:
-        return placed("randint", randint(key, shape, minval, maxval, dtype), out_sharding)
-    key, wanted, shape = one_key("randint", key), int_dtype("randint", dtype), sizes_of("randint", shape)
+        return place_array("randint", randint(key, shape, minval, maxval, dtype), out_sharding)
+    key, wanted, shape = one_key("randint", key), int_dtype("randint", dtype), as_new_shape("randint", shape)
     low, high = _limit(minval), _limit(maxval)
     drawn_shape("randint", shape, low, high)
     if wanted.itemsize >= 4:
@@ -141,7 +141,7 @@ def _integers(key: Any, shape: Shape, low: Any, high: Any, dtype: DType) -> Any:
     beyond = False
     if dtypes.iinfo(aval_of(high).dtype).max > dtypes.iinfo(dtype).max:
         beyond = gt(high, int(dtypes.iinfo(dtype).max))
-    low, high = _clipped(low, dtype), _clipped(high, dtype)
+    low, high = _clip_and_convert(low, dtype), _clip_and_convert(high, dtype)
     width = 8 * dtype.itemsize
     unsigned = np.dtype(f"uint{width}")
     above, below = (raw_bits(part, shape, width) for part in subkeys(key))
@@ -169,18 +169,19 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, o
     array([False, False,  True])
     """
     if out_sharding is not None:
-        return placed("bernoulli", bernoulli(key, p, shape, mode), out_sharding)
+        return place_array("bernoulli", bernoulli(key, p, shape, mode), out_sharding)
     key = one_key("bernoulli", key)
     if mode not in ("low", "high"):
         raise ArgumentError(at_user_line(f"bernoulli: mode must be 'low' or 'high', got {mode!r}"))
     dtype = own_dtype(p)
     if not dtypes.is_floating(dtype):
-        raise DTypeError(at_user_line(f"bernoulli: p is {aval_of(as_array(p))}, where a floating dtype is needed"))
-    p = parameter(p, dtype)
+        raise DTypeError(at_user_line(f"bernoulli: p is {aval_of(as_array_operand(p))}, where a floating dtype is "
+                                      "needed"))
+    p = as_parameter(p, dtype)
     shape = drawn_shape("bernoulli", shape, p)
     if mode == "low":
-        return lt(unit(key, shape, dtype), p)
-    first, second = unstack(unit(key, (2, *shape), dtype), 0)
+        return lt(unit_draws(key, shape, dtype), p)
+    first, second = unstack(unit_draws(key, (2, *shape), dtype), 0)
     return lt(mul(second, 2.0 ** -dtypes.finfo(dtype).nmant), sub(p, first))
 
 
@@ -192,13 +193,13 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
     array([-1, -1,  1], dtype=int32)
     """
     if out_sharding is not None:
-        return placed("rademacher", rademacher(key, shape, dtype), out_sharding)
+        return place_array("rademacher", rademacher(key, shape, dtype), out_sharding)
     key = one_key("rademacher", key)
     chosen = dtypes.int32 if dtype is None else dtypes.canonical(dtype)
-    return signs(key, sizes_of("rademacher", shape), chosen)
+    return sign_draws(key, as_new_shape("rademacher", shape), chosen)
 
 
-def signs(key: Any, shape: Shape, dtype: DType) -> Any:
+def sign_draws(key: Any, shape: Shape, dtype: DType) -> Any:
     """1 or -1, of a typed key."""
-    heads = lt(unit(key, shape, dtypes.default_float()), 0.5)
+    heads = lt(unit_draws(key, shape, dtypes.default_float()), 0.5)
     return where(heads, dtype.type(1), dtype.type(-1))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fxgrad.engine.frontend.operands import common_shape, inexact_operands, shape_of, sizes_of
-from fxgrad.engine.frontend.placing import placed
+from fxgrad.engine.frontend.operands import as_new_shape, common_shape, inexact_operands, shape_of
+from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.ops.arithmetic import add, mul
 from fxgrad.engine.ops.exponential import sqrt
 from fxgrad.engine.ops.parts import sign
@@ -34,7 +34,8 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
     (2, 3)
     """
     if out_sharding is not None:
-        return placed("multivariate_normal", multivariate_normal(key, mean, cov, shape, dtype, method), out_sharding)
+        return place_array("multivariate_normal", multivariate_normal(key, mean, cov, shape, dtype, method),
+                           out_sharding)
     key = one_key("multivariate_normal", key)
     mean, cov = inexact_operands(mean, cov)
     chosen = float_dtype("multivariate_normal", aval_of(mean).dtype if dtype is None else dtype)
@@ -44,7 +45,7 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
                                       f"shape {shape_of(cov)}; (..., n) and (..., n, n) are needed"))
     rows = common_shape("multivariate_normal", shape_of(mean)[:-1], shape_of(cov)[:-2])
     if shape is not None:
-        rows, own = sizes_of("multivariate_normal", shape), rows
+        rows, own = as_new_shape("multivariate_normal", shape), rows
         if common_shape("multivariate_normal", rows, own) != rows:
             raise ShapeError(at_user_line(f"multivariate_normal: shape={rows} cannot hold draws for parameters of "
                                           f"shape {own}; give a shape that ends in theirs, or leave it out"))
@@ -78,8 +79,8 @@ def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | No
     True
     """
     if out_sharding is not None:
-        return placed("orthogonal", orthogonal(key, n, shape, dtype, m), out_sharding)
-    key, dtype, shape = one_key("orthogonal", key), float_dtype("orthogonal", dtype), sizes_of("orthogonal", shape)
+        return place_array("orthogonal", orthogonal(key, n, shape, dtype, m), out_sharding)
+    key, dtype, shape = one_key("orthogonal", key), float_dtype("orthogonal", dtype), as_new_shape("orthogonal", shape)
     rows = positive_int("orthogonal", "n", n)
     columns = rows if m is None else positive_int("orthogonal", "m", m)
     most, least = (rows, columns) if rows >= columns else (columns, rows)

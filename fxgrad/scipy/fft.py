@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import numpy as fnp
-from fxgrad.engine.frontend.operands import as_array, axes_of, axis_of, inexact_operands, shape_of
+from fxgrad.engine.frontend.operands import as_array_operand, axes_of, axis_of, inexact_operands, shape_of
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, UnsupportedError
@@ -28,7 +28,7 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str |
     >>> dct(np.ones(2))
     array([4., 0.])
     """
-    x, at = _prepared("dct", x, type, n, axis, norm)
+    x, at = _prepare("dct", x, type, n, axis, norm)
     size = shape_of(x)[-1]
     shuffled = fnp.concatenate([x[..., ::2], x[..., 1::2][..., ::-1]], -1)
     result = fnp.real(fnp.fft.fft(shuffled) * _turned(x, -1.0)) * 2.0
@@ -44,7 +44,7 @@ def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str 
     >>> idct(dct(np.array([1.0, 5.0, 2.0])))
     array([1., 5., 2.])
     """
-    x, at = _prepared("idct", x, type, n, axis, norm)
+    x, at = _prepare("idct", x, type, n, axis, norm)
     size = shape_of(x)[-1]
     if norm == "ortho":
         x = x / _scale(x, size)
@@ -81,7 +81,7 @@ def idctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[
 
 def _along_all(transform: Any, name: str, x: Any, type: int, s: Sequence[int] | None, axes: Sequence[int] | None,
                norm: str | None) -> Any:
-    x = as_array(x)
+    x = as_array_operand(x)
     rank = len(shape_of(x))
     chosen = axes_of(name, axes, rank) if axes is not None or s is None else tuple(range(rank - len(s), rank))
     if s is not None and len(s) != len(chosen):
@@ -91,7 +91,7 @@ def _along_all(transform: Any, name: str, x: Any, type: int, s: Sequence[int] | 
     return x
 
 
-def _prepared(name: str, x: Any, type: int, n: int | None, axis: int, norm: str | None) -> tuple[Any, int]:
+def _prepare(name: str, x: Any, type: int, n: int | None, axis: int, norm: str | None) -> tuple[Any, int]:
     """The array in its length, with the axis last, and where that was."""
     if type != 2:
         raise UnsupportedError(at_user_line(f"{name}: type={type} is not supported; type 2 is"))

@@ -11,12 +11,12 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine.core.arrays import wrap_array
 from fxgrad.engine.frontend.operands import (
-    as_array,
+    as_array_operand,
+    as_numpy_scalars,
     inexact_operands,
     is_concrete,
     operand,
-    promoted_inexact,
-    settled,
+    promote_inexact,
     shape_of,
 )
 from fxgrad.engine.user_lines import at_user_line
@@ -56,7 +56,7 @@ class RegularGridInterpolator:
                                                 "of the grid the value is fill_value"))
         self.method, self.fill_value = method, fill_value
         self.values = wrap_array(inexact_operands(values)[0])
-        self.grid = tuple(as_array(each) for each in points)
+        self.grid = tuple(as_array_operand(each) for each in points)
         sizes = tuple(shape_of(each) for each in self.grid)
         if len(sizes) > len(shape_of(self.values)) or sizes != tuple(
                 (size,) for size in shape_of(self.values)[:len(sizes)]) or (0,) in sizes:
@@ -86,7 +86,7 @@ class RegularGridInterpolator:
         behind = len(shape_of(self.values)) - count
         places, shares, outside = [], [], False
         for part, along in zip(parts, self.grid, strict=True):
-            x, points = settled(promoted_inexact(fnp.ravel(part), along))
+            x, points = as_numpy_scalars(promote_inexact(fnp.ravel(part), along))
             last = shape_of(points)[0] - 1
             below = fnp.clip(fnp.searchsorted(points, x) - 1, 0, max(last - 1, 0))
             above = fnp.minimum(below + 1, last)
@@ -95,12 +95,12 @@ class RegularGridInterpolator:
             places.append((below, above))
             shares.append(fnp.reshape(share, (-1, *[1] * behind)))
             outside = outside | (x < points[0]) | (x > points[-1])
-        result = self._between(places, shares) if method == "linear" else self._nearest(places, shares)
+        result = self._sum_over_corners(places, shares) if method == "linear" else self._nearest(places, shares)
         if self.fill_value is not None:
             result = fnp.where(fnp.reshape(outside, (-1, *[1] * behind)), self.fill_value, result)
         return fnp.reshape(result, (*shape, *shape_of(self.values)[count:]))
 
-    def _between(self, places: Sequence[tuple[Any, Any]], shares: Sequence[Any]) -> Any:
+    def _sum_over_corners(self, places: Sequence[tuple[Any, Any]], shares: Sequence[Any]) -> Any:
         """The sum over the corners of the cell, each with its share."""
         total: Any = 0.0
         for corner in itertools.product((0, 1), repeat=len(places)):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad import numpy as fnp
-from fxgrad.engine.frontend.operands import as_array, inexact_operands, shape_of
+from fxgrad.engine.frontend.operands import as_array_operand, inexact_operands, shape_of
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
@@ -30,7 +30,7 @@ def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: st
     >>> map_coordinates(np.array([0.0, 10.0, 20.0]), [np.array([0.5, 1.0])], order=1)
     array([ 5., 10.])
     """
-    array = as_array(input)
+    array = as_array_operand(input)
     shape = shape_of(array)
     if len(coordinates) != len(shape):
         raise ShapeError(at_user_line(f"map_coordinates: {len(coordinates)} coordinates for an array with {len(shape)} "
@@ -47,7 +47,7 @@ def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: st
         for (place, _), size in zip(choice, shape, strict=True):
             within = (place >= 0) & (place < size)
             inside = within & inside if mode == "constant" else True
-            places.append(fnp.clip(_fixed(place, size, mode), 0, size - 1).astype("int32"))
+            places.append(fnp.clip(_wrap_place(place, size, mode), 0, size - 1).astype("int32"))
         value = getitem(array, tuple(places))
         if mode == "constant":
             value = fnp.where(inside, value, fnp.asarray(cval, aval_of(array).dtype))
@@ -66,7 +66,7 @@ def _corners(coordinate: Any, order: int) -> list[tuple[Any, Any]]:
     return [(below, 1.0 - part), (below + 1.0, part)]
 
 
-def _fixed(place: Any, size: int, mode: str) -> Any:
+def _wrap_place(place: Any, size: int, mode: str) -> Any:
     """Where an element outside is found inside."""
     if mode == "wrap":
         return fnp.remainder(place, size)

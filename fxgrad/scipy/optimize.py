@@ -77,7 +77,7 @@ def minimize(fun: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), *, me
     steps = 200 * shape_of(start)[0] if chosen["maxiter"] is None else int(chosen["maxiter"])
 
     def solve(_: Any, x: Any) -> tuple[Any, Any]:
-        state = _searched(value_and_slope, x, chosen["gtol"], chosen["norm"], steps, int(chosen["line_search_maxiter"]))
+        state = _search(value_and_slope, x, chosen["gtol"], chosen["norm"], steps, int(chosen["line_search_maxiter"]))
         return state[0], state[1:]
 
     x, (f, g, inverse, count, calls, failed) = custom_root(
@@ -107,7 +107,7 @@ def _norm(g: Any, order: Any) -> Any:
     return fnp.linalg.norm(g, order)
 
 
-def _searched(value_and_slope: Callable[[Any], Any], x: Any, bound: Any, order: Any, steps: int, tries: int) -> Any:
+def _search(value_and_slope: Callable[[Any], Any], x: Any, bound: Any, order: Any, steps: int, tries: int) -> Any:
     """The last point, the value, the gradient and the inverse Hessian there, counts, and whether no step was good."""
     identity = np.eye(shape_of(x)[0], dtype=x.dtype)
 
@@ -118,7 +118,7 @@ def _searched(value_and_slope: Callable[[Any], Any], x: Any, bound: Any, order: 
     def step(state: Any) -> Any:
         x, f, g, inverse, count, calls, _ = state
         direction = -inverse @ g
-        size, f_new, g_new, asked, good = _along(value_and_slope, x, f, g, direction, tries)
+        size, f_new, g_new, asked, good = _line_search(value_and_slope, x, f, g, direction, tries)
         move, change = size * direction, g_new - g
         curvature = move @ change
         usable = good & (curvature > 0)
@@ -132,7 +132,7 @@ def _searched(value_and_slope: Callable[[Any], Any], x: Any, bound: Any, order: 
     return while_loop(going, step, (x, f, g, fnp.asarray(identity), np.int32(0), np.int32(1), np.bool_(False)))
 
 
-def _along(value_and_slope: Callable[[Any], Any], x: Any, f: Any, g: Any, direction: Any, tries: int) -> Any:
+def _line_search(value_and_slope: Callable[[Any], Any], x: Any, f: Any, g: Any, direction: Any, tries: int) -> Any:
     """A step that lessens value and slope enough: the interval where one lies is halved, or doubled at first."""
     slope = g @ direction
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad import numpy as fnp
-from fxgrad.engine.frontend.operands import as_array, axes_of, inexact_operands, shape_of
+from fxgrad.engine.frontend.operands import as_array_operand, axes_of, inexact_operands, shape_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 from fxgrad.lax.convolution import conv_general_dilated
@@ -37,7 +37,7 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto", preci
     kernel = fnp.flip(second)[None, None]
     padding = [(size - 1, size - 1) for size in shape_of(second)]
     full = conv_general_dilated(first[None, None], kernel, (1,) * rank, padding, precision=precision)[0, 0]
-    return _cut("convolve", full, shape_of(first), shape_of(second), mode, spatial)
+    return _cut_product("convolve", full, shape_of(first), shape_of(second), mode, spatial)
 
 
 def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto", precision: Any = None) -> Any:
@@ -47,7 +47,7 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto", prec
     >>> correlate(np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0]), mode="valid")
     array([21., 32.])
     """
-    return convolve(in1, fnp.conj(fnp.flip(as_array(in2))), mode, method, precision)
+    return convolve(in1, fnp.conj(fnp.flip(as_array_operand(in2))), mode, method, precision)
 
 
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Sequence[int] | None = None) -> Any:
@@ -63,7 +63,7 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Sequence[int] | No
     is_complex = first.dtype.kind == "c"
     forward, backward = (fnp.fft.fftn, fnp.fft.ifftn) if is_complex else (fnp.fft.rfftn, fnp.fft.irfftn)
     full = backward(forward(first, sizes, chosen) * forward(second, sizes, chosen), sizes, chosen)
-    return _cut("fftconvolve", full, shape_of(first), shape_of(second), mode, chosen)
+    return _cut_product("fftconvolve", full, shape_of(first), shape_of(second), mode, chosen)
 
 
 def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: float = 0,
@@ -89,14 +89,14 @@ def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", 
     _check_2d("correlate2d", in1, in2, boundary, fillvalue)
     full = correlate(in1, in2, "full", "direct", precision)
     # The middle is the later place for even sizes, as in SciPy.
-    sizes = [size + (mode == "same" and size % 2 == 0) for size in shape_of(as_array(in2))]
-    return _cut("correlate2d", full, shape_of(as_array(in1)), sizes, mode, (0, 1))
+    sizes = [size + (mode == "same" and size % 2 == 0) for size in shape_of(as_array_operand(in2))]
+    return _cut_product("correlate2d", full, shape_of(as_array_operand(in1)), sizes, mode, (0, 1))
 
 
 def _check_2d(name: str, in1: Any, in2: Any, boundary: str, fillvalue: float) -> None:
     if boundary != "fill" or fillvalue:
         raise UnsupportedError(at_user_line(f"{name}: boundary='fill' with fillvalue=0 is supported, no other"))
-    if not len(shape_of(as_array(in1))) == len(shape_of(as_array(in2))) == 2:
+    if not len(shape_of(as_array_operand(in1))) == len(shape_of(as_array_operand(in2))) == 2:
         raise ShapeError(at_user_line(f"{name}: two matrices are needed"))
 
 
@@ -108,7 +108,8 @@ def _pair(name: str, in1: Any, in2: Any) -> tuple[Any, Any]:
     return first, second
 
 
-def _cut(name: str, full: Any, first: Sequence[int], second: Sequence[int], mode: str, axes: Sequence[int]) -> Any:
+def _cut_product(name: str, full: Any, first: Sequence[int], second: Sequence[int], mode: str,
+                 axes: Sequence[int]) -> Any:
     """The part of the full product that `mode` asks for."""
     if mode == "full":
         return full

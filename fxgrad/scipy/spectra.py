@@ -14,7 +14,7 @@ import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array, axis_of, inexact_operands, shape_of, whole
+from fxgrad.engine.frontend.operands import as_array_operand, as_integer, axis_of, inexact_operands, shape_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 
@@ -71,12 +71,13 @@ class _Segments(NamedTuple):
     one_sided: bool
 
 
-def _planned(name: str, length: int, window: Any, nperseg: Any, noverlap: Any, nfft: Any, one_sided: bool, dtype: Any,
-             ) -> _Segments:
+def _plan_segments(name: str, length: int, window: Any, nperseg: Any, noverlap: Any, nfft: Any, one_sided: bool,
+                   dtype: Any,
+                   ) -> _Segments:
     """Reads what a caller asked for; a window by name is SciPy's, an array of numbers is one itself."""
-    given = None if isinstance(window, str | tuple) else as_array(window)
+    given = None if isinstance(window, str | tuple) else as_array_operand(window)
     size = 256 if given is None else shape_of(given)[-1]
-    size = size if nperseg is None else whole(f"{name}: nperseg", nperseg)
+    size = size if nperseg is None else as_integer(f"{name}: nperseg", nperseg)
     if size < 1:
         raise ArgumentError(at_user_line(f"{name}: nperseg={size}; segments of at least one sample are needed"))
     if given is None:
@@ -86,8 +87,8 @@ def _planned(name: str, length: int, window: Any, nperseg: Any, noverlap: Any, n
     if shape_of(given) != (size,) or size > length:
         raise ShapeError(at_user_line(f"{name}: a window of shape {shape_of(given)} for segments of {size} samples, of "
                                       f"a signal of {length}; the signal cannot be shorter, and the window is as long"))
-    overlap = size // 2 if noverlap is None else whole(f"{name}: noverlap", noverlap)
-    points = size if nfft is None else whole(f"{name}: nfft", nfft)
+    overlap = size // 2 if noverlap is None else as_integer(f"{name}: noverlap", noverlap)
+    points = size if nfft is None else as_integer(f"{name}: nfft", nfft)
     if not 0 <= overlap < size or points < size:
         raise ArgumentError(at_user_line(f"{name}: noverlap={overlap} and nfft={points} for nperseg={size}; noverlap "
                                          "must be less, and nfft not less"))
@@ -100,7 +101,7 @@ def _segments(x: Any, plan: _Segments) -> Any:
     return x[..., begin[:, None] + np.arange(plan.size)]
 
 
-def _transformed(x: Any, plan: _Segments, without: Detrend) -> Any:
+def _transform_segments(x: Any, plan: _Segments, without: Detrend) -> Any:
     """The Fourier transforms of the segments, less their trend, under the window."""
     rows = _segments(x, plan)
     if callable(without):
@@ -150,8 +151,8 @@ def _spectrum(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nov
     length = max(shape_of(each)[-1] for each in signals)
     signals = [fnp.pad(each, [(0, 0)] * (len(shape_of(each)) - 1) + [(0, length - shape_of(each)[-1])])
                for each in signals]
-    plan = _planned(name, length, window, nperseg, noverlap, nfft, return_onesided, first.dtype)
-    spectra = [_transformed(each, plan, detrend) for each in signals]
+    plan = _plan_segments(name, length, window, nperseg, noverlap, nfft, return_onesided, first.dtype)
+    spectra = [_transform_segments(each, plan, detrend) for each in signals]
     total = fnp.sum(plan.window ** 2) * fs if scaling == "density" else fnp.sum(plan.window) ** 2
     products = fnp.conj(spectra[0]) * spectra[-1] / total
     if not rest:
@@ -161,11 +162,11 @@ def _spectrum(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nov
         twice[0] = 1.0
         twice[-1] = 1.0 if plan.points % 2 == 0 else 2.0
         products = products * twice.astype(dtypes.real_dtype(products.dtype))
-    result = _averaged(products, average)
+    result = _average(products, average)
     return _frequencies(plan, fs, first.dtype), fnp.moveaxis(result, -1, at)
 
 
-def _averaged(products: Any, average: str) -> Any:
+def _average(products: Any, average: str) -> Any:
     """The mean over segments, or the median divided by its bias (B. Allen et al., "FINDCHIRP", 2012, appendix B)."""
     count = shape_of(products)[-2]
     if average == "mean":
@@ -217,14 +218,14 @@ def stft(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None
     x, = inexact_operands(x)
     at = axis_of("stft", axis, len(shape_of(x)))
     rows = fnp.moveaxis(x, at, -1)
-    plan = _planned("stft", shape_of(rows)[-1], window, nperseg, noverlap, nfft, return_onesided, x.dtype)
+    plan = _plan_segments("stft", shape_of(rows)[-1], window, nperseg, noverlap, nfft, return_onesided, x.dtype)
     along = [(0, 0)] * (len(shape_of(rows)) - 1)
     half = plan.size // 2
     if boundary is not None:
         rows = fnp.pad(rows, [*along, (half, half)], **_PADDED[boundary])
     if padded:
         rows = fnp.pad(rows, [*along, (0, -(shape_of(rows)[-1] - plan.size) % plan.step % plan.size)])
-    transforms = _transformed(rows, plan, detrend) / fnp.sum(plan.window)
+    transforms = _transform_segments(rows, plan, detrend) / fnp.sum(plan.window)
     times = np.arange(plan.size / 2, shape_of(rows)[-1] - plan.size / 2 + 1, plan.step)
     times = (times - (plan.size / 2 if boundary is not None else 0)).astype(dtypes.real_dtype(x.dtype)) / fs
     return _frequencies(plan, fs, x.dtype), times, fnp.moveaxis(transforms, -1, at)
@@ -251,10 +252,10 @@ def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = N
     Zxx = fnp.moveaxis(Zxx, (time_axis, freq_axis), (-2, -1))
     count, bins = shape_of(Zxx)[-2:]
     length = 2 * (bins - 1) if input_onesided else bins
-    size = length if nperseg is None else whole("istft: nperseg", nperseg)
+    size = length if nperseg is None else as_integer("istft: nperseg", nperseg)
     points = nfft if nfft is not None else size if input_onesided and size == length + 1 else length
-    plan = _planned("istft", size, window, size, noverlap, points, input_onesided, np.dtype("float32")
-                    if Zxx.dtype == dtypes.complex64 else np.dtype("float64"))
+    plan = _plan_segments("istft", size, window, size, noverlap, points, input_onesided, np.dtype("float32")
+                          if Zxx.dtype == dtypes.complex64 else np.dtype("float64"))
     back = fnp.fft.irfft if input_onesided else fnp.fft.ifft
     window = plan.window
     rows = back(Zxx, plan.points)[..., :size] * (window * fnp.sum(window))

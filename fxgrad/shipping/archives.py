@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 from fxgrad import tree
 from fxgrad.errors import ProgramSyntaxError, UnsupportedError
 from fxgrad.extend import Signature, at_user_line
-from fxgrad.text.json_reader import parsed_json
+from fxgrad.text.json_reader import parse_json
 from fxgrad.text.values import is_named_tuple
 
 STAMP = 1980, 1, 1, 0, 0, 0
@@ -73,7 +73,7 @@ class Archive:
     def header(self) -> dict[str, Any]:
         """Return the header, of this format and of a version that is known."""
         kind = self._kind
-        found = parsed_json(self.read(kind.header).decode("utf-8", "replace"))
+        found = parse_json(self.read(kind.header).decode("utf-8", "replace"))
         if not isinstance(found, dict) or found.get("format") != kind.name:
             kind.fail(f'{kind.header} is to have "format": "{kind.name}"')
         version = found.get("version")
@@ -103,19 +103,19 @@ def _tree(structure: Any, what: str) -> Any:
     """Return a tree as JSON, with the number of each leaf in its place."""
     if structure is None:
         return None
-    return _branch(tree.unflatten(structure, range(structure.num_leaves)), what)
+    return _tree_json(tree.unflatten(structure, range(structure.num_leaves)), what)
 
 
-def _branch(value: Any, what: str) -> Any:
+def _tree_json(value: Any, what: str) -> Any:
     kind = type(value)
     if value is None or kind is int:
         return value
     if kind is dict and all(type(key) in (str, int) for key in value):
-        return {"dict": [[key, _branch(each, what)] for key, each in value.items()]}
+        return {"dict": [[key, _tree_json(each, what)] for key, each in value.items()]}
     if kind in (list, tuple):
-        return {kind.__name__: [_branch(each, what) for each in value]}
+        return {kind.__name__: [_tree_json(each, what) for each in value]}
     if is_named_tuple(kind):
-        return {"class": kind.__name__, "fields": {name: _branch(each, what) for name, each in zip(
+        return {"class": kind.__name__, "fields": {name: _tree_json(each, what) for name, each in zip(
             value._fields, value, strict=True)}}
     raise UnsupportedError(at_user_line(
         f"{what}: an argument or a result is a {kind.__name__}, which a file does not hold; dicts with strings or "
@@ -136,7 +136,7 @@ def signature_from_json(found: Any, classes: list[type], expected: tuple[int, in
     if any(type(name) is not str for name in names):
         fail_at("signature", "names are strings")
     known = {each.__name__: each for each in classes}
-    takes, gives = (None if each is None else tree.structure(_made(each, known, where))
+    takes, gives = (None if each is None else tree.structure(_build_container(each, known, where))
                     for each, where in ((found["takes"], "takes"), (found["gives"], "gives")))
     for structure, count, what in zip((takes, gives), expected, ("takes", "gives"), strict=True):
         if structure is not None and structure.num_leaves != count:
@@ -144,8 +144,8 @@ def signature_from_json(found: Any, classes: list[type], expected: tuple[int, in
     return Signature(found["name"], tuple(inputs), takes, gives, found["title"])
 
 
-def _made(value: Any, classes: dict[str, type], where: str) -> Any:
-    """Return the container that `_branch` wrote."""
+def _build_container(value: Any, classes: dict[str, type], where: str) -> Any:
+    """Return the container that `_tree_json` wrote."""
     if value is None or type(value) is int:
         return value
     kind: Any = ""
@@ -159,8 +159,8 @@ def _made(value: Any, classes: dict[str, type], where: str) -> Any:
     if not is_dict and (kind not in ("list", "tuple") or not isinstance(items, list)):
         fail_at(f"signature.{where}", "a number, null, or an object with dict, list, tuple or class is expected")
     if is_dict:
-        return {key: _made(each, classes, where) for key, each in items}
-    made = [_made(each, classes, where) for each in items]
+        return {key: _build_container(each, classes, where) for key, each in items}
+    made = [_build_container(each, classes, where) for each in items]
     return made if kind == "list" else tuple(made)
 
 
@@ -172,4 +172,4 @@ def _record(value: dict[str, Any], classes: dict[str, type], where: str) -> Any:
                                     "load(file, classes=[...])")
     if not is_named_tuple(kind) or not isinstance(fields, dict) or [*fields] != [*kind._fields]:
         fail_at(f"signature.{where}", f"the fields of {name} are {', '.join(getattr(kind, '_fields', ()))}")
-    return tuple.__new__(kind, [_made(each, classes, where) for each in fields.values()])
+    return tuple.__new__(kind, [_build_container(each, classes, where) for each in fields.values()])

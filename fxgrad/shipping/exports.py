@@ -35,8 +35,8 @@ from fxgrad.extend.tracing import program_of
 from fxgrad.interop.flat import at_jax_sizes, emit, keys_to_jax, like_arguments, needs_x64, x64
 from fxgrad.interop.manual import struct_for_jax
 from fxgrad.shipping.archives import Archive, Format, signature_from_json, signature_to_json
-from fxgrad.text.tables import Shown, add_row, new_table
-from fxgrad.text.text_parser import refusing_excess
+from fxgrad.text.tables import Report, add_row, new_table
+from fxgrad.text.text_parser import refuse_excess
 from fxgrad.text.text_reader import read_type
 
 FORMAT = Format("fxgrad export", 1, "export.json", "the export", "Exported.serialize",
@@ -44,7 +44,7 @@ FORMAT = Format("fxgrad export", 1, "export.json", "the export", "Exported.seria
 EXECUTABLE = "exported.bin"
 
 
-class Exported(Shown):
+class Exported(Report):
     """A program that jax exported: `call` runs it, `serialize` gives bytes from which `export.deserialize` makes it.
 
     `in_avals` and `out_avals` are the types, `in_tree` and `out_tree` the containers, `input_names` the names of the
@@ -178,7 +178,7 @@ def export(fun: Callable[..., Any] | Program, *, platforms: Sequence[str] | None
     wanted = _platforms(platforms)
 
     def exported(*specs: Any, **kwargs: Any) -> Exported:
-        return _exported(program_of("export", fun, specs, kwargs), wanted)
+        return _export_program(program_of("export", fun, specs, kwargs), wanted)
     return exported
 
 
@@ -196,7 +196,7 @@ def _platforms(platforms: Any) -> tuple[str, ...] | None:
     return given
 
 
-def _exported(program: Program, platforms: tuple[str, ...] | None) -> Exported:
+def _export_program(program: Program, platforms: tuple[str, ...] | None) -> Exported:
     explicit = program.inputs[len(program.constants):]
     signature = program.signature
     if signature is None or signature.in_tree is None:
@@ -219,11 +219,11 @@ def _exported(program: Program, platforms: tuple[str, ...] | None) -> Exported:
         except FxgradError:
             raise
         except Exception as error:
-            raise _refusal(signature.name, error) from error
+            raise _export_error(signature.name, error) from error
     return Exported(signature, [var.aval for var in explicit], program.out_avals, made, wide)
 
 
-def _refusal(name: str, error: Exception) -> UnsupportedError:
+def _export_error(name: str, error: Exception) -> UnsupportedError:
     """Return jax's error as ours, with the user's line of the operation."""
     # jax chains the error to that of where it was traced.
     place = user_location(error) or (error.__cause__ and user_location(error.__cause__))
@@ -249,7 +249,7 @@ def deserialize(data: bytes, classes: Sequence[type] = ()) -> Exported:
     `UnsupportedError` where flatbuffers is not installed, as `Exported.serialize` does.
     """
     _need_flatbuffers("export.deserialize")
-    with refusing_excess():
+    with refuse_excess():
         try:
             archive = Archive(FORMAT, io.BytesIO(data))
         except TypeError as error:

@@ -23,9 +23,9 @@ from fxgrad import dtypes
 from fxgrad.extend import Primitive, Program
 from fxgrad.extend.tracing import program_of
 from fxgrad.shipping.archives import Archive, Format, fail_at, signature_from_json, signature_to_json
-from fxgrad.text.json_reader import of_document
-from fxgrad.text.json_writer import document, known_array
-from fxgrad.text.text_parser import refusing_excess
+from fxgrad.text.json_reader import program_of_document
+from fxgrad.text.json_writer import document, require_untraced
+from fxgrad.text.text_parser import refuse_excess
 
 FORMAT = Format("fxgrad file", 1, "program.json", "the file", "fxgrad.save", "this is no file of fxgrad.save")
 
@@ -55,12 +55,13 @@ def save(file: File, fun: Callable[..., Any] | Program, *specs: Any, **kwargs: A
     arrays: list[Any] = []
 
     def stand_in(value: Any) -> dict[str, Any]:
-        array = known_array(value)
+        array = require_untraced(value)
         arrays.append(array)
         return {"dtype": dtypes.short_name(array.dtype), "shape": [*map(int, array.shape)], "file": len(arrays) - 1}
 
     header = {"signature": signature_to_json(program.signature, "save"), "program": document(program, stand_in)}
-    _put(file, FORMAT.write(header, ((_entry(number), _npy(array)) for number, array in enumerate(arrays))))
+    _write_atomically(file,
+                      FORMAT.write(header, ((_entry(number), _npy(array)) for number, array in enumerate(arrays))))
     return program
 
 
@@ -80,11 +81,11 @@ def load(file: File, primitives: Iterable[Primitive] = (), classes: Iterable[typ
     np.float64(6.0)
     """
     classes = [*classes]
-    with refusing_excess(), contextlib.ExitStack() as stack:
+    with refuse_excess(), contextlib.ExitStack() as stack:
         opened: Any = file if hasattr(file, "read") else stack.enter_context(Path(file).open("rb"))
         archive = Archive(FORMAT, opened)
         header = archive.header()
-        program = of_document(header.get("program"), primitives, classes, functools.partial(_constant, archive))
+        program = program_of_document(header.get("program"), primitives, classes, functools.partial(_constant, archive))
         return program.replace(signature=signature_from_json(
             header.get("signature"), classes, (len(program.inputs) - program.captured, len(program.outputs))))
 
@@ -130,7 +131,7 @@ def _constant(archive: Archive, item: Any, where: str) -> Any:
     return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(shape)[()]
 
 
-def _put(file: File, data: Any) -> None:
+def _write_atomically(file: File, data: Any) -> None:
     if hasattr(file, "write"):
         file.write(data)
         return

@@ -16,9 +16,9 @@ from fxgrad.engine.derivation.simplifying import SimplifyingTape
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import UNSHARED, WITH_LITERALS, trace
+from fxgrad.engine.tracing.trace import UNSHARED, WITH_LITERALS, trace_at
 from fxgrad.errors import FxgradError
-from fxgrad.testing.numbers import TOLERANCES, LawError, described, direction, mismatch, widened
+from fxgrad.testing.numbers import TOLERANCES, LawError, describe_arguments, direction, mismatch, widen
 
 
 class Case:
@@ -30,7 +30,7 @@ class Case:
         self.tolerance, self.law = tolerance, ""
         self.inexact = [place for place, arg in enumerate(self.args)
                         if dtypes.is_inexact(arg.dtype) and place not in fixed]
-        self.wide = [widened(arg) for arg in self.args]
+        self.wide = [widen(arg) for arg in self.args]
         try:
             self.avals(self.wide)
         except FxgradError:
@@ -49,7 +49,8 @@ class Case:
 
     def fail(self, message: str) -> LawError:
         """The error that says what is wrong, with which law, of what."""
-        return LawError(f"{self.primitive.name}({described(self.args, self.params)}) breaks the law {self.law!r}: "
+        return LawError(f"{self.primitive.name}({describe_arguments(self.args, self.params)}) breaks the law "
+                        f"{self.law!r}: "
                         f"{message}")
 
     def typed(self, outputs: Sequence[Any], avals: Sequence[Aval], what: str) -> None:
@@ -58,8 +59,8 @@ class Case:
             raise self.fail(f"{what} has {len(outputs)} outputs, abstract gives {len(avals)}")
         for index, (output, aval) in enumerate(zip(outputs, avals, strict=True)):
             if np.shape(output) != aval.shape or output.dtype != aval.dtype:
-                raise self.fail(f"output {index} of {what} is {described([output])}, abstract gives "
-                                f"{described([aval])}")
+                raise self.fail(f"output {index} of {what} is {describe_arguments([output])}, abstract gives "
+                                f"{describe_arguments([aval])}")
 
     def same(self, got: Sequence[Any], expected: Sequence[Any], what: str, tolerance: float | None = None) -> None:
         """Raises unless the numbers agree, to `tolerance` or that of the dtype."""
@@ -75,7 +76,7 @@ class Case:
                  for arg, tangent in zip(args, tangents, strict=True)]
         with np.errstate(all="ignore"):
             outputs, out_tangents = self.primitive.jvp(list(args), given, **self.params)
-            return list(outputs), [as_array(tangent) for tangent in out_tangents]
+            return list(outputs), [as_plain_array(tangent) for tangent in out_tangents]
 
     def recorded(self, rule: Callable[..., Sequence[Any]], values: Sequence[Any], computed: Sequence[Any],
                  what: str) -> None:
@@ -83,17 +84,18 @@ class Case:
 
         The tape is that of derived programs. Outputs that are None are left out on both sides.
         """
-        program, captured = trace(
+        program, captured = trace_at(
             lambda *tracers: [instantiate_zeros(output) for output in rule(*tracers) if output is not None],
             [array_aval(value) for value in values], mode=WITH_LITERALS, tape_class=SimplifyingTape)  # type: ignore[misc]
         program.check()
-        arrays = [as_array(output) for output in computed if output is not None]
+        arrays = [as_plain_array(output) for output in computed if output is not None]
         types = [(aval.shape, aval.dtype) for aval in program.out_avals]
         if types != [(array.shape, array.dtype) for array in arrays]:
-            raise self.fail(f"{what}: recorded it gives {described(program.out_avals)}, computed {described(arrays)}; "
+            raise self.fail(f"{what}: recorded it gives {describe_arguments(program.out_avals)}, computed "
+                            f"{describe_arguments(arrays)}; "
                             "does abstract say what the numpy rule does?")
         with np.errstate(all="ignore"):
-            outputs = [as_array(output) for output in apply_equations(program, [*captured, *values])]
+            outputs = [as_plain_array(output) for output in apply_equations(program, [*captured, *values])]
         self.same(outputs, arrays, f"{what}: recorded and run, compared with computed")
 
     def directions(self, places: Sequence[int], args: Sequence[Any]) -> list[Any]:
@@ -102,12 +104,12 @@ class Case:
 
     def program(self, args: Sequence[Any]) -> Program:
         """The program of this one equation."""
-        program, _ = trace(lambda *tracers: bind(self.primitive, *tracers, **self.params),
-                           [array_aval(arg) for arg in args], mode=UNSHARED)  # type: ignore[misc]
+        program, _ = trace_at(lambda *tracers: bind(self.primitive, *tracers, **self.params),
+                              [array_aval(arg) for arg in args], mode=UNSHARED)  # type: ignore[misc]
         return program
 
 
-def as_array(value: Any) -> Any:
+def as_plain_array(value: Any) -> Any:
     """A NumPy array or scalar, also of a symbolic zero or a literal."""
     value = instantiate_zeros(value)
     return np.asarray(value.value if type(value) is Literal else value)[()]

@@ -11,15 +11,24 @@ import numpy as np
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.frontend.flat import leaf_aval, origin_of
+from fxgrad.engine.frontend.flat import function_origin, leaf_aval
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.engine.tracing.trace import UNSHARED_SELECTIVE, trace
-from fxgrad.engine.transforms.forward import forward
+from fxgrad.engine.tracing.trace import UNSHARED_SELECTIVE, trace_at
+from fxgrad.engine.transforms.forward import push_forward
 from fxgrad.engine.transforms.linearize import linearize_in_place, pull_back
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError
-from fxgrad.testing.numbers import DIFFERENCES, LawError, described, difference, direction, inner, mismatch, widened
+from fxgrad.testing.numbers import (
+    DIFFERENCES,
+    LawError,
+    central_difference,
+    describe_arguments,
+    direction,
+    inner,
+    mismatch,
+    widen,
+)
 
 Flat = Callable[..., "list[Any]"]
 """A function from arrays to a list of arrays."""
@@ -56,7 +65,7 @@ def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int = 2, mode
     if not any(moved):
         raise ArgumentError(at_user_line(
             f"check_grads: no argument of {function_name(f)} is floating, so there is nothing to differentiate; got "
-            f"{described(values)}. Write 1.0 in place of 1"))
+            f"{describe_arguments(values)}. Write 1.0 in place of 1"))
 
     def flat(*given: Any) -> list[Any]:
         outputs: list[Any] = tree.leaves(f(*tree.unflatten(structure, given)))
@@ -125,7 +134,7 @@ class _Case:
         self.tolerances = tolerance if rtol is None else rtol, tolerance if atol is None else atol
         self.outputs = flat(*self.values)
         moved = [None if tangent.dtype == dtypes.float0 else tangent for tangent in self.tangents]
-        self.slopes = difference(flat, self.values, moved, eps or step)
+        self.slopes = central_difference(flat, self.values, moved, eps or step)
 
     def trees(self, *leaves: Sequence[Any]) -> list[Any]:
         """Containers like the arguments."""
@@ -135,19 +144,19 @@ class _Case:
         """Raises unless the two agree."""
         found = [*map(_array, tree.leaves(got))]
         if len(found) != len(expected):
-            raise LawError(f"{self.title} at {described(self.values)}: {what} has {len(found)} arrays, and "
+            raise LawError(f"{self.title} at {describe_arguments(self.values)}: {what} has {len(found)} arrays, and "
                            f"{len(expected)} are needed")
         for each, wanted in zip(found, expected, strict=True):
             wrong = None if each.dtype == dtypes.float0 else mismatch(each, wanted, *self.tolerances)
             if wrong:
-                raise LawError(f"{self.title} at {described(self.values)}: {what} is wrong: {wrong}")
+                raise LawError(f"{self.title} at {describe_arguments(self.values)}: {what} is wrong: {wrong}")
 
 
 def _float64(leaf: Any) -> Any:
     if leaf_aval(leaf) is None:
         raise ArgumentError(at_user_line(f"check_grads: an argument is a {type(leaf).__name__}, where arrays and "
                                          "numbers are needed; pass it by closure"))
-    return widened(np.asarray(leaf)[()])
+    return widen(np.asarray(leaf)[()])
 
 
 class _Checker:
@@ -163,10 +172,10 @@ class _Checker:
         tangents = [direction(self.random, value) if moved else None
                     for value, moved in zip(values, self.moved, strict=True)]
         with np.errstate(all="ignore"):
-            slopes = difference(lambda *at: list(map(_array, flat(*at))), values, tangents, self.eps)
+            slopes = central_difference(lambda *at: list(map(_array, flat(*at))), values, tangents, self.eps)
             cotangents = [direction(self.random, slope) for slope in slopes]
             if "fwd" in self.modes:
-                pushed: Flat = functools.partial(self.pushed, flat, tangents)
+                pushed: Flat = functools.partial(self.push_tangents, flat, tangents)
                 for got, slope in zip(pushed(*values), slopes, strict=True):
                     self.compare(_array(got), slope, f"the jvp of {path}", values)
                 self.deeper(pushed, values, order - 1, f"jvp({path})")
@@ -188,22 +197,23 @@ class _Checker:
         """Raises unless the two agree."""
         wrong = mismatch(got, slope, self.rtol, self.atol)
         if wrong:
-            raise LawError(f"check_grads({function_name(self.function)}) at {described(values)}: {what} is not the "
+            raise LawError(f"check_grads({function_name(self.function)}) at {describe_arguments(values)}: {what} is "
+                           "not the "
                            f"central difference: {wrong}")
 
     def traced(self, flat: Flat, values: Sequence[Any]) -> tuple[Any, list[Any]]:
         """The program of `flat` at `values`, whose control flow may depend on them, and the inputs to run it on."""
-        program, captured = trace(flat, [aval_of(value) for value in values], mode=UNSHARED_SELECTIVE, values=values,
-                                  name=function_name(self.function), origin=origin_of(self.function))
+        program, captured = trace_at(flat, [aval_of(value) for value in values], mode=UNSHARED_SELECTIVE, values=values,
+                                     name=function_name(self.function), origin=function_origin(self.function))
         return program, [*captured, *values]
 
-    def pushed(self, flat: Flat, tangents: list[Any], *values: Any) -> list[Any]:
+    def push_tangents(self, flat: Flat, tangents: list[Any], *values: Any) -> list[Any]:
         """The tangents of the outputs."""
         program, inputs = self.traced(flat, values)
         given = [Zero(aval_of(value)) if tangent is None else tangent
                  for value, tangent in zip(values, tangents, strict=True)]
         seeds = [*(Zero(aval) for aval in program.in_avals[:len(inputs) - len(values)]), *given]
-        return [instantiate_zeros(tangent) for tangent in forward(program, inputs, seeds)[1]]
+        return [instantiate_zeros(tangent) for tangent in push_forward(program, inputs, seeds)[1]]
 
     def pulled(self, flat: Flat, cotangents: list[Any], *values: Any) -> list[Any]:
         """The cotangents of the inputs that are moved."""

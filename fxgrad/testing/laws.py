@@ -18,12 +18,20 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.apply import apply_program
-from fxgrad.engine.tracing.trace import UNSHARED, trace
-from fxgrad.engine.transforms.forward import forward
+from fxgrad.engine.tracing.trace import UNSHARED, trace_at
+from fxgrad.engine.transforms.forward import push_forward
 from fxgrad.engine.transforms.linearize import linearize_in_place, pull_back
 from fxgrad.errors import FxgradError, LinearityError
-from fxgrad.testing.cases import Case, as_array
-from fxgrad.testing.numbers import TOLERANCES, described, difference, direction, inner, mismatch, step_for
+from fxgrad.testing.cases import Case, as_plain_array
+from fxgrad.testing.numbers import (
+    TOLERANCES,
+    central_difference,
+    describe_arguments,
+    direction,
+    inner,
+    mismatch,
+    step_for,
+)
 from fxgrad.text import equal, from_json, parse, program_text, to_json
 
 BATCH = 3
@@ -131,7 +139,7 @@ def _jvp_law(case: Case) -> None:
     if case.primitive.jvp is NO_TANGENT:
         tangents = case.directions(case.inexact, case.wide)
         if steps is not None:
-            slopes = difference(case.numpy, case.wide, tangents, steps[0])
+            slopes = central_difference(case.numpy, case.wide, tangents, steps[0])
             zeros = [np.zeros(np.shape(slope)) for slope in slopes]
             case.same(_where_finite(zeros, slopes), slopes, "NO_TANGENT, compared with a central difference", steps[1])
         return
@@ -145,7 +153,7 @@ def _jvp_law(case: Case) -> None:
         case.same(doubled, [2 * tangent for tangent in got], f"twice the tangents of {list(places)} do not give twice "
                   "the result")
         if steps is not None:
-            slopes = difference(case.numpy, case.wide, tangents, steps[0])
+            slopes = central_difference(case.numpy, case.wide, tangents, steps[0])
             case.same(_where_finite(got, slopes), slopes, f"tangents of arguments {list(places)}, compared with a "
                       "central difference", steps[1])
 
@@ -194,16 +202,18 @@ def _second_law(case: Case) -> None:
                 case.primitive.jvp(list(values[:count]), given, **case.params)[1]]
 
     values = [*case.wide, *tangents]
-    program, captured = trace(first, [array_aval(value) for value in values],  # type: ignore[misc]
-                              mode=UNSHARED)
+    program, captured = trace_at(first, [array_aval(value) for value in values],  # type: ignore[misc]
+                                 mode=UNSHARED)
     moved = case.directions([*case.inexact, *range(count, len(values))], values)
     seeds = [Zero(array_aval(value)) for value in captured]  # type: ignore[arg-type]
     seeds += [Zero(array_aval(value)) if tangent is None else tangent  # type: ignore[arg-type]
               for value, tangent in zip(values, moved, strict=True)]
     with np.errstate(all="ignore"):
-        _, second = forward(program, [*captured, *values], seeds)
-        slopes = difference(lambda *at: [as_array(tangent) for tangent in first(*at)], values, moved, steps[0])
-    case.same(_where_finite(list(map(as_array, second)), slopes), slopes, "the jvp of the jvp rule, compared with a "
+        _, second = push_forward(program, [*captured, *values], seeds)
+        slopes = central_difference(lambda *at: [as_plain_array(tangent) for tangent in first(*at)], values, moved,
+                                    steps[0])
+    case.same(_where_finite(list(map(as_plain_array, second)), slopes), slopes,
+              "the jvp of the jvp rule, compared with a "
               "central difference of it", 10 * steps[1])
 
 
@@ -242,14 +252,14 @@ def _check_transpose(case: Case, places: tuple[int, ...]) -> None:
     outputs = case.numpy(*args)
     cotangents = [direction(case.random, output) for output in outputs]
     try:
-        arrays = _transposed(case, places, args, cotangents)
+        arrays = _cotangents_of(case, places, args, cotangents)
     except LinearityError:
         return  # linear here by the numbers alone, and refused by name
     _adjoint(case, f"transposed in arguments {list(places)}", (cotangents, outputs),
              (arrays, [args[place] for place in places]))
     # In the dtypes of the arguments themselves: types, and the same while the rule is recorded.
     narrow = [direction(case.random, output) for output in case.numpy(*case.args)]
-    _transposed(case, places, case.args, narrow)
+    _cotangents_of(case, places, case.args, narrow)
     known = [arg for place, arg in enumerate(case.args) if place not in places]
     case.recorded(
         lambda *tracers: _transpose(case, places, case.args, tracers[:len(narrow)], tracers[len(narrow):]),
@@ -266,7 +276,7 @@ def _transpose(case: Case, places: tuple[int, ...], args: Sequence[Any], cotange
     return back
 
 
-def _transposed(case: Case, places: tuple[int, ...], args: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+def _cotangents_of(case: Case, places: tuple[int, ...], args: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
     """The cotangents of the linear arguments, which have the types of these."""
     known = [arg for place, arg in enumerate(args) if place not in places]
     back = _transpose(case, places, args, cotangents, known)
@@ -275,10 +285,11 @@ def _transposed(case: Case, places: tuple[int, ...], args: Sequence[Any], cotang
     arrays = []
     for place, cotangent in enumerate(back):
         if place in places:
-            array = np.zeros(np.shape(args[place])) if cotangent is None else as_array(cotangent)
+            array = np.zeros(np.shape(args[place])) if cotangent is None else as_plain_array(cotangent)
             if np.shape(array) != np.shape(args[place]) or \
                     (cotangent is not None and array.dtype != args[place].dtype):
-                raise case.fail(f"cotangent {place} is {described([array])}, its argument {described([args[place]])}")
+                raise case.fail(f"cotangent {place} is {describe_arguments([array])}, its argument "
+                                f"{describe_arguments([args[place]])}")
             arrays.append(array)
         elif cotangent is not None:
             raise case.fail(f"the transpose rule returned a cotangent for argument {place}, which is not linear")
@@ -296,11 +307,12 @@ def _check_adjoint(case: Case) -> None:
         if any(not dtypes.is_inexact(tangent.dtype) for tangent in reached):
             raise case.fail("an output that is not inexact has a tangent")
         cotangents = [direction(case.random, tangent) for tangent in reached]
-        back = [as_array(cotangent) for cotangent in pull_back(split, residuals, cotangents)]
+        back = [as_plain_array(cotangent) for cotangent in pull_back(split, residuals, cotangents)]
     given = [tangent for tangent in tangents if tangent is not None]
     for cotangent, tangent in zip(back, given, strict=True):
         if np.shape(cotangent) != np.shape(tangent) or cotangent.dtype != tangent.dtype:
-            raise case.fail(f"the transposed derivative gives {described([cotangent])} for {described([tangent])}")
+            raise case.fail(f"the transposed derivative gives {describe_arguments([cotangent])} for "
+                            f"{describe_arguments([tangent])}")
     if all(np.all(np.isfinite(tangent)) for tangent in reached):
         _adjoint(case, "derivative, transposed", (cotangents, reached), (back, given))
 
@@ -338,7 +350,7 @@ def _axes_of(args: Sequence[Any], chosen: tuple[int, ...]) -> list[tuple[int | N
                                placed(lambda place: place % 2 == 1)]))
 
 
-def _varied(arg: Any) -> list[Any]:
+def _batch_entries(arg: Any) -> list[Any]:
     """The entries of a batch: `arg` and others in its range."""
     if arg.dtype.kind == "b":
         return [arg, ~arg, arg]
@@ -352,7 +364,8 @@ def _varied(arg: Any) -> list[Any]:
 
 
 def _check_batch(case: Case, axes: tuple[int | None, ...]) -> None:
-    entries = [[arg] * BATCH if axis is None else _varied(arg) for arg, axis in zip(case.args, axes, strict=True)]
+    entries = [[arg] * BATCH if axis is None else _batch_entries(arg) for arg,
+               axis in zip(case.args, axes, strict=True)]
     values = [arg if axis is None else np.stack(entry, axis)
               for arg, axis, entry in zip(case.args, axes, entries, strict=True)]
     loop = [case.numpy(*args) for args in zip(*entries, strict=True)]
@@ -366,7 +379,7 @@ def _check_batch(case: Case, axes: tuple[int | None, ...]) -> None:
     stacked = [np.stack(list(column)) for column in zip(*loop, strict=True)]
     moved = []
     for index, (output, axis) in enumerate(zip(outputs, out_axes, strict=True)):
-        array = as_array(output)
+        array = as_plain_array(output)
         if axis is None:  # the same for every entry
             moved.append(np.stack([array] * BATCH))
             continue

@@ -31,8 +31,8 @@ class LawError(AssertionError):
     """A rule that breaks a law; the message names the law, the operation, the arguments and the numbers."""
 
 
-def described(values: Sequence[Any], params: dict[str, Any] | None = None) -> str:
-    """Arguments as messages show them: types, and parameters by name."""
+def describe_arguments(values: Sequence[Any], params: dict[str, Any] | None = None) -> str:
+    """Return the text of arguments for messages: types, and parameters by name."""
     shown = [f"{dtypes.short_name(value.dtype)}{list(value.shape)}".replace(" ", "") for value in values]
     shown += [f"{key}={value!r}" for key, value in (params or {}).items()]
     return ", ".join(shown)
@@ -66,8 +66,8 @@ def mismatch(got: Any, expected: Any, rtol: float, atol: float | None = None) ->
     return f"got {got[place]} where {expected[place]} is expected{at} (tolerance {max(rtol, atol):g})"
 
 
-def widened(value: Any) -> Any:
-    """`value` in float64 or complex128 if it is inexact."""
+def widen(value: Any) -> Any:
+    """Return `value` in float64 or complex128 if it is inexact."""
     if dtypes.is_inexact(value.dtype):
         return np.asarray(value).astype(np.complex128 if dtypes.is_complex(value.dtype) else np.float64)[()]
     return value
@@ -89,17 +89,17 @@ def step_for(values: Sequence[Any]) -> tuple[float, float] | None:
     return max((entry for entry in entries if entry is not None), default=DIFFERENCES["float64"])
 
 
-def difference(function: Callable[..., Sequence[Any]], args: Sequence[Any], tangents: Sequence[Any],
-               step: float) -> list[Any]:
-    """The derivative of `function` at `args` along `tangents` (None: not moved), by a central difference.
+def central_difference(function: Callable[..., Sequence[Any]], args: Sequence[Any], tangents: Sequence[Any],
+                       step: float) -> list[Any]:
+    """Return the derivative of `function` at `args` along `tangents` by a central difference.
 
     It is of fourth order: its error is about step^4, and the rounding error over step. Outputs that are not inexact
     give zeros.
     """
     def at(distance: float) -> list[Any]:
-        moved = [arg if tangent is None else _kept(arg + distance * tangent, arg.dtype)
+        moved = [arg if tangent is None else _restore_dtype(arg + distance * tangent, arg.dtype)
                  for arg, tangent in zip(args, tangents, strict=True)]
-        return [widened(output) for output in function(*moved)]
+        return [widen(output) for output in function(*moved)]
 
     with np.errstate(all="ignore"):
         weighted = zip(at(step), at(-step), at(2 * step), at(-2 * step), strict=True)
@@ -107,11 +107,11 @@ def difference(function: Callable[..., Sequence[Any]], args: Sequence[Any], tang
                 else np.zeros(np.shape(near)) for near, behind, far, opposite in weighted]
 
 
-def _kept(value: Any, dtype: DType) -> Any:
+def _restore_dtype(value: Any, dtype: DType) -> Any:
     return np.asarray(value).astype(dtype)[()]
 
 
 def inner(left: Sequence[Any], right: Sequence[Any]) -> float:
     """The real part of the sum of products: the pairing in which transposes are adjoints."""
-    return float(sum(np.sum(widened(np.asarray(x)) * widened(np.asarray(y))).real
+    return float(sum(np.sum(widen(np.asarray(x)) * widen(np.asarray(y))).real
                      for x, y in zip(left, right, strict=True)))

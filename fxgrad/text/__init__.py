@@ -14,11 +14,12 @@ from fxgrad.text.json_writer import from_json, to_json
 from fxgrad.text.names import variable_names
 from fxgrad.text.scope import type_text
 from fxgrad.text.short import expression, operation_name
-from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.text.text_parser import parse
 from fxgrad.text.text_writer import program_text
 from fxgrad.text.unfolding import unfold
 
-__all__ = ["Shown", "add_row", "check_text", "equal", "expression", "from_json", "new_table", "operation_name", "parse",
+__all__ = ["Report", "add_row", "check_text", "equal", "expression", "from_json", "new_table", "operation_name",
+           "parse",
            "print_program", "program_text", "render", "side_by_side", "to_json", "type_text", "unfold",
            "variable_names"]

@@ -6,48 +6,48 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fxgrad.extend import Atom, Aval, Primitive, Program, Variable, primitives
-from fxgrad.text.blocks import CHOICE, NAMES, TRUTH, Block, Part, Roles, blocks, inputs_of
-from fxgrad.text.expressions import Body, Given, StatementSyntax
-from fxgrad.text.expressions import Roles as RolesSyntax
+from fxgrad.text.blocks import CHOICE, NAMES, TRUTH, Block, LabelledProgram, OperandsByRole, block_inputs, blocks
+from fxgrad.text.expressions import Body, InputSyntax, StatementSyntax
+from fxgrad.text.expressions import RoleSyntax as RolesSyntax
 from fxgrad.text.parsing import WRONG_PARAMS
 from fxgrad.text.syntax import Use
 
 if TYPE_CHECKING:
     from fxgrad.text.compact_parser import Maker
 
-Inputs = Roles[tuple[Given, Aval]]
+Inputs = OperandsByRole[tuple[InputSyntax, Aval]]
 """The inputs of programs by role, with their types."""
 
 
-def block(maker: Maker, syntax: StatementSyntax) -> tuple[Primitive, list[Atom], dict[str, Any], int]:
-    """The operation, its operands, its parameters, and its place in the text; `maker` makes what stands around it."""
+def parse_block(maker: Maker, syntax: StatementSyntax) -> tuple[Primitive, list[Atom], dict[str, Any], int]:
+    """Return the operation, its operands, its parameters, and its place in the text."""
     call: Any = syntax.expression
     primitive = NAMES[call.name]
     lead: list[Atom] = []
-    shared: Roles[Atom] = Roles()
-    inputs: Inputs = Roles()
+    shared: OperandsByRole[Atom] = OperandsByRole()
+    inputs: Inputs = OperandsByRole()
     for number, argument in enumerate(call.arguments):
         if isinstance(argument, RolesSyntax):
-            _take(maker, argument.role, argument.inputs, shared, inputs)
-        elif isinstance(argument, Given):
-            _take(maker, "", [argument], shared, inputs)
+            _add_operands(maker, argument.role, argument.inputs, shared, inputs)
+        elif isinstance(argument, InputSyntax):
+            _add_operands(maker, "", [argument], shared, inputs)
         elif number and primitive is primitives.cond and isinstance(argument, Use):
-            _take(maker, "", [Given(argument.name, None, argument, argument.at)], shared, inputs)
+            _add_operands(maker, "", [InputSyntax(argument.name, None, argument, argument.at)], shared, inputs)
         else:
             atom = maker.plain(argument)
             # A truth value stands for the number that is made of it; what is a number was made of one above.
             if all(part.label in TRUTH for part in syntax.parts) and atom.aval.dtype.kind == "b":
-                atom, = maker.meant(CHOICE, [atom], argument.at)
+                atom, = maker.apply_meaning(CHOICE, [atom], argument.at)
             lead.append(atom)
     parts = []
     for part in syntax.parts:
-        own: Roles[Atom] = Roles()
-        own_inputs: Inputs = Roles()
+        own: OperandsByRole[Atom] = OperandsByRole()
+        own_inputs: Inputs = OperandsByRole()
         for roles in part.roles:
-            _take(maker, roles.role, roles.inputs, own, own_inputs)
-        given = inputs_of(primitive, part.label, own_inputs, inputs)
+            _add_operands(maker, roles.role, roles.inputs, own, own_inputs)
+        given = block_inputs(primitive, part.label, own_inputs, inputs)
         captured = len(own.get("captured")) + len(shared.get("captured"))
-        parts.append(Part(part.label, _held(maker, part.body, given, captured), own))
+        parts.append(LabelledProgram(part.label, _build_program(maker, part.body, given, captured), own))
     rebuild = blocks.of(primitive)
     assert rebuild is not None
     try:
@@ -57,7 +57,8 @@ def block(maker: Maker, syntax: StatementSyntax) -> tuple[Primitive, list[Atom],
     return primitive, atoms, params, call.at
 
 
-def _take(maker: Maker, role: str, given: Sequence[Given], operands: Roles[Atom], inputs: Inputs) -> None:
+def _add_operands(maker: Maker, role: str, given: Sequence[InputSyntax], operands: OperandsByRole[Atom],
+                  inputs: Inputs) -> None:
     """Adds the operands of a role, and the inputs that they are."""
     for each in given:
         if role == "given":
@@ -76,7 +77,8 @@ def _take(maker: Maker, role: str, given: Sequence[Given], operands: Roles[Atom]
         inputs.add(role, (each, each.aval or aval))
 
 
-def _held(maker: Maker, body: Body | Use | None, given: Sequence[tuple[Given, Aval]], captured: int) -> Program | None:
+def _build_program(maker: Maker, body: Body | Use | None, given: Sequence[tuple[InputSyntax, Aval]],
+                   captured: int) -> Program | None:
     if body is None:
         return None
     if isinstance(body, Use):

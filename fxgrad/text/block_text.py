@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fxgrad.extend import Equation, Literal, Program, Variable
-from fxgrad.text.blocks import CHOICE, INPUTS, OWN, TRUTH, Block, Roles, is_chosen_by_truth
-from fxgrad.text.literals import shown_literal
-from fxgrad.text.names import Unique, called_name, own_names, quoted_name
+from fxgrad.text.blocks import CHOICE, INPUTS, OWN, TRUTH, Block, OperandsByRole, is_chosen_by_truth
+from fxgrad.text.literals import literal_expression
+from fxgrad.text.names import UniqueNames, function_label, own_names, quoted_name
 from fxgrad.text.scope import Scope, type_text
 from fxgrad.text.values import INDENT
 
 if TYPE_CHECKING:
-    from fxgrad.text.compact_body import Pending, Statement
+    from fxgrad.text.compact_body import PendingExpression, StatementText
     from fxgrad.text.compact_writer import CompactWriter
 
 SHOWN = (*(role for role in INPUTS if role not in ("", *OWN)), "", *OWN)
@@ -33,7 +33,7 @@ class BlockText:
         self._labels: dict[str, str] = {}
         self._names: dict[int, str] = {}
 
-    def head(self, given: Mapping[Variable, Pending]) -> str:
+    def head(self, given: Mapping[Variable, PendingExpression]) -> str:
         """The first line, in which the values `given` stand as expressions; all other operands have names by now."""
         for var in self._equation.outputs:
             self._scope.bind(var)  # first, so that no input gets the same letter
@@ -45,7 +45,7 @@ class BlockText:
             if pending is not None and place in self._block.lead and self._by_truth and pending.ready.form == CHOICE:
                 self._texts[place] = pending.ready.operands[0].text
                 continue
-            self._texts[place] = shown_literal(atom, None, ()).text if isinstance(atom, Literal) else \
+            self._texts[place] = literal_expression(atom, None, ()).text if isinstance(atom, Literal) else \
                 self._scope.shown(atom).text if pending is None else pending.shown.text
         block = self._block
         arguments = [*(self._texts[place] for place in block.lead), *self._roles(block.shared),
@@ -58,18 +58,18 @@ class BlockText:
 
     def called(self) -> str:
         """The user's functions that the programs are of, for the margin."""
-        names = [called_name(part.program) for part in self._block.parts if part.program is not None]
+        names = [function_label(part.program) for part in self._block.parts if part.program is not None]
         return ", ".join(dict.fromkeys(name for name in names if name))
 
-    def parts(self) -> list[Statement]:
+    def parts(self) -> list[StatementText]:
         """The programs, indented; one that only returns something stands behind its label."""
-        result: list[Statement] = []
+        result: list[StatementText] = []
         for part in self._block.parts:
             names = [self._names[place] for place in part.inputs]
             statements = self._writer.block(part.program, names, self._scope)
             if not part.label:
                 below = not self._writer.reference(part.program)
-                result += [statement.indented(INDENT) for statement in statements if below]
+                result += [statement.indent_by(INDENT) for statement in statements if below]
                 continue
             own = self._roles(part.own)
             shown = self._labels.get(part.label, part.label)
@@ -78,12 +78,12 @@ class BlockText:
                 result.append(statements[0]._replace(lines=[f"{INDENT}{label} {statements[0].lines[0]}"]))
             else:
                 result.append(statements[0]._replace(lines=[INDENT + label], line=None, recorded=False))
-                result += [statement.indented(2 * INDENT) for statement in statements]
+                result += [statement.indent_by(2 * INDENT) for statement in statements]
         return result
 
     # --- operands -----------------------------------------------------------------------------------------
 
-    def _roles(self, roles: Roles[int]) -> list[str]:
+    def _roles(self, roles: OperandsByRole[int]) -> list[str]:
         shown = {role: ", ".join(map(self._item, roles.of[role])) for role in SHOWN if roles.of.get(role)}
         return [f"{role}({items})" if role else items for role, items in shown.items()]
 
@@ -114,7 +114,7 @@ class BlockText:
         for place, var, program in reversed(links):
             if var in own[id(program)]:
                 wanted.setdefault(place, own[id(program)][var])
-        for place, name in self._carried_names().items():
+        for place, name in self._names_of_carries().items():
             wanted.setdefault(place, name)
         moving = {*self._block.shared.get("state", "carry", "over")}
         for place, _, _ in links:
@@ -125,14 +125,14 @@ class BlockText:
         taken: dict[int, set[str]] = {key: set() for key in held}
         names: dict[int, str] = {}
         for place, name in wanted.items():
-            names[place] = _free(name, [taken[id(program)] for where, _, program in links if where == place])
-        letters = self._scope.letters_inside(Unique([*names.values()]))
+            names[place] = _unused_names(name, [taken[id(program)] for where, _, program in links if where == place])
+        letters = self._scope.letters_inside(UniqueNames([*names.values()]))
         for place, _, _ in links:
             if place not in names:
                 names[place] = next(letters)
         return names
 
-    def _carried_names(self) -> dict[int, str]:
+    def _names_of_carries(self) -> dict[int, str]:
         """What is carried on is called as what it becomes, where that has a name."""
         found: dict[int, str] = {}
         for region in self._equation.regions:
@@ -151,7 +151,7 @@ class BlockText:
         return own_names(program, self._writer.sources)
 
 
-def _free(wanted: str, taken: Sequence[set[str]]) -> str:
+def _unused_names(wanted: str, taken: Sequence[set[str]]) -> str:
     """`wanted`, or that with a number, such that none has it yet; all have it then."""
     tried = itertools.chain([wanted], (f"{wanted}_{number}" for number in itertools.count(1)))
     name = next(name for name in tried if not any(name in each for each in taken))

@@ -10,7 +10,7 @@ from fxgrad.extend import Analysis, Aval, Equation, Link, Primitive, Program, Re
 from fxgrad.text.equality import same_parameters
 from fxgrad.text.forms import Form
 from fxgrad.text.notations import form_of
-from fxgrad.text.parameters import ordered
+from fxgrad.text.parameters import order_parameters
 
 Value = TypeVar("Value")
 
@@ -24,7 +24,7 @@ OWN = ROLE_NAMES[:3]
 CONSTS = ("captured", "consts")
 
 
-class Roles(Generic[Value]):
+class OperandsByRole(Generic[Value]):
     """Operands by role: "captured", "consts", "carry", "over" and others, and "" for those of branches."""
 
     def __init__(self) -> None:
@@ -39,15 +39,15 @@ class Roles(Generic[Value]):
         return [value for role in roles for value in self.of.get(role, ())]
 
 
-class Part(NamedTuple):
-    """One program of an operation: its label, and operands that it alone takes; no program where there is none.
+class LabelledProgram(NamedTuple):
+    """One program of an operation: its label, and the operands that it alone takes.
 
     `inputs` are the operands that the inputs of the program are, in order.
     """
 
     label: str
     program: Program | None
-    own: Roles[Any]
+    own: OperandsByRole[Any]
     inputs: Sequence[Any] = ()
 
 
@@ -55,8 +55,8 @@ class Block(NamedTuple):
     """An operation that holds programs, as it is written: operands before the roles, by role, programs, parameters."""
 
     lead: list[Any]
-    shared: Roles[Any]
-    parts: list[Part]
+    shared: OperandsByRole[Any]
+    parts: list[LabelledProgram]
     params: dict[str, Any]
 
 
@@ -94,8 +94,9 @@ CHOICE = Form("call", "i32", 1)
 """What makes the number of a branch of a truth value; it is not written there."""
 
 
-def inputs_of(primitive: Primitive, label: str, own: Roles[Value], shared: Roles[Value]) -> list[Value]:
-    """Return the inputs, in order, of the program of an operation that has this label."""
+def block_inputs(primitive: Primitive, label: str, own: OperandsByRole[Value],
+                 shared: OperandsByRole[Value]) -> list[Value]:
+    """Return the inputs of a program, in order, of an operation of this name."""
     taken = takes.of(primitive).get(label, INPUTS)
     return [value for role in INPUTS for value in (*own.get(role), *(shared.get(role) if role in taken else ()))]
 
@@ -127,7 +128,7 @@ def _for(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, A
 
 @blocks.register(primitives["while"])
 def _while(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
-    (condition, body), (before, inside) = _labelled(block, primitives["while"])
+    (condition, body), (before, inside) = _programs_by_label(block, primitives["while"])
     return [*before, *inside, *block.shared.get("carry")], {
         "condition": condition, "body": body, **block.params,
         "num_condition_consts": len(before), "num_body_consts": len(inside)}
@@ -135,7 +136,7 @@ def _while(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str,
 
 @blocks.register(primitives.sweep)
 def _sweep(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, Any]]:
-    (step, back), (ahead, behind) = _labelled(block, primitives.sweep)
+    (step, back), (ahead, behind) = _programs_by_label(block, primitives.sweep)
     return [*block.lead, *ahead, *behind, *block.shared.get("state", "carry")], {
         "step": step, "back": back, **block.params, "num_step_consts": len(ahead), "num_back_consts": len(behind)}
 
@@ -151,12 +152,12 @@ def _root(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, 
 
 
 def _solver(block: Block, primitive: Primitive, last: str) -> tuple[list[Any], dict[str, Any]]:
-    programs, consts = _labelled(block, primitive)
+    programs, consts = _programs_by_label(block, primitive)
     return [*itertools.chain(*consts), *block.shared.get(last)], {
         "programs": programs, **block.params, "counts": tuple(map(len, consts))}
 
 
-def _labelled(block: Block, primitive: Primitive) -> tuple[tuple[Program | None, ...], list[list[Any]]]:
+def _programs_by_label(block: Block, primitive: Primitive) -> tuple[tuple[Program | None, ...], list[list[Any]]]:
     """The programs in the order of their labels, and what is constant for each of them alone."""
     parts, needed = {part.label: part for part in block.parts}, labels_of(primitive)
     if parts.keys() != {*needed}:
@@ -189,20 +190,20 @@ def block_of(equation: Equation) -> Block | None:
     regions: Sequence[Region] = equation.regions
     if any(region.program.constants for region in regions):
         return None
-    shared: Roles[int] = Roles()
-    parts = _parts(equation, regions, shared)
-    if not _alike(parts):
+    shared: OperandsByRole[int] = OperandsByRole()
+    parts = _block_programs(equation, regions, shared)
+    if not _has_common_types(parts):
         return None
     linked = {link.place for region in regions for link in region.inputs}
     lead = [place for place in range(len(equation.inputs)) if place not in linked]
     holding = {region.at[0] for region in regions}
-    block = Block(lead, shared, parts, {name: value for name, value in ordered(
+    block = Block(lead, shared, parts, {name: value for name, value in order_parameters(
         equation.primitive, equation.params).items() if name not in holding})
     for name in [*block.params]:  # those that follow from the others are left out
         fewer = block._replace(params={key: value for key, value in block.params.items() if key != name})
-        if same_block(equation, fewer, rebuild):
+        if restores_equation(equation, fewer, rebuild):
             block = fewer
-    return block if same_block(equation, block, rebuild) else None
+    return block if restores_equation(equation, block, rebuild) else None
 
 
 def part_labels(equation: Equation, around: Program) -> list[str]:
@@ -224,19 +225,20 @@ def is_chosen_by_truth(equation: Equation, around: Program) -> bool:
                                          maker.params)[0] == CHOICE and maker.inputs[0].aval.dtype.kind == "b"
 
 
-def _parts(equation: Equation, regions: Sequence[Region], shared: Roles[int]) -> list[Part]:
+def _block_programs(equation: Equation, regions: Sequence[Region],
+                    shared: OperandsByRole[int]) -> list[LabelledProgram]:
     """The programs with what each takes; what they share is put into `shared`."""
     several = len(regions) > 1
     made = itertools.count(-1, -1)
     parts = []
     for number, region in enumerate(regions):
-        own: Roles[int] = Roles()
+        own: OperandsByRole[int] = OperandsByRole()
         places: list[int] = []
         states = iter(shared.get("state"))
         branches = region.role == "branch"
         for input_place, link in enumerate(region.inputs):
             role = "captured" if input_place < region.program.captured else "" if branches else \
-                _role(equation, region, link)
+                _input_role(equation, region, link)
             place = link.place if link.how != "inside" else next(states) if role == "state" else next(made)
             places.append(place)
             if several and not branches and role in OWN:
@@ -244,12 +246,13 @@ def _parts(equation: Equation, regions: Sequence[Region], shared: Roles[int]) ->
             elif place not in shared.get(role):
                 shared.add(role, place)
         label = str(number) if branches else region.role.replace(" ", "_") if several else ""
-        parts.append(Part(label, region.program, own, places))
+        parts.append(LabelledProgram(label, region.program, own, places))
     there = {part.label for part in parts}
-    return parts + [Part(label, None, Roles()) for label in labels_of(equation.primitive) if label not in there]
+    return parts + [LabelledProgram(label, None, OperandsByRole()) for label in labels_of(equation.primitive)
+                    if label not in there]
 
 
-def _role(equation: Equation, region: Region, link: Link) -> str:
+def _input_role(equation: Equation, region: Region, link: Link) -> str:
     """What the text calls an input of a program by."""
     if region.role == "step" or (region.role == "back" and link.how == "inside"):
         return "state" if link.how != "same" else "consts"
@@ -259,17 +262,18 @@ def _role(equation: Equation, region: Region, link: Link) -> str:
     return ROLES[link.how]
 
 
-def _alike(parts: Sequence[Part]) -> bool:
-    """Whether each operand has one type for all the programs that take it."""
+def _has_common_types(parts: Sequence[LabelledProgram]) -> bool:
+    """Return whether each operand has one type in all the programs that take it."""
     types: dict[int, Aval] = {}
     return all(types.setdefault(place, var.aval) == var.aval for part in parts if part.program is not None
                for place, var in zip(part.inputs, part.program.inputs, strict=True))
 
 
-def same_block(equation: Equation, block: Block, rebuild: Rebuild) -> bool:
-    """Whether a block gives back the equation."""
+def restores_equation(equation: Equation, block: Block, rebuild: Rebuild) -> bool:
+    """Return whether a block gives back the equation."""
     inputs, params = rebuild(block, lambda place: equation.inputs[place].aval)
     return inputs == [*range(len(equation.inputs))] and same_parameters(params, equation.params) and \
-        all([*part.inputs] == inputs_of(equation.primitive, part.label, part.own, block.shared) for part in block.parts
+        all([*part.inputs] == block_inputs(equation.primitive, part.label, part.own, block.shared)
+            for part in block.parts
             if part.program is not None) and \
         len({part.program.captured for part in block.parts if part.program is not None and not part.own.of}) <= 1

@@ -23,12 +23,12 @@ _CHECKED: ProgramAttribute[bool] = ProgramAttribute("text is checked")
 _seen = Cache("neighbourhoods of operations in texts that were checked", 65536)
 
 
-def checked(program: Program) -> None:
+def check_with_text(program: Program) -> None:
     """Verifies the rules of the IR; at level 3 also the text, where something new stands in it, at level 4 any text."""
     check_program(program)
     if config.check_level < 3 or len(program.equations) > SIZE_LIMIT or _CHECKED.of(program):
         return
-    new = [each for each in neighbourhoods(program) if each not in _seen]
+    new = [each for each in text_features(program) if each not in _seen]
     if new or config.check_level > 3:
         check_text(program)
         for each in new:
@@ -36,13 +36,13 @@ def checked(program: Program) -> None:
     _CHECKED.put(program, True)
 
 
-def neighbourhoods(program: Program) -> Iterator[int]:
-    """What stands in the text of a program, an operation each: hashes, for sets.
+def text_features(program: Program) -> Iterator[int]:
+    """Iterate over hashes of what the text of a program contains, one for each operation.
 
     An operation is told by its primitive, parameters and ranks, and by what makes its operands, and how often each of
     them is used. Sizes, widths of dtypes and numbers say nothing new: tests record the same formulas in all of them.
     """
-    for inner in _programs(program):
+    for inner in _programs_within(program):
         makers: dict[int, Any] = {id(each): place < inner.captured for place, each in enumerate(inner.inputs)}
         uses = Counter(id(atom) for equation in inner.equations for atom in equation.inputs)
         uses.update(map(id, inner.outputs))
@@ -53,13 +53,13 @@ def neighbourhoods(program: Program) -> Iterator[int]:
             yield hash((equation.primitive, *operands,
                         *((output.aval.ndim, output.aval.dtype.kind, min(uses[id(output)], 2))
                           for output in equation.outputs),
-                        *((name, _kind(value)) for name, value in equation.params.items())))
+                        *((name, _kind_of_value(value)) for name, value in equation.params.items())))
 
 
-def _kind(value: Any) -> Any:
+def _kind_of_value(value: Any) -> Any:
     if value is None or isinstance(value, bool | str):
         return value
-    return frozenset(map(_kind, value)) if type(value) is tuple and len(value) < 8 else type(value)
+    return frozenset(map(_kind_of_value, value)) if type(value) is tuple and len(value) < 8 else type(value)
 
 
 def check_text(program: Program) -> None:
@@ -68,11 +68,11 @@ def check_text(program: Program) -> None:
     Programs with Python objects in them, which have no text, are passed over, as are those with sizes of jax's, which
     are made where a program is exported.
     """
-    values = [*program.constants, *_values(program)]
+    values = [*program.constants, *_operand_values(program)]
     is_jaxs = not all(isinstance(size, int | SymbolicDim) for aval in program.in_avals for size in aval.shape)
     if is_jaxs or any(isinstance(value, Tracer) or is_opaque(value) for value in values):
         return
-    primitives = {equation.primitive for inner in _programs(program) for equation in inner.equations}
+    primitives = {equation.primitive for inner in _programs_within(program) for equation in inner.equations}
     classes = {type(value) for value in values if is_value_class(type(value))}
     text = program_text(program, constants=True)
     try:
@@ -83,7 +83,7 @@ def check_text(program: Program) -> None:
     assert same, f"the text of a program gives back another one; this is a bug in fxgrad\n{text}"
 
 
-def _programs(program: Program) -> Iterator[Program]:
+def _programs_within(program: Program) -> Iterator[Program]:
     """`program` and all programs in it, each once."""
     found = {id(program): program}
     pending = [program]
@@ -96,8 +96,8 @@ def _programs(program: Program) -> Iterator[Program]:
                     pending.append(inner)
 
 
-def _values(program: Program) -> Iterator[Any]:
-    for each in _programs(program):
+def _operand_values(program: Program) -> Iterator[Any]:
+    for each in _programs_within(program):
         for equation in each.equations:
             yield from _parts([*equation.params.values()])
 

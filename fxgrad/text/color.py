@@ -31,8 +31,8 @@ def highlight(text: str, named: Collection[str] | None = None) -> Text:
     return result
 
 
-def names_of(program: Program) -> set[str]:
-    """The names in the text of a program that are no letters: those of users', as they stand in the text."""
+def user_names(program: Program) -> set[str]:
+    """Return the names in the text of a program that are no letters."""
     sources = Sources()
     return {quoted_name(name) for inner in inner_first(program) for name in own_names(inner, sources).values()}
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from fxgrad.errors import ArgumentError
 from fxgrad.extend import Program, at_user_line, trace_program
-from fxgrad.text.color import highlight, names_of
+from fxgrad.text.color import highlight, user_names
 from fxgrad.text.html import body_html, page
 from fxgrad.text.text_writer import program_text
 
@@ -79,8 +79,8 @@ class Columns:
 
     def _column(self, program: Program, width: int) -> list[Text]:
         text = program_text(program, **{"width": width, **self._options})
-        broken = "\n".join(part for line in text.splitlines() for part in _wrapped(line, width))
-        return [*highlight(broken, names_of(program)).split("\n", allow_blank=True)]
+        broken = "\n".join(part for line in text.splitlines() for part in _break_line(line, width))
+        return [*highlight(broken, user_names(program)).split("\n", allow_blank=True)]
 
     def __str__(self) -> str:
         return self.text(shutil.get_terminal_size((160, 24)).columns)
@@ -96,7 +96,7 @@ class Columns:
         return page(f'<div class="fx-columns">{columns}</div>')
 
 
-def _wrapped(line: str, width: int) -> list[str]:
+def _break_line(line: str, width: int) -> list[str]:
     """A line of program text that no comma could break."""
     if len(line) <= width:
         return [line]

@@ -14,15 +14,15 @@ from fxgrad import dtypes
 from fxgrad.extend import Atom, Aval, Equation, Literal, Program, Variable, primitives
 from fxgrad.text.block_text import BlockText
 from fxgrad.text.blocks import block_of
-from fxgrad.text.forms import Form, Shown, render
+from fxgrad.text.forms import Form, OperandText, render_form
 from fxgrad.text.gathers import IMPLIED, Ready, indices_key, short_form
-from fxgrad.text.literals import neighbours, origin_of, shown_literal, written
-from fxgrad.text.margin import Line
+from fxgrad.text.literals import implying_types, literal_expression, literal_with_source, origin_text
+from fxgrad.text.margin import UserLine
 from fxgrad.text.scope import Scope
 from fxgrad.text.sections import sections
-from fxgrad.text.sugar import sugared
+from fxgrad.text.sugar import sugar
 from fxgrad.text.values import INDENT
-from fxgrad.text.wrapping import wrapped
+from fxgrad.text.wrapping import wrap_line
 
 if TYPE_CHECKING:
     from fxgrad.text.compact_writer import CompactWriter
@@ -35,16 +35,16 @@ EXPRESSION_LIMIT = 76
 """A value whose expression would grow longer than this gets a letter, and a line of its own."""
 
 
-class Pending(NamedTuple):
-    """A value that is ready: how it is written, the type of the first variable there, the line of the user's.
+class PendingExpression(NamedTuple):
+    """A value whose text is ready to be inserted in a later statement.
 
     `origins` say where numbers in it come from.
     """
 
     ready: Ready
-    shown: Shown
+    shown: OperandText
     first: Aval | None
-    line: Line | None
+    line: UserLine | None
     called: str
     origins: tuple[str, ...] = ()
 
@@ -54,24 +54,22 @@ class Pending(NamedTuple):
         return self.ready.var
 
 
-class Statement(NamedTuple):
-    """The lines of one statement, the line of the user's that it comes from, whether it has such a line at all, the
-    function called there whose operations it shows, and where numbers in it come from.
-    """
+class StatementText(NamedTuple):
+    """The lines of one statement, with its place in the user's source."""
 
     lines: list[str]
-    line: Line | None = None
+    line: UserLine | None = None
     recorded: bool = False
     called: str = ""
     origins: tuple[str, ...] = ()
 
-    def indented(self, by: str) -> Statement:
+    def indent_by(self, by: str) -> StatementText:
         """The same further to the right."""
         return self._replace(lines=[by + line for line in self.lines])
 
 
-class Body:
-    """Writes the statements of one program."""
+class BodyWriter:
+    """Writer of the statements of one program."""
 
     def __init__(self, writer: CompactWriter, scope: Scope, program: Program) -> None:
         self._writer, self._scope, self._program = writer, scope, program
@@ -85,12 +83,12 @@ class Body:
         self._indices: dict[Variable, Ready] = {}  # arrays of indices, and how they were made of what has names
         self._first: dict[Hashable, Variable] = {}  # of equal ones
         self._repeated: set[Variable] = set()  # the others of them
-        self._ready: list[Pending] = []
+        self._ready: list[PendingExpression] = []
         self._numbers: dict[Atom, int] = {}  # places in the list, counting those that were at its front before
         self._named = 0
-        self._statements: list[Statement] = []
+        self._statements: list[StatementText] = []
 
-    def statements(self) -> list[Statement]:
+    def statements(self) -> list[StatementText]:
         """All of them, `return` at the end."""
         writer = self._writer
         headings = sections(self._program) if self._program is writer.main else {}
@@ -98,7 +96,7 @@ class Body:
             if number in headings:
                 self._flush(len(self._ready))
                 if writer.shows_source:
-                    self._statements.append(Statement([f"# {headings[number]}"]))
+                    self._statements.append(StatementText([f"# {headings[number]}"]))
             self._equation(equation)
         self._return()
         return self._statements
@@ -131,35 +129,37 @@ class Body:
             self._flush(len(self._ready))
             self._bind(equation.outputs, pending)
 
-    def _result(self, equation: Equation, form: Form, atoms: Sequence[Atom], line: Line | None) -> Pending:
+    def _result(self, equation: Equation, form: Form, atoms: Sequence[Atom],
+                line: UserLine | None) -> PendingExpression:
         """The expression of an equation, with what can stand inside it; what cannot is given a name before."""
         inside = self._inside(atoms, line)
         if inside and sum([len(pending.shown.text) for pending in inside]) > EXPRESSION_LIMIT - 8:
             inside = []
         given = {pending.var: pending for pending in self._take(inside, atoms)}
         first: Aval | None = None
-        operands: list[Shown] = []
+        operands: list[OperandText] = []
         origins = [each for pending in given.values() for each in pending.origins]
         for atom in atoms:
             if isinstance(atom, Literal):
                 operands.append(self._number(atom, form, atoms))
-                told = written(equation, equation.inputs.index(atom), self._writer.sources)
-                origins.append(origin_of(told or atom, self._writer.margin.called_at))
+                told = literal_with_source(equation, equation.inputs.index(atom), self._writer.sources)
+                origins.append(origin_text(told or atom, self._writer.margin.function_called_at))
                 continue
             pending = given.get(atom)
             operands.append(self._scope.shown(atom) if pending is None else pending.shown)
             first = first or (atom.aval if pending is None else pending.first)
         inner = {var: pending.ready for var, pending in given.items()}
         if equation.primitive is primitives.gather:
-            self._indexed(equation, inner)
-        short = sugared(form, equation, operands, inner) if inner else None
-        shown = render(*(form, operands) if short is None else short, self._writer.value)
+            self._note_indices(equation, inner)
+        short = sugar(form, equation, operands, inner) if inner else None
+        shown = render_form(*(form, operands) if short is None else short, self._writer.value)
         var = equation.outputs[0] if equation.outputs else _NOTHING
         # As one equation: in `x[i[:2]]` the indices `i[:2][:, None]` stand for an index, which `i[:2, None]` is not.
         ready = Ready(var, form, tuple(operands), tuple([atom.aval for atom in atoms]))
-        return Pending(ready, shown, first, line, self._writer.margin.called(equation), tuple(filter(None, origins)))
+        return PendingExpression(ready, shown, first, line, self._writer.margin.called(equation),
+                                 tuple(filter(None, origins)))
 
-    def _indexed(self, gather: Equation, ready: dict[Variable, Ready]) -> None:
+    def _note_indices(self, gather: Equation, ready: dict[Variable, Ready]) -> None:
         """Adds how the indices of a gather were made above; takes away what would be read as an array made before."""
         indices = gather.inputs[1]
         if not isinstance(indices, Variable):
@@ -188,15 +188,15 @@ class Body:
         return len(gathers) == self._uses[var] and all(
             short_form(self._writer.written(gather)[0], gather.inputs[0].aval, made) for gather in gathers)
 
-    def _number(self, literal: Literal, form: Form, atoms: Sequence[Atom]) -> Shown:
+    def _number(self, literal: Literal, form: Form, atoms: Sequence[Atom]) -> OperandText:
         beside = tuple([None if isinstance(atom, Literal) else atom.aval for atom in atoms])
         key = literal, form.name, form.statics, beside
         known = self._writer.numbers.get(key)
         if known is None:
-            known = self._writer.numbers[key] = shown_literal(literal, form, neighbours(form, beside))
+            known = self._writer.numbers[key] = literal_expression(literal, form, implying_types(form, beside))
         return known
 
-    def _inside(self, atoms: Sequence[Atom], line: Line | None) -> list[Pending]:
+    def _inside(self, atoms: Sequence[Atom], line: UserLine | None) -> list[PendingExpression]:
         """The values that became ready last, if they are operands, in the order of the text, and of the same line."""
         if not self._ready:
             return []
@@ -211,7 +211,7 @@ class Body:
                 return last
         return []
 
-    def _take(self, inside: list[Pending], atoms: Sequence[Atom]) -> list[Pending]:
+    def _take(self, inside: list[PendingExpression], atoms: Sequence[Atom]) -> list[PendingExpression]:
         """Takes what stands inside an expression from what is ready; other operands get names now."""
         if inside:
             del self._ready[-len(inside):]
@@ -234,28 +234,28 @@ class Body:
         del self._ready[:count]
         self._named += count
 
-    def _bind(self, outputs: Sequence[Variable], pending: Pending) -> None:
+    def _bind(self, outputs: Sequence[Variable], pending: PendingExpression) -> None:
         target = self._scope.target(outputs[0], pending.first) if len(outputs) == 1 else \
             ", ".join(self._scope.bindings(outputs))
         text = f"{target} = {pending.shown.text}" if outputs else pending.shown.text
         self._statement(text, pending.line, called=pending.called, origins=pending.origins)
 
-    def _statement(self, text: str, line: Line | None, more: Sequence[Statement] = (), called: str = "",
+    def _statement(self, text: str, line: UserLine | None, more: Sequence[StatementText] = (), called: str = "",
                    origins: tuple[str, ...] = ()) -> None:
-        lines = wrapped(text, self._writer.width - len(INDENT), 2 * INDENT, text.find(" = ") + 3, True)
-        self._statements += [Statement(lines, line, True, "" if f"{called}(" in text else called, origins), *more]
+        lines = wrap_line(text, self._writer.width - len(INDENT), 2 * INDENT, text.find(" = ") + 3, True)
+        self._statements += [StatementText(lines, line, True, "" if f"{called}(" in text else called, origins), *more]
 
     def _return(self) -> None:
         outputs = self._program.outputs
         line = self._ready[-1].line if self._ready else None
         given = {pending.var: pending for pending in self._take(self._inside(outputs, line), outputs)}
         self._flush(len(self._ready))
-        texts = [given[atom].shown.text if isinstance(atom, Variable) and atom in given else self._alone(atom)
+        texts = [given[atom].shown.text if isinstance(atom, Variable) and atom in given else self._write_alone(atom)
                  for atom in outputs]
-        lines = wrapped(f"return {', '.join(texts) or '()'}", self._writer.width - len(INDENT), 2 * INDENT, 7)
+        lines = wrap_line(f"return {', '.join(texts) or '()'}", self._writer.width - len(INDENT), 2 * INDENT, 7)
         origins = tuple([each for pending in given.values() for each in pending.origins])
-        self._statements.append(Statement(lines, line, bool(given), origins=origins))
+        self._statements.append(StatementText(lines, line, bool(given), origins=origins))
 
-    def _alone(self, atom: Atom) -> str:
-        return self._scope.shown(atom).text if isinstance(atom, Variable) else shown_literal(atom, None, ()).text
+    def _write_alone(self, atom: Atom) -> str:
+        return self._scope.shown(atom).text if isinstance(atom, Variable) else literal_expression(atom, None, ()).text
 

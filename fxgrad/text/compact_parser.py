@@ -20,58 +20,58 @@ from fxgrad.extend import (
     primitives,
 )
 from fxgrad.text import diagonals, indices, operators  # noqa: F401  (the last two fill the table)
-from fxgrad.text.block_parser import block
+from fxgrad.text.block_parser import parse_block
 from fxgrad.text.expression_reader import steps
 from fxgrad.text.expressions import (
     Body,
     Call,
     CompactProgram,
-    Given,
     Group,
     Index,
     Infix,
+    InputSyntax,
     Node,
     Numeral,
     Prefix,
-    Roles,
+    RoleSyntax,
     StatementSyntax,
-    Static,
-    Turned,
+    StaticArgument,
+    TransposeSyntax,
 )
 from fxgrad.text.forms import Entry, Form, Item, Span
-from fxgrad.text.gathers import IMPLIED, gathered, indices_key
-from fxgrad.text.literals import implied, neighbours, plain_kind
+from fxgrad.text.gathers import IMPLIED, indices_key, make_gather
+from fxgrad.text.literals import implied_aval, implying_types, kind_as_read
 from fxgrad.text.names import NAMES as VARIABLE_NAMES
 from fxgrad.text.notations import SEVERAL, call_names, meaning
-from fxgrad.text.parsing import WRONG_PARAMS, Builder, nearest
-from fxgrad.text.patterns import Pattern, array_of
+from fxgrad.text.parsing import WRONG_PARAMS, ProgramBuilder, nearest_name
+from fxgrad.text.patterns import Pattern, pattern_array
 from fxgrad.text.scope import UNTYPED
 from fxgrad.text.sugar import desugar
 from fxgrad.text.syntax import Binding, Constant, Reference, Use
-from fxgrad.text.text_reader import converted
+from fxgrad.text.text_reader import convert_at
 from fxgrad.text.tokens import Text
 
 
-class CompactBuilder(Builder):
+class CompactBuilder(ProgramBuilder):
     """Makes the programs of one document in the compact style."""
 
     DEFINED = "(inputs): ..."
 
     def _references(self, program: Any) -> Iterator[Reference]:
-        yield from self._in_body(program.body)
+        yield from self._definitions_in_body(program.body)
 
-    def _in_body(self, body: Body) -> Iterator[Reference]:
+    def _definitions_in_body(self, body: Body) -> Iterator[Reference]:
         for statement in body.statements:
-            yield from self._in_node(statement.expression)
+            yield from self._definitions_in_node(statement.expression)
             for part in statement.parts:
                 if isinstance(part.body, Body):
-                    yield from self._in_body(part.body)
+                    yield from self._definitions_in_body(part.body)
                 elif part.body is not None and part.body.name in self._document.programs:
                     yield Reference(part.body.name, part.body.at)
         for output in body.outputs:
-            yield from self._in_node(output)
+            yield from self._definitions_in_node(output)
 
-    def _in_node(self, node: Node | Roles) -> Iterator[Reference]:
+    def _definitions_in_node(self, node: Node | RoleSyntax) -> Iterator[Reference]:
         """The definitions that an expression uses."""
         pending: list[Any] = [node]
         while pending:
@@ -87,30 +87,32 @@ class CompactBuilder(Builder):
             elif isinstance(top, Index):
                 pending += [item for item in reversed(top.items) if isinstance(item, tuple) and type(item) is not Span]
                 pending.append(top.base)
-            elif isinstance(top, Roles):
+            elif isinstance(top, RoleSyntax):
                 pending += reversed(top.inputs)
-            elif isinstance(top, Prefix | Group | Turned | Given):
-                pending.append(top[1] if isinstance(top, Prefix) else top.operand if isinstance(top, Given) else top[0])
+            elif isinstance(top, Prefix | Group | TransposeSyntax | InputSyntax):
+                pending.append(top[1] if isinstance(top, Prefix) else top.operand if isinstance(top, InputSyntax)
+                               else top[0])
 
     # --- programs -----------------------------------------------------------------------------------------
 
     def _program(self, syntax: Any) -> Program:
         body = Maker(self, {}, [])
-        captured = [body.bind(target.name, Variable(self._typed(target)), target.at) for target, _ in syntax.captured]
-        inputs = [body.bind(target.name, Variable(self._typed(target)), target.at) for target in syntax.inputs]
+        captured = [body.bind(target.name, Variable(self._declared_type(target)), target.at) for target,
+                    _ in syntax.captured]
+        inputs = [body.bind(target.name, Variable(self._declared_type(target)), target.at) for target in syntax.inputs]
         outputs = body.run(syntax.body)
         self._check_types(syntax, outputs)
         names = tuple(target.name for target in syntax.inputs)
         title = syntax.title
-        signature = None if title is None else Signature(_innermost(title), names, None, None, title)
-        constants = self._constants([(Binding(target.name, self._typed(target), target.at), constant)
+        signature = None if title is None else Signature(_innermost_name(title), names, None, None, title)
+        constants = self._constants([(Binding(target.name, self._declared_type(target), target.at), constant)
                                      for target, constant in syntax.captured])
         program = Program([*captured, *inputs], body.equations, outputs, len(captured), constants, signature)
         body.note(program)
         return program
 
     @staticmethod
-    def _typed(target: Any) -> Aval:
+    def _declared_type(target: Any) -> Aval:
         aval: Aval = target.aval
         return aval
 
@@ -126,9 +128,9 @@ class CompactBuilder(Builder):
         self._check_size(aval, constant.at)
         name, numbers = constant.value
         own = numbers if name == "arange" else numbers[:1]
-        exact = [*converted(self._text, [*own], aval, constant.at), *numbers[len(own):]]
+        exact = [*convert_at(self._text, [*own], aval, constant.at), *numbers[len(own):]]
         try:
-            return array_of(name, exact, aval)
+            return pattern_array(name, exact, aval)
         except (ValueError, TypeError, OverflowError) as error:
             self._text.fail(constant.at, str(error))
 
@@ -208,7 +210,7 @@ class Maker:
         return [self.plain(node) for node in body.outputs]
 
     def _statement(self, syntax: StatementSyntax) -> None:
-        outputs = self.emit(*block(self, syntax)) if syntax.parts else self._equations(syntax.expression)
+        outputs = self.emit(*parse_block(self, syntax)) if syntax.parts else self._equations(syntax.expression)
         if len(outputs) != len(syntax.targets):
             self.fail(syntax.at, f"the number of results is {len(outputs)}, and that of the names before '=' is "
                       f"{len(syntax.targets)}")
@@ -241,10 +243,10 @@ class Maker:
             return self._atom(node.inner)
         if isinstance(node, Numeral):
             return node if node.aval is None else Literal(
-                converted(self.builder.text, [node.value], node.aval, node.at)[0], node.aval)
+                convert_at(self.builder.text, [node.value], node.aval, node.at)[0], node.aval)
         if isinstance(node, Use) and node.name in self.scope:
             return self.scope[node.name]
-        if isinstance(node, Static):
+        if isinstance(node, StaticArgument):
             self.fail(node.at, "a type, a tuple or a string is no operand here")
         outputs = self._equations(node)
         if len(outputs) != 1:
@@ -254,15 +256,15 @@ class Maker:
     def plain(self, node: Node) -> Atom:
         """The value of an expression that stands alone: numbers are Python's."""
         atom = self._atom(node)
-        return self._typed(atom, ()) if isinstance(atom, Numeral) else atom
+        return self._literal(atom, ()) if isinstance(atom, Numeral) else atom
 
-    def _typed(self, number: Numeral, beside: Sequence[Aval]) -> Literal:
-        aval = implied(plain_kind(number.value), beside)
-        return Literal(converted(self.builder.text, [number.value], aval, number.at)[0], aval)
+    def _literal(self, number: Numeral, beside: Sequence[Aval]) -> Literal:
+        aval = implied_aval(kind_as_read(number.value), beside)
+        return Literal(convert_at(self.builder.text, [number.value], aval, number.at)[0], aval)
 
-    def _all_typed(self, form: Form | None, found: Sequence[Atom | Numeral]) -> list[Atom]:
-        known = neighbours(form, [None if isinstance(atom, Numeral | Literal) else atom.aval for atom in found])
-        return [self._typed(atom, known) if isinstance(atom, Numeral) else atom for atom in found]
+    def _literals_with_types(self, form: Form | None, found: Sequence[Atom | Numeral]) -> list[Atom]:
+        known = implying_types(form, [None if isinstance(atom, Numeral | Literal) else atom.aval for atom in found])
+        return [self._literal(atom, known) if isinstance(atom, Numeral) else atom for atom in found]
 
     def _equations(self, node: Node) -> list[Any]:
         """Makes the equations of an expression; returns the results of the last."""
@@ -276,7 +278,7 @@ class Maker:
             return self._infix(node)
         if isinstance(node, Prefix):
             return self._form(Form("prefix", node.operator, 1), [node.operand], node.at)
-        if isinstance(node, Turned):
+        if isinstance(node, TransposeSyntax):
             return self._form(Form("turned", "T", 1), [node.base], node.at)
         if isinstance(node, Index):
             return self._index(self.plain(node.base), node.items, node.at)
@@ -294,18 +296,18 @@ class Maker:
 
     def _side(self, node: Node) -> tuple[Node, bool]:
         """An operand of `@`, and whether it is transposed there."""
-        if isinstance(node, Turned):
+        if isinstance(node, TransposeSyntax):
             return node.base, True
         if isinstance(node, Use) and node.name.endswith(".T") and node.name not in self.scope:
             return Use(node.name[:-2], node.at), True
         return node, False
 
     def _form(self, form: Form, operands: Sequence[Node], at: int) -> list[Any]:
-        return self.meant(form, [self._atom(operand) for operand in operands], at)
+        return self.apply_meaning(form, [self._atom(operand) for operand in operands], at)
 
-    def meant(self, form: Form, found: Sequence[Atom | Numeral], at: int) -> list[Any]:
+    def apply_meaning(self, form: Form, found: Sequence[Atom | Numeral], at: int) -> list[Any]:
         """Makes what a form says of these operands; returns its results."""
-        atoms = self._all_typed(form, found)
+        atoms = self._literals_with_types(form, found)
         avals = [atom.aval for atom in atoms]
         meant = meaning(form, avals, self.builder.primitives)
         if meant is None:
@@ -330,26 +332,26 @@ class Maker:
     def _call(self, node: Call) -> list[Any]:
         operands: list[Node] = []
         for argument in node.arguments:
-            if isinstance(argument, Roles | Given):
+            if isinstance(argument, RoleSyntax | InputSyntax):
                 self.fail(argument.at, f"{node.name} with operands by role or name needs ':' and its programs")
-            if not isinstance(argument, Static):
+            if not isinstance(argument, StaticArgument):
                 operands.append(argument)
         call = self.builder.call(node)
         if call is not None:
-            atoms = self._all_typed(None, [self._atom(operand) for operand in operands])
+            atoms = self._literals_with_types(None, [self._atom(operand) for operand in operands])
             return self.emit(call[0], atoms, call[1], node.at)
-        statics = tuple(argument.value for argument in node.arguments if isinstance(argument, Static))
+        statics = tuple(argument.value for argument in node.arguments if isinstance(argument, StaticArgument))
         params = tuple(self.builder.params(node.params).items())
         form = Form("quoted" if node.quoted else "call", node.name, len(operands), statics, params)
         self.builder.unknown(node)
         if node.name in diagonals.NAMES and not node.quoted:
             if form != Form("call", node.name, 1):
                 self.fail(node.at, f"{node.name} takes one array and nothing else here")
-            return [diagonals.spread_diagonal(node.name, self.plain(operands[0]),
-                                              lambda form, atoms: self.meant(form, atoms, node.at)[0],
-                                              lambda problem: self.fail(node.at, problem))]
+            return [diagonals.desugar_diagonal(node.name, self.plain(operands[0]),
+                                               lambda form, atoms: self.apply_meaning(form, atoms, node.at)[0],
+                                               lambda problem: self.fail(node.at, problem))]
         if node.name in SEVERAL and not node.quoted:
-            return self._taken(node, operands)
+            return self._make_take(node, operands)
         return self._form(form, operands, node.at)
 
     # --- indices ------------------------------------------------------------------------------------------
@@ -361,16 +363,16 @@ class Maker:
         root = next((name[:at] for at in ends if name[:at] in self.scope), "")
         if not root:
             self.fail(node.at, f"no input and no equation above has bound the name {name!r}"
-                      + nearest(name, self.scope))
+                      + nearest_name(name, self.scope))
         found: list[Any] = [self.scope[root]]
         for step in steps(name[len(root):]):
             if step == "T":
-                found = self.meant(Form("turned", "T", 1), found, node.at)
+                found = self.apply_meaning(Form("turned", "T", 1), found, node.at)
             elif isinstance(step, int):
                 found = self._index(found[0], (step,), node.at)
             else:
                 self.fail(node.at, f"no input and no equation above has bound the name {name!r}"
-                          + nearest(name, self.scope))
+                          + nearest_name(name, self.scope))
         return found
 
     def _index(self, base: Atom, items: Sequence[Any], at: int) -> list[Any]:
@@ -378,8 +380,8 @@ class Maker:
         arrays = [self.plain(item) for item, each in zip(items, shown, strict=True) if isinstance(each, Entry)]
         parts = any(isinstance(item, Span) and item != Span() for item in shown)
         if not any(isinstance(item, int | Entry) for item in shown) and not (parts and None in shown):
-            return self.meant(Form("index", "[]", 1, tuple(shown)), [base], at)
-        return desugar(shown, base, arrays, lambda form, atoms: self.meant(form, atoms, at)[0],
+            return self.apply_meaning(Form("index", "[]", 1, tuple(shown)), [base], at)
+        return desugar(shown, base, arrays, lambda form, atoms: self.apply_meaning(form, atoms, at)[0],
                       lambda form, atoms: self._once(form, atoms, at), lambda problem: self.fail(at, problem))
 
     def _once(self, form: Form, atoms: list[Any], at: int) -> Any:
@@ -387,11 +389,11 @@ class Maker:
         meant = meaning(form, [atom.aval for atom in atoms], self.builder.primitives)
         known = None if meant is None else self._indices.get(indices_key(meant.primitive, atoms, meant.params))
         if known is None:
-            return self.meant(form, atoms, at)[0]
+            return self.apply_meaning(form, atoms, at)[0]
         self._implied.add(known)
         return known
 
-    def _taken(self, node: Call, operands: Sequence[Node]) -> list[Any]:
+    def _make_take(self, node: Call, operands: Sequence[Node]) -> list[Any]:
         """`take(x, i, axis=1)` and `take_along_axis(x, i, axis=1)`."""
         params = self.builder.params(node.params)
         axis = params.pop("axis", None)
@@ -399,15 +401,16 @@ class Maker:
         if len(atoms) != 2 or type(axis) is not int or not 0 <= axis < atoms[0].aval.ndim:
             self.fail(node.at, f"{node.name} takes an array, indices and an axis of the array: "
                                f"{node.name}(x, i, axis=0)")
-        return [gathered(atoms[0], atoms[1:], [axis], lambda form, given: self.meant(form, given, node.at)[0],
-                         lambda form, given: self._once(form, given, node.at), node.name == "take_along_axis",
-                         tuple(params.items()))]
+        return [make_gather(atoms[0], atoms[1:], [axis], lambda form,
+                            given: self.apply_meaning(form, given, node.at)[0],
+                            lambda form, given: self._once(form, given, node.at), node.name == "take_along_axis",
+                            tuple(params.items()))]
 
 
 _made_of = re.compile(r"(?:\w+\()+(\w+)(?:, [\w., \[\]-]+)?\)+(?:, [\w., \[\]-]+\)+)*")
 
 
-def _innermost(title: str) -> str:
+def _innermost_name(title: str) -> str:
     """The name of the function in a title: `loss` of `vmap(grad(loss, [weights, bias]))`."""
     found = _made_of.fullmatch(title)
     return title if found is None else found[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fxgrad.text.blocks import NAMES, labels_of
 from fxgrad.text.expression_reader import NUMBER_WORDS, ExpressionReader
-from fxgrad.text.expressions import BlockPart, Body, Call, CompactProgram, Node, Roles, StatementSyntax, Target
+from fxgrad.text.expressions import BlockPart, Body, Call, CompactProgram, Node, RoleSyntax, StatementSyntax, Target
 from fxgrad.text.names import RESERVED
 from fxgrad.text.patterns import ARGUMENTS, Pattern
 from fxgrad.text.syntax import Constant, Use
@@ -148,30 +148,30 @@ class CompactReader(ExpressionReader):
         """The programs of a block: one without a label, or several, each after its own."""
         fixed = labels_of(NAMES[name])
         if fixed:
-            return [self._labelled(self._word("the label of a program")) for _ in fixed]
+            return [self._read_label(self._word("the label of a program")) for _ in fixed]
         if self._token.kind != "number" and not self._is("True") and not self._is("False"):
-            return [BlockPart("", [], self._held(), self._token.at)]
+            return [BlockPart("", [], self._read_program(), self._token.at)]
         parts = []
         while (self._token.kind == "number" or self._is("True") or self._is("False")) and \
                 self._tokens[self._index + 1].text in (":", "("):
-            parts.append(self._labelled(self._next().text))
+            parts.append(self._read_label(self._next().text))
         return parts
 
-    def _labelled(self, label: str) -> BlockPart:
+    def _read_label(self, label: str) -> BlockPart:
         at = self._tokens[self._index - 1].at
-        roles: list[Roles] = []
+        roles: list[RoleSyntax] = []
         if self._take("("):
             while not self._take(")"):
                 given = self._argument()
-                if not isinstance(given, Roles):
+                if not isinstance(given, RoleSyntax):
                     self._text.fail(given.at, "expected captured(...), consts(...) or given(...)")
                 roles.append(given)
                 if not self._take(",") and not self._is(")"):
                     self._fail("',' or ')' after operands")
         self._expect(":", "after the label of a program")
-        return BlockPart(label, roles, None if self._take("None") else self._held(), at)
+        return BlockPart(label, roles, None if self._take("None") else self._read_program(), at)
 
-    def _held(self) -> Body | Use:
+    def _read_program(self) -> Body | Use:
         """A program of a block, or the label that it is defined by, which nothing follows that goes on with it."""
         token, following = self._token, self._tokens[self._index + 1]
         if token.kind == "name" and token.text not in RESERVED and following.text not in (":", ",", "=", "("):

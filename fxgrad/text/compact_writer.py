@@ -13,18 +13,18 @@ from typing import Any
 from fxgrad.extend import Equation, Program, Variable, cache_key
 from fxgrad.text import indices, operators  # noqa: F401  (they fill the table)
 from fxgrad.text.blocks import ROLE_NAMES, block_of
-from fxgrad.text.compact_body import Body, Statement
-from fxgrad.text.definitions import Definitions, is_applied, is_call
+from fxgrad.text.compact_body import BodyWriter, StatementText
+from fxgrad.text.definitions import ProgramLabels, is_call, is_plain_call
 from fxgrad.text.differentiated import Formula, formulas
-from fxgrad.text.forms import Form, Shown, is_word
-from fxgrad.text.margin import COMMENT_COLUMN, Line, Margin
+from fxgrad.text.forms import Form, OperandText, is_word
+from fxgrad.text.margin import COMMENT_COLUMN, Margin, UserLine
 from fxgrad.text.names import RESERVED, is_identifier
 from fxgrad.text.notations import Written, call_names, form_of, meaning
-from fxgrad.text.parameters import optional_parameters, ordered
+from fxgrad.text.parameters import optional_parameters, order_parameters
 from fxgrad.text.scope import Scope, type_text
 from fxgrad.text.sections import HEADINGS
 from fxgrad.text.values import INDENT, array_lines, string_text, value_lines
-from fxgrad.text.wrapping import wrapped
+from fxgrad.text.wrapping import wrap_line
 
 BACKWARD = [f"# {HEADINGS['backward']}"]
 
@@ -35,16 +35,16 @@ class CompactWriter:
     def __init__(self, program: Program, source: bool, limit: int, width: int, remarks: Sequence[str] = ()) -> None:
         self._remarks = remarks
         self.main, self.shows_source, self.width = program, source, width
-        self.definitions = Definitions(program, limit, width, {*call_names(), *ROLE_NAMES},
-                                       lambda each: block_of(each) is not None,
-                                       compact=True)
+        self.definitions = ProgramLabels(program, limit, width, {*call_names(), *ROLE_NAMES},
+                                         lambda each: block_of(each) is not None,
+                                         compact=True)
         self.sources = self.definitions.sources
         self.margin = Margin(program, self.sources)
-        self.numbers: dict[Any, Shown] = {}
+        self.numbers: dict[Any, OperandText] = {}
         self.scopes: dict[int, Scope] = {}
         self._forms: dict[Any, Written] = {}
         self._inputs: dict[int, dict[Variable, str]] = {}
-        self.formulas: dict[int, list[Statement]] = {}
+        self.formulas: dict[int, list[StatementText]] = {}
         """Remarks on what is differentiated and not computed, by the `id` of each program that has a head."""
 
     def lines(self) -> list[str]:
@@ -69,9 +69,9 @@ class CompactWriter:
         scope = self.scopes[id(program)] = Scope(program, self.sources, {})
         inputs = scope.bindings(program.inputs[program.captured:])
         bindings = [f"captured {scope.bind(var)}: {type_text(var.aval)}" for var in program.inputs[:program.captured]]
-        body = [Statement([f"# {remark}"]) for remark in self._remarks] if program is self.main else []
-        body += [Statement([line]) for line in self.definitions.captured(program, bindings, scope.names)]
-        statements = Body(self, scope, program).statements()
+        body = [StatementText([f"# {remark}"]) for remark in self._remarks] if program is self.main else []
+        body += [StatementText([line]) for line in self.definitions.captured(program, bindings, scope.names)]
+        statements = BodyWriter(self, scope, program).statements()
         if self.shows_source:
             said = self.formulas[id(program)] = formulas(program, self, scope)
             below = [statement.lines for statement in statements].index(BACKWARD) + 1 if \
@@ -81,22 +81,22 @@ class CompactWriter:
         types = ", ".join(type_text(atom.aval) for atom in program.outputs)
         unnamed = any(isinstance(atom, Variable) and atom not in scope.names for atom in program.outputs)
         tail = f" -> {types}:" if unnamed else ":"
-        *before, last = wrapped(f"{head}({', '.join(inputs)}){tail}", self.width, 2 * INDENT, len(head))
-        return self._commented([*((line, "") for line in before), (last, file), *self._marked(body)])
+        *before, last = wrap_line(f"{head}({', '.join(inputs)}){tail}", self.width, 2 * INDENT, len(head))
+        return self._align_comments([*((line, "") for line in before), (last, file), *self._mark_lines(body)])
 
-    def block(self, program: Program | None, names: Sequence[str], around: Scope) -> list[Statement]:
+    def block(self, program: Program | None, names: Sequence[str], around: Scope) -> list[StatementText]:
         """The statements of a program whose inputs have names already, in the text of another one."""
         if program is None or self.definitions.has_label([program]):
-            return [Statement([self.reference(program)])]
+            return [StatementText([self.reference(program)])]
         given = dict(zip(program.inputs, names, strict=True))
         scope = self.scopes[id(program)] = Scope(program, self.sources, given, around)
-        return Body(self, scope, program).statements()
+        return BodyWriter(self, scope, program).statements()
 
-    def apart(self, part: Program, around: Scope) -> list[Statement]:
+    def apart(self, part: Program, around: Scope) -> list[StatementText]:
         """The statements of a program that stands below no head, with letters that are none of the text around it."""
         writer = CompactWriter(part, True, -1, 10_000)
         scope = writer.scopes[id(part)] = Scope(part, writer.sources, {}, around)
-        return Body(writer, scope, part).statements()
+        return BodyWriter(writer, scope, part).statements()
 
     def reference(self, program: Program | None) -> str:
         """What stands for a program that is defined under `where`, or for none; "" if it stands where it is used."""
@@ -114,10 +114,10 @@ class CompactWriter:
             known = self._inputs[id(program)] = {var: scope.names[var] for var in program.inputs}
         return known
 
-    def _marked(self, statements: Sequence[Statement]) -> list[tuple[str, str]]:
+    def _mark_lines(self, statements: Sequence[StatementText]) -> list[tuple[str, str]]:
         """All lines with their comments; the user's line stands at the first of its statements."""
         result: list[tuple[str, str]] = []
-        before: tuple[Line | None, str] = (None, "")
+        before: tuple[UserLine | None, str] = (None, "")
         for statement in statements:
             comment = ""
             if statement.lines[0].startswith("#"):  # the lines of statements hold across remarks
@@ -139,7 +139,7 @@ class CompactWriter:
             result += [*((INDENT + line, "") for line in before_last), (INDENT + last, comment)]
         return result
 
-    def _commented(self, lines: Sequence[tuple[str, str]]) -> list[str]:
+    def _align_comments(self, lines: Sequence[tuple[str, str]]) -> list[str]:
         """The lines, with the comments below each other where those before them are short enough."""
         lengths = [len(line) for line, comment in lines if comment and len(line) <= COMMENT_COLUMN]
         column = max(lengths, default=0)
@@ -160,14 +160,14 @@ class CompactWriter:
         """How an operation is written that holds programs which stand under `where`."""
         straight = tuple(range(len(equation.inputs)))
         name = equation.primitive.name
-        if is_applied(equation):
-            rest = tuple((key, value) for key, value in ordered(equation.primitive, equation.params).items()
+        if is_plain_call(equation):
+            rest = tuple((key, value) for key, value in order_parameters(equation.primitive, equation.params).items()
                          if key != "program")
             label = self.definitions.label(equation.params["program"])[0]
             return Form("call", f"{name}({label})", len(straight), (), rest), straight
         if not is_call(equation):
             left_out = optional_parameters(equation.primitive)
-            given = tuple((key, value) for key, value in ordered(equation.primitive, equation.params).items()
+            given = tuple((key, value) for key, value in order_parameters(equation.primitive, equation.params).items()
                           if value is not None or key not in left_out)
             form = Form("call", name, len(straight), (), given)
             read = meaning(form, [atom.aval for atom in equation.inputs], {name: equation.primitive})

@@ -9,7 +9,7 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.extend import Aval, Equation, Link, Program, Tracer, Variable, primitives
-from fxgrad.text.names import Unique, called_name, is_identifier
+from fxgrad.text.names import UniqueNames, function_label, is_identifier
 from fxgrad.text.patterns import pattern_text
 from fxgrad.text.sources import Sources
 from fxgrad.text.values import array_lines, is_uniform
@@ -17,10 +17,11 @@ from fxgrad.text.values import array_lines, is_uniform
 NESTING_LIMIT = 4
 
 
-class Definitions:
-    """The labels of one text. `taken` are words that none may be; `stands_inside` says which equations write their
-    programs where they are, and not under a label. In the `compact` style arrays that have a pattern are written as
-    such.
+class ProgramLabels:
+    """The labels of one text; `taken` are words that no label may be.
+
+    `taken` are words that none may be; `stands_inside` says which equations write their programs where they are, and
+    not under a label. In the `compact` style arrays that have a pattern are written as such.
     """
 
     def __init__(self, main: Program, limit: int, width: int, taken: Iterable[str] = (),
@@ -31,7 +32,7 @@ class Definitions:
         self._patterns = compact
         self._labels: dict[int, tuple[str, str]] = {}  # what a program is called in the text, and by its equations
         self._defined: list[Program] = []
-        self._data_names = Unique()
+        self._data_names = UniqueNames()
         self._find(main, taken, stands_inside, compact)
 
     def _find(self, main: Program, taken: Iterable[str], stands_inside: Callable[[Equation], bool], compact: bool,
@@ -51,11 +52,11 @@ class Definitions:
                     count[id(inner)] = count.get(id(inner), 0) + 1
                     apart = called or depth == NESTING_LIMIT or not stands_inside(equation)
                     if apart or count[id(inner)] > 1:
-                        own = equation.params["name"] if called else called_name(inner) if compact else ""
+                        own = equation.params["name"] if called else function_label(inner) if compact else ""
                         wanted.setdefault(id(inner), (inner, own or "body"))
                     if count[id(inner)] == 1:
                         queue.append((inner, 0 if apart else depth + 1))
-        unique = Unique([*taken_names, *map(dtypes.short_name, dtypes.SUPPORTED.values()), "float0"])
+        unique = UniqueNames([*taken_names, *map(dtypes.short_name, dtypes.SUPPORTED.values()), "float0"])
         for key, (program, name) in wanted.items():
             self._labels[key] = unique(name if is_identifier(name) else "function"), name
             self._defined.append(program)
@@ -108,7 +109,7 @@ def is_call(equation: Equation) -> bool:
     return len(params) == 2 and isinstance(params.get("program"), Program) and isinstance(params.get("name"), str)
 
 
-def is_applied(equation: Equation) -> bool:
+def is_plain_call(equation: Equation) -> bool:
     """Whether an equation is another call of one program with all operands, such as of a function with a rule."""
     regions = equation.regions
     whole = len(regions) == 1 and regions[0].at == ("program",) and len(equation.params) > 1 and \

@@ -20,7 +20,7 @@ from fxgrad.extend import Atom, Equation, Literal, Program, Tracer, Variable, ev
 from fxgrad.text.equality import equal
 from fxgrad.text.html import page
 from fxgrad.text.names import quoted_name, variable_names
-from fxgrad.text.parameters import optional_parameters, ordered
+from fxgrad.text.parameters import optional_parameters, order_parameters
 from fxgrad.text.sources import Sources
 from fxgrad.text.values import INDENT, array_lines, is_opaque, literal_text, value_lines
 
@@ -32,8 +32,8 @@ CONTEXT = 1
 """Equations that are shown around a change."""
 
 
-class Line(NamedTuple):
-    """A line of a difference: `kind` is "same", "removed" or "added"; `depth` says in how many programs it stands."""
+class DifferenceLine(NamedTuple):
+    """A line of a difference: `kind` is "same", "removed" or "added"; `depth` counts the enclosing programs."""
 
     kind: str
     text: str
@@ -47,13 +47,13 @@ class Difference:
     In notebooks and by `rich.print` they are in colour. `len` counts the lines that are marked.
     """
 
-    def __init__(self, lines: Sequence[Line]) -> None:
+    def __init__(self, lines: Sequence[DifferenceLine]) -> None:
         self.lines = [*lines]
 
     def __len__(self) -> int:
         return sum(line.kind != "same" for line in self.lines)
 
-    def _shown(self) -> Iterator[tuple[str, str]]:
+    def _marked_lines(self) -> Iterator[tuple[str, str]]:
         """Kinds and texts of the lines with marks, without those far from any change."""
         near = [index for index, line in enumerate(self.lines) if line.kind != "same"]
         wanted = {place for index in near for place in range(index - CONTEXT, index + CONTEXT + 1)}
@@ -77,18 +77,18 @@ class Difference:
                 yield place
 
     def __str__(self) -> str:
-        return "\n".join(text.rstrip() for _, text in self._shown())
+        return "\n".join(text.rstrip() for _, text in self._marked_lines())
 
     __repr__ = __str__
 
     def __rich__(self) -> Text:
         result = Text()
-        for number, (kind, text) in enumerate(self._shown()):
+        for number, (kind, text) in enumerate(self._marked_lines()):
             result.append("\n" * bool(number)).append(text.rstrip(), COLORS.get(kind, ""))
         return result
 
     def _repr_html_(self) -> str:
-        return page("\n".join(f'<span class="fx-{kind}">{escape(text)}</span>' for kind, text in self._shown()))
+        return page("\n".join(f'<span class="fx-{kind}">{escape(text)}</span>' for kind, text in self._marked_lines()))
 
 
 def difference(first: Program, second: Program) -> Difference:
@@ -113,10 +113,10 @@ def difference(first: Program, second: Program) -> Difference:
     >>> bool(difference(one, one))
     False
     """
-    return Difference([] if equal(first, second) else [*_Aligned(first, second, Sources()).lines(0)])
+    return Difference([] if equal(first, second) else [*_Alignment(first, second, Sources()).lines(0)])
 
 
-class _Aligned:
+class _Alignment:
     """Two programs with their equations aligned."""
 
     def __init__(self, first: Program, second: Program, sources: Sources) -> None:
@@ -187,49 +187,51 @@ class _Aligned:
     @staticmethod
     def _shallow(equation: Equation) -> Any:
         """What an equation does, whatever it does it to; programs that it holds are compared apart."""
-        params = tuple((name, _text(value), id(value) if is_opaque(value) else 0)
-                       for name, value in ordered(equation.primitive, equation.params).items()
+        params = tuple((name, _parameter_text(value), id(value) if is_opaque(value) else 0)
+                       for name, value in order_parameters(equation.primitive, equation.params).items()
                        if not _holds_programs(value))
         return equation.primitive, params, tuple(atom.aval for atom in (*equation.inputs, *equation.outputs))
 
     # --- lines ------------------------------------------------------------------------------------------------
 
-    def lines(self, depth: int) -> Iterator[Line]:
+    def lines(self, depth: int) -> Iterator[DifferenceLine]:
         """All lines, those that are the same too."""
-        pairs = self._merged(self._pairs())
+        pairs = self._pair_by_name(self._pairs())
         for one, other in self._inputs:
-            yield from self._both(None if one is None else self._input(0, one),
-                                  None if other is None else self._input(1, other), depth)
+            yield from self._compare_both(None if one is None else self._input(0, one),
+                                          None if other is None else self._input(1, other), depth)
         for mine, theirs in pairs:
             if mine is not None and theirs is not None and self._corresponds(mine, theirs):
-                yield Line("same", self._text(1, theirs), depth)
+                yield DifferenceLine("same", self._text(1, theirs), depth)
                 yield from self._inner(mine, theirs, depth)
             else:
-                yield from self._both(None if mine is None else self._text(0, mine),
-                                      None if theirs is None else self._text(1, theirs), depth)
+                yield from self._compare_both(None if mine is None else self._text(0, mine),
+                                              None if theirs is None else self._text(1, theirs), depth)
                 if mine is not None and theirs is not None:
                     yield from self._inner(mine, theirs, depth)
         outputs = [[self._atom(number, atom) for atom in program.outputs]
                    for number, program in enumerate(self._programs)]
         first, second = self._programs
         same = len(first.outputs) == len(second.outputs) and all(map(self._same, first.outputs, second.outputs))
-        yield from self._both(None if same else f"return {', '.join(outputs[0])}", f"return {', '.join(outputs[1])}",
-                              depth, "same" if same else "added")
+        yield from self._compare_both(None if same else f"return {', '.join(outputs[0])}",
+                                      f"return {', '.join(outputs[1])}",
+                                      depth, "same" if same else "added")
 
     @staticmethod
-    def _both(before: str | None, after: str | None, depth: int, kind: str = "added") -> Iterator[Line]:
+    def _compare_both(before: str | None, after: str | None, depth: int,
+                      kind: str = "added") -> Iterator[DifferenceLine]:
         if before is not None and before == after:
-            yield Line("same", before, depth)
+            yield DifferenceLine("same", before, depth)
             return
         if before is not None:
-            yield Line("removed", before, depth)
+            yield DifferenceLine("removed", before, depth)
         if after is not None:
-            yield Line(kind, after, depth)
+            yield DifferenceLine(kind, after, depth)
 
-    def _merged(self, pairs: Sequence[tuple[Equation | None, Equation | None]],
-                ) -> list[tuple[Equation | None, Equation | None]]:
+    def _pair_by_name(self, pairs: Sequence[tuple[Equation | None, Equation | None]],
+                      ) -> list[tuple[Equation | None, Equation | None]]:
         """Equations alone are paired where both make a value of the same name: what is before becomes what is after."""
-        names = [{self._named(number, pair[number]): place for place, pair in enumerate(pairs)
+        names = [{self._name_key(number, pair[number]): place for place, pair in enumerate(pairs)
                   if pair[number] is not None and pair[1 - number] is None} for number in (0, 1)]
         result = [*pairs]
         for name, place in names[0].items():
@@ -241,7 +243,7 @@ class _Aligned:
                 self._counterpart.update(zip(mine.outputs, theirs.outputs, strict=True))
         return [pair for pair in result if pair != (None, None)]
 
-    def _named(self, number: int, equation: Equation | None) -> Any:
+    def _name_key(self, number: int, equation: Equation | None) -> Any:
         return equation if equation is None or not equation.outputs else tuple(
             self._names[number][var] for var in equation.outputs)
 
@@ -253,13 +255,13 @@ class _Aligned:
         return mine.primitive is theirs.primitive and len(mine.inputs) == len(theirs.inputs) and all(
             map(self._same, mine.inputs, theirs.inputs)) and self._shallow(mine) == self._shallow(theirs)
 
-    def _inner(self, mine: Equation, theirs: Equation, depth: int) -> Iterator[Line]:
+    def _inner(self, mine: Equation, theirs: Equation, depth: int) -> Iterator[DifferenceLine]:
         """The programs that two equations hold, where they differ."""
         if [region.role for region in mine.regions] != [region.role for region in theirs.regions]:
             return
         for one, other in zip(mine.regions, theirs.regions, strict=True):
             if not equal(one.program, other.program):
-                yield from _Aligned(one.program, other.program, self._sources).lines(depth + 1)
+                yield from _Alignment(one.program, other.program, self._sources).lines(depth + 1)
 
     # --- texts ------------------------------------------------------------------------------------------------
 
@@ -269,13 +271,14 @@ class _Aligned:
         place = program.inputs.index(var)
         if place >= program.captured:
             return binding
-        return f"captured {binding}{_constant(program.constants[place]) if program.constants else ''}"
+        return f"captured {binding}{_constant_text(program.constants[place]) if program.constants else ''}"
 
     def _text(self, number: int, equation: Equation) -> str:
         outputs = ", ".join(f"{quoted_name(self._names[number][var])}: {var.aval}" for var in equation.outputs)
         left_out = optional_parameters(equation.primitive)
         arguments = [self._atom(number, atom) for atom in equation.inputs]
-        arguments += [f"{name}={_text(value)}" for name, value in ordered(equation.primitive, equation.params).items()
+        arguments += [f"{name}={_parameter_text(value)}" for name,
+                      value in order_parameters(equation.primitive, equation.params).items()
                       if value is not None or name not in left_out]
         return f"{outputs or '()'} = {equation.primitive.name}({', '.join(arguments)})"
 
@@ -283,7 +286,7 @@ class _Aligned:
         return literal_text(atom) if isinstance(atom, Literal) else quoted_name(self._names[number][atom])
 
 
-def _text(value: Any) -> str:
+def _parameter_text(value: Any) -> str:
     """A parameter; programs in it are shown on lines of their own, where they differ."""
     return " ".join(value_lines(value, lambda _: ["..."]))
 
@@ -292,7 +295,7 @@ def _holds_programs(value: Any) -> bool:
     return isinstance(value, Program) or (isinstance(value, tuple | list) and any(map(_holds_programs, value)))
 
 
-def _constant(value: Any) -> str:
+def _constant_text(value: Any) -> str:
     """The elements of a captured array, or what tells it from others where they are many."""
     if isinstance(value, Tracer):
         return ""

@@ -21,9 +21,9 @@ from fxgrad.extend import (
     Provenance,
     Variable,
 )
-from fxgrad.text.compact_body import Statement
-from fxgrad.text.definitions import is_applied, is_call
-from fxgrad.text.margin import Line, programs_of
+from fxgrad.text.compact_body import StatementText
+from fxgrad.text.definitions import is_call, is_plain_call
+from fxgrad.text.margin import UserLine, programs_within
 from fxgrad.text.names import NAMES, own_names, wanted_names
 from fxgrad.text.sources import Sources
 
@@ -37,7 +37,7 @@ WIDEST = 88
 """A function with a longer expression is left out."""
 
 
-def formulas(program: Program, writer: CompactWriter, scope: Scope) -> list[Statement]:
+def formulas(program: Program, writer: CompactWriter, scope: Scope) -> list[StatementText]:
     """Remarks on what is differentiated in `program` and not computed: `# derivative of mean(log(cosh(error)))`.
 
     Values that the program computes under a name are called by it; others that have a name are said below. Of a
@@ -45,19 +45,19 @@ def formulas(program: Program, writer: CompactWriter, scope: Scope) -> list[Stat
     """
     kept = FORMULAS.of(program)
     if kept is not None:
-        return [Statement([remark.text], remark.line, True, remark.called, remark.origins) for remark in kept]
+        return [StatementText([remark.text], remark.line, True, remark.called, remark.origins) for remark in kept]
     if all(equation.source is None or equation.source.part is None for equation in program.equations):
         return []
-    remarks: list[Statement] = []
+    remarks: list[StatementText] = []
     for part in itertools.islice(_Derivation(program, writer.sources, scope.names).absent(), MOST):
         *before, last = writer.apart(part, scope)
         more = before[-MOST:]
         if all(len(each.lines) == 1 and len(each.lines[0]) <= WIDEST for each in (last, *more)):
-            remarks += [_prefixed("# derivative of ", last), *(_prefixed("#   with ", each) for each in more)]
+            remarks += [_add_prefix("# derivative of ", last), *(_add_prefix("#   with ", each) for each in more)]
     return remarks
 
 
-def _prefixed(text: str, statement: Statement) -> Statement:
+def _add_prefix(text: str, statement: StatementText) -> StatementText:
     return statement._replace(lines=[text + statement.lines[0].removeprefix("return ")])
 
 
@@ -65,7 +65,7 @@ class Formula(NamedTuple):
     """A remark: its text, the user's line, the function called there, and where numbers in it come from."""
 
     text: str
-    line: Line | None
+    line: UserLine | None
     called: str
     origins: tuple[str, ...]
 
@@ -94,14 +94,14 @@ class _Derivation:
         self._computed: dict[int, dict[Variable, Variable]] = {}  # variables of functions, and which those are here
         differentiated = set()
         values = self._values(program)
-        for var, _ in _origins(program):  # and not those of before that nothing needs
+        for var, _ in _provenances(program):  # and not those of before that nothing needs
             for value in values[var]:
                 if value.itself:
                     self._computed.setdefault(id(value.function), {}).setdefault(value.var, var)
                 else:
                     differentiated.add(id(value.function))
         inner = {id(held) for function in self._functions.values()
-                 for held in itertools.islice(programs_of(function), 1, None)}
+                 for held in itertools.islice(programs_within(function), 1, None)}
         self._differentiated = [function for key, function in self._functions.items()
                                 if key in differentiated and key not in inner and function is not program]
 
@@ -123,7 +123,7 @@ class _Derivation:
         if called is not None and not called.is_library:
             self._functions[id(program)] = program
         before = {} if program.base is None else self._values(program.base)
-        for var, origins in _origins(program):
+        for var, origins in _provenances(program):
             found = [_Value(program, var, True)] if id(program) in self._functions else []
             for origin in origins:
                 found += [value._replace(itself=value.itself and origin.role == PRIMAL)
@@ -135,7 +135,7 @@ class _Derivation:
 
     def _absent(self, function: Program) -> Program | None:
         computed = self._computed.get(id(function), {})
-        names, numbers = self._named(function, computed)
+        names, numbers = self._names_in_function(function, computed)
         outputs = [atom for atom in function.outputs if isinstance(atom, Variable) and atom not in computed
                    and atom not in function.inputs]
         wanted: set[Atom] = {*outputs}
@@ -144,7 +144,7 @@ class _Derivation:
         for equation in reversed(function.equations):
             if wanted.isdisjoint(equation.outputs):
                 continue
-            is_block = equation.primitive.regions is not None and not is_call(equation) and not is_applied(equation)
+            is_block = equation.primitive.regions is not None and not is_call(equation) and not is_plain_call(equation)
             if is_block or any(names.get(var) for var in equation.outputs):
                 given.update(equation.outputs)
                 continue
@@ -160,8 +160,9 @@ class _Derivation:
         NAMES.put(part, shown)
         return part
 
-    def _named(self, function: Program, computed: Mapping[Variable, Variable]) -> tuple[dict[Variable, str],
-                                                                                        dict[Atom, Literal]]:
+    def _names_in_function(self, function: Program, computed: Mapping[Variable, Variable]) -> tuple[dict[Variable, str],
+                                                                                                    dict[Atom,
+                                                                                                         Literal]]:
         """What variables of a function are called here, and numbers that it closes over."""
         uses = Counter(atom for equation in function.equations for atom in equation.inputs)
         several = {var for equation in function.equations for var in equation.outputs if len(equation.outputs) > 1}
@@ -189,7 +190,7 @@ class _Derivation:
         return next((self._shown.get(var, "") for var, constant in captured if constant is value), "")
 
 
-def _origins(program: Program) -> Iterator[tuple[Variable, Sequence[Provenance]]]:
+def _provenances(program: Program) -> Iterator[tuple[Variable, Sequence[Provenance]]]:
     for var in program.inputs:
         yield var, getattr(var, "origins", ())
     for equation in program.equations:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from fxgrad.extend import Program
-from fxgrad.text.color import highlight, names_of
+from fxgrad.text.color import highlight, user_names
 from fxgrad.text.consoles import file_console
 from fxgrad.text.text_writer import WIDTH, program_text
 
@@ -28,11 +28,11 @@ def render(program: Program, *, color: bool | None = None, **options: Any) -> Te
     """
     text = program_text(program, **options)
     styled = not os.environ.get("NO_COLOR") if color is None else color
-    return highlight(text, names_of(program)) if styled else Text(text)
+    return highlight(text, user_names(program)) if styled else Text(text)
 
 
-def fitting(program: Program, width: int, **options: Any) -> dict[str, Any]:
-    """`options` with a `width` at which lines with their comments are no longer than `width`, if that can be."""
+def fit_options(program: Program, width: int, **options: Any) -> dict[str, Any]:
+    """Return `options` with a `width` at which no line exceeds `width`, comments included, if possible."""
     if "width" in options:
         return options
     tried = min(WIDTH, width)
@@ -44,9 +44,9 @@ def fitting(program: Program, width: int, **options: Any) -> dict[str, Any]:
     return {**options, "width": tried}
 
 
-def fitted(program: Program, width: int) -> Text:
+def render_fitted(program: Program, width: int) -> Text:
     """Return the program in colour, in lines of at most `width` characters where that can be."""
-    return render(program, **fitting(program, width))
+    return render(program, **fit_options(program, width))
 
 
 def print_program(program: Program, *, color: bool | None = None, file: Any = None, **options: Any) -> None:
@@ -62,6 +62,6 @@ def print_program(program: Program, *, color: bool | None = None, file: Any = No
     console = file_console(file, force_terminal=True if color else None,
                            no_color=None if color is None else not color, highlight=False)
     if console.is_terminal:
-        options = fitting(program, console.width, **options)
+        options = fit_options(program, console.width, **options)
     console.print(render(program, color=color, **options), soft_wrap=True)
 

@@ -9,13 +9,25 @@ from typing import Any
 from fxgrad import dtypes
 from fxgrad.extend import Aval
 from fxgrad.text.blocks import NAMES, ROLE_NAMES
-from fxgrad.text.expressions import Call, Given, Group, Index, Infix, Node, Numeral, Prefix, Roles, Static, Turned
+from fxgrad.text.expressions import (
+    Call,
+    Group,
+    Index,
+    Infix,
+    InputSyntax,
+    Node,
+    Numeral,
+    Prefix,
+    RoleSyntax,
+    StaticArgument,
+    TransposeSyntax,
+)
 from fxgrad.text.forms import COMPARISON, LEVELS, Span
 from fxgrad.text.names import RESERVED
 from fxgrad.text.numbers import NanBits
 from fxgrad.text.numbers import Number as Value
 from fxgrad.text.syntax import Use
-from fxgrad.text.text_reader import Reader, converted, plain_name, plain_number
+from fxgrad.text.text_reader import Reader, convert_at, plain_name, plain_number
 from fxgrad.text.tokens import Token
 
 NUMBER_WORDS = ("True", "False", "nan", "inf", "complex")
@@ -86,29 +98,29 @@ class ExpressionReader(Reader):
             elif self._is(".") and self._tokens[self._index + 1].text.split("[")[0].split(".")[0] == "T":
                 self._next()
                 for step in steps(f".{self._next().text}"):  # `.T[0]` is one word
-                    node = self._stepped(node, step, token.at)
+                    node = self._read_step(node, step, token.at)
             else:
                 return node
 
-    def _stepped(self, node: Node, step: Any, at: int) -> Node:
+    def _read_step(self, node: Node, step: Any, at: int) -> Node:
         if step != "T" and not isinstance(step, int):
             self._text.fail(at, "an operation or '.T' and integers between brackets are needed after an expression")
-        return Turned(node, at) if step == "T" else Index(node, (step,), at)
+        return TransposeSyntax(node, at) if step == "T" else Index(node, (step,), at)
 
     def _primary(self) -> Node:
         token = self._token
         if self._take("("):
-            return self._bracketed(token)
+            return self._read_parenthesized(token)
         following = self._tokens[self._index + 1]
         if token.kind == "string":
             if following.text != "(":
-                return Static(self._string(), token.at)
+                return StaticArgument(self._string(), token.at)
             name = self._string()
             return self._call(name, True, token)
         if token.kind == "type":
-            return Static(self._type(), token.at)
+            return StaticArgument(self._type(), token.at)
         if token.kind == "size":
-            return Static(self.size(), token.at)
+            return StaticArgument(self.size(), token.at)
         if token.kind == "name" and following.text == "(" and token.text not in NUMBER_WORDS:
             self._next()
             return self._call(token.text, False, token)
@@ -146,7 +158,7 @@ class ExpressionReader(Reader):
             self._fail("a number after '-'")
         return -value
 
-    def _bracketed(self, opening: Token) -> Node:
+    def _read_parenthesized(self, opening: Token) -> Node:
         """`(expression)`, or a tuple of numbers."""
         self._enter()
         items: list[Node] = []
@@ -159,19 +171,19 @@ class ExpressionReader(Reader):
         self._depth -= 1
         if len(items) == 1 and not single:
             item = items[0]
-            return item if isinstance(item, Static) else Group(item, opening.at)
-        return Static(tuple(map(self._static, items)), opening.at)
+            return item if isinstance(item, StaticArgument) else Group(item, opening.at)
+        return StaticArgument(tuple(map(self._static, items)), opening.at)
 
     def _static(self, node: Node) -> Any:
         """An item of a tuple."""
-        if isinstance(node, Static):
+        if isinstance(node, StaticArgument):
             return node.value
         if isinstance(node, Group):
             return self._static(node.inner)
         if not isinstance(node, Numeral):
             self._text.fail(node.at, "only numbers, types and tuples of them stand in a tuple")
         if node.aval is not None:
-            return converted(self._text, [node.value], node.aval, node.at)[0]
+            return convert_at(self._text, [node.value], node.aval, node.at)[0]
         return plain_number(self._text, node.value, node.at)
 
     def _call(self, name: str, quoted: bool, token: Token) -> Node:
@@ -183,7 +195,7 @@ class ExpressionReader(Reader):
             called = self._word("the name of a program")
             self._index += 2
         self._enter()
-        arguments: list[Node | Roles] = []
+        arguments: list[Node | RoleSyntax] = []
         params: dict[str, Any] = {}
         inner = name in NAMES and not quoted
         while not self._take(")"):
@@ -204,22 +216,22 @@ class ExpressionReader(Reader):
         """Whether `name=` gives an operand of a branch, and is no parameter."""
         return block == "cond" and self._token.text != "branches"
 
-    def _argument(self) -> Node | Roles:
+    def _argument(self) -> Node | RoleSyntax:
         """An argument of a block: operands of a role, an input with what it is, or an operand."""
         token, following = self._token, self._tokens[self._index + 1]
         if token.kind == "name" and token.text in ROLE_NAMES and following.text == "(":
             self._index += 2
-            inputs: list[Given] = []
+            inputs: list[InputSyntax] = []
             while not self._take(")"):
-                inputs.append(self._given())
+                inputs.append(self._read_input())
                 if not self._take(",") and not self._is(")"):
                     self._fail("',' or ')' after an operand")
-            return Roles(token.text, inputs, token.at)
+            return RoleSyntax(token.text, inputs, token.at)
         if token.kind in ("name", "quoted", "type") and following.text in (":", "="):
-            return self._given()
+            return self._read_input()
         return self._expression()
 
-    def _given(self) -> Given:
+    def _read_input(self) -> InputSyntax:
         """`name`, `name=operand` or `name: type=operand`."""
         token = self._token
         if token.kind not in ("name", "quoted", "type") or token.text in RESERVED:
@@ -228,7 +240,7 @@ class ExpressionReader(Reader):
         name = plain_name(token)
         aval = self._type() if self._take(":") else None
         operand = self._expression() if self._take("=") else Use(name, token.at)
-        return Given(name, aval, operand, token.at)
+        return InputSyntax(name, aval, operand, token.at)
 
     def _items(self) -> tuple[Any, ...]:
         """The items of an index, and the bracket after them."""

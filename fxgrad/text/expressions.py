@@ -18,7 +18,7 @@ class Numeral(NamedTuple):
     at: int
 
 
-class Static(NamedTuple):
+class StaticArgument(NamedTuple):
     """An argument that is no operand: a type, a tuple, a string."""
 
     value: Any
@@ -42,7 +42,7 @@ class Prefix(NamedTuple):
     at: int
 
 
-class Turned(NamedTuple):
+class TransposeSyntax(NamedTuple):
     """`base.T`."""
 
     base: Node
@@ -68,15 +68,15 @@ class Call(NamedTuple):
     """`name(arguments, name=value)`; `quoted` if the name is; `called` is the label in `checkpoint(block)(x)`."""
 
     name: str
-    arguments: tuple[Node | Roles, ...]
+    arguments: tuple[Node | RoleSyntax, ...]
     params: dict[str, Any]
     quoted: bool
     called: str
     at: int
 
 
-class Given(NamedTuple):
-    """`name: type=operand` among the operands of a block: an input of its programs, and what it is."""
+class InputSyntax(NamedTuple):
+    """`name: type=operand` among the operands of a block: an input of its programs."""
 
     name: str
     aval: Aval | None
@@ -84,15 +84,15 @@ class Given(NamedTuple):
     at: int
 
 
-class Roles(NamedTuple):
+class RoleSyntax(NamedTuple):
     """`role(name=operand, ...)`: inputs of the programs of a block."""
 
     role: str
-    inputs: list[Given]
+    inputs: list[InputSyntax]
     at: int
 
 
-Node = Use | Numeral | Static | Infix | Prefix | Turned | Group | Index | Call | Given
+Node = Use | Numeral | StaticArgument | Infix | Prefix | TransposeSyntax | Group | Index | Call | InputSyntax
 
 
 class Target(NamedTuple):
@@ -107,7 +107,7 @@ class BlockPart(NamedTuple):
     """One program of a block: as it stands there, by the label that it is defined by, or none."""
 
     label: str
-    roles: list[Roles]
+    roles: list[RoleSyntax]
     body: Body | Use | None
     at: int
 

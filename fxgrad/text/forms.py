@@ -44,7 +44,7 @@ class Form(NamedTuple):
     params: tuple[tuple[str, Any], ...] = ()
 
 
-class Shown(NamedTuple):
+class OperandText(NamedTuple):
     """The text of an expression, and how tightly its outermost operator binds."""
 
     text: str
@@ -65,61 +65,63 @@ def is_word(name: str) -> bool:
     return is_identifier(name) and name not in RESERVED
 
 
-def within(shown: Shown, level: int) -> str:
-    """The text, between parentheses if it binds less tightly than `level`."""
+def enclose(shown: OperandText, level: int) -> str:
+    """Return the text, in parentheses if it binds less tightly than `level`."""
     return shown.text if shown.level >= level else f"({shown.text})"
 
 
-def grouped(shown: Shown) -> Shown:
-    """The expression between parentheses."""
-    return Shown(f"({shown.text})", ATOM)
+def parenthesize(shown: OperandText) -> OperandText:
+    """Return the expression in parentheses."""
+    return OperandText(f"({shown.text})", ATOM)
 
 
 Write = Callable[[Any], str]
 """The text of a static or of a parameter."""
 
 
-def render(form: Form, operands: Sequence[Shown], write: Write) -> Shown:
-    """The text of `form` with the texts of its operands."""
+def render_form(form: Form, operands: Sequence[OperandText], write: Write) -> OperandText:
+    """Return the text of `form` with the texts of its operands."""
     return _RENDER[form.kind](form, operands, write)
 
 
-def _infix(form: Form, operands: Sequence[Shown], _: Write) -> Shown:
+def _infix(form: Form, operands: Sequence[OperandText], _: Write) -> OperandText:
     level = LEVELS[form.name]
     left = operands[0]
     if form.name == "**":
-        right = Shown(str(form.statics[0]), PREFIX if form.statics[0] < 0 else ATOM) if form.statics else operands[1]
-        return Shown(f"{within(left, ATOM)} ** {within(right, PREFIX)}", level)
+        right = OperandText(str(form.statics[0]), PREFIX if form.statics[0] < 0
+                            else ATOM) if form.statics else operands[1]
+        return OperandText(f"{enclose(left, ATOM)} ** {enclose(right, PREFIX)}", level)
     right = operands[1]
     if form.name == "@":
-        left, right = (Shown(f"{within(side, ATOM)}.T", ATOM) if turned else _apart(side)
+        left, right = (OperandText(f"{enclose(side, ATOM)}.T", ATOM) if turned else _parenthesize_transposed(side)
                        for side, turned in zip((left, right), form.statics, strict=True))
     above = level + 1
-    return Shown(f"{within(left, above if level == COMPARISON else level)} {form.name} {within(right, above)}", level)
+    return OperandText(f"{enclose(left, above if level == COMPARISON else level)} {form.name} {enclose(right, above)}",
+                       level)
 
 
-def _apart(side: Shown) -> Shown:
+def _parenthesize_transposed(side: OperandText) -> OperandText:
     """A transposed operand of `@` that is an operation of its own stands between parentheses."""
-    return grouped(side) if side.text.endswith(".T") else side
+    return parenthesize(side) if side.text.endswith(".T") else side
 
 
-def _prefix(form: Form, operands: Sequence[Shown], _: Write) -> Shown:
+def _prefix(form: Form, operands: Sequence[OperandText], _: Write) -> OperandText:
     operand, = operands
-    text = within(operand, PREFIX)
+    text = enclose(operand, PREFIX)
     if text[0].isdigit() or text[0] == "." or text.startswith(("inf", "nan", form.name)):
         text = f"({operand.text})"  # -2.0 is a number
-    return Shown(form.name + text, PREFIX)
+    return OperandText(form.name + text, PREFIX)
 
 
-def _turned(_: Form, operands: Sequence[Shown], __: Write) -> Shown:
-    return Shown(f"{within(operands[0], ATOM)}.T", ATOM)
+def _transpose_text(_: Form, operands: Sequence[OperandText], __: Write) -> OperandText:
+    return OperandText(f"{enclose(operands[0], ATOM)}.T", ATOM)
 
 
-def _index(form: Form, operands: Sequence[Shown], _: Write) -> Shown:
+def _index(form: Form, operands: Sequence[OperandText], _: Write) -> OperandText:
     arrays = iter(operands[1:])
     items = [next(arrays).text if isinstance(item, Entry) else span_text(item) if isinstance(item, Span) else str(item)
              for item in form.statics]
-    return Shown(f"{within(operands[0], ATOM)}[{', '.join(items)}]", ATOM)
+    return OperandText(f"{enclose(operands[0], ATOM)}[{', '.join(items)}]", ATOM)
 
 
 def span_text(span: Span) -> str:
@@ -128,12 +130,12 @@ def span_text(span: Span) -> str:
     return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
 
 
-def _call(form: Form, operands: Sequence[Shown], write: Write) -> Shown:
+def _call(form: Form, operands: Sequence[OperandText], write: Write) -> OperandText:
     name = f'"{form.name}"' if form.kind == "quoted" else form.name
-    return Shown(f"{name}({', '.join(arguments(form, operands, write))})", ATOM)
+    return OperandText(f"{name}({', '.join(argument_texts(form, operands, write))})", ATOM)
 
 
-def arguments(form: Form, operands: Sequence[Shown], write: Write) -> list[str]:
+def argument_texts(form: Form, operands: Sequence[OperandText], write: Write) -> list[str]:
     """What stands between the parentheses of a call: types and strings, operands, tuples, parameters by name."""
     first = [write(static) for static in form.statics if type(static) is not tuple]
     return [*first, *(operand.text for operand in operands),
@@ -141,5 +143,6 @@ def arguments(form: Form, operands: Sequence[Shown], write: Write) -> list[str]:
             *(f"{name}={write(value)}" for name, value in form.params)]
 
 
-_RENDER = {"infix": _infix, "prefix": _prefix, "turned": _turned, "index": _index, "call": _call, "quoted": _call}
+_RENDER = {"infix": _infix, "prefix": _prefix, "turned": _transpose_text, "index": _index, "call": _call,
+           "quoted": _call}
 

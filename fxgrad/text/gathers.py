@@ -10,9 +10,9 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.extend import Atom, Aval, Primitive, ProgramAttribute, Variable, cache_key, primitives
-from fxgrad.text.forms import Entry, Form, Shown, Span
+from fxgrad.text.forms import Entry, Form, OperandText, Span
 from fxgrad.text.notations import defaults
-from fxgrad.text.parameters import ordered
+from fxgrad.text.parameters import order_parameters
 
 _FULL = Span()
 _REST = {"fill_value", "mode", "promises"}
@@ -27,7 +27,7 @@ class Ready(NamedTuple):
 
     var: Variable
     form: Form
-    operands: tuple[Shown, ...]
+    operands: tuple[OperandText, ...]
     avals: tuple[Aval, ...]
 
 
@@ -35,7 +35,8 @@ def indices_key(primitive: Primitive, atoms: Sequence[Atom], params: dict[str, A
     """What equal equations have in common that may make an array of indices; None of all others."""
     if (primitive is primitives.reshape
         or primitive is primitives.stack) and atoms and atoms[0].aval.dtype.kind in "iu":
-        return primitive, *((name, cache_key(value)) for name, value in ordered(primitive, params).items()), *atoms
+        return primitive, *((name, cache_key(value)) for name,
+                            value in order_parameters(primitive, params).items()), *atoms
     return None
 
 
@@ -43,13 +44,13 @@ def short_form(gather: Form, x: Aval, indices: Ready) -> Form | None:
     """The form of a gather from `x` by what makes its indices; None if NumPy has none."""
     if (gather.kind, gather.name) != ("call", "gather"):
         return None
-    count = _columns(indices)
+    count = _num_columns(indices)
     if not count:
         return None
     given = dict(gather.params)
     shape = indices.avals[0].shape
     layout = {**defaults.of(primitives.gather)([x, indices.var.aval], given), **given}
-    along = _along(x, len(shape), layout) if count == 1 else ()
+    along = _along_axis(x, len(shape), layout) if count == 1 else ()
     axes = along or layout["start_index_map"]
     numpy = _numpy(x, axes, len(shape), bool(along))
     if any(layout[name] != value for name, value in numpy.items()):
@@ -64,7 +65,7 @@ def short_form(gather: Form, x: Aval, indices: Ready) -> Form | None:
     return Form("index", "[]", 1 + count, tuple(Entry() if axis in axes else _FULL for axis in range(axes[-1] + 1)))
 
 
-def _columns(indices: Ready) -> int:
+def _num_columns(indices: Ready) -> int:
     """How many arrays of integers of one shape the indices are made of; 0 if they are made otherwise."""
     form, avals = indices.form, indices.avals
     if not avals or any(aval.shape != avals[0].shape or aval.dtype.kind not in "iu" for aval in avals):
@@ -75,7 +76,7 @@ def _columns(indices: Ready) -> int:
     return len(avals) if (is_reshape or is_stack) and indices.var.aval.shape == (*avals[0].shape, len(avals)) else 0
 
 
-def _along(x: Aval, rank: int, layout: dict[str, Any]) -> tuple[int, ...]:
+def _along_axis(x: Aval, rank: int, layout: dict[str, Any]) -> tuple[int, ...]:
     """The axis, if entries are taken along one, each at its own place of the others; else none."""
     batching = layout["operand_batching_dims"]
     axes = tuple(axis for axis in range(x.ndim) if axis not in batching)
@@ -98,9 +99,9 @@ def _numpy(x: Aval, axes: Sequence[int], rank: int, along: bool) -> dict[str, An
 Make = Callable[[Form, list[Any]], Any]
 
 
-def gathered(base: Atom, arrays: Sequence[Atom], axes: Sequence[int], make: Make, once: Make, along: bool = False,
-             rest: tuple[tuple[str, Any], ...] = ()) -> Any:
-    """Makes a gather along `axes` by one array each; `once` makes what may be there already."""
+def make_gather(base: Atom, arrays: Sequence[Atom], axes: Sequence[int], make: Make, once: Make, along: bool = False,
+                rest: tuple[tuple[str, Any], ...] = ()) -> Any:
+    """Make a gather along `axes` by one array each; `once` makes parts that may exist already."""
     shape = arrays[0].aval.shape
     if len(arrays) == 1:
         indices = once(Form("call", "reshape", 1, ((*shape, 1),)), [*arrays])

@@ -15,7 +15,7 @@ from typing import Any
 
 from fxgrad.errors import FxgradError
 from fxgrad.extend import Program, inner_first
-from fxgrad.text.color import names_of
+from fxgrad.text.color import user_names
 from fxgrad.text.names import NAMES, quoted_name
 from fxgrad.text.roles import VARIABLES, Word, structure
 from fxgrad.text.scope import type_text
@@ -110,8 +110,8 @@ def monospaced(body: str) -> str:
 def body_html(program: Program, **options: Any) -> str:
     """The text of a program with an element for each word that has a role, and one for each program that folds."""
     text = program_text(program, **options)
-    found = structure(text, names_of(program))
-    titles = _titles(text, found.words, _lines(program, text))
+    found = structure(text, user_names(program))
+    titles = _titles(text, found.words, _comment_texts(program, text))
     # At the end of a line first some end that fold, and then one begins.
     marks = sorted([(end, 0, "</div></details>") for _, end in found.folds]
                    + [(begin, 1, "<details open><summary></summary><div>") for begin, _ in found.folds])
@@ -194,7 +194,7 @@ def _comments(text: str, found: Sequence[Word], starts: Sequence[int], lines: di
     return comments
 
 
-def _lines(program: Program, text: str) -> dict[str, str]:
+def _comment_texts(program: Program, text: str) -> dict[str, str]:
     """What the comments of a text stand for: the file with the line, and its text."""
     sources = Sources()
     main_file = text.split("\n", 1)[0].rpartition("# ")[2]

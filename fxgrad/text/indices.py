@@ -8,7 +8,7 @@ from typing import Any
 from fxgrad.extend import Aval, primitives
 from fxgrad.extend.sizes import has_symbolic_dim, slice_indices
 from fxgrad.text.forms import Form, Item, Span
-from fxgrad.text.notations import Notation, Params, enter
+from fxgrad.text.notations import Notation, Params, register_notation
 
 Avals = Sequence[Aval]
 FULL = Span()
@@ -36,22 +36,23 @@ def _one_tuple(name: str, form: Form) -> Params | None:
     return {name: form.statics[0]}
 
 
-enter(Notation(_write_transpose, (("turned", "T"), ("call", "transpose")), _read_transpose), primitives.transpose)
+register_notation(Notation(_write_transpose, (("turned", "T"), ("call", "transpose")), _read_transpose),
+                  primitives.transpose)
 
 
 # --- ranges -------------------------------------------------------------------------------------------------------
 
 
-def trimmed(items: Sequence[Item]) -> tuple[Item, ...]:
-    """The items of an index without the full ranges at the end, of which one remains where nothing else is."""
+def trim_full_ranges(items: Sequence[Item]) -> tuple[Item, ...]:
+    """Return the items of an index without full ranges at the end; one remains if nothing else does."""
     kept = [*items]
     while len(kept) > 1 and kept[-1] == FULL:
         kept.pop()
     return tuple(kept)
 
 
-def span_of(start: Any, limit: Any, step: int, size: Any) -> Span:
-    """The shortest range that says so of an axis of `size` elements; from the end for its last two."""
+def shortest_span(start: Any, limit: Any, step: int, size: Any) -> Span:
+    """Return the shortest range for an axis of `size` elements; from the end for its last two."""
     from_end = size - limit
     if has_symbolic_dim(size):  # what stands at a known distance from the end is counted from there
         begin = start - size if has_symbolic_dim(start) else None if start == 0 else start
@@ -63,7 +64,7 @@ def span_of(start: Any, limit: Any, step: int, size: Any) -> Span:
 
 def _write_slice(avals: Avals, params: Params) -> Iterator[Form]:
     bounds = zip(params["start_indices"], params["limit_indices"], params["strides"], avals[0].shape, strict=True)
-    yield Form("index", "[]", 1, trimmed([span_of(*bound) for bound in bounds]))
+    yield Form("index", "[]", 1, trim_full_ranges([shortest_span(*bound) for bound in bounds]))
 
 
 def _bounds(span: Any, size: Any) -> tuple[Any, Any, Any]:
@@ -85,7 +86,7 @@ def _read_slice(form: Form, avals: Avals) -> Params | None:
     return {"start_indices": starts, "limit_indices": limits, "strides": strides}
 
 
-enter(Notation(_write_slice, (("index", "[]"),), _read_slice), primitives.slice)
+register_notation(Notation(_write_slice, (("index", "[]"),), _read_slice), primitives.slice)
 
 
 # --- shapes -------------------------------------------------------------------------------------------------------
@@ -103,7 +104,7 @@ def new_axes(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[Item, ...
             items.append(None)
         else:
             return None
-    return trimmed(items) if place == len(before) and None in items else None
+    return trim_full_ranges(items) if place == len(before) and None in items else None
 
 
 def _write_reshape(avals: Avals, params: Params) -> Iterator[Form]:
@@ -137,7 +138,7 @@ def indexed_shape(shape: tuple[int, ...], items: Sequence[Item]) -> tuple[int, .
     return (*result, *sizes)
 
 
-enter(Notation(_write_reshape, (("index", "[]"), ("call", "reshape")), _read_reshape), primitives.reshape)
+register_notation(Notation(_write_reshape, (("index", "[]"), ("call", "reshape")), _read_reshape), primitives.reshape)
 
 
 # --- lists of axes ------------------------------------------------------------------------------------------------
@@ -155,7 +156,7 @@ def _read_split(form: Form, _: Avals) -> Params | None:
     return {**found, "axis": dict(form.params).get("axis", 0)}
 
 
-enter(Notation(_write_split, (("call", "split"),), _read_split), primitives.split)
+register_notation(Notation(_write_split, (("call", "split"),), _read_split), primitives.split)
 
 
 def _write_pad(_: Avals, params: Params) -> Iterator[Form]:
@@ -167,4 +168,4 @@ def _read_pad(form: Form, _: Avals) -> Params | None:
     return {"padding_config": form.statics[0]} if two else None
 
 
-enter(Notation(_write_pad, (("call", "pad"),), _read_pad), primitives.pad)
+register_notation(Notation(_write_pad, (("call", "pad"),), _read_pad), primitives.pad)

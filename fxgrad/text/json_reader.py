@@ -16,8 +16,8 @@ from fxgrad.extend import Atom, Aval, DType, Equation, Literal, Primitive, Progr
 from fxgrad.extend.analyses import check_program
 from fxgrad.extend.sizes import parse_size
 from fxgrad.text.names import NAMES
-from fxgrad.text.text_parser import WRONG_PARAMS, refusing_excess
-from fxgrad.text.text_reader import converted, plain_number, read_number, read_type
+from fxgrad.text.text_parser import WRONG_PARAMS, refuse_excess
+from fxgrad.text.text_reader import convert_at, plain_number, read_number, read_type
 from fxgrad.text.tokens import Text
 from fxgrad.text.values import ValueClasses, is_named_tuple
 
@@ -31,12 +31,12 @@ def from_json(text: str, primitives: Iterable[Primitive] = (), classes: Iterable
     Raises `ProgramSyntaxError`, which names the field, where the text is not of that form, and `ProgramError` where
     the program breaks the rules. Nothing in the text is executed.
     """
-    with refusing_excess():
-        return of_document(parsed_json(text), primitives, classes)
+    with refuse_excess():
+        return program_of_document(parse_json(text), primitives, classes)
 
 
-def parsed_json(text: str) -> Any:
-    """What JSON says; raises `ProgramSyntaxError` where it is none."""
+def parse_json(text: str) -> Any:
+    """Return the parsed JSON; raise `ProgramSyntaxError` for invalid text."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -46,8 +46,8 @@ def parsed_json(text: str) -> Any:
         raise ProgramSyntaxError("the JSON is nested too deeply to be a program") from None
 
 
-def of_document(document: Any, further: Iterable[Primitive] = (), classes: Iterable[type] = (),
-                array: Callable[[Any, str], Any] | None = None) -> Program:
+def program_of_document(document: Any, further: Iterable[Primitive] = (), classes: Iterable[type] = (),
+                        array: Callable[[Any, str], Any] | None = None) -> Program:
     """The program of what `json_writer.document` made; `array` makes the constant of what stands for it."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ProgramSyntaxError(f'this JSON is not a program: an object with "format": "{FORMAT}" is expected')
@@ -58,7 +58,8 @@ def of_document(document: Any, further: Iterable[Primitive] = (), classes: Itera
     known = {**primitives, **{primitive.name: primitive for primitive in further}}
     loader = _Loader(known, ValueClasses(classes), array)
     for number, fields in enumerate(_field(document, "programs", list, "the document")):
-        loader.programs.append(loader.program(_typed(fields, dict, f"programs[{number}]"), f"programs[{number}]"))
+        loader.programs.append(loader.program(_require_kind(fields, dict, f"programs[{number}]"),
+                                              f"programs[{number}]"))
     if not loader.programs:
         _fail("programs", "at least one program is expected")
     program = loader.programs[-1]
@@ -78,7 +79,7 @@ def _fail(where: str, problem: str) -> NoReturn:
     raise ProgramSyntaxError(f"{where}: {problem}")
 
 
-def _typed(value: Any, kind: type, where: str) -> Any:
+def _require_kind(value: Any, kind: type, where: str) -> Any:
     if type(value) is not kind:
         shown = json.dumps(value)
         _fail(where, f"{_KINDS[kind]} is expected, found {shown if len(shown) <= 40 else shown[:37] + '...'}")
@@ -88,7 +89,7 @@ def _typed(value: Any, kind: type, where: str) -> Any:
 def _field(fields: dict[str, Any], name: str, kind: type, where: str) -> Any:
     if name not in fields:
         _fail(where, f"the field {name!r} is missing")
-    return _typed(fields[name], kind, f"{where}.{name}")
+    return _require_kind(fields[name], kind, f"{where}.{name}")
 
 
 class _Loader:
@@ -97,7 +98,7 @@ class _Loader:
     def __init__(self, primitives: dict[str, Primitive], classes: ValueClasses,
                  array: Callable[[Any, str], Any] | None = None) -> None:
         self.programs: list[Program] = []
-        self._array = array or self._coded
+        self._array = array or self._parse_parameter
         self._primitives, self._classes = primitives, classes
         self._types: dict[str, Aval] = {}
 
@@ -114,13 +115,14 @@ class _Loader:
             if [(value.shape, value.dtype) for value in constants] != \
                     [(var.aval.shape, var.aval.dtype) for var in captured]:
                 _fail(f"{where}.constants", "the arrays are not of the types of the captured values")
-        equations = [self._equation(scope, _typed(item, dict, f"{where}.equations[{number}]"),
+        equations = [self._equation(scope, _require_kind(item, dict, f"{where}.equations[{number}]"),
                                     f"{where}.equations[{number}]")
                      for number, item in enumerate(_field(fields, "equations", list, where))]
         outputs = [self._atom(scope, item, f"{where}.outputs[{number}]")
                    for number, item in enumerate(_field(fields, "outputs", list, where))]
         name = fields.get("name")
-        signature = None if name is None else Signature(_typed(name, str, f"{where}.name"), input_names, None, None)
+        signature = None if name is None else Signature(_require_kind(name, str, f"{where}.name"), input_names, None,
+                                                        None)
         result = Program([*captured, *inputs], equations, outputs, len(captured), constants, signature)
         NAMES.put(result, {var: name for name, var in scope.items()})
         return result
@@ -131,7 +133,7 @@ class _Loader:
             place = f"{where}[{number}]"
             if type(item) is not list or len(item) != 2:
                 _fail(place, "a pair of a name and a type is expected")
-            name = _typed(item[0], str, place)
+            name = _require_kind(item[0], str, place)
             if name in scope:
                 _fail(place, f"the name {name!r} is bound already")
             scope[name] = Variable(self._aval(item[1], place))
@@ -156,14 +158,14 @@ class _Loader:
             if aval.shape:
                 _fail(where, f"a literal is of shape (), and {aval} is not")
             return Literal(self._scalar(_field(item, "literal", str, where), aval.dtype, where), aval)
-        if _typed(item, str, where) not in scope:
+        if _require_kind(item, str, where) not in scope:
             _fail(where, f"no input and no equation before has bound the name {item!r}")
         return scope[item]
 
     def _aval(self, text: Any, where: str) -> Aval:
-        known = self._types.get(_typed(text, str, where))
+        known = self._types.get(_require_kind(text, str, where))
         if known is None:
-            known = self._types[text] = _at(where, read_type, text)
+            known = self._types[text] = _parse_at(where, read_type, text)
         return known
 
     def _size(self, text: str, where: str) -> Any:
@@ -173,19 +175,19 @@ class _Loader:
             _fail(where, f"{text!r} is no size such as 2*n + 1")
 
     def _scalar(self, text: str, dtype: DType, where: str) -> Any:
-        number = _at(where, read_number, text)
-        return _at(where, converted, Text(text), [number], Aval((), dtype), 0)[0]
+        number = _parse_at(where, read_number, text)
+        return _parse_at(where, convert_at, Text(text), [number], Aval((), dtype), 0)[0]
 
     def _dtype(self, name: Any, where: str) -> DType:
         try:
-            return dtypes.from_short_name(_typed(name, str, where))
+            return dtypes.from_short_name(_require_kind(name, str, where))
         except KeyError:
             _fail(where, f"there is no dtype {name!r}")
 
-    def _coded(self, item: Any, where: str) -> Any:
-        fields = _typed(item, dict, where)
+    def _parse_parameter(self, item: Any, where: str) -> Any:
+        fields = _require_kind(item, dict, where)
         dtype = self._dtype(_field(fields, "dtype", str, where), where)
-        shape = tuple(_typed(extent, int, f"{where}.shape") for extent in _field(fields, "shape", list, where))
+        shape = tuple(_require_kind(extent, int, f"{where}.shape") for extent in _field(fields, "shape", list, where))
         try:
             data = base64.b64decode(_field(fields, "base64", str, where), validate=True)
             # Little-endian in the text; a copy, since what is read from bytes cannot be written to.
@@ -202,13 +204,13 @@ class _Loader:
         if isinstance(value, float):
             _fail(where, f'a floating number is written as {{"float": "{value}"}}, since JSON has no dtypes')
         read = {
-            "float": lambda text: plain_number(Text(text), _at(where, read_number, text), 0),
-            "complex": lambda text: plain_number(Text(text), _at(where, read_number, text), 0),
+            "float": lambda text: plain_number(Text(text), _parse_at(where, read_number, text), 0),
+            "complex": lambda text: plain_number(Text(text), _parse_at(where, read_number, text), 0),
             "scalar": lambda text: self._scalar(text, self._dtype(value.get("dtype"), where), where),
             "dtype": lambda name: self._dtype(name, where),
             "type": lambda text: self._aval(text, where),
-            "size": lambda text: self._size(_typed(text, str, where), where),
-            "tuple": lambda items: tuple(self._value(item, where) for item in _typed(items, list, where)),
+            "size": lambda text: self._size(_require_kind(text, str, where), where),
+            "tuple": lambda items: tuple(self._value(item, where) for item in _require_kind(items, list, where)),
             "program": lambda number: self._reference(number, where),
             "enum": lambda name: self._member(name, value.get("member"), where),
             "class": lambda name: self._record(name, _field(value, "fields", dict, where), where),
@@ -216,12 +218,12 @@ class _Loader:
         for key, function in read.items():
             if key in value:
                 if key in ("float", "complex", "scalar"):
-                    _typed(value[key], str, where)
+                    _require_kind(value[key], str, where)
                 return function(value[key])
         _fail(where, f"an object with one of the fields {', '.join(read)} is expected")
 
     def _reference(self, number: Any, where: str) -> Program:
-        if not 0 <= _typed(number, int, where) < len(self.programs):
+        if not 0 <= _require_kind(number, int, where) < len(self.programs):
             _fail(where, f"program {number} is not among those before this one")
         return self.programs[number]
 
@@ -238,14 +240,14 @@ class _Loader:
         return tuple.__new__(kind, [self._value(fields[field], where) for field in kind._fields])
 
     def _class(self, name: Any, where: str) -> type:
-        kind = self._classes.by_name.get(_typed(name, str, where))
+        kind = self._classes.by_name.get(_require_kind(name, str, where))
         if kind is None:
             _fail(where, f"there is no class {name!r} for parameters; those of your own are passed as "
                          "from_json(text, classes=[...])")
         return kind
 
 
-def _at(where: str, function: Any, *args: Any) -> Any:
+def _parse_at(where: str, function: Any, *args: Any) -> Any:
     """What a reader of text gives; its error names the field, not a line."""
     try:
         return function(*args)

@@ -19,7 +19,7 @@ from fxgrad.extend import Atom, Aval, Equation, Integer, Literal, Program, Trace
 from fxgrad.extend.sizes import SymbolicDim
 from fxgrad.text.json_reader import FORMAT, VERSION, from_json
 from fxgrad.text.names import variable_names
-from fxgrad.text.parameters import ordered
+from fxgrad.text.parameters import order_parameters
 from fxgrad.text.sources import Sources
 from fxgrad.text.values import is_named_tuple, number_text, opaque_name
 
@@ -42,11 +42,11 @@ def to_json(program: Program, *, indent: int | None = None) -> str:
 
 def document(program: Program, array: Callable[[Any], dict[str, Any]] | None = None) -> dict[str, Any]:
     """What `to_json` writes; `array` makes what stands for each constant, by default with its elements in base64."""
-    return {"format": FORMAT, "version": VERSION, "programs": _Writer(program, array or _array).programs}
+    return {"format": FORMAT, "version": VERSION, "programs": _JsonWriter(program, array or _array_json).programs}
 
 
-class _Writer:
-    """Writes a program after those that it refers to; `programs` is the list."""
+class _JsonWriter:
+    """Writer of a program after the programs that it refers to; `programs` is the list."""
 
     def __init__(self, main: Program, array: Callable[[Any], dict[str, Any]]) -> None:
         self._array = array
@@ -66,15 +66,15 @@ class _Writer:
             "constants": [self._array(value) for value in program.constants] if program.constants else None,
             "inputs": bindings[program.captured:],
             "equations": [self._equation(equation, names) for equation in program.equations],
-            "outputs": [_atom(names, atom) for atom in program.outputs],
+            "outputs": [_atom_json(names, atom) for atom in program.outputs],
         }
 
     def _equation(self, equation: Equation, names: dict[Variable, str]) -> dict[str, Any]:
         return {
             "primitive": equation.primitive.name,
-            "inputs": [_atom(names, atom) for atom in equation.inputs],
+            "inputs": [_atom_json(names, atom) for atom in equation.inputs],
             "params": {key: self._value(value, f"the parameter {key} of {equation.primitive}")
-                       for key, value in ordered(equation.primitive, equation.params).items()},
+                       for key, value in order_parameters(equation.primitive, equation.params).items()},
             "outputs": [[names[var], repr(var.aval)] for var in equation.outputs],
         }
 
@@ -106,26 +106,26 @@ class _Writer:
                                "hold; numbers, strings, dtypes, types, programs, and tuples of them have a form")
 
 
-def _atom(names: dict[Variable, str], atom: Atom) -> Any:
+def _atom_json(names: dict[Variable, str], atom: Atom) -> Any:
     if isinstance(atom, Literal):
         return {"literal": number_text(atom.value), "type": repr(atom.aval)}
     return names[atom]
 
 
-def known_array(value: Any) -> Any:
-    """A constant as a NumPy array; raises `UnsupportedError` where it is traced."""
+def require_untraced(value: Any) -> Any:
+    """Return a constant as a NumPy array; raise `UnsupportedError` for a traced one."""
     if isinstance(value, Tracer):
         raise UnsupportedError("to_json: a constant of the program is a traced array, which has no elements yet. "
                                "Write the program outside of the transformation that traces it")
     return np.asarray(value)
 
 
-def _array(value: Any) -> dict[str, Any]:
-    array = known_array(value)
+def _array_json(value: Any) -> dict[str, Any]:
+    array = require_untraced(value)
     data = array.astype(array.dtype.newbyteorder("<")).tobytes()
-    return {"dtype": dtypes.short_name(array.dtype), "shape": _list(array.shape),
+    return {"dtype": dtypes.short_name(array.dtype), "shape": _nested_list(array.shape),
             "base64": base64.b64encode(data).decode()}
 
 
-def _list(shape: Sequence[int]) -> list[int]:
+def _nested_list(shape: Sequence[int]) -> list[int]:
     return [int(extent) for extent in shape]

@@ -9,11 +9,11 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.extend import Aval, Equation, FoldedConstant, Literal, primitives
-from fxgrad.text.forms import ATOM, PREFIX, Form, Shown
+from fxgrad.text.forms import ATOM, PREFIX, Form, OperandText
 from fxgrad.text.notations import sign_of
 from fxgrad.text.numbers import NanBits, Number
 from fxgrad.text.sources import Sources
-from fxgrad.text.values import PLAIN_LITERALS, kind_of, number_text
+from fxgrad.text.values import PLAIN_LITERALS, literal_kind, number_text
 
 
 def number_kind(number: Number) -> str:
@@ -23,15 +23,15 @@ def number_kind(number: Number) -> str:
     return "i" if isinstance(number, int) else "c" if isinstance(number, tuple) else "f"
 
 
-def implied(kind: str, beside: Sequence[Aval]) -> Aval:
-    """The type of a number without one, of the operands beside it.
+def implied_aval(kind: str, beside: Sequence[Aval]) -> Aval:
+    """Return the type of a number without one, implied by the operands beside it.
 
     It has the dtype of the first of them that has such numbers; where that is a dtype of Python's own numbers, a number
     with a point is one of those, which are weak. Beside nothing of the kind it is a Python number.
     """
     plain = PLAIN_LITERALS[kind]
     for aval in beside:
-        own = kind_of(aval.dtype)
+        own = literal_kind(aval.dtype)
         if own == kind or (kind, own) in _WIDENED:
             if aval.dtype == plain.dtype and not aval.weak:
                 return plain
@@ -43,15 +43,15 @@ _WIDENED = {("i", "f"), ("f", "c"), ("i", "c")}
 """Whole numbers beside floats, and real ones beside complex."""
 
 
-def neighbours(form: Form | None, avals: Sequence[Aval | None]) -> list[Aval]:
-    """The types that imply those of numbers in a form: a type among the statics, then those of the other operands."""
+def implying_types(form: Form | None, avals: Sequence[Aval | None]) -> list[Aval]:
+    """Return the types that imply those of numbers in a form."""
     types = [static for static in form.statics if isinstance(static, Aval)] if form is not None else []
     return [*types, *(aval for aval in avals if aval is not None)]
 
 
-def shown_literal(literal: Literal, form: Form | None, beside: Sequence[Aval]) -> Shown:
+def literal_expression(literal: Literal, form: Form | None, beside: Sequence[Aval]) -> OperandText:
     """The shortest text of a number that is read back as it is."""
-    kind = kind_of(literal.dtype)
+    kind = literal_kind(literal.dtype)
     text = number_text(literal.value)
     texts = {text: kind}
     if kind == "f":
@@ -60,9 +60,9 @@ def shown_literal(literal: Literal, form: Form | None, beside: Sequence[Aval]) -
         texts = {number_text(literal.value.real): "f", **texts}
     power = form is not None and form.name == "**"  # a whole number there is an exponent
     for short, given in texts.items():
-        if short and not (power and given == "i") and implied(given, beside) == literal.aval:
-            return _shown(short)
-    return _shown(f"{text}:{dtypes.short_name(literal.dtype)}{'*' if literal.aval.weak else ''}")
+        if short and not (power and given == "i") and implied_aval(given, beside) == literal.aval:
+            return _expression_of(short)
+    return _expression_of(f"{text}:{dtypes.short_name(literal.dtype)}{'*' if literal.aval.weak else ''}")
 
 
 def _whole_text(value: Any) -> str:
@@ -71,11 +71,11 @@ def _whole_text(value: Any) -> str:
     return str(int(number)) if whole else ""
 
 
-def _shown(text: str) -> Shown:
-    return Shown(text, PREFIX if text.startswith("-") else ATOM - 1)
+def _expression_of(text: str) -> OperandText:
+    return OperandText(text, PREFIX if text.startswith("-") else ATOM - 1)
 
 
-def plain_kind(number: Number) -> str:
+def kind_as_read(number: Number) -> str:
     """The kind of a number as it was read; the bits of a NaN are those of a float."""
     return "f" if isinstance(number, NanBits) else number_kind(number)
 
@@ -85,25 +85,25 @@ WRITTEN = "written"
 """In the place of the operation that made a number: what the user wrote for it is in that of the source."""
 
 
-def origin_of(literal: Literal, called: Callable[[Any], str]) -> str:
-    """How a number was computed that stands for an operation: `0.01 = 1/100 of mean`; "" if that says nothing.
+def origin_text(literal: Literal, called: Callable[[Any], str]) -> str:
+    """Return how a number was computed that stands for an operation: `0.01 = 1/100 of mean`; "" if trivial.
 
     `called` gives the function that the user called at a source.
     """
     made_of = getattr(literal, "made_of", None)
     if made_of is not None and made_of.operation == WRITTEN:
-        return f"{_number(literal)} = {made_of.source}"
+        return f"{_number_label(literal)} = {made_of.source}"
     if made_of is None or not sign_of(primitives[made_of.operation]):
         return ""
     formula = _formula(literal)
     name = next(filter(None, map(called, _sources(literal))), "")
-    if formula == _number(literal) or len(formula) > _LONGEST:
+    if formula == _number_label(literal) or len(formula) > _LONGEST:
         return ""
-    return f"{_number(literal)} = {formula}{name and f' of {name}'}"
+    return f"{_number_label(literal)} = {formula}{name and f' of {name}'}"
 
 
-def written(equation: Equation, place: int, sources: Sources) -> Literal | None:
-    """A number among the inputs of `equation`, with the user's expression for it: `0.995 = decay`, if that is known.
+def literal_with_source(equation: Equation, place: int, sources: Sources) -> Literal | None:
+    """Return a number among the inputs of `equation` with the user's expression for it, if known.
 
     That is so for operands of operators that the user's code itself recorded.
     """
@@ -130,22 +130,22 @@ def _sources(literal: Literal) -> Iterator[Any]:
 def _formula(literal: Literal) -> str:
     made_of = getattr(literal, "made_of", None)
     if made_of is None or made_of.operation == WRITTEN:
-        return _number(literal)
+        return _number_label(literal)
     primitive = primitives[made_of.operation]
     if primitive is primitives.mul:
         kept = [operand for operand in made_of.operands if operand.value != 1]
         if len(kept) < len(made_of.operands):
             return "1" if not kept else _formula(kept[0])
     if primitive is primitives.neg:
-        return f"-{_within(made_of.operands[0])}"
-    left, right = map(_within, made_of.operands)
+        return f"-{_operand_text(made_of.operands[0])}"
+    left, right = map(_operand_text, made_of.operands)
     return f"{left}{sign_of(primitive)}{right}"
 
 
-def _within(literal: Literal) -> str:
+def _operand_text(literal: Literal) -> str:
     formula = _formula(literal)
-    return formula if formula == _number(literal) and not formula.startswith("-") else f"({formula})"
+    return formula if formula == _number_label(literal) and not formula.startswith("-") else f"({formula})"
 
 
-def _number(literal: Literal) -> str:
-    return (kind_of(literal.dtype) == "f" and _whole_text(literal.value)) or number_text(literal.value)
+def _number_label(literal: Literal) -> str:
+    return (literal_kind(literal.dtype) == "f" and _whole_text(literal.value)) or number_text(literal.value)

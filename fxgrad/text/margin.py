@@ -18,7 +18,7 @@ _CALL = re.compile(r"(?:[^\W\d]\w*\.)*([^\W\d]\w*)\(")
 _CELL = re.compile(r"<ipython-input-(\d+)-\w+>")
 
 
-class Line(NamedTuple):
+class UserLine(NamedTuple):
     """A line of a file; two equations of one line may stand in one expression."""
 
     filename: str
@@ -30,18 +30,18 @@ class Margin:
 
     def __init__(self, program: Program, sources: Sources) -> None:
         self._sources = sources
-        self._lines: dict[tuple[int, int], Line] = {}
+        self._lines: dict[tuple[int, int], UserLine] = {}
         self._cells: dict[str, str] = {}
         self._called: dict[tuple[int, int], str] = {}
         count: Counter[str] = Counter()
         self._recorded: Counter[tuple[int, int]] = Counter()
-        for each in programs_of(program):
+        for each in programs_within(program):
             sources_of = [equation.source for equation in each.equations if equation.source is not None]
             count.update([source.filename for source in sources_of])
             self._recorded.update([(id(source.code), source.instruction) for source in sources_of])
         self.file = count.most_common(1)[0][0] if count else ""
 
-    def line(self, equation: Equation) -> Line | None:
+    def line(self, equation: Equation) -> UserLine | None:
         """The user's line that recorded an equation."""
         source: Source | None = equation.source
         if source is None:
@@ -50,7 +50,7 @@ class Margin:
         known = self._lines.get(key)
         if known is None:
             number = self._sources.span(source)[0] or source.code.co_firstlineno
-            known = self._lines[key] = Line(source.filename, number)
+            known = self._lines[key] = UserLine(source.filename, number)
         return known
 
     def called(self, equation: Equation) -> str:
@@ -63,21 +63,21 @@ class Margin:
             return ""
         known = self._called.get(key)
         if known is None:
-            known = self._called[key] = _called(source.filename, self._sources.span(source))
+            known = self._called[key] = _call_label(source.filename, self._sources.span(source))
         return known
 
-    def called_at(self, source: Source | str | None) -> str:
+    def function_called_at(self, source: Source | str | None) -> str:
         """The function that the user called at a source; a text is its name."""
         if source is None or isinstance(source, str):
             return source or ""
-        return _called(source.filename, self._sources.span(source))
+        return _call_label(source.filename, self._sources.span(source))
 
     @property
     def head(self) -> str:
         """The comment of the program's head: the file."""
         return self._shown_file(self.file)
 
-    def comment(self, line: Line | None, called: str = "") -> str:
+    def comment(self, line: UserLine | None, called: str = "") -> str:
         """The comment of a line of text."""
         if line is None:
             return "?"
@@ -88,19 +88,19 @@ class Margin:
     def _shown_file(self, filename: str) -> str:
         known = self._cells.get(filename)
         if known is None:
-            known = self._cells[filename] = shown_file(filename)
+            known = self._cells[filename] = file_label(filename)
         return known
 
 
-def shown_file(filename: str) -> str:
-    """The name of a file without its folder; `In[2]` for a cell of a notebook."""
+def file_label(filename: str) -> str:
+    """Return the name of a file without its folder; `In[2]` for a cell of a notebook."""
     cell = _CELL.fullmatch(filename)
     if cell is not None:
         return f"In[{cell[1]}]"
     return "".join(char if char.isprintable() else "?" for char in file_name(filename))
 
 
-def _called(filename: str, span: Span) -> str:
+def _call_label(filename: str, span: Span) -> str:
     """What a call in a line of the user's calls: `log_softmax` of `nn.log_softmax(x)`; "" of what is no call."""
     first, last, start, end = span
     if first is None or first != last:
@@ -117,8 +117,8 @@ def _called(filename: str, span: Span) -> str:
     return call[1] if call.end() + closed == len(text) else ""
 
 
-def programs_of(program: Program) -> Iterator[Program]:
-    """A program and all that it holds, each once."""
+def programs_within(program: Program) -> Iterator[Program]:
+    """Return a program and all programs that it holds, each once."""
     found = {id(program)}
     pending = [program]
     for each in pending:

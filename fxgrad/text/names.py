@@ -24,7 +24,7 @@ from fxgrad.extend import (
     Source,
     Variable,
 )
-from fxgrad.text.sources import Assigned, Places, Sources, Targets, placed
+from fxgrad.text.sources import AssignedNames, Places, Sources, Targets, name_at
 
 STRING = r'"(?:[^"\\\n]|\\.)*"'
 PATH = rf"[^\W\d]\w*(?:\.[^\W\d]\w*|\[(?:-?\d+|{STRING}|'(?:[^'\\\n]|\\.)*')\])*"
@@ -68,8 +68,8 @@ def unquoted_name(text: str) -> str:
     return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], text[1:-1])
 
 
-class Unique:
-    """Hands out names, each once: `h`, then `h_1`, `h_2`; for a path such as `layer.h` the root is counted."""
+class UniqueNames:
+    """A source of names, each given once: `h`, then `h_1`, `h_2`."""
 
     def __init__(self, taken: Sequence[str] = ()) -> None:
         self.taken = {*RESERVED, *taken}
@@ -105,7 +105,7 @@ def variable_names(program: Program, sources: Sources | None = None) -> dict[Var
     `sources`, if given, keeps the source files that it reads, for several programs.
     """
     names = own_names(program, sources or Sources())
-    letters = Unique([*names.values()]).letters()
+    letters = UniqueNames([*names.values()]).letters()
     inputs = [*program.inputs[program.captured:], *program.inputs[:program.captured]]  # in the order of the text
     for var in itertools.chain(inputs, *(equation.outputs for equation in program.equations)):
         if var not in names:
@@ -119,7 +119,7 @@ def own_names(program: Program, sources: Sources) -> dict[Variable, str]:
     Each is given once: what would be called as something before is counted.
     """
     names: dict[Variable, str] = dict(NAMES.of(program) or {})
-    unique = Unique([*names.values()])
+    unique = UniqueNames([*names.values()])
     if program.signature is not None:
         for var, name in zip(program.inputs[program.captured:], program.signature.input_names, strict=False):
             if var not in names:
@@ -150,16 +150,16 @@ def own_names(program: Program, sources: Sources) -> dict[Variable, str]:
     return names
 
 
-def called_name(program: Program) -> str:
+def function_label(program: Program) -> str:
     """What the user calls the function that a program is of, or that it was derived from; "" if that is not known."""
     called = CALL_NAMES.of(program)
     if called is not None:
         return "" if called.is_library or called.name == "function" else called.name
     if program.base is not None:
-        return called_name(program.base)
+        return function_label(program.base)
     origins = (origin for var in program.inputs for origin in getattr(var, "origins", ()))
     first = next(origins, None)
-    return "" if first is None else called_name(first.program)
+    return "" if first is None else function_label(first.program)
 
 
 class Name(NamedTuple):
@@ -196,7 +196,7 @@ def wanted_names(program: Program, sources: Sources) -> dict[Variable, Name]:
     if called is not None and not called.is_library:
         for var, text in zip(program.inputs[program.captured:], called.input_names, strict=False):
             if text:
-                inside = text if called.code is None else sources.called_inside(called.code, text)
+                inside = text if called.code is None else sources.name_of_part(called.code, text)
                 names.setdefault(var, Name(inside, var))
     if program.base is not None:
         merged = MERGED_VARIABLES.of(program) or ()
@@ -250,7 +250,7 @@ def _name_by_origins(var: Variable, origins: Sequence[Provenance], names: dict[V
             continue
         name = wanted_names(origin.program, sources).get(origin.var)
         if name is not None and (not name.is_shared or origin.role in (PRIMAL, TANGENT)):
-            named = _named_as(origin.role, name)
+            named = _name_for_role(origin.role, name)
             equal = any(other.program is origin.program and other.role == origin.role and other.var is not origin.var
                         for other in origins)
             names[var] = named._replace(is_shared=named.is_shared or equal)
@@ -264,7 +264,7 @@ def _is_residual(origin: Provenance) -> bool:
         not getattr(var, "origins", ()) and any(each is var for each in program.inputs)
 
 
-def _named_as(role: str, name: Name) -> Name:
+def _name_for_role(role: str, name: Name) -> Name:
     if role == PRIMAL:
         return name
     if role == TANGENT:
@@ -297,16 +297,16 @@ def _names_of_results(program: Program, sources: Sources) -> Iterator[tuple[Vari
     """What the value of an assigned expression is: what its instruction recorded, each time that it ran."""
     equations = [equation for equation in program.equations
                  if equation.source is not None and equation.source.part is None and not equation.source.origins]
-    runs = _runs(equations)
+    runs = _instruction_runs(equations)
     used = _used_elsewhere(program, runs)
     for run in runs:
         source = run[0].source
         assigned = None if source is None else sources.targets(source)
         if assigned is not None:
-            yield from _results(run, assigned, used)
+            yield from _named_results(run, assigned, used)
 
 
-def _runs(equations: Sequence[Equation]) -> list[list[Equation]]:
+def _instruction_runs(equations: Sequence[Equation]) -> list[list[Equation]]:
     """Consecutive equations that one instruction of the user's code recorded."""
     def key(equation: Equation) -> tuple[int, int]:
         source: Source | None = equation.source
@@ -330,7 +330,7 @@ def _used_elsewhere(program: Program, runs: list[list[Equation]]) -> set[Variabl
     return used
 
 
-def _results(run: list[Equation], assigned: Assigned, used: set[Variable]) -> Iterator[tuple[Variable, str]]:
+def _named_results(run: list[Equation], assigned: AssignedNames, used: set[Variable]) -> Iterator[tuple[Variable, str]]:
     """The variables of a run that names are assigned to, and the names.
 
     A library function records several equations at one instruction. The value of the expression is said by a note of
@@ -344,7 +344,7 @@ def _results(run: list[Equation], assigned: Assigned, used: set[Variable]) -> It
     found = [equation for equation in run if not used.isdisjoint(equation.outputs)] or run[-1:]
     alike = [equation for equation in run if _is_called(equation, assigned.operation)]
     if len(assigned.names) > 1:
-        yield from _taken_apart(found, assigned.names)
+        yield from _match_targets(found, assigned.names)
     elif len(alike) == len(run) or not (assigned.is_call or _several_operations(alike or run)):
         for equation in alike or run:  # the rounds of a loop
             yield from _all_outputs(equation, assigned.names[0])
@@ -369,12 +369,12 @@ def _at_places(equation: Equation, places: Places) -> Iterator[tuple[Variable, s
     """Outputs whose places in the value of the expression are known."""
     assert equation.source is not None
     for var, place in zip(equation.outputs, equation.source.results, strict=True):
-        name = None if place is None else placed(places, place)
+        name = None if place is None else name_at(places, place)
         if name is not None:
             yield var, name
 
 
-def _taken_apart(found: Sequence[Equation], targets: Targets) -> Iterator[tuple[Variable, str]]:
+def _match_targets(found: Sequence[Equation], targets: Targets) -> Iterator[tuple[Variable, str]]:
     """Several targets: the outputs of one equation, or of one equation each."""
     made = [equation for equation in found if len(equation.outputs) == len(targets) and not equation.regions]
     if made:

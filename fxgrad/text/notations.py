@@ -14,7 +14,7 @@ from fxgrad.extend import Analysis, Aval, Primitive, primitives
 from fxgrad.extend.sizes import has_symbolic_dim
 from fxgrad.text.equality import same_parameters
 from fxgrad.text.forms import Form, Span, is_word
-from fxgrad.text.parameters import optional_parameters, ordered
+from fxgrad.text.parameters import optional_parameters, order_parameters
 
 Params = dict[str, Any]
 Order = tuple[int, ...]
@@ -61,8 +61,8 @@ SEVERAL = ("take", "take_along_axis", "diag", "diagonal")
 _readers: dict[tuple[str, str], list[tuple[Primitive, Read]]] = {}
 
 
-def enter(notation: Notation, *primitives: Primitive) -> None:
-    """Puts a notation into the table."""
+def register_notation(notation: Notation, *primitives: Primitive) -> None:
+    """Add a notation to the table."""
     notations.enter(notation, *primitives)
     for primitive in primitives:
         for head in notation.heads:
@@ -95,10 +95,10 @@ def meaning(form: Form, avals: Sequence[Aval], primitives: Mapping[str, Primitiv
     if named is None or (form.kind == "call" and form.name in SEVERAL):
         return None
     given = dict(form.params)
-    return Meaning(named, tuple(range(form.arity)), {**_left_out(named, avals, given), **given})
+    return Meaning(named, tuple(range(form.arity)), {**_default_parameters(named, avals, given), **given})
 
 
-def _left_out(primitive: Primitive, avals: Sequence[Aval], given: Params) -> Params:
+def _default_parameters(primitive: Primitive, avals: Sequence[Aval], given: Params) -> Params:
     try:
         return {**dict.fromkeys(optional_parameters(primitive)), **defaults.of(primitive)(avals, given)}
     except (IndexError, KeyError, TypeError, ValueError):  # of what a person wrote, which the abstract rule refuses
@@ -107,10 +107,10 @@ def _left_out(primitive: Primitive, avals: Sequence[Aval], given: Params) -> Par
 
 def form_of(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Written:
     """How an operation is written that holds no programs: the first form that is read back as the same."""
-    params = ordered(primitive, params)
+    params = order_parameters(primitive, params)
     known = primitives if primitives.get(primitive.name) is primitive else {primitive.name: primitive}
-    for form, order in _proposed(primitive, avals, params):
-        read = _meaning(form, [avals[place] for place in order], known) if _says_all(form) else None
+    for form, order in _proposed_forms(primitive, avals, params):
+        read = _meaning(form, [avals[place] for place in order], known) if _is_complete(form) else None
         if read is not None and read.primitive is primitive and same_parameters(read.params, params) and \
                 tuple(order[place] for place in read.order) == tuple(range(len(avals))):
             return form, order
@@ -124,7 +124,7 @@ def _meaning(form: Form, avals: Sequence[Aval], primitives: Mapping[str, Primiti
         return None
 
 
-def _says_all(form: Form) -> bool:
+def _is_complete(form: Form) -> bool:
     """Whether types and ranges in a form are what their text says.
 
     Sizes may be NumPy's integers, which are others; those with names have no text in an index.
@@ -134,7 +134,7 @@ def _says_all(form: Form) -> bool:
         type(static) is Span and has_symbolic_dim(*static) for static in form.statics)
 
 
-def _proposed(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Iterable[Written]:
+def _proposed_forms(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Iterable[Written]:
     straight = tuple(range(len(avals)))
     notation = notations.of(primitive)
     if notation is not None:
@@ -143,7 +143,7 @@ def _proposed(primitive: Primitive, avals: Sequence[Aval], params: Params) -> It
                 yield proposed if not isinstance(proposed, Form) else (proposed, straight)
         except ConcretizationError:
             pass  # a size that has a name would have to be known for it
-    given = tuple(_given(primitive, avals, params).items())
+    given = tuple(_explicit_parameters(primitive, avals, params).items())
     if is_word(primitive.name):
         yield Form("call", primitive.name, len(avals), (), given), straight
     yield Form("quoted", primitive.name, len(avals), (), given), straight
@@ -153,13 +153,13 @@ _DECIDING = ("operand_batching_dims", "start_index_map", "scatter_dims_to_operan
 """Parameters that defaults of others follow from."""
 
 
-def _given(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Params:
+def _explicit_parameters(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Params:
     """The parameters that are not the default ones, where the defaults may follow from those before them."""
     given: Params = {}
     first = [name for name in _DECIDING if name in params]
     for name in [*first, *(name for name in params if name not in first)]:
         value = params[name]
-        left_out = _left_out(primitive, avals, given)
+        left_out = _default_parameters(primitive, avals, given)
         if name not in left_out or not same_parameters({name: left_out[name]}, {name: value}):
             given[name] = value
     return given

@@ -9,7 +9,7 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.extend import DType
-from fxgrad.text.values import bits_dtype, kind_of
+from fxgrad.text.values import bits_dtype, literal_kind
 
 
 class NanBits:
@@ -30,24 +30,24 @@ class WrongNumberError(ValueError):
     """A number that is not one of the dtype asked for; the reader adds the place."""
 
 
-def convert(values: Sequence[Number], dtype: DType) -> np.ndarray[Any, Any]:
-    """`values` as an array of one axis; raises `WrongNumberError` for one that the dtype does not have."""
-    kind = kind_of(dtype)
+def convert_values(values: Sequence[Number], dtype: DType) -> np.ndarray[Any, Any]:
+    """Return `values` as an array of one axis; raise `WrongNumberError` for a number that the dtype lacks."""
+    kind = literal_kind(dtype)
     if kind == "c":
         result = np.empty(len(values), dtype)
         parts = [value if isinstance(value, tuple) else (value, 0.0) for value in values]
         real = dtypes.real_dtype(dtype)
-        result.real = convert([part[0] for part in parts], real)
-        result.imag = convert([part[1] for part in parts], real)
+        result.real = convert_values([part[0] for part in parts], real)
+        result.imag = convert_values([part[1] for part in parts], real)
         return result
     for value in values:
         if isinstance(value, tuple) or isinstance(value, bool) != (kind == "b") or \
                 (kind == "i" and not isinstance(value, int)):
-            raise WrongNumberError(f"{_shown(value)} is not a number of dtype {dtype.name}")
-    return _floats(values, dtype) if kind == "f" else _whole(values, dtype)
+            raise WrongNumberError(f"{_value_text(value)} is not a number of dtype {dtype.name}")
+    return _convert_floats(values, dtype) if kind == "f" else _convert_integers(values, dtype)
 
 
-def _whole(values: Sequence[Any], dtype: DType) -> np.ndarray[Any, Any]:
+def _convert_integers(values: Sequence[Any], dtype: DType) -> np.ndarray[Any, Any]:
     if dtypes.kind_of(dtype) in "iu":
         limits = dtypes.iinfo(dtype)
         for value in values:
@@ -56,7 +56,7 @@ def _whole(values: Sequence[Any], dtype: DType) -> np.ndarray[Any, Any]:
     return np.array(values, dtype)
 
 
-def _floats(values: Sequence[Any], dtype: DType) -> np.ndarray[Any, Any]:
+def _convert_floats(values: Sequence[Any], dtype: DType) -> np.ndarray[Any, Any]:
     try:
         wide = np.array([0.0 if isinstance(value, NanBits) else value for value in values], dtypes.float64)
     except OverflowError:
@@ -66,7 +66,7 @@ def _floats(values: Sequence[Any], dtype: DType) -> np.ndarray[Any, Any]:
         beyond = ~np.isfinite(result.astype(dtypes.float64)) | (np.abs(wide) >= 2 * float(dtypes.finfo(dtype).max))
     lost = np.flatnonzero(beyond & np.isfinite(wide))
     if len(lost):
-        raise WrongNumberError(f"{_shown(values[lost[0]])} is out of the range of {dtype.name}")
+        raise WrongNumberError(f"{_value_text(values[lost[0]])} is out of the range of {dtype.name}")
     for index, value in enumerate(values):
         if isinstance(value, NanBits):
             result[index] = _nan(value.bits, dtype)
@@ -83,7 +83,7 @@ def _nan(bits: int, dtype: DType) -> Any:
     raise WrongNumberError(f"0x{bits:x} are not the bits of a NaN of dtype {dtype.name}")
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, NanBits):
         return f"nan(0x{value.bits:x})"
-    return f"complex({', '.join(map(_shown, value))})" if isinstance(value, tuple) else repr(value)
+    return f"complex({', '.join(map(_value_text, value))})" if isinstance(value, tuple) else repr(value)

@@ -9,7 +9,7 @@ from fxgrad import dtypes
 from fxgrad.extend import Aval, Primitive, primitives
 from fxgrad.extend.sizes import has_symbolic_dim
 from fxgrad.text.forms import Form
-from fxgrad.text.notations import Notation, Params, Written, defaults, enter
+from fxgrad.text.notations import Notation, Params, Written, defaults, register_notation
 
 Avals = Sequence[Aval]
 Fits = Callable[[Avals], bool]
@@ -21,8 +21,8 @@ def _always(_: Avals) -> bool:
     return True
 
 
-def operator(symbol: str, primitive: Primitive, fits: Fits = _always) -> None:
-    """Has a primitive of two operands and no parameters be written between them."""
+def register_infix(symbol: str, primitive: Primitive, fits: Fits = _always) -> None:
+    """Register the infix notation of a primitive of two operands without parameters."""
     def write(avals: Avals, params: Params) -> Iterator[Form]:
         if not params and len(avals) == 2 and fits(avals):
             yield Form("infix", symbol, 2)
@@ -30,16 +30,16 @@ def operator(symbol: str, primitive: Primitive, fits: Fits = _always) -> None:
     def read(form: Form, avals: Avals) -> Params | None:
         return {} if form.arity == 2 and fits(avals) else None
 
-    enter(Notation(write, (("infix", symbol),), read), primitive)
+    register_notation(Notation(write, (("infix", symbol),), read), primitive)
 
 
-def prefix(symbol: str, primitive: Primitive) -> None:
-    """Has a primitive of one operand be written before it."""
+def register_prefix(symbol: str, primitive: Primitive) -> None:
+    """Register the prefix notation of a primitive of one operand."""
     def write(_: Avals, params: Params) -> Iterator[Form]:
         if not params:
             yield Form("prefix", symbol, 1)
 
-    enter(Notation(write, (("prefix", symbol),), lambda *_: {}), primitive)
+    register_notation(Notation(write, (("prefix", symbol),), lambda *_: {}), primitive)
 
 
 def _divides(avals: Avals) -> bool:
@@ -55,12 +55,12 @@ for _symbol, _primitive in (("+", primitives.add), ("-", primitives.sub), ("*", 
                             ("<=", primitives.le), (">", primitives.gt), (">=", primitives.ge),
                             ("&", primitives["and"]), ("|", primitives["or"]), ("^", primitives.xor),
                             ("<<", primitives.shift_left), ("**", primitives.pow)):
-    operator(_symbol, _primitive)
-operator("/", primitives.div, _divides)
-operator(">>", primitives.shift_right_arithmetic, _signed)
-operator(">>", primitives.shift_right_logical, lambda avals: not _signed(avals))
-prefix("-", primitives.neg)
-prefix("~", primitives["not"])
+    register_infix(_symbol, _primitive)
+register_infix("/", primitives.div, _divides)
+register_infix(">>", primitives.shift_right_arithmetic, _signed)
+register_infix(">>", primitives.shift_right_logical, lambda avals: not _signed(avals))
+register_prefix("-", primitives.neg)
+register_prefix("~", primitives["not"])
 
 
 def _write_power(_: Avals, params: Params) -> Iterator[Form]:
@@ -72,7 +72,7 @@ def _read_power(form: Form, _: Avals) -> Params | None:
     return {"exponent": form.statics[0]} if form.arity == 1 else None
 
 
-enter(Notation(_write_power, (("infix", "**"),), _read_power), primitives.integer_pow)
+register_notation(Notation(_write_power, (("infix", "**"),), _read_power), primitives.integer_pow)
 
 
 # --- products -----------------------------------------------------------------------------------------------------
@@ -149,15 +149,15 @@ def _axes_of(letters: Any, avals: Avals) -> Any:
     return numbers if [*batch, *free] == [*out] else None
 
 
-enter(Notation(_write_product, (("infix", "@"), ("call", "einsum"), ("call", "outer")), _read_product),
-      primitives.dot_general)
+register_notation(Notation(_write_product, (("infix", "@"), ("call", "einsum"), ("call", "outer")), _read_product),
+                  primitives.dot_general)
 
 
 # --- calls by other names -----------------------------------------------------------------------------------------
 
 
-def called(name: str, primitive: Primitive) -> None:
-    """Has a primitive be called `name`."""
+def register_name(name: str, primitive: Primitive) -> None:
+    """Register `name` as the call notation of a primitive."""
     def write(_: Avals, params: Params) -> Iterator[Form]:
         if not params:
             yield Form("call", name, 2)
@@ -165,11 +165,11 @@ def called(name: str, primitive: Primitive) -> None:
     def read(form: Form, _: Avals) -> Params | None:
         return {} if form == Form("call", name, 2) else None
 
-    enter(Notation(write, (("call", name),), read), primitive)
+    register_notation(Notation(write, (("call", name),), read), primitive)
 
 
-def reduction(name: str, primitive: Primitive) -> None:
-    """Has a reduction be called as NumPy's: `sum(x)`, `sum(x, axis=0)`, `sum(x, axis=(0, 1))`."""
+def register_reduction(name: str, primitive: Primitive) -> None:
+    """Register the notation of a reduction, as NumPy's: `sum(x)`, `sum(x, axis=0)`, `sum(x, axis=(0, 1))`."""
     def write(avals: Avals, params: Params) -> Iterator[Form]:
         axes, rank = params["axes"], avals[0].ndim
         if axes == (*range(rank),):
@@ -189,15 +189,15 @@ def reduction(name: str, primitive: Primitive) -> None:
             return None
         return {"axes": tuple(axis + rank if axis < 0 else axis for axis in listed)}
 
-    enter(Notation(write, (("call", name),), read), primitive)
+    register_notation(Notation(write, (("call", name),), read), primitive)
 
 
-called("maximum", primitives.max)
-called("minimum", primitives.min)
+register_name("maximum", primitives.max)
+register_name("minimum", primitives.min)
 for _name, _primitive in (("sum", primitives.reduce_sum), ("prod", primitives.reduce_prod),
                           ("max", primitives.reduce_max), ("min", primitives.reduce_min),
                           ("all", primitives.reduce_and), ("any", primitives.reduce_or)):
-    reduction(_name, _primitive)
+    register_reduction(_name, _primitive)
 
 
 def _write_where(avals: Avals, _: Params) -> Iterator[Written]:
@@ -209,7 +209,7 @@ def _read_where(form: Form, avals: Avals) -> tuple[Params, tuple[int, ...]] | No
     return ({}, (0, 2, 1)) if form.arity == 3 and avals[0].dtype.kind == "b" and not form.params else None
 
 
-enter(Notation(_write_where, (("call", "where"),), _read_where), primitives.select_n)
+register_notation(Notation(_write_where, (("call", "where"),), _read_where), primitives.select_n)
 
 
 def _write_conversion(_: Avals, params: Params) -> Iterator[Form]:
@@ -222,8 +222,9 @@ def _read_conversion(form: Form, _: Avals) -> Params | None:
     return {"dtype": dtypes.from_short_name(form.name), "weak": False} if plain else None
 
 
-enter(Notation(_write_conversion, tuple(("call", dtypes.short_name(dtype)) for dtype in dtypes.SUPPORTED.values()),
-               _read_conversion), primitives.convert_element_type)
+register_notation(Notation(_write_conversion,
+                           tuple(("call", dtypes.short_name(dtype)) for dtype in dtypes.SUPPORTED.values()),
+                           _read_conversion), primitives.convert_element_type)
 
 
 # --- arrays of a type ---------------------------------------------------------------------------------------------
@@ -244,7 +245,8 @@ def _read_full(form: Form, avals: Avals) -> Params | None:
     return {"shape": static} if type(static) is tuple else None
 
 
-enter(Notation(_write_full, (("call", "full"), ("call", "broadcast_to")), _read_full), primitives.broadcast_to)
+register_notation(Notation(_write_full, (("call", "full"), ("call", "broadcast_to")), _read_full),
+                  primitives.broadcast_to)
 
 
 def _write_iota(_: Avals, params: Params) -> Iterator[Form]:
@@ -259,7 +261,7 @@ def _read_iota(form: Form, _: Avals) -> Params | None:
     return {"dtype": static.dtype, "shape": static.shape, "dimension": dict(form.params).get("axis", 0)}
 
 
-enter(Notation(_write_iota, (("call", "iota"),), _read_iota), primitives.iota)
+register_notation(Notation(_write_iota, (("call", "iota"),), _read_iota), primitives.iota)
 
 
 def _write_size(_: Avals, params: Params) -> Iterator[Form]:
@@ -271,30 +273,30 @@ def _read_size(form: Form, _: Avals) -> Params | None:
     return {"size": form.statics[0]} if not form.arity and not form.params and len(form.statics) == 1 else None
 
 
-enter(Notation(_write_size, (("call", "size"),), _read_size), primitives.size)
+register_notation(Notation(_write_size, (("call", "size"),), _read_size), primitives.size)
 
 
 # --- default parameters -------------------------------------------------------------------------------------------
 
 
-def fixed(primitives: Iterable[Primitive], **values: Any) -> None:
-    """Parameters that are left out where they are `values`."""
+def register_defaults(primitives: Iterable[Primitive], **values: Any) -> None:
+    """Register `values` as default parameters, which texts omit."""
     defaults.enter(lambda avals, given: values, *primitives)
 
 
-fixed([primitives.cumsum, primitives.cumprod, primitives.cummax, primitives.cummin, primitives.cumlogsumexp,
-       primitives.linear_recurrence], reverse=False)
-fixed([primitives.concatenate], dimension=0)
-fixed([primitives.stack, primitives.unstack], axis=0)
-fixed([primitives.argmax, primitives.argmin], index_dtype=dtypes.int64)
-fixed([primitives.eigh], lower=True)
-fixed([primitives.qr], full_matrices=False, pivoting=False)
-fixed([primitives.svd], full_matrices=False, compute_uv=True)
-fixed([primitives.triangular_solve], left_side=True, lower=True, transpose_a=False, conjugate_a=False,
-      unit_diagonal=False)
-fixed([primitives.lu_solve], transpose_a=False)
-fixed([primitives.round], to_even=True)
-fixed([primitives.convert_element_type], weak=False)
+register_defaults([primitives.cumsum, primitives.cumprod, primitives.cummax, primitives.cummin, primitives.cumlogsumexp,
+                   primitives.linear_recurrence], reverse=False)
+register_defaults([primitives.concatenate], dimension=0)
+register_defaults([primitives.stack, primitives.unstack], axis=0)
+register_defaults([primitives.argmax, primitives.argmin], index_dtype=dtypes.int64)
+register_defaults([primitives.eigh], lower=True)
+register_defaults([primitives.qr], full_matrices=False, pivoting=False)
+register_defaults([primitives.svd], full_matrices=False, compute_uv=True)
+register_defaults([primitives.triangular_solve], left_side=True, lower=True, transpose_a=False, conjugate_a=False,
+                  unit_diagonal=False)
+register_defaults([primitives.lu_solve], transpose_a=False)
+register_defaults([primitives.round], to_even=True)
+register_defaults([primitives.convert_element_type], weak=False)
 defaults.enter(lambda avals, given: {"axis": avals[0].ndim - 1}, primitives.top_k)
 defaults.enter(lambda avals, given: {"dimension": avals[0].ndim - 1, "num_keys": 1}, primitives.sort)
 

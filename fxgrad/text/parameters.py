@@ -8,12 +8,12 @@ from typing import Any
 from fxgrad.extend import Analysis, Primitive, cached, primitives
 
 
-def ordered(primitive: Primitive, params: dict[str, Any]) -> dict[str, Any]:
-    """`params` in the order in which all texts of the operation have them, whoever made it.
+def order_parameters(primitive: Primitive, params: dict[str, Any]) -> dict[str, Any]:
+    """Return `params` in the order of all texts of the operation.
 
     They come as the abstract rule names them, and others by name, unless the table says another order.
 
-    >>> [*ordered(primitives.argmax, {"index_dtype": None, "axis": 1})]
+    >>> [*order_parameters(primitives.argmax, {"index_dtype": None, "axis": 1})]
     ['axis', 'index_dtype']
     """
     if len(params) < 2:
@@ -26,15 +26,15 @@ def ordered(primitive: Primitive, params: dict[str, Any]) -> dict[str, Any]:
 @cached("optional parameters", 1024)
 def optional_parameters(primitive: Primitive) -> tuple[str, ...]:
     """The parameters that texts leave out where they are None: those whose type in the abstract rule allows it."""
-    return tuple(parameter.name for parameter in _named(primitive) if "None" in str(parameter.annotation))
+    return tuple(parameter.name for parameter in _keyword_parameters(primitive) if "None" in str(parameter.annotation))
 
 
 @cached("orders of parameters", 1024)
-def _as_in_the_rule(primitive: Primitive) -> tuple[str, ...]:
-    return tuple(parameter.name for parameter in _named(primitive))
+def _abstract_order(primitive: Primitive) -> tuple[str, ...]:
+    return tuple(parameter.name for parameter in _keyword_parameters(primitive))
 
 
-def _named(primitive: Primitive) -> list[inspect.Parameter]:
+def _keyword_parameters(primitive: Primitive) -> list[inspect.Parameter]:
     """The parameters that the abstract rule has names for."""
     try:
         parameters = inspect.signature(primitive.abstract).parameters.values()
@@ -45,34 +45,36 @@ def _named(primitive: Primitive) -> list[inspect.Parameter]:
 
 orders: Analysis[tuple[str, ...]] = Analysis(
     "orders of parameters", "The order of parameters in texts; by default that of the abstract rule.",
-    missing="derive", derive=_as_in_the_rule)
+    missing="derive", derive=_abstract_order)
 
 
-def _enter(order: str, *names: str) -> None:
+def _register_order(order: str, *names: str) -> None:
     orders.enter((*order.split(),), *(primitives[name] for name in names))
 
 
 # Where the abstract rule takes parameters that other rules have names for:
 _WINDOW = "window_dimensions window_strides padding base_dilation window_dilation"
-_enter(_WINDOW, "reduce_window_max", "reduce_window_min", "reduce_window_sum")
-_enter(f"{_WINDOW} greatest", "select_and_gather_add")
-_enter(f"greatest {_WINDOW}", "select_and_scatter_add")
-_enter("window_strides padding lhs_dilation rhs_dilation dimension_numbers feature_group_count batch_group_count "
-       "precision preferred_element_type", "conv_general_dilated")
-_enter("offset_dims collapsed_slice_dims start_index_map operand_batching_dims start_indices_batching_dims slice_sizes "
-       "mode fill_value promises", "gather")
-_enter("update_window_dims inserted_window_dims scatter_dims_to_operand_dims operand_batching_dims "
-       "scatter_indices_batching_dims mode promises",
-       "scatter", "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "scatter_sub")
-_enter("axis_name axis_size axis", "all_gather", "psum_scatter")
-_enter("axis_name axis_size split_axis concat_axis", "all_to_all")
-_enter("axis_name axis_size perm", "ppermute")
-_enter("program length reverse unroll num_consts num_carry", "scan")
-_enter("condition body num_condition_consts num_body_consts", "while")
-_enter("step back num_step_consts num_back_consts", "sweep")
-_enter("counts programs", "custom_linear_solve", "custom_root")
-_enter("program mesh in_specs out_specs axis_names check_vma", "shard_map")
-_enter("shape bit_width", "random_bits")
-_enter("callback results ordered", "io_callback")
-_enter("callback results vmap_method", "pure_callback")
-_enter("rule structure moving in_avals out_avals", "custom_vjp_tangent")
+_register_order(_WINDOW, "reduce_window_max", "reduce_window_min", "reduce_window_sum")
+_register_order(f"{_WINDOW} greatest", "select_and_gather_add")
+_register_order(f"greatest {_WINDOW}", "select_and_scatter_add")
+_register_order("window_strides padding lhs_dilation rhs_dilation dimension_numbers feature_group_count "
+                "batch_group_count "
+                "precision preferred_element_type", "conv_general_dilated")
+_register_order("offset_dims collapsed_slice_dims start_index_map operand_batching_dims start_indices_batching_dims "
+                "slice_sizes "
+                "mode fill_value promises", "gather")
+_register_order("update_window_dims inserted_window_dims scatter_dims_to_operand_dims operand_batching_dims "
+                "scatter_indices_batching_dims mode promises",
+                "scatter", "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "scatter_sub")
+_register_order("axis_name axis_size axis", "all_gather", "psum_scatter")
+_register_order("axis_name axis_size split_axis concat_axis", "all_to_all")
+_register_order("axis_name axis_size perm", "ppermute")
+_register_order("program length reverse unroll num_consts num_carry", "scan")
+_register_order("condition body num_condition_consts num_body_consts", "while")
+_register_order("step back num_step_consts num_back_consts", "sweep")
+_register_order("counts programs", "custom_linear_solve", "custom_root")
+_register_order("program mesh in_specs out_specs axis_names check_vma", "shard_map")
+_register_order("shape bit_width", "random_bits")
+_register_order("callback results ordered", "io_callback")
+_register_order("callback results vmap_method", "pure_callback")
+_register_order("rule structure moving in_avals out_avals", "custom_vjp_tangent")

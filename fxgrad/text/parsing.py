@@ -38,7 +38,7 @@ from fxgrad.text.syntax import (
     Reference,
     Use,
 )
-from fxgrad.text.text_reader import converted
+from fxgrad.text.text_reader import convert_at
 from fxgrad.text.tokens import Text
 from fxgrad.text.values import ValueClasses, is_named_tuple
 
@@ -49,8 +49,8 @@ WRONG_PARAMS = (TypeError, ValueError, AttributeError, LookupError, ArithmeticEr
 """What abstract rules raise when parameters are not of the kind that they expect."""
 
 
-class Builder:
-    """Makes the programs of one document."""
+class ProgramBuilder:
+    """Maker of the programs of one document."""
 
     DEFINED = " = program ..."
     """What follows the label of a definition."""
@@ -128,7 +128,7 @@ class Builder:
         var = scope.get(operand.name)
         if var is None:
             self._text.fail(operand.at, f"no input and no equation above has bound the name {operand.name!r}"
-                            + nearest(operand.name, scope))
+                            + nearest_name(operand.name, scope))
         return var
 
     def _equation(self, scope: dict[str, Variable], syntax: EquationSyntax) -> Equation:
@@ -155,13 +155,13 @@ class Builder:
         primitive = self._primitives.get(name)
         if primitive is None:
             self._text.fail(at, f"there is no operation and no definition of the name {name!r}"
-                            + nearest(name, [*self._primitives, *self._defined])
+                            + nearest_name(name, [*self._primitives, *self._defined])
                             + "; operations of your own are passed as parse(text, primitives=[...])")
         return primitive
 
     def _unknown_program(self, label: str, at: int) -> None:
         self._text.fail(at, f"the program {label!r} is not defined: where {label}{self.DEFINED} is needed"
-                        + nearest(label, self._document.programs))
+                        + nearest_name(label, self._document.programs))
 
     # --- constants and parameters -------------------------------------------------------------------------
 
@@ -188,13 +188,13 @@ class Builder:
             return np.ascontiguousarray(words).view(aval.dtype).reshape(aval.shape)[()]
         if constant.uniform:
             self._check_size(aval, at)
-            element = converted(self._text, [constant.value], aval, constant.at)
+            element = convert_at(self._text, [constant.value], aval, constant.at)
             return np.full(aval.shape, element[0], aval.dtype)
-        flat, shape = _flattened(constant.value)
+        flat, shape = _flatten(constant.value)
         if shape != aval.shape and not (aval.size == 0 and not flat):
             self._text.fail(at, f"the elements make an array of shape {shape}, where the type is {aval}"
                             if shape is not None else "the rows are not of equal lengths")
-        array = converted(self._text, flat, aval, constant.at).reshape(aval.shape)
+        array = convert_at(self._text, flat, aval, constant.at).reshape(aval.shape)
         return array[()]
 
     def _check_size(self, aval: Aval, at: int) -> None:
@@ -211,7 +211,7 @@ class Builder:
         if isinstance(value, Reference):
             if value.label not in self._defined:
                 self._text.fail(value.at, f"{value.label!r} is neither a dtype nor a program defined under 'where'"
-                                + nearest(value.label, self._document.programs))
+                                + nearest_name(value.label, self._document.programs))
             return self._defined[value.label]
         if isinstance(value, Record):
             return self._record(value)
@@ -235,7 +235,7 @@ class Builder:
     def _class(self, name: str, at: int) -> type:
         kind = self._classes.by_name.get(name)
         if kind is None:
-            self._text.fail(at, f"there is no class {name!r} for parameters" + nearest(name, self._classes.by_name)
+            self._text.fail(at, f"there is no class {name!r} for parameters" + nearest_name(name, self._classes.by_name)
                             + "; named tuples and enumerations of your own are passed as parse(text, classes=[...])")
         return kind
 
@@ -258,13 +258,13 @@ class Builder:
                                     ProgramError)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A known name that may have been meant."""
+def nearest_name(name: str, known: Iterable[str]) -> str:
+    """Return a known name that may have been meant."""
     near = difflib.get_close_matches(name, [*known], 1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
-def _flattened(nested: Any) -> tuple[list[Any], tuple[int, ...] | None]:
+def _flatten(nested: Any) -> tuple[list[Any], tuple[int, ...] | None]:
     """The elements of nested lists in order, and their shape; None for the shape if the lists are ragged."""
     shape: list[int] = []
     level = [nested]

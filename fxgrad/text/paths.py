@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.extend import Atom, Equation, Path, Program, Variable
+from fxgrad.extend import Atom, ControlFlowPath, Equation, Program, Variable
 from fxgrad.text.compact_writer import CompactWriter
 from fxgrad.text.values import INDENT
 
@@ -20,13 +20,13 @@ LARGEST = 8
 """Elements of an array that is shown."""
 
 
-def remarks(program: Program) -> list[str]:
+def path_remarks(program: Program) -> list[str]:
     """What Python's control flow asked for when `program` was traced, a line for each condition: `here x > 0: True`.
 
     >>> import fxgrad
     >>> def size(x):
     ...     return x if x > 0 else -x
-    >>> [remark.partition(" (")[0] for remark in remarks(fxgrad.make_program(size)(2.0))]
+    >>> [remark.partition(" (")[0] for remark in path_remarks(fxgrad.make_program(size)(2.0))]
     ['here x > 0.0: True']
     """
     path = None if program.signature is None else program.signature.path
@@ -43,28 +43,28 @@ def remarks(program: Program) -> list[str]:
     lines = []
     for (place, _), numbers in [*asked.items()][:MOST]:
         where = f" ({place.partition(' (in ')[0]})" if place else ""
-        lines.append(f"here {_condition(path, numbers[0])}: {_answers(path, numbers)}{where}")
+        lines.append(f"here {_condition_text(path, numbers[0])}: {_values_text(path, numbers)}{where}")
     return [*lines, f"and {len(asked) - MOST} more"] if len(asked) > MOST else lines
 
 
-def _answers(path: Path, numbers: Sequence[int]) -> str:
+def _values_text(path: ControlFlowPath, numbers: Sequence[int]) -> str:
     """What a condition was, each time that it was asked for."""
-    runs = [(text, len([*same])) for text, same in groupby(_shown(path.values[number]) for number in numbers)]
+    runs = [(text, len([*same])) for text, same in groupby(_value_text(path.values[number]) for number in numbers)]
     shown = [text if count == 1 else f"{text} {count} times" for text, count in runs]
     return ", then ".join(shown[:4]) + ", ..." * (len(shown) > 4)
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     array = np.asarray(value)
     if array.size == 1:
         return str(array.reshape(()))
     return str(array.tolist()) if array.size <= LARGEST else f"an array of shape {array.shape}"
 
 
-def _condition(path: Path, number: int) -> str:
+def _condition_text(path: ControlFlowPath, number: int) -> str:
     """The expression of a condition: what would stand behind `return` in the program that computes it alone."""
     conditions, output = path.conditions, path.conditions.outputs[number]
-    part = conditions.replace(outputs=[output], equations=_needed(conditions, output))
+    part = conditions.replace(outputs=[output], equations=_needed_equations(conditions, output))
     lines = CompactWriter(part, False, -1, 10_000).lines()
     return next(line for line in reversed(lines) if line.startswith(_RETURN)).removeprefix(_RETURN)
 
@@ -72,7 +72,7 @@ def _condition(path: Path, number: int) -> str:
 _RETURN = f"{INDENT}return "
 
 
-def _needed(program: Program, output: Atom) -> list[Equation]:
+def _needed_equations(program: Program, output: Atom) -> list[Equation]:
     wanted: set[Atom] = {output}
     kept = []
     for equation in reversed(program.equations):

@@ -9,7 +9,7 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.extend import Aval
-from fxgrad.text.values import kind_of, number_text
+from fxgrad.text.values import literal_kind, number_text
 
 Array = np.ndarray[Any, Any]
 LEAST = 5
@@ -25,14 +25,14 @@ class Pattern(NamedTuple):
     numbers: tuple[Any, ...]
 
 
-def array_of(name: str, numbers: Sequence[Any], aval: Aval) -> Array:
-    """The array of a pattern; raises `ValueError` where it has none of the type.
+def pattern_array(name: str, numbers: Sequence[Any], aval: Aval) -> Array:
+    """Return the array of a pattern; raise `ValueError` if it has none of the type.
 
-    >>> array_of("tril", [np.float32(2), 0], Aval((2, 2), np.dtype("float32")))
+    >>> pattern_array("tril", [np.float32(2), 0], Aval((2, 2), np.dtype("float32")))
     array([[2., 0.],
            [2., 2.]], dtype=float32)
     """
-    if len(aval.shape) != (1 if name == "arange" else 2) or kind_of(aval.dtype) not in "bif":
+    if len(aval.shape) != (1 if name == "arange" else 2) or literal_kind(aval.dtype) not in "bif":
         raise ValueError(f"{name} has no type {aval}")
     if name == "arange":
         start, step = [*numbers, *np.arange(2, dtype=aval.dtype)[len(numbers):]]
@@ -50,16 +50,16 @@ def pattern_text(array: Array) -> str | None:
     """The pattern that an array is; None if it is none."""
     if array.size < LEAST or array.ndim not in (1, 2):
         return None
-    if dtypes.is_key(array.dtype) or kind_of(array.dtype) not in "bif":
+    if dtypes.is_key(array.dtype) or literal_kind(array.dtype) not in "bif":
         return None
     aval = Aval(array.shape, array.dtype)
-    for name, numbers, shown in _proposed(array):
-        if array_of(name, numbers, aval).tobytes() == array.tobytes():
+    for name, numbers, shown in _proposed_patterns(array):
+        if pattern_array(name, numbers, aval).tobytes() == array.tobytes():
             return f"{name}({', '.join(shown)})"
     return None
 
 
-def _proposed(array: Array) -> list[tuple[str, list[Any], list[str]]]:
+def _proposed_patterns(array: Array) -> list[tuple[str, list[Any], list[str]]]:
     if array.ndim == 1:
         if array.dtype.kind == "b":
             return []

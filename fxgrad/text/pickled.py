@@ -28,14 +28,14 @@ from fxgrad.extend import (
 )
 from fxgrad.text.compact_writer import formulas_of
 from fxgrad.text.differentiated import FORMULAS, Formula
-from fxgrad.text.literals import WRITTEN, written
+from fxgrad.text.literals import WRITTEN, literal_with_source
 from fxgrad.text.margin import Margin
-from fxgrad.text.names import NAMES, called_name, own_names
+from fxgrad.text.names import NAMES, function_label, own_names
 from fxgrad.text.sources import Sources
 
 
-def reduced(program: Program) -> tuple[Callable[[list[_Kept]], Program], tuple[list[_Kept]]]:
-    """The function that `pickle` is to call, and its arguments.
+def reduce_program(program: Program) -> tuple[Callable[[list[_PickledProgram]], Program], tuple[list[_PickledProgram]]]:
+    """Return the function that `pickle` calls, and its arguments.
 
     >>> import pickle, fxgrad
     >>> def twice(x):
@@ -48,11 +48,11 @@ def reduced(program: Program) -> tuple[Callable[[list[_Kept]], Program], tuple[l
     Raises `UnsupportedError` where a constant is a traced array.
     """
     programs = inner_first(program)
-    numbers = {id(inner): _Held(number) for number, inner in enumerate(programs)}
+    numbers = {id(inner): _ProgramNumber(number) for number, inner in enumerate(programs)}
     sources, codes = Sources(), dict[int, RecordedCode]()
     said = formulas_of(program)
-    return _made, ([_kept(inner, numbers, sources, codes)._replace(formulas=said.get(id(inner), []))
-                    for inner in programs],)
+    return _make_programs, ([_pickle_program(inner, numbers, sources, codes)._replace(formulas=said.get(id(inner), []))
+                             for inner in programs],)
 
 
 class RecordedCode:
@@ -69,32 +69,32 @@ class RecordedCode:
         return iter(self._positions)
 
 
-class _Held(NamedTuple):
+class _ProgramNumber(NamedTuple):
     """A program of the list, by its number."""
 
     number: int
 
 
-class _KeptSource(NamedTuple):
+class _PickledSource(NamedTuple):
     code: RecordedCode
     instruction: int
     part: str
     scope: str
 
 
-class _KeptEquation(NamedTuple):
+class _PickledEquation(NamedTuple):
     primitive: Primitive
     inputs: list[int | Literal]
     params: dict[str, Any]
     outputs: list[Aval]
-    source: _KeptSource | None
+    source: _PickledSource | None
 
 
-class _Kept(NamedTuple):
+class _PickledProgram(NamedTuple):
     """One program; variables are numbered in the order in which they are bound."""
 
     inputs: list[Aval]
-    equations: list[_KeptEquation]
+    equations: list[_PickledEquation]
     outputs: list[int | Literal]
     captured: int
     constants: list[Any]
@@ -104,7 +104,8 @@ class _Kept(NamedTuple):
     formulas: list[Formula]
 
 
-def _kept(program: Program, held: dict[int, _Held], sources: Sources, codes: dict[int, RecordedCode]) -> _Kept:
+def _pickle_program(program: Program, held: dict[int, _ProgramNumber], sources: Sources,
+                    codes: dict[int, RecordedCode]) -> _PickledProgram:
     if any(isinstance(value, Tracer) for value in program.constants):
         raise UnsupportedError("pickle: a constant of the program is a traced array, which has no elements yet. Pickle "
                                "the program outside of the transformation that traces it")
@@ -112,36 +113,37 @@ def _kept(program: Program, held: dict[int, _Held], sources: Sources, codes: dic
     numbers = {var: number for number, var in enumerate(_variables(program.inputs, program.equations))}
 
     def atoms(values: Sequence[Atom]) -> list[int | Literal]:
-        return [_told(value, margin) if isinstance(value, Literal) else numbers[value] for value in values]
+        return [_strip_place(value, margin) if isinstance(value, Literal) else numbers[value] for value in values]
 
     def operands(equation: Equation) -> list[Atom]:
-        return [written(equation, place, sources) or atom for place, atom in enumerate(equation.inputs)]
+        return [literal_with_source(equation, place, sources) or atom for place, atom in enumerate(equation.inputs)]
 
-    def place(source: Source | None) -> _KeptSource | None:
+    def place(source: Source | None) -> _PickledSource | None:
         if source is None:
             return None
         code = codes.get(id(source.code)) or RecordedCode(source.code)
         # The names are kept themselves: by its part it is known that a derivative is not what the line assigns.
-        return _KeptSource(codes.setdefault(id(source.code), code), source.instruction, source.part or "", source.scope)
+        return _PickledSource(codes.setdefault(id(source.code), code), source.instruction, source.part or "",
+                              source.scope)
 
-    equations = [_KeptEquation(equation.primitive, atoms(operands(equation)),
-                               {name: _replaced(value, _is_program, lambda inner: held[id(inner)])
-                                for name, value in equation.params.items()},
-                               [var.aval for var in equation.outputs], place(equation.source))
+    equations = [_PickledEquation(equation.primitive, atoms(operands(equation)),
+                                  {name: _replace_objects(value, _is_program, lambda inner: held[id(inner)])
+                                   for name, value in equation.params.items()},
+                                  [var.aval for var in equation.outputs], place(equation.source))
                  for equation in program.equations]
-    return _Kept(program.in_avals, equations, atoms(program.outputs), program.captured, program.constants,
-                 program.signature, {numbers[var]: name for var, name in names.items() if var in numbers},
-                 called_name(program), [])
+    return _PickledProgram(program.in_avals, equations, atoms(program.outputs), program.captured, program.constants,
+                           program.signature, {numbers[var]: name for var, name in names.items() if var in numbers},
+                           function_label(program), [])
 
 
-def _told(literal: Literal, margin: Margin) -> Literal:
-    """The number, with the name of the function that it comes from and not the place."""
+def _strip_place(literal: Literal, margin: Margin) -> Literal:
+    """Return the number with the name of the function that it comes from, without the place."""
     made_of = getattr(literal, "made_of", None)
     if made_of is None or made_of.operation == WRITTEN:
         return literal
     result = Literal(literal.value, literal.aval)
-    result.made_of = FoldedConstant(made_of.operation, tuple([_told(each, margin) for each in made_of.operands]),
-                            margin.called_at(made_of.source))
+    result.made_of = FoldedConstant(made_of.operation, tuple([_strip_place(each, margin) for each in made_of.operands]),
+                            margin.function_called_at(made_of.source))
     return result
 
 
@@ -149,15 +151,15 @@ def _variables(inputs: Sequence[Variable], equations: Sequence[Equation]) -> lis
     return [*inputs, *(var for equation in equations for var in equation.outputs)]
 
 
-def _made(programs: list[_Kept]) -> Program:
-    """The last of the programs."""
+def _make_programs(programs: list[_PickledProgram]) -> Program:
+    """Return the last of the programs."""
     made: list[Program] = []
     for kept in programs:
-        made.append(_remade(kept, made))
+        made.append(_unpickle_program(kept, made))
     return made[-1]
 
 
-def _remade(kept: _Kept, held: Sequence[Program]) -> Program:
+def _unpickle_program(kept: _PickledProgram, held: Sequence[Program]) -> Program:
     variables = [Variable(aval) for aval in kept.inputs]
     inputs = [*variables]
 
@@ -167,7 +169,7 @@ def _remade(kept: _Kept, held: Sequence[Program]) -> Program:
     equations = []
     for equation in kept.equations:
         operands, outputs = atoms(equation.inputs), [Variable(aval) for aval in equation.outputs]
-        params = {name: _replaced(value, _is_held, lambda inner: held[inner.number])
+        params = {name: _replace_objects(value, _is_program_number, lambda inner: held[inner.number])
                   for name, value in equation.params.items()}
         source = None if equation.source is None else Source(**equation.source._asdict())
         equations.append(Equation(equation.primitive, operands, params, outputs, source))
@@ -184,17 +186,17 @@ def _is_program(value: Any) -> bool:
     return isinstance(value, Program)
 
 
-def _is_held(value: Any) -> bool:
-    return type(value) is _Held
+def _is_program_number(value: Any) -> bool:
+    return type(value) is _ProgramNumber
 
 
-def _replaced(value: Any, wanted: Callable[[Any], bool], replacement: Callable[[Any], Any]) -> Any:
-    """A parameter with other objects in the place of those that are `wanted`, in tuples and lists too."""
+def _replace_objects(value: Any, wanted: Callable[[Any], bool], replacement: Callable[[Any], Any]) -> Any:
+    """Return a parameter with objects that are `wanted` replaced, in tuples and lists too."""
     if wanted(value):
         return replacement(value)
     if not isinstance(value, tuple | list):
         return value
-    items = [_replaced(item, wanted, replacement) for item in value]
+    items = [_replace_objects(item, wanted, replacement) for item in value]
     if all(one is other for one, other in zip(items, value, strict=True)):
         return value
     return value._make(items) if hasattr(value, "_make") else type(value)(items)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from fxgrad import dtypes
 from fxgrad.extend import Aval, Program, ProgramAttribute, Variable, cached
-from fxgrad.text.forms import ATOM, Shown
-from fxgrad.text.names import RESERVED, Unique, own_names, quoted_name
+from fxgrad.text.forms import ATOM, OperandText
+from fxgrad.text.names import RESERVED, UniqueNames, own_names, quoted_name
 from fxgrad.text.sources import Sources
 
 _dtype_word = re.compile(r"(bool|bf16|[iuf]\d+|c\d+)")
@@ -25,7 +25,7 @@ class Scope:
     def __init__(self, program: Program, sources: Sources, given: Mapping[Variable, str],
                  around: Scope | None = None) -> None:
         self.names = dict(given)
-        self._unique = Unique([*given.values()])
+        self._unique = UniqueNames([*given.values()])
         for var, name in own_names(program, sources).items():
             if var not in given:
                 taken = name in self._unique.taken and name not in RESERVED
@@ -38,7 +38,7 @@ class Scope:
         self._letters = self._unique.letters() if around is None else around.letters_inside(self._unique)
         paths = {name for name in self.names.values() if "." in name or "[" in name}
         self._longer = {name[:at] for name in paths for at in range(1, len(name)) if name[at] in ".["}
-        self._shown: dict[Variable, Shown] = {}
+        self._shown: dict[Variable, OperandText] = {}
 
     def bind(self, var: Variable) -> str:
         """The name of a variable as it is written, a letter if it has none."""
@@ -51,20 +51,20 @@ class Scope:
         """The letters, and names, that stand for something here, or around."""
         return self._around.union(self._used, self.names.values())
 
-    def letters_inside(self, unique: Unique) -> Iterator[str]:
+    def letters_inside(self, unique: UniqueNames) -> Iterator[str]:
         """Letters for a program in the text of this one."""
         used = self.letters_used()
         return (letter for letter in unique.letters() if letter not in used)
 
-    def shown(self, var: Variable) -> Shown:
+    def shown(self, var: Variable) -> OperandText:
         """A variable where it is used."""
         known = self._shown.get(var)
         if known is None:
             if var not in self.names:
-                return Shown(f"<unbound {var.aval}>", ATOM)  # a program that is wrong must print too
+                return OperandText(f"<unbound {var.aval}>", ATOM)  # a program that is wrong must print too
             name = self.names[var]
             apart = name in self._longer or _dtype_word.fullmatch(name)  # x[0] would be another name, or a type
-            known = self._shown[var] = Shown(quoted_name(name), ATOM - 1 if apart else ATOM)
+            known = self._shown[var] = OperandText(quoted_name(name), ATOM - 1 if apart else ATOM)
         return known
 
     def bindings(self, variables: Iterable[Variable]) -> list[str]:

@@ -25,15 +25,15 @@ def sections(program: Program) -> dict[int, str]:
     ['independent of what is differentiated', 'forward', 'backward']
     """
     equations = program.equations
-    starts = {part: number for part, group in groupby(range(len(equations)), lambda at: _part(equations[at]))
+    starts = {part: number for part, group in groupby(range(len(equations)), lambda at: _part_of(equations[at]))
               for number in [next(group)]}
-    order = [part for part, _ in groupby(equations, _part)]
+    order = [part for part, _ in groupby(equations, _part_of)]
     if len(equations) < SHORTEST or "backward" not in starts or order != [part for part in HEADINGS if part in starts] \
             or len(order) == 1:
         return {}
     return {starts[part]: HEADINGS[part] for part in order}
 
 
-def _part(equation: Equation) -> str:
+def _part_of(equation: Equation) -> str:
     part = "" if equation.source is None else equation.source.part or ""
     return part if part in HEADINGS else ""

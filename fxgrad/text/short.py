@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fxgrad.extend import Equation, Literal, Variable
-from fxgrad.text.forms import ATOM, Form, Shown, render
-from fxgrad.text.literals import neighbours, shown_literal
+from fxgrad.text.forms import ATOM, Form, OperandText, render_form
+from fxgrad.text.literals import implying_types, literal_expression
 from fxgrad.text.notations import form_of
 from fxgrad.text.values import value_lines
 
@@ -27,10 +27,10 @@ def expression(equation: Equation, name_of: Callable[[Variable], str]) -> str:
     else:
         form, order = form_of(equation.primitive, tuple([atom.aval for atom in operands]), equation.params)
     atoms = [operands[place] for place in order]
-    beside = neighbours(form, [None if isinstance(atom, Literal) else atom.aval for atom in atoms])
-    shown = [shown_literal(atom, form, beside) if isinstance(atom, Literal) else Shown(name_of(atom), ATOM)
+    beside = implying_types(form, [None if isinstance(atom, Literal) else atom.aval for atom in atoms])
+    shown = [literal_expression(atom, form, beside) if isinstance(atom, Literal) else OperandText(name_of(atom), ATOM)
              for atom in atoms]
-    return render(form, shown, lambda value: " ".join(value_lines(value, lambda _: ["..."]))).text
+    return render_form(form, shown, lambda value: " ".join(value_lines(value, lambda _: ["..."]))).text
 
 
 def operation_name(equation: Equation) -> str:

@@ -22,7 +22,7 @@ Targets = tuple[str | None, ...]
 Places = Mapping[str, str]
 
 
-class Assigned(NamedTuple):
+class AssignedNames(NamedTuple):
     """An assignment: the names, and what the expression calls the operation that makes its value ("" if unknown).
 
     A call may make many values to get at its own; an operator is one operation. `places` has the names by where they
@@ -47,7 +47,7 @@ class Spans(NamedTuple):
     And by the name of a function and its first line: what it takes its arguments apart into, by the path of each part.
     """
 
-    targets: dict[Span, Assigned]
+    targets: dict[Span, AssignedNames]
     operands: dict[Span, list[str]]
     parts: dict[tuple[str, int], dict[str, str]]
     sides: dict[Span, tuple[str, tuple[ast.expr, ast.expr]]]
@@ -74,17 +74,17 @@ class Sources:
     def _spans(self, code: CodeType) -> Spans:
         known = self._files.get(code.co_filename)
         if known is None:
-            known = self._files[code.co_filename] = _read(content(code.co_filename))
+            known = self._files[code.co_filename] = _read_spans(file_text(code.co_filename))
         return known
 
-    def targets(self, source: Source) -> Assigned | None:
+    def targets(self, source: Source) -> AssignedNames | None:
         """The names that the value of the expression is assigned to, or None."""
         return self._spans(source.code).targets.get(self.span(source))
 
-    def called_inside(self, code: CodeType, path: str) -> str:
+    def name_of_part(self, code: CodeType, path: str) -> str:
         """What a function calls a part of an argument: `h` for `carry[0]`, if it says `h, c = carry`; else `path`."""
         parts = self._spans(code).parts.get((code.co_name, code.co_firstlineno), {})
-        return placed(parts, path) or path
+        return name_at(parts, path) or path
 
     def free_operand(self, source: Source) -> str | None:
         """The one direct operand of the expression that is not local to the function: a global or of a closure."""
@@ -109,7 +109,7 @@ class Sources:
         return f"{name}:{self.span(source)[0] or source.code.co_firstlineno}"
 
 
-def content(filename: str) -> str:
+def file_text(filename: str) -> str:
     """The text of a file; "" where it cannot be read."""
     try:
         return "".join(linecache.getlines(filename))
@@ -118,7 +118,7 @@ def content(filename: str) -> str:
 
 
 @cached("names in source texts", 64)
-def _read(text: str) -> Spans:
+def _read_spans(text: str) -> Spans:
     spans = Spans({}, {}, {}, {})
     module = parse_source(text)
     if module is None:
@@ -126,13 +126,14 @@ def _read(text: str) -> Spans:
     nodes = [*ast.walk(module)]
     for node in nodes:
         for target, value in _assignments(node):
-            _enter(spans.targets, target, value)
+            _add_target(spans.targets, target, value)
         if isinstance(node, ast.FunctionDef):
             begin = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            spans.parts[node.name, begin] = _taken_apart(node)
+            spans.parts[node.name, begin] = _unpacked_arguments(node)
         if isinstance(node, ast.AugAssign):
             # The instruction that adds has the position of the whole statement.
-            spans.targets.setdefault(_span(node), Assigned(_names(node.target), OPERATORS.get(type(node.op), "")))
+            spans.targets.setdefault(_span(node),
+                                     AssignedNames(_target_names(node.target), OPERATORS.get(type(node.op), "")))
             spans.operands[_span(node)] = [*_paths([node.target, node.value])]
             spans.sides[_span(node)] = OPERATORS.get(type(node.op), ""), (node.target, node.value)
         elif isinstance(node, ast.BinOp):
@@ -153,28 +154,29 @@ def _assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
         yield node.target, node.value
 
 
-def _enter(targets: dict[Span, Assigned], target: ast.expr, value: ast.expr) -> None:
+def _add_target(targets: dict[Span, AssignedNames], target: ast.expr, value: ast.expr) -> None:
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Call) and \
             (_path(value.func.func) or "").endswith("make_program"):
         return  # what is assigned is the program, and not a value in it
     if isinstance(value, ast.IfExp):
-        _enter(targets, target, value.body)
-        _enter(targets, target, value.orelse)
+        _add_target(targets, target, value.body)
+        _add_target(targets, target, value.orelse)
         return
     if isinstance(target, ast.Tuple | ast.List):
         if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
             for inner_target, inner_value in zip(target.elts, value.elts, strict=True):
-                _enter(targets, inner_target, inner_value)
+                _add_target(targets, inner_target, inner_value)
             return
         # Taking an array apart into variables happens at the position of the variables.
-        targets.setdefault(_span(target), Assigned(_names(target), ""))
-    names = _names(target)
-    if any(names) or _places(target):
+        targets.setdefault(_span(target), AssignedNames(_target_names(target), ""))
+    names = _target_names(target)
+    if any(names) or _target_places(target):
         for span in _call_spans(value) if isinstance(value, ast.Call) else [_span(value)]:
-            targets.setdefault(span, Assigned(names, _operation(value), isinstance(value, ast.Call), _places(target)))
+            targets.setdefault(span, AssignedNames(names, _operation(value), isinstance(value, ast.Call),
+                                                   _target_places(target)))
 
 
-def _places(target: ast.expr, path: str = "") -> dict[str, str]:
+def _target_places(target: ast.expr, path: str = "") -> dict[str, str]:
     """The names in a target, by where they stand in the value."""
     if not isinstance(target, ast.Tuple | ast.List):
         name = _path(target)
@@ -183,19 +185,19 @@ def _places(target: ast.expr, path: str = "") -> dict[str, str]:
     for number, element in enumerate(target.elts):
         if isinstance(element, ast.Starred):
             break  # what follows is counted from the end
-        places |= _places(element, f"{path}[{number}]")
+        places |= _target_places(element, f"{path}[{number}]")
     return places
 
 
-def placed(places: Places, path: str) -> str | None:
-    """What is at `path`, by the names of places: that of the place itself, or of the one that it is a part of."""
+def name_at(places: Places, path: str) -> str | None:
+    """Return the name at `path`: that of the place itself, or of the place that it is a part of."""
     for end in range(len(path), -1, -1):
         if path[:end] in places and (end == len(path) or path[end] in "[."):
             return places[path[:end]] + path[end:]
     return None
 
 
-def _taken_apart(function: ast.FunctionDef) -> dict[str, str]:
+def _unpacked_arguments(function: ast.FunctionDef) -> dict[str, str]:
     """The names of parts of arguments, by their paths, from the first assignments of each argument to several names."""
     arguments = {argument.arg for argument in (*function.args.posonlyargs, *function.args.args)}
     parts: dict[str, str] = {}
@@ -203,7 +205,7 @@ def _taken_apart(function: ast.FunctionDef) -> dict[str, str]:
         if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name) and \
                 statement.value.id in arguments and isinstance(statement.targets[0], ast.Tuple | ast.List):
             arguments.discard(statement.value.id)
-            parts |= _places(statement.targets[0], statement.value.id)
+            parts |= _target_places(statement.targets[0], statement.value.id)
     return parts
 
 
@@ -215,7 +217,7 @@ def _operation(value: ast.expr) -> str:
     return path.rpartition(".")[2] if path is not None else ""
 
 
-def _names(target: ast.expr) -> Targets:
+def _target_names(target: ast.expr) -> Targets:
     if isinstance(target, ast.Tuple | ast.List):
         return tuple(_path(element) for element in target.elts)
     return (_path(target),)

@@ -1,7 +1,7 @@
 """Short forms of two equations in a row: `x[0]`, a range and a reshape; `x[i]` and its like, indices and a gather;
 `diag(v)` and `diagonal(m)`.
 
-`sugared` writes them, `desugar` reads them, by the same rule.
+`sugar` writes them, `desugar` reads them, by the same rule.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, NoReturn
 from fxgrad.extend import Atom, Equation, Variable
 from fxgrad.extend.sizes import has_symbolic_dim
 from fxgrad.text.diagonals import diagonal_form
-from fxgrad.text.forms import Entry, Form, Item, Shown, Span
-from fxgrad.text.gathers import Make, Ready, gathered, short_form
-from fxgrad.text.indices import FULL, indexed_shape, new_axes, trimmed
+from fxgrad.text.forms import Entry, Form, Item, OperandText, Span
+from fxgrad.text.gathers import Make, Ready, make_gather, short_form
+from fxgrad.text.indices import FULL, indexed_shape, new_axes, trim_full_ranges
 
 
-def sugared(form: Form, equation: Equation, operands: Sequence[Shown], given: Mapping[Variable, Ready],
-            ) -> tuple[Form, list[Shown]] | None:
-    """A form that stands for an equation and for one that stands ready inside it; None if there is none."""
+def sugar(form: Form, equation: Equation, operands: Sequence[OperandText], given: Mapping[Variable, Ready],
+          ) -> tuple[Form, list[OperandText]] | None:
+    """Return a form that stands for an equation and one that is ready inside it; None if there is none."""
     last = equation.inputs[-1] if equation.inputs else None
     ready = given.get(last) if isinstance(last, Variable) else None
     if ready is None:
@@ -64,7 +64,7 @@ def _with_integers(spans: Sequence[Item], shape: tuple[int, ...], part: tuple[in
         items.append(span)
     items += list(after)
     given = indexed_shape(part, [1 if type(item) is int else item for item in items])
-    return trimmed(items) if given == result else None
+    return trim_full_ranges(items) if given == result else None
 
 
 def _is_reshape(form: Form) -> bool:
@@ -83,15 +83,15 @@ def desugar(items: Sequence[Item], base: Atom, arrays: Sequence[Atom], make: Mak
             fail("arrays stand in an index beside full ranges alone: x[i], x[:, i, j]; for others write "
                  "gather(x, indices)")
         axes = [axis for axis, item in enumerate(items) if item == Entry()]
-        return [gathered(base, arrays, axes, make, once)]
+        return [make_gather(base, arrays, axes, make, once)]
     sizes_left = iter(shape)
-    spans = [_one(item, next(sizes_left), fail) if item is not None else None for item in items]
-    part = make(Form("index", "[]", 1, trimmed([span for span in spans if span is not None])), [base])
+    spans = [_single_span(item, next(sizes_left), fail) if item is not None else None for item in items]
+    part = make(Form("index", "[]", 1, trim_full_ranges([span for span in spans if span is not None])), [base])
     sizes = indexed_shape(part.aval.shape, [1 if type(item) is int else item for item in items])
     return [make(Form("call", "reshape", 1, (sizes,)), [part])]
 
 
-def _one(item: Item, size: int, fail: Callable[[str], NoReturn]) -> Span:
+def _single_span(item: Item, size: int, fail: Callable[[str], NoReturn]) -> Span:
     if type(item) is not int:
         assert isinstance(item, Span)
         return item

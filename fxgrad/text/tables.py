@@ -16,7 +16,7 @@ WIDTH = 110
 """Columns of the text, whatever the terminal has, so that it is the same everywhere."""
 
 
-class Shown:
+class Report:
     """What is shown by a table: a base class, to which `table()` is to be added."""
 
     def table(self) -> Table:

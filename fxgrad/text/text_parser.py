@@ -10,7 +10,7 @@ from fxgrad.extend import Primitive, Program, primitives
 from fxgrad.extend.analyses import check_program
 from fxgrad.text.compact_parser import CompactBuilder
 from fxgrad.text.compact_reader import CompactReader, is_compact
-from fxgrad.text.parsing import WRONG_PARAMS, Builder
+from fxgrad.text.parsing import WRONG_PARAMS, ProgramBuilder
 from fxgrad.text.text_reader import Reader
 from fxgrad.text.tokens import Text
 from fxgrad.text.values import ValueClasses
@@ -30,13 +30,13 @@ def parse(text: str, primitives: Iterable[Primitive] = (), classes: Iterable[typ
     Raises `ProgramSyntaxError` with line and column where the text does not follow the grammar or a name in it is not
     known, and `ProgramError` with line and column where a type is not the one that the operation gives.
     """
-    with refusing_excess():
-        return _parsed(text, primitives, classes)
+    with refuse_excess():
+        return _parse(text, primitives, classes)
 
 
 @contextmanager
-def refusing_excess() -> Iterator[None]:
-    """Has what Python itself gives up on, such as lists in lists hundreds deep, raise `ProgramSyntaxError`."""
+def refuse_excess() -> Iterator[None]:
+    """Raise `ProgramSyntaxError` within the block where Python itself fails, as for very deep nesting."""
     try:
         yield
     except FxgradError:
@@ -47,10 +47,11 @@ def refusing_excess() -> Iterator[None]:
         raise ProgramSyntaxError(f"the program holds something too large to be read: {error}") from None
 
 
-def _parsed(text: str, further: Iterable[Primitive], classes: Iterable[type]) -> Program:
+def _parse(text: str, further: Iterable[Primitive], classes: Iterable[type]) -> Program:
     place = Text(text)
     known = {**primitives, **{primitive.name: primitive for primitive in further}}
-    builder = Builder(place, Reader(place).document(), known, ValueClasses(classes)) if not is_compact(place) else \
+    builder = ProgramBuilder(place, Reader(place).document(), known,
+                             ValueClasses(classes)) if not is_compact(place) else \
         CompactBuilder(place, CompactReader(place).document(), known, ValueClasses(classes))
     program = builder.build_all()
     try:

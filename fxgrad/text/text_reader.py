@@ -9,7 +9,7 @@ from fxgrad import dtypes
 from fxgrad.extend import Aval, Literal
 from fxgrad.extend.sizes import parse_size, parse_sizes
 from fxgrad.text.names import RESERVED, axis_names, unquoted_name
-from fxgrad.text.numbers import NanBits, Number, WrongNumberError, convert
+from fxgrad.text.numbers import NanBits, Number, WrongNumberError, convert_values
 from fxgrad.text.syntax import (
     Binding,
     Constant,
@@ -228,7 +228,7 @@ class Reader:
             kind = "b" if isinstance(value, bool) else "i" if isinstance(value, int) else \
                 "c" if isinstance(value, tuple) else "f"
             aval = PLAIN_LITERALS[kind]
-        return Literal(converted(self._text, [value], aval, token.at)[0], aval)
+        return Literal(convert_at(self._text, [value], aval, token.at)[0], aval)
 
     # --- numbers and parameters ---------------------------------------------------------------------------
 
@@ -341,7 +341,7 @@ class Reader:
         number = self._number("the value of a parameter")
         aval = self._suffix()
         if aval is not None:
-            return converted(self._text, [number], aval, token.at)[0]
+            return convert_at(self._text, [number], aval, token.at)[0]
         return plain_number(self._text, number, token.at)
 
     def _container(self, opening: str) -> Any:
@@ -391,10 +391,10 @@ def read_number(text: str) -> Number:
     return Reader(Text(text)).single_number()
 
 
-def converted(text: Text, values: list[Number], aval: Aval, at: int) -> Any:
-    """`values` as an array of one axis and the dtype of `aval`; for a number that does not fit, the error at `at`."""
+def convert_at(text: Text, values: list[Number], aval: Aval, at: int) -> Any:
+    """Return `values` as an array of one axis and the dtype of `aval`; an error names the place of the number."""
     try:
-        return convert(values, aval.dtype)
+        return convert_values(values, aval.dtype)
     except WrongNumberError as error:
         text.fail(at, str(error))
 
@@ -402,10 +402,10 @@ def converted(text: Text, values: list[Number], aval: Aval, at: int) -> Any:
 def plain_number(text: Text, number: Number, at: int) -> bool | int | float | complex:
     """A number as Python's own."""
     if isinstance(number, tuple):
-        parts = converted(text, [number], Aval((), dtypes.complex128), at).view(dtypes.float64)
+        parts = convert_at(text, [number], Aval((), dtypes.complex128), at).view(dtypes.float64)
         return complex(*parts.tolist())
     if isinstance(number, NanBits):
-        return float(converted(text, [number], Aval((), dtypes.float64), at)[0])
+        return float(convert_at(text, [number], Aval((), dtypes.float64), at)[0])
     return number
 
 

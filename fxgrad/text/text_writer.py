@@ -10,16 +10,16 @@ from typing import Literal as OneOf
 from typing import NamedTuple
 
 from fxgrad.extend import Atom, Aval, Equation, Literal, Program, Variable, primitives
-from fxgrad.text.color import ansi, names_of
+from fxgrad.text.color import ansi, user_names
 from fxgrad.text.compact_writer import CompactWriter, scopes_of
-from fxgrad.text.definitions import Definitions, is_call
+from fxgrad.text.definitions import ProgramLabels, is_call
 from fxgrad.text.margin import COMMENT_COLUMN
 from fxgrad.text.names import is_identifier, quoted_name, variable_names
-from fxgrad.text.parameters import optional_parameters, ordered
-from fxgrad.text.paths import remarks
+from fxgrad.text.parameters import optional_parameters, order_parameters
+from fxgrad.text.paths import path_remarks
 from fxgrad.text.scope import Scope
 from fxgrad.text.unfolding import unfold as unfold_calls
-from fxgrad.text.values import INDENT, array_lines, fill, labelled, literal_text, string_text, value_lines
+from fxgrad.text.values import INDENT, add_label, array_lines, fill_lines, literal_text, string_text, value_lines
 
 WIDTH = 100
 CONSTANT_LIMIT = 1000
@@ -60,12 +60,12 @@ def program_text(program: Program, *, style: Style = "compact", source: bool = T
     shown = unfold_calls(program) if unfold else program
     if style not in _WRITERS:
         raise ValueError(f"program_text: there is no style {style!r}; there are {', '.join(map(repr, _WRITERS))}")
-    writer = _WRITERS[style](shown, source, limit, width, remarks(shown))
+    writer = _WRITERS[style](shown, source, limit, width, path_remarks(shown))
     result = "\n".join(writer.lines())
-    return ansi(result, names_of(shown)) if color else result
+    return ansi(result, user_names(shown)) if color else result
 
 
-def shown_scopes(program: Program) -> dict[int, Scope]:
+def text_scopes(program: Program) -> dict[int, Scope]:
     """The names of variables as `program_text` writes them, by the `id` of each program in the text."""
     return scopes_of(program, CONSTANT_LIMIT, WIDTH)
 
@@ -77,13 +77,13 @@ class _Line(NamedTuple):
     comment: str = ""
 
 
-class _Writer:
-    """Writes one main program with everything that it refers to; `remarks` stand below its head."""
+class _TextWriter:
+    """Writer of one main program with everything that it refers to; `remarks` stand below its head."""
 
     def __init__(self, program: Program, source: bool, limit: int, width: int, remarks: Sequence[str] = ()) -> None:
         self._remarks = remarks
         self._main, self._source, self._width = program, source, width
-        self._definitions = Definitions(program, limit, width)
+        self._definitions = ProgramLabels(program, limit, width)
         self._sources = self._definitions.sources
         self._types: dict[Aval, str] = {}
 
@@ -113,10 +113,10 @@ class _Writer:
         body = [_Line([f"# {remark}"]) for remark in self._remarks] if program is self._main else []
         body += [_Line([line]) for line in self._definitions.captured(program, bindings, names)]
         body += [self._equation(equation, names) for equation in program.equations]
-        outputs = fill([self._atom(names, atom) for atom in program.outputs], self._width - 12) or [""]
+        outputs = fill_lines([self._atom(names, atom) for atom in program.outputs], self._width - 12) or [""]
         body.append(_Line([f"return {outputs[0]}".rstrip(), *(INDENT + line for line in outputs[1:])]))
-        head = self._broken(f"program {title}", [], [[item] for item in inputs], " {")
-        return [*head, *(INDENT + line for line in _commented(body)), "}"]
+        head = self._break_call(f"program {title}", [], [[item] for item in inputs], " {")
+        return [*head, *(INDENT + line for line in _align_comments(body)), "}"]
 
     def _equation(self, equation: Equation, names: dict[Variable, str]) -> _Line:
         outputs = ", ".join([self._binding(names, var) for var in equation.outputs]) or "()"
@@ -130,23 +130,24 @@ class _Writer:
             arguments = [] if called_as == defined_as else [[f"name={string_text(called_as)}"]]
         else:
             left_out = optional_parameters(equation.primitive)
-            arguments = [labelled(key, value_lines(value, self._nested))
-                         for key, value in ordered(equation.primitive, equation.params).items()
+            arguments = [add_label(key, value_lines(value, self._write_nested))
+                         for key, value in order_parameters(equation.primitive, equation.params).items()
                          if value is not None or key not in left_out]
         comment = self._sources.comment(equation.source) if self._source and equation.source is not None else ""
-        return _Line(self._broken(f"{outputs} = {callee}", operands, arguments), comment)
+        return _Line(self._break_call(f"{outputs} = {callee}", operands, arguments), comment)
 
-    def _nested(self, program: Program) -> list[str]:
+    def _write_nested(self, program: Program) -> list[str]:
         return self._definitions.reference(program) if self._definitions.has_label([program]) else self.program(program)
 
-    def _broken(self, head: str, packed: Sequence[str], arguments: Sequence[list[str]], tail: str = "") -> list[str]:
+    def _break_call(self, head: str, packed: Sequence[str], arguments: Sequence[list[str]],
+                    tail: str = "") -> list[str]:
         """`head(packed, arguments)tail` on one line if it fits; else many of `packed` to a line, one of the rest."""
         *early, last = [*([item] for item in packed), *arguments] or [[""]]
         if all(len(argument) == 1 for argument in early):
             line = f"{head}({', '.join([*(argument[0] for argument in early), last[0]])}"
             if len(line) + (len(last) == 1) * (len(tail) + 1) <= self._width:
                 return [line + f"){tail}"] if len(last) == 1 else [line, *last[1:-1], f"{last[-1]}){tail}"]
-        lines = fill([*packed, ""], self._width - 4) if packed else []
+        lines = fill_lines([*packed, ""], self._width - 4) if packed else []
         lines = [line.rstrip(" ") for line in lines if line]
         for argument in arguments:
             lines += [*argument[:-1], argument[-1] + ","]
@@ -168,7 +169,7 @@ class _Writer:
         return quoted_name(names[atom]) if atom in names else f"<unbound {atom.aval}>"
 
 
-def _commented(statements: Sequence[_Line]) -> list[str]:
+def _align_comments(statements: Sequence[_Line]) -> list[str]:
     """All lines, with the comments below each other where the equations are short enough."""
     lengths = [len(statement.lines[0]) for statement in statements if statement.comment]
     column = max((length for length in lengths if length <= COMMENT_COLUMN), default=0)
@@ -180,4 +181,4 @@ def _commented(statements: Sequence[_Line]) -> list[str]:
     return lines
 
 
-_WRITERS: dict[str, Callable[..., CompactWriter | _Writer]] = {"compact": CompactWriter, "equations": _Writer}
+_WRITERS: dict[str, Callable[..., CompactWriter | _TextWriter]] = {"compact": CompactWriter, "equations": _TextWriter}

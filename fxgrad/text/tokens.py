@@ -51,18 +51,18 @@ class Text:
 
     def tokens(self) -> list[Token]:
         """The words without spaces and comments, and an `end`."""
-        return self._found(_tokens)
+        return self._find_tokens(_tokens)
 
     def compact_tokens(self) -> list[Token]:
         """The words of the compact style, and three times an `end`, for readers that look ahead."""
-        tokens = self._found(_compact_tokens)
+        tokens = self._find_tokens(_compact_tokens)
         return [*tokens, tokens[-1], tokens[-1]]
 
     def any_tokens(self) -> list[Token]:
         """Those of the compact style, also such that have no meaning."""
-        return self._found(_compact_tokens, strict=False)
+        return self._find_tokens(_compact_tokens, strict=False)
 
-    def _found(self, pattern: re.Pattern[str], strict: bool = True) -> list[Token]:
+    def _find_tokens(self, pattern: re.Pattern[str], strict: bool = True) -> list[Token]:
         tokens: list[Token] = []
         for match in pattern.finditer(self.text):
             kind = match.lastgroup

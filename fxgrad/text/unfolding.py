@@ -27,7 +27,7 @@ from fxgrad.extend import (
     replace_programs,
     require_program,
 )
-from fxgrad.text.names import NAMES, called_name, own_names
+from fxgrad.text.names import NAMES, function_label, own_names
 from fxgrad.text.sources import Sources
 
 Choice = bool | str | Sequence[str] | Callable[[Equation], bool]
@@ -88,7 +88,7 @@ def holds_call(equation: Equation) -> bool:
 def call_name(equation: Equation) -> str:
     """What a call is called: the name that it has, or that of the function."""
     rule = equation.params.get("rule")
-    return str(equation.params.get("name") or getattr(rule, "name", "") or called_name(equation.programs[0]))
+    return str(equation.params.get("name") or getattr(rule, "name", "") or function_label(equation.programs[0]))
 
 
 class _Choices:
@@ -112,7 +112,7 @@ class _Choices:
                 link.how == "inside" for link in (*regions[0].inputs, *regions[0].outputs)):
             return False
         return self._loops if isinstance(self._loops, bool) else _is_chosen(
-            self._loops, equation, called_name(regions[0].program))
+            self._loops, equation, function_label(regions[0].program))
 
 
 def _is_chosen(choice: str | Sequence[str] | Callable[[Equation], bool], equation: Equation, name: str) -> bool:
@@ -142,7 +142,7 @@ class _Unfolding:
             inputs = [self._read(atom) for atom in equation.inputs]
             self._holder = equation
             if self._choices.takes_call(equation) or self._choices.takes_loop(equation):
-                made = self._call(regions[0], inputs) if holds_call(equation) else self._unrolled(regions[0], inputs)
+                made = self._call(regions[0], inputs) if holds_call(equation) else self._unroll(regions[0], inputs)
                 values.update(zip(equation.outputs, made, strict=True))
                 changed = True
                 continue
@@ -185,16 +185,18 @@ class _Unfolding:
             outputs[link.place] = atom
         return outputs
 
-    def _unrolled(self, region: Region, inputs: list[Atom]) -> list[Atom]:
+    def _unroll(self, region: Region, inputs: list[Atom]) -> list[Atom]:
         """The outputs of a loop, of which the steps are added."""
         assert region.times is not None
-        entries = {link.place: self._made(primitives.unstack, [inputs[link.place]], {"axis": 0}) if region.times else []
+        entries = {link.place: self._record(primitives.unstack, [inputs[link.place]], {"axis": 0}) if region.times
+                   else []
                    for link in region.inputs if link.how == "entry"}
         carried = [inputs[link.place] for link in region.inputs if link.how == "carry"]
         stacks: dict[int, list[Atom]] = {link.place: [] for link in region.outputs if link.how == "entry"}
         for step in reversed(range(region.times)) if region.reverse else range(region.times):
             left = iter(carried)
-            made = self._inlined(region, [self._taken(link, inputs, left, entries, step) for link in region.inputs], "")
+            made = self._inlined(region,
+                                 [self._take_input(link, inputs, left, entries, step) for link in region.inputs], "")
             carried = [atom for link, atom in zip(region.outputs, made, strict=True) if link.how == "carry"]
             for link, atom in zip(region.outputs, made, strict=True):
                 if link.how == "entry":
@@ -202,22 +204,22 @@ class _Unfolding:
         results = iter(carried)
         places = {link.place: next(results) for link in region.outputs if link.how == "carry"}
         for place, atoms in stacks.items():
-            places[place] = self._stacked(atoms[::-1] if region.reverse else atoms, self._holder.outputs[place])
+            places[place] = self._stack(atoms[::-1] if region.reverse else atoms, self._holder.outputs[place])
         return [places[place] for place in range(len(self._holder.outputs))]
 
-    def _taken(self, link: Link, inputs: list[Atom], carried: object, entries: dict[int, list[Variable]],
-               step: int) -> Atom:
+    def _take_input(self, link: Link, inputs: list[Atom], carried: object, entries: dict[int, list[Variable]],
+                    step: int) -> Atom:
         if link.how == "carry":
             return next(carried)  # type: ignore[call-overload]
         return entries[link.place][step] if link.how == "entry" else inputs[link.place]
 
-    def _stacked(self, atoms: list[Atom], var: Variable) -> Atom:
+    def _stack(self, atoms: list[Atom], var: Variable) -> Atom:
         if atoms:
-            return self._made(primitives.stack, atoms, {"axis": 0})[0]
+            return self._record(primitives.stack, atoms, {"axis": 0})[0]
         zero = Literal(0, var.aval.update(shape=()))
-        return self._made(primitives.broadcast_to, [zero], {"shape": var.aval.shape})[0]
+        return self._record(primitives.broadcast_to, [zero], {"shape": var.aval.shape})[0]
 
-    def _made(self, primitive: object, inputs: list[Atom], params: dict[str, object]) -> list[Variable]:
+    def _record(self, primitive: object, inputs: list[Atom], params: dict[str, object]) -> list[Variable]:
         """The outputs of an equation of the line of the loop."""
         outputs = [*map(Variable, infer_types(primitive, [atom.aval for atom in inputs], params))]  # type: ignore[arg-type]
         source = self._holder.source

@@ -22,8 +22,8 @@ PLAIN_LITERALS: dict[str, Aval] = {aval.dtype.kind: aval for aval in map(aval_of
 """The types of literals that stand without one, by kind: `True`, `2`, `2.0`, `complex(0.0, 1.0)`."""
 
 
-def kind_of(dtype: DType) -> str:
-    """`b`, `i`, `f` or `c`: bool, integer, floating, complex."""
+def literal_kind(dtype: DType) -> str:
+    """Return the kind of a dtype: `b`, `i`, `f` or `c`."""
     return dtypes.kind_of(dtype).replace("u", "i")
 
 
@@ -52,7 +52,7 @@ def float_text(value: Any) -> str:
 
 def number_text(value: Any) -> str:
     """A NumPy scalar without its dtype."""
-    kind = kind_of(value.dtype)
+    kind = literal_kind(value.dtype)
     if kind == "f":
         return float_text(value)
     if kind == "c":
@@ -63,7 +63,7 @@ def number_text(value: Any) -> str:
 def literal_text(literal: Literal) -> str:
     """A literal: `2.0`, or `2.0:f64` where the type is not the one of a bare number."""
     aval = literal.aval
-    plain = PLAIN_LITERALS[kind_of(aval.dtype)] == aval
+    plain = PLAIN_LITERALS[literal_kind(aval.dtype)] == aval
     suffix = "" if plain else f":{dtypes.short_name(aval.dtype)}{'*' if aval.weak else ''}"
     return number_text(literal.value) + suffix
 
@@ -90,7 +90,7 @@ def array_lines(array: np.ndarray[Any, Any], width: int) -> list[str]:
             texts[start] = "[" + texts[start]
             texts[start + span - 1] += "]"
     rows = [", ".join(texts[start:start + array.shape[-1]]) for start in range(0, flat.size, array.shape[-1])]
-    return fill(rows if max(map(len, rows)) < width else texts, width)
+    return fill_lines(rows if max(map(len, rows)) < width else texts, width)
 
 
 def is_uniform(array: np.ndarray[Any, Any]) -> bool:
@@ -100,7 +100,7 @@ def is_uniform(array: np.ndarray[Any, Any]) -> bool:
 
 
 def _element_texts(flat: np.ndarray[Any, Any]) -> list[str]:
-    if kind_of(flat.dtype) != "f":
+    if literal_kind(flat.dtype) != "f":
         return [number_text(value) for value in flat]
     if flat.dtype == dtypes.float64:
         texts = [*map(repr, flat.tolist())]
@@ -114,8 +114,8 @@ def _element_texts(flat: np.ndarray[Any, Any]) -> list[str]:
     return texts
 
 
-def fill(items: Iterable[str], width: int) -> list[str]:
-    """`items` with commas between them, as many on a line as fit."""
+def fill_lines(items: Iterable[str], width: int) -> list[str]:
+    """Return `items` separated by commas, as many on a line as fit."""
     lines: list[str] = []
     line = ""
     for item in items:
@@ -151,13 +151,13 @@ def value_lines(value: Any, program_lines: Callable[[Program], list[str]]) -> li
     if text is not None:
         return [text]
     if isinstance(value, tuple) and is_named_tuple(type(value)):
-        fields = [labelled(name, value_lines(item, program_lines))
+        fields = [add_label(name, value_lines(item, program_lines))
                   for name, item in zip(type(value)._fields, value, strict=True)]  # type: ignore[attr-defined]
-        return bracketed(f"{type(value).__name__}(", fields, ")")
+        return bracket(f"{type(value).__name__}(", fields, ")")
     items = [value_lines(item, program_lines) for item in value]
     if type(value) is list:
-        return bracketed("[", items, "]")
-    return bracketed("(", items, ",)" if len(items) == 1 else ")")
+        return bracket("[", items, "]")
+    return bracket("(", items, ",)" if len(items) == 1 else ")")
 
 
 def _atomic_text(value: Any) -> str | None:
@@ -196,13 +196,13 @@ def dtype_text(dtype: DType) -> str:
     return dtypes.short_name(dtype) if dtype.name in dtypes.SUPPORTED or dtypes.is_key(dtype) else f"<{dtype.name}>"
 
 
-def labelled(name: str, lines: list[str]) -> list[str]:
-    """`name=` before a value."""
+def add_label(name: str, lines: list[str]) -> list[str]:
+    """Return `name=` before a value."""
     return [f"{name}={lines[0]}", *lines[1:]]
 
 
-def bracketed(opening: str, items: Sequence[list[str]], closing: str) -> list[str]:
-    """Items between brackets: on one line if each is on one."""
+def bracket(opening: str, items: Sequence[list[str]], closing: str) -> list[str]:
+    """Return items in brackets: on one line if each is on one."""
     if all(len(item) == 1 for item in items):
         return [opening + ", ".join(item[0] for item in items) + closing]
     inner = itertools.chain.from_iterable([*item[:-1], item[-1] + ","] for item in items)

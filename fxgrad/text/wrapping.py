@@ -7,14 +7,14 @@ import re
 _breaks = re.compile(r'"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`|[(\[]|[)\]]|, | (?=[-+*/@&|^<>=!]+ )')
 
 
-def wrapped(text: str, width: int, indent: str, start: int = 0, beyond: bool = False) -> list[str]:
-    """`text` on lines of at most `width` where that can be, the further ones indented; not broken before `start`.
+def wrap_line(text: str, width: int, indent: str, start: int = 0, beyond: bool = False) -> list[str]:
+    """Return `text` on lines of at most `width` if possible, further ones indented.
 
     Where all that may be broken is beyond `width`, it is broken there if `beyond` says so.
     """
     lines = []
     while len(text) > width:
-        place = _place(text, width, max(start, len(indent) + 8), beyond)
+        place = _break_place(text, width, max(start, len(indent) + 8), beyond)
         if not place:
             break
         lines.append(text[:place].rstrip())
@@ -22,7 +22,7 @@ def wrapped(text: str, width: int, indent: str, start: int = 0, beyond: bool = F
     return [*lines, text]
 
 
-def _place(text: str, width: int, start: int, beyond: bool) -> int:
+def _break_place(text: str, width: int, start: int, beyond: bool) -> int:
     """Where to break: at the least depth of brackets in the later part of the line, as late as can be."""
     best, least, depth = 0, 1000, 0
     for match in _breaks.finditer(text):

@@ -20,7 +20,7 @@ from rich.table import Table
 from fxgrad import errors
 from fxgrad.extend import RULES, MissingRule, Place, Primitive, State, all_analyses, cached
 from fxgrad.extend.kernels import ArrayKernel
-from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.tables import Report, add_row, new_table
 
 MODULES = (
     "fxgrad.engine.analyses.fusing",
@@ -90,7 +90,7 @@ class Row(NamedTuple):
     place: Place | None
 
 
-class Card(Shown):
+class Card(Report):
     """The facts about one primitive, as `rows`: the seven rules, flags and regions, then every table by name.
 
     It prints as a table.
@@ -113,7 +113,7 @@ class Card(Shown):
             add_row(made, [row.what, row.state, row.value, place_text(row.place)], end_section=row.what == "regions")
         return made
 
-    __repr__ = Shown.__str__
+    __repr__ = Report.__str__
 
 
 def card(primitive: Primitive) -> Card:

@@ -19,7 +19,7 @@ from fxgrad import dtypes
 from fxgrad.errors import ArgumentError
 from fxgrad.extend import DType, Equation, Primitive, at_user_line, primitives
 from fxgrad.text.short import operation_name
-from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.training.autocast.classes import Kind, kinds
 
 __all__ = ["AutocastPolicy", "bfloat16", "float16"]
@@ -29,7 +29,7 @@ KINDS: tuple[Kind, ...] = ("half", "full", "follow")
 
 
 @dataclass(frozen=True)
-class AutocastPolicy(Shown):
+class AutocastPolicy(Report):
     """Which operations `autocast` computes in `dtype`; `with_` returns a changed copy.
 
     `changes` are primitives whose kind is not the library's, `blocks` the kinds of whole blocks by name. It prints as
@@ -77,7 +77,7 @@ class AutocastPolicy(Shown):
                 if primitive is not None:
                     changes[primitive] = kind
                 else:
-                    blocks[_block(operation)] = kind
+                    blocks[_check_block(operation)] = kind
         return replace(self, dtype=self.dtype if dtype is None else half_dtype(dtype), changes=tuple(sorted(
             changes.items(), key=lambda entry: entry[0].name)), blocks=tuple(sorted(blocks.items())))
 
@@ -95,19 +95,19 @@ class AutocastPolicy(Shown):
     @property
     def half(self) -> tuple[str, ...]:
         """The names of the primitives that compute in half precision."""
-        return self._of("half")
+        return self._operations_of("half")
 
     @property
     def full(self) -> tuple[str, ...]:
         """The names of the primitives that compute in full precision."""
-        return self._of("full")
+        return self._operations_of("full")
 
     @property
     def follow(self) -> tuple[str, ...]:
         """The names of the primitives that compute in the precision that their operands have."""
-        return self._of("follow")
+        return self._operations_of("follow")
 
-    def _of(self, kind: Kind) -> tuple[str, ...]:
+    def _operations_of(self, kind: Kind) -> tuple[str, ...]:
         users = {primitive.name: primitive for primitive, _ in self.changes}
         every = {**primitives, **users}
         return tuple(sorted(name for name, primitive in every.items()
@@ -116,7 +116,7 @@ class AutocastPolicy(Shown):
     def table(self) -> Table:
         """Return the table for rich."""
         made = new_table(f"autocast to {self.dtype.name}", {"kind": "left", "operations": "left"})
-        for kind, names in (*((kind, self._of(kind)) for kind in KINDS), *(
+        for kind, names in (*((kind, self._operations_of(kind)) for kind in KINDS), *(
                 (f"{kind}, in blocks", [block for block, own in self.blocks if own == kind]) for kind in KINDS)):
             if names:
                 add_row(made, [kind, ", ".join(names)])
@@ -149,7 +149,7 @@ def _name_of(operation: Any) -> str:
     return operation if isinstance(operation, str) else str(getattr(operation, "__name__", operation))
 
 
-def _block(operation: Named) -> str:
+def _check_block(operation: Named) -> str:
     """Return the name of a block; raise `ArgumentError` for a string that is neither a primitive nor marked as one."""
     name = _name_of(operation)
     if not isinstance(operation, str):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fxgrad import numpy as fnp
 from fxgrad import random
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array, sizes_of
+from fxgrad.engine.frontend.operands import as_array_operand, as_new_shape
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.nn.exponentials import log_softmax
@@ -19,16 +19,16 @@ __all__ = ["Bernoulli", "Beta", "Categorical", "Dirichlet", "Exponential", "Gamm
            "Logistic", "MultivariateNormal", "Normal", "Poisson", "StudentT", "Uniform", "kl"]
 
 
-def _scaled(draw: Callable[..., Any], key: Any, shape: Any, loc: Any, scale: Any, *parameters: Any) -> Any:
+def _scale_draws(draw: Callable[..., Any], key: Any, shape: Any, loc: Any, scale: Any, *parameters: Any) -> Any:
     """loc + scale · a standard draw, one for each place of the parameters, `shape` times."""
-    return loc + scale * _standard(draw, key, shape, (loc, scale), *parameters)
+    return loc + scale * _standard_draws(draw, key, shape, (loc, scale), *parameters)
 
 
-def _standard(draw: Callable[..., Any], key: Any, shape: Any, others: tuple[Any, ...], *parameters: Any) -> Any:
-    every = [as_array(each) for each in (*others, *parameters)]
+def _standard_draws(draw: Callable[..., Any], key: Any, shape: Any, others: tuple[Any, ...], *parameters: Any) -> Any:
+    every = [as_array_operand(each) for each in (*others, *parameters)]
     places = fnp.broadcast_shapes(*(fnp.shape(each) for each in every))
     dtype = fnp.result_type(*every)
-    return draw(key, *parameters, shape=(*sizes_of("sample", shape), *places),
+    return draw(key, *parameters, shape=(*as_new_shape("sample", shape), *places),
                 dtype=dtype if dtypes.is_floating(dtype) else dtypes.float64)
 
 
@@ -52,7 +52,7 @@ class Normal(NamedTuple):
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
         """Draws of shape `shape` and the parameters', with derivatives in them."""
-        return _scaled(random.normal, key, shape, *self)
+        return _scale_draws(random.normal, key, shape, *self)
 
     def logpdf(self, x: Any) -> Any:
         """The logarithm of the density at `x`."""
@@ -92,7 +92,7 @@ class Uniform(NamedTuple):
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
         """Draws of shape `shape` and the parameters', with derivatives in them."""
-        return _scaled(random.uniform, key, shape, self.low, fnp.subtract(self.high, self.low))
+        return _scale_draws(random.uniform, key, shape, self.low, fnp.subtract(self.high, self.low))
 
     def logpdf(self, x: Any) -> Any:
         """The logarithm of the density at `x`."""
@@ -110,7 +110,7 @@ class Exponential(NamedTuple):
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
         """Draws of shape `shape` and the parameter's, with derivatives in it."""
-        return self.scale * _standard(random.exponential, key, shape, (self.scale,))
+        return self.scale * _standard_draws(random.exponential, key, shape, (self.scale,))
 
     def logpdf(self, x: Any) -> Any:
         """The logarithm of the density at `x`."""
@@ -129,7 +129,7 @@ class Laplace(NamedTuple):
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
         """Draws of shape `shape` and the parameters', with derivatives in them."""
-        return _scaled(random.laplace, key, shape, *self)
+        return _scale_draws(random.laplace, key, shape, *self)
 
     def logpdf(self, x: Any) -> Any:
         """The logarithm of the density at `x`."""
@@ -148,7 +148,7 @@ class Logistic(NamedTuple):
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
         """Draws of shape `shape` and the parameters', with derivatives in them."""
-        return _scaled(random.logistic, key, shape, *self)
+        return _scale_draws(random.logistic, key, shape, *self)
 
     def logpdf(self, x: Any) -> Any:
         """The logarithm of the density at `x`."""
@@ -167,7 +167,7 @@ class Gumbel(NamedTuple):
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
         """Draws of shape `shape` and the parameters', with derivatives in them."""
-        return _scaled(random.gumbel, key, shape, *self)
+        return _scale_draws(random.gumbel, key, shape, *self)
 
     def logpdf(self, x: Any) -> Any:
         """The logarithm of the density at `x`."""
@@ -187,7 +187,7 @@ class StudentT(NamedTuple):
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
         """Draws of shape `shape` and the parameters', with derivatives in them."""
-        return _scaled(random.t, key, shape, self.loc, self.scale, self.df)
+        return _scale_draws(random.t, key, shape, self.loc, self.scale, self.df)
 
     def logpdf(self, x: Any) -> Any:
         """The logarithm of the density at `x`."""
@@ -206,11 +206,11 @@ class Gamma(NamedTuple):
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
         """Draws of shape `shape` and the parameters', with derivatives in them: in `a` at a fixed quantile."""
-        return _standard(random.gamma, key, shape, (self.rate,), self.a) / self.rate
+        return _standard_draws(random.gamma, key, shape, (self.rate,), self.a) / self.rate
 
     def logpdf(self, x: Any) -> Any:
         """The logarithm of the density at `x`."""
-        return _log_density(stats.gamma, x, self.a, 0, 1.0 / as_array(self.rate))
+        return _log_density(stats.gamma, x, self.a, 0, 1.0 / as_array_operand(self.rate))
 
 
 class Beta(NamedTuple):
@@ -225,7 +225,7 @@ class Beta(NamedTuple):
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
         """Draws of shape `shape` and the parameters', with derivatives in them at a fixed quantile of their parts."""
-        return _standard(random.beta, key, shape, (), *self)
+        return _standard_draws(random.beta, key, shape, (), *self)
 
     def logpdf(self, x: Any) -> Any:
         """The logarithm of the density at `x`."""
@@ -244,13 +244,13 @@ class Dirichlet(NamedTuple):
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
         """Draws of shape `shape` and that of `alpha`, with derivatives in it."""
-        alpha = as_array(self.alpha)
-        return random.dirichlet(key, alpha, (*sizes_of("sample", shape), *fnp.shape(alpha)[:-1]),
+        alpha = as_array_operand(self.alpha)
+        return random.dirichlet(key, alpha, (*as_new_shape("sample", shape), *fnp.shape(alpha)[:-1]),
                                 fnp.result_type(alpha))
 
     def logpdf(self, x: Any) -> Any:
         """The logarithm of the density at `x`, whose last axis is that of the shares."""
-        alpha = as_array(self.alpha)
+        alpha = as_array_operand(self.alpha)
         return (fnp.sum(special.xlogy(alpha - 1.0, x), axis=-1) + special.gammaln(fnp.sum(alpha, axis=-1))
                 - fnp.sum(special.gammaln(alpha), axis=-1))
 
@@ -268,8 +268,8 @@ class MultivariateNormal(NamedTuple):
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
         """Draws of shape (*shape, size), with derivatives in both parameters."""
-        mean, factor = as_array(self.mean), fnp.linalg.cholesky(self.cov)
-        noise = random.normal(key, (*sizes_of("sample", shape), *fnp.shape(mean)), fnp.result_type(mean, factor))
+        mean, factor = as_array_operand(self.mean), fnp.linalg.cholesky(self.cov)
+        noise = random.normal(key, (*as_new_shape("sample", shape), *fnp.shape(mean)), fnp.result_type(mean, factor))
         return mean + noise @ factor.T
 
     def logpdf(self, x: Any) -> Any:
@@ -291,7 +291,7 @@ class Bernoulli(NamedTuple):
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
         """Bools of shape `shape` and that of `p`."""
-        return random.bernoulli(key, self.p, (*sizes_of("sample", shape), *fnp.shape(self.p)))
+        return random.bernoulli(key, self.p, (*as_new_shape("sample", shape), *fnp.shape(self.p)))
 
     def logpmf(self, k: Any) -> Any:
         """The logarithm of the probability of `k`."""
@@ -310,8 +310,8 @@ class Categorical(NamedTuple):
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
         """Numbers of classes, of shape `shape` and that of the logits but for the last axis."""
-        logits = as_array(self.logits)
-        return random.categorical(key, logits, -1, (*sizes_of("sample", shape), *fnp.shape(logits)[:-1]))
+        logits = as_array_operand(self.logits)
+        return random.categorical(key, logits, -1, (*as_new_shape("sample", shape), *fnp.shape(logits)[:-1]))
 
     def logpmf(self, k: Any) -> Any:
         """The logarithm of the probability of the classes `k`."""
@@ -332,7 +332,7 @@ class Poisson(NamedTuple):
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
         """Integers of shape `shape` and that of the rate."""
-        return random.poisson(key, self.rate, (*sizes_of("sample", shape), *fnp.shape(self.rate)))
+        return random.poisson(key, self.rate, (*as_new_shape("sample", shape), *fnp.shape(self.rate)))
 
     def logpmf(self, k: Any) -> Any:
         """The logarithm of the probability of `k`."""
@@ -356,47 +356,47 @@ def kl(p: Any, q: Any) -> Any:
         raise ArgumentError(at_user_line(
             f"kl: of a {type(p).__name__} and a {type(q).__name__} there is no closed form here; take the mean of "
             "p.logpdf(x) - q.logpdf(x) over draws x = p.sample(key, shape)"))
-    return form(type(p)(*map(as_array, p)), type(q)(*map(as_array, q)))
+    return form(type(p)(*map(as_array_operand, p)), type(q)(*map(as_array_operand, q)))
 
 
-def _of_normals(p: Any, q: Any) -> Any:
+def _kl_of_normals(p: Any, q: Any) -> Any:
     ratio = p.scale / q.scale
     return 0.5 * (ratio ** 2 + ((p.loc - q.loc) / q.scale) ** 2 - 1.0) - fnp.log(ratio)
 
 
-def _of_gammas(p: Any, q: Any) -> Any:
+def _kl_of_gammas(p: Any, q: Any) -> Any:
     return ((p.a - q.a) * special.digamma(p.a) - special.gammaln(p.a) + special.gammaln(q.a)
             + q.a * (fnp.log(p.rate) - fnp.log(q.rate)) + p.a * (q.rate / p.rate - 1.0))
 
 
-def _of_dirichlets(p: Any, q: Any) -> Any:
+def _kl_of_dirichlets(p: Any, q: Any) -> Any:
     total = fnp.sum(p.alpha, axis=-1)
     apart = (p.alpha - q.alpha) * (special.digamma(p.alpha) - special.digamma(total)[..., None])
     return (special.gammaln(total) - special.gammaln(fnp.sum(q.alpha, axis=-1))
             + fnp.sum(apart - special.gammaln(p.alpha) + special.gammaln(q.alpha), axis=-1))
 
 
-def _of_vectors(p: Any, q: Any) -> Any:
+def _kl_of_vectors(p: Any, q: Any) -> Any:
     size, apart = fnp.shape(p.mean)[-1], q.mean - p.mean
     solved = fnp.linalg.solve(q.cov, p.cov)
     return 0.5 * (fnp.trace(solved) - size + apart @ fnp.linalg.solve(q.cov, apart)
                   - fnp.linalg.slogdet(p.cov)[1] + fnp.linalg.slogdet(q.cov)[1])
 
 
-def _of_categories(p: Any, q: Any) -> Any:
+def _kl_of_categories(p: Any, q: Any) -> Any:
     chances = log_softmax(p.logits)
     return fnp.sum(fnp.exp(chances) * (chances - log_softmax(q.logits)), axis=-1)
 
 
 _DIVERGENCES: dict[type, Callable[[Any, Any], Any]] = {
-    Normal: _of_normals,
-    LogNormal: _of_normals,
+    Normal: _kl_of_normals,
+    LogNormal: _kl_of_normals,
     Exponential: lambda p, q: p.scale / q.scale - 1.0 - fnp.log(p.scale / q.scale),
-    Gamma: _of_gammas,
-    Beta: lambda p, q: _of_dirichlets(Dirichlet(fnp.stack([p.a, p.b], -1)), Dirichlet(fnp.stack([q.a, q.b], -1))),
-    Dirichlet: _of_dirichlets,
-    MultivariateNormal: _of_vectors,
+    Gamma: _kl_of_gammas,
+    Beta: lambda p, q: _kl_of_dirichlets(Dirichlet(fnp.stack([p.a, p.b], -1)), Dirichlet(fnp.stack([q.a, q.b], -1))),
+    Dirichlet: _kl_of_dirichlets,
+    MultivariateNormal: _kl_of_vectors,
     Bernoulli: lambda p, q: special.rel_entr(p.p, q.p) + special.rel_entr(1.0 - p.p, 1.0 - q.p),
-    Categorical: _of_categories,
+    Categorical: _kl_of_categories,
     Poisson: lambda p, q: special.xlogy(p.rate, p.rate / q.rate) - p.rate + q.rate,
 }

@@ -34,11 +34,11 @@ class LossScale:
 
     def scale(self, loss: Tree) -> Tree:
         """`loss`, an array or a container, times the number; losses of half precision come back in float32."""
-        return tree.map(lambda leaf: _by(fnp.multiply, leaf, self.value), loss)
+        return tree.map(lambda leaf: _scale_leaf(fnp.multiply, leaf, self.value), loss)
 
     def unscale(self, gradients: Tree) -> Tree:
         """`gradients` divided by the number; those of half precision come back in float32, where they have room."""
-        return tree.map(lambda leaf: _by(fnp.divide, leaf, self.value), gradients)
+        return tree.map(lambda leaf: _scale_leaf(fnp.divide, leaf, self.value), gradients)
 
     def adjust(self, finite: Any) -> Any:
         """The state for the next step, where `finite` says whether the gradients of this one were."""
@@ -72,7 +72,7 @@ class Static(LossScale):
     @classmethod
     def tree_unflatten(cls, _: None, children: Sequence[Any]) -> Static:
         """The state of a number, whatever stands in its place."""
-        return _filled(cls, value=children[0])
+        return _fill_state(cls, value=children[0])
 
 
 @tree.register_pytree_node_class
@@ -114,8 +114,8 @@ class Dynamic(LossScale):
         grown = fnp.where(is_due & fnp.isfinite(grown), grown, self.value)
         smaller = fnp.maximum(self.value * np.float32(self.backoff_factor), np.float32(self.smallest))
         steps = fnp.where(is_due, np.int32(0), self.good_steps + np.int32(1))
-        return _filled(Dynamic, **{**self._settings(), "value": fnp.where(finite, grown, smaller),
-                                   "good_steps": fnp.where(finite, steps, np.int32(0))})
+        return _fill_state(Dynamic, **{**self._settings(), "value": fnp.where(finite, grown, smaller),
+                                       "good_steps": fnp.where(finite, steps, np.int32(0))})
 
     def _settings(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _SETTINGS}
@@ -127,7 +127,8 @@ class Dynamic(LossScale):
     @classmethod
     def tree_unflatten(cls, settings: Sequence[Any], children: Sequence[Any]) -> Dynamic:
         """The state of a number and a count, whatever stands in their places."""
-        return _filled(cls, value=children[0], good_steps=children[1], **dict(zip(_SETTINGS, settings, strict=True)))
+        return _fill_state(cls, value=children[0], good_steps=children[1],
+                           **dict(zip(_SETTINGS, settings, strict=True)))
 
 
 _SETTINGS = ("growth_interval", "growth_factor", "backoff_factor", "smallest")
@@ -202,7 +203,7 @@ def select(finite: Any, new: Tree, old: Tree) -> Tree:
     return tree.map(lambda one, other: fnp.where(finite, one, other), new, old)
 
 
-def _by(operation: Callable[..., Any], leaf: Any, factor: Any) -> Any:
+def _scale_leaf(operation: Callable[..., Any], leaf: Any, factor: Any) -> Any:
     dtype = fnp.result_type(leaf)
     if not dtypes.is_inexact(dtype):
         return leaf
@@ -218,7 +219,7 @@ def _number(name: str, value: Any) -> Any:
     return fnp.asarray(value, np.float32)
 
 
-def _filled(kind: Any, **fields: Any) -> Any:
+def _fill_state(kind: Any, **fields: Any) -> Any:
     """A state of given fields, which are not looked at: transformations put markers in the places of arrays."""
     made = object.__new__(kind)
     for name, value in fields.items():

@@ -15,7 +15,7 @@ from fxgrad.engine.api.closures import closure_convert
 from fxgrad.engine.api.custom import custom_vjp
 from fxgrad.engine.api.residuals import stop_gradient
 from fxgrad.engine.api.reverse import vjp
-from fxgrad.engine.frontend.operands import as_array
+from fxgrad.engine.frontend.operands import as_array_operand
 from fxgrad.engine.ops.strong import strong_mul
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, ShapeError, TreeError
@@ -74,7 +74,7 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
     """
     @transformation("odeint", func)
     def solve(y0: Any, t: Any, *args: Any) -> Any:
-        times = _times(t)
+        times = _check_times(t)
         if adjoint not in ("continuous", "discrete"):
             raise ArgumentError(at_user_line(f"odeint: adjoint is {adjoint!r}; it is 'continuous' or 'discrete'"))
         start, unpack = _pack(y0)
@@ -83,25 +83,25 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
         def field(state: Any, time: Any, *given: Any) -> Any:
             y = unpack(state)
             slope = func(y, time, *given)
-            _match(func, y, slope)
+            _check_match(func, y, slope)
             return _pack(slope)[0].astype(state.dtype)
 
         if adjoint == "discrete":
-            states = _solved(lambda state, time: field(state, time, *args), start, times, controls)
+            states = _solve_adaptive(lambda state, time: field(state, time, *args), start, times, controls)
         else:
             converted, captured = closure_convert(field, start, times[0], *args)
             states = _with_adjoint(converted, controls)(start, times, (*args, *captured))
-        return _vmapped(unpack, states)
+        return _map_states(unpack, states)
     return solve(y0, t, *args)
 
 
-def _vmapped(unpack: Callable[[Any], Any], states: Any) -> Any:
+def _map_states(unpack: Callable[[Any], Any], states: Any) -> Any:
     return scan(lambda _, state: (None, unpack(state)), None, states)[1]
 
 
-def _times(t: Any) -> Any:
+def _check_times(t: Any) -> Any:
     """The times as an array of floats; raises unless there are some, and they rise as far as is known."""
-    times = as_array(t)
+    times = as_array_operand(t)
     if fnp.ndim(times) != 1 or not fnp.size(times):
         raise ShapeError(at_user_line(
             f"odeint: t has the shape {fnp.shape(times)}, where a vector of times is needed, the first of them that of "
@@ -115,7 +115,7 @@ def _times(t: Any) -> Any:
 def _pack(y: Any) -> tuple[Any, Callable[[Any], Any]]:
     """A container as a vector of real numbers, and the way back."""
     leaves, structure = tree.flatten(y)
-    leaves = [as_array(leaf) for leaf in leaves]
+    leaves = [as_array_operand(leaf) for leaf in leaves]
     leaves = [leaf if dtypes.is_inexact(fnp.result_type(leaf)) else fnp.astype(leaf, dtypes.float64)
               for leaf in leaves]
     parts = [[fnp.real(leaf), fnp.imag(leaf)] if dtypes.is_complex(fnp.result_type(leaf)) else [leaf]
@@ -128,7 +128,7 @@ def _pack(y: Any) -> tuple[Any, Callable[[Any], Any]]:
     return vector, unpack
 
 
-def _match(func: Field, y: Any, slope: Any) -> None:
+def _check_match(func: Field, y: Any, slope: Any) -> None:
     given: Any = tree.structure(slope)
     needed: Any = tree.structure(y)
     if given != needed:
@@ -145,7 +145,7 @@ def _match(func: Field, y: Any, slope: Any) -> None:
 # --- steps ----------------------------------------------------------------------------------------------------------
 
 
-def _solved(field: Field, start: Any, times: Any, controls: Sequence[Any]) -> Any:
+def _solve_adaptive(field: Field, start: Any, times: Any, controls: Sequence[Any]) -> Any:
     """The states at the times, shape (n, size), by steps whose sizes have no derivative."""
     rtol, atol, mxstep, hmax = controls
     last, dtype = stop_gradient(times[-1]), start.dtype
@@ -172,7 +172,7 @@ def _solved(field: Field, start: Any, times: Any, controls: Sequence[Any]) -> An
             return on if mxstep == math.inf else on & (count < mxstep)
 
         _, now, before = while_loop(goes_on, advance, (np.int64(0), *carry))
-        state = _between(before, now, target).astype(dtype)
+        state = _interpolate(before, now, target).astype(dtype)
         return (now, before), _nan_unless(now[2] >= target, state)
 
     slope = field(start, times[0])
@@ -234,7 +234,7 @@ def _first_size(field: Field, state: Any, slope: Any, time: Any, controls: Seque
     return fnp.minimum(100.0 * trial, size)
 
 
-def _between(before: Any, now: Any, target: Any) -> Any:
+def _interpolate(before: Any, now: Any, target: Any) -> Any:
     """The state at `target`, by the quartic that has the states, slopes and middle of the last step."""
     (low, slope, middle, start), (high, end_slope, end, _) = before, now
     size = end - start
@@ -253,7 +253,7 @@ def _between(before: Any, now: Any, target: Any) -> Any:
 def _with_adjoint(field: Field, controls: Sequence[Any]) -> Callable[[Any, Any, Any], Any]:
     """The solution as a function of the first state, the times and the arguments, with its adjoint as gradient."""
     def odeint_with_the_continuous_adjoint(start: Any, times: Any, args: Any) -> Any:  # what messages call it
-        return _solved(lambda state, time: field(state, time, *args), start, times, controls)
+        return _solve_adaptive(lambda state, time: field(state, time, *args), start, times, controls)
 
     def forward(start: Any, times: Any, args: Any) -> Any:
         states = odeint_with_the_continuous_adjoint(start, times, args)
@@ -269,8 +269,8 @@ def _with_adjoint(field: Field, controls: Sequence[Any]) -> Callable[[Any, Any, 
             return field(state, time, *tree.unflatten(structure, [
                 next(found) if moves else leaf for moves, leaf in zip(moving, leaves, strict=True)]))
 
-        parameters = [as_array(leaf) for moves, leaf in zip(moving, leaves, strict=True) if moves]
-        d_state, d_times, d_found = _backwards(dynamics, parameters, states, times, cotangents, controls)
+        parameters = [as_array_operand(leaf) for moves, leaf in zip(moving, leaves, strict=True) if moves]
+        d_state, d_times, d_found = _solve_backwards(dynamics, parameters, states, times, cotangents, controls)
         found = iter(d_found)
         return d_state, d_times, tree.unflatten(structure, [
             next(found).astype(fnp.result_type(leaf)) if moves else None for moves, leaf in
@@ -281,8 +281,8 @@ def _with_adjoint(field: Field, controls: Sequence[Any]) -> Callable[[Any, Any, 
     return solve
 
 
-def _backwards(field: Field, parameters: list[Any], states: Any, times: Any, cotangents: Any,
-               controls: Sequence[Any]) -> tuple[Any, Any, list[Any]]:
+def _solve_backwards(field: Field, parameters: list[Any], states: Any, times: Any, cotangents: Any,
+                     controls: Sequence[Any]) -> tuple[Any, Any, list[Any]]:
     """The cotangents of the first state, the times and the parameters: from each time back to the one before."""
     def piece(carry: Any, entry: Any) -> Any:
         adjoint, d_parameters = carry
@@ -297,7 +297,7 @@ def _backwards(field: Field, parameters: list[Any], states: Any, times: Any, cot
             d_y, *d_rest = pullback(a)
             return _pack((-slope, d_y, d_rest))[0].astype(packed.dtype)
 
-        _, adjoint, d_parameters = unpack(_solved(turned, packed, fnp.stack([-end, -begin]), controls)[1])
+        _, adjoint, d_parameters = unpack(_solve_adaptive(turned, packed, fnp.stack([-end, -begin]), controls)[1])
         return (adjoint, d_parameters), d_time
 
     init = fnp.zeros_like(states[0]), [fnp.zeros_like(each) for each in parameters]

@@ -11,13 +11,13 @@ import numpy as np
 
 from fxgrad.engine import tree
 from fxgrad.engine.dtypes import finfo
-from fxgrad.engine.frontend.operands import as_array, shape_of
+from fxgrad.engine.frontend.operands import as_array_operand, shape_of
 from fxgrad.engine.ops.arithmetic import stop_gradient
-from fxgrad.engine.pytorch_names import of_module
+from fxgrad.engine.pytorch_names import module_getattr
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
-from fxgrad.nn.layers import widened
+from fxgrad.nn.layers import widen_half
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, power
 from fxgrad.numpy.arithmetic import clip as clip_array
 from fxgrad.numpy.creation import astype
@@ -64,21 +64,21 @@ def sgd(rate: Any, momentum: float = 0.0, *, nesterov: bool = False, weight_deca
     ({'w': 1.9}, None)
     """
     if callable(rate):
-        return _scheduled(lambda now: sgd(now, momentum, nesterov=nesterov, weight_decay=weight_decay), rate)
+        return _schedule(lambda now: sgd(now, momentum, nesterov=nesterov, weight_decay=weight_decay), rate)
     _check("sgd", rate=rate, momentum=momentum, weight_decay=weight_decay)
-    if nesterov and _is_none(momentum):
+    if nesterov and _is_zero(momentum):
         raise ArgumentError(at_user_line("sgd: nesterov=True needs a momentum, such as momentum=0.9"))
 
     def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
-        _match("sgd", gradients, params)
-        gradients = _decayed(gradients, params, weight_decay)
-        if _is_none(momentum):
-            return tree.map(lambda p, g: p - _as(rate, p) * g, params, gradients), None
-        velocity = tree.map(lambda v, g: _as(momentum, v) * v + g, state, gradients)
-        steps = tree.map(lambda g, v: g + _as(momentum, v) * v, gradients, velocity) if nesterov else velocity
-        return tree.map(lambda p, v: p - _as(rate, p) * v, params, steps), velocity
+        _check_match("sgd", gradients, params)
+        gradients = _add_decay(gradients, params, weight_decay)
+        if _is_zero(momentum):
+            return tree.map(lambda p, g: p - _cast_to(rate, p) * g, params, gradients), None
+        velocity = tree.map(lambda v, g: _cast_to(momentum, v) * v + g, state, gradients)
+        steps = tree.map(lambda g, v: g + _cast_to(momentum, v) * v, gradients, velocity) if nesterov else velocity
+        return tree.map(lambda p, v: p - _cast_to(rate, p) * v, params, steps), velocity
 
-    return Optimizer((lambda _: None) if _is_none(momentum) else (lambda params: tree.map(lambda p: 0 * p, params)),
+    return Optimizer((lambda _: None) if _is_zero(momentum) else (lambda params: tree.map(lambda p: 0 * p, params)),
                      update)
 
 
@@ -124,25 +124,26 @@ def _adam(what: str, rate: Any, beta1: float, beta2: float, epsilon: float, weig
         return Moments(0, *(tree.map(lambda p: 0 * p, params) for _ in range(2)))
 
     def update(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
-        _match(what, gradients, params)
+        _check_match(what, gradients, params)
         if not decoupled:
-            gradients = _decayed(gradients, params, weight_decay)
+            gradients = _add_decay(gradients, params, weight_decay)
         count = state.count + 1
         first = _averages(beta1, state.first, gradients)
         second = _averages(beta2, state.second, tree.map(lambda g: g * g, gradients))
-        now = _now(rate, state.count)
+        now = _rate_after(rate, state.count)
         shrink = 1 - now * weight_decay if decoupled else 1.0
 
         def step(p: Any, m: Any, s: Any) -> Any:
-            m, s = m / _as(_bias(beta1, count, p), p), s / _as(_bias(beta2, count, p), p)
-            return _as(shrink, p) * p - _as(now, p) * m / (s ** _as(0.5, p) + _as(epsilon, p))
+            m, s = m / _cast_to(_bias_correction(beta1, count, p), p), s / _cast_to(_bias_correction(beta2, count, p),
+                                                                                    p)
+            return _cast_to(shrink, p) * p - _cast_to(now, p) * m / (s ** _cast_to(0.5, p) + _cast_to(epsilon, p))
 
         return tree.map(step, params, first, second), Moments(count, first, second)
 
     return Optimizer(init, update)
 
 
-def _scheduled(make: Callable[[Any], Optimizer], rate: Callable[[Any], Any]) -> Optimizer:
+def _schedule(make: Callable[[Any], Optimizer], rate: Callable[[Any], Any]) -> Optimizer:
     """An optimiser whose state counts the updates, of those that `make` makes for one rate."""
     def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
         count, inner = state
@@ -152,27 +153,27 @@ def _scheduled(make: Callable[[Any], Optimizer], rate: Callable[[Any], Any]) -> 
     return Optimizer(lambda params: (0, make(0.0).init(params)), update)
 
 
-def _decayed(gradients: Parameters, params: Parameters, weight_decay: float) -> Parameters:
-    if _is_none(weight_decay):
+def _add_decay(gradients: Parameters, params: Parameters, weight_decay: float) -> Parameters:
+    if _is_zero(weight_decay):
         return gradients
-    return tree.map(lambda g, p: g + _as(weight_decay, p) * p, gradients, params)
+    return tree.map(lambda g, p: g + _cast_to(weight_decay, p) * p, gradients, params)
 
 
-def _is_none(setting: Any) -> bool:
+def _is_zero(setting: Any) -> bool:
     """Whether a setting is the number 0; of a traced one that is not known."""
     return isinstance(setting, int | float) and not setting
 
 
 def _averages(beta: float, averages: Parameters, values: Parameters) -> Parameters:
-    return tree.map(lambda m, g: _as(beta, m) * m + _as(1 - beta, m) * g, averages, values)
+    return tree.map(lambda m, g: _cast_to(beta, m) * m + _cast_to(1 - beta, m) * g, averages, values)
 
 
-def _now(rate: Any, count: Any) -> Any:
+def _rate_after(rate: Any, count: Any) -> Any:
     """The learning rate of the update after `count` others."""
     return rate(count) if callable(rate) else rate
 
 
-def _bias(beta: float, count: Any, parameter: Any) -> Any:
+def _bias_correction(beta: float, count: Any, parameter: Any) -> Any:
     """1 - beta ** count with all its digits, which the difference loses in float32."""
     if not isinstance(beta, int | float):  # log(0) is minus infinity, and the difference 1
         return -expm1(multiply(count, log(beta)))
@@ -182,7 +183,7 @@ def _bias(beta: float, count: Any, parameter: Any) -> Any:
     return -expm1(astype(count, dtype) * np.dtype(dtype).type(math.log(beta))) if beta else 1.0
 
 
-def _as(number: Any, array: Any) -> Any:
+def _cast_to(number: Any, array: Any) -> Any:
     """A number in the dtype of an array, so that it does not change that dtype; beside Python's numbers as it is."""
     if not hasattr(array, "dtype"):
         return number
@@ -206,9 +207,10 @@ def rmsprop(rate: Any = 1e-2, decay: float = 0.99, epsilon: float = 1e-8) -> Opt
     _check("rmsprop", rate=rate, decay=decay, epsilon=epsilon)
 
     def update(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
-        _match("rmsprop", gradients, params)
-        second, now = _averages(decay, state.second, tree.map(lambda g: g * g, gradients)), _now(rate, state.count)
-        params = tree.map(lambda p, g, s: p - _as(now, p) * g / (s ** _as(0.5, p) + _as(epsilon, p)),
+        _check_match("rmsprop", gradients, params)
+        second, now = _averages(decay, state.second, tree.map(lambda g: g * g, gradients)), _rate_after(rate,
+                                                                                                        state.count)
+        params = tree.map(lambda p, g, s: p - _cast_to(now, p) * g / (s ** _cast_to(0.5, p) + _cast_to(epsilon, p)),
                           params, gradients, second)
         return params, Moments(state.count + 1, None, second)
 
@@ -231,9 +233,9 @@ def lion(rate: Any = 1e-4, beta1: float = 0.9, beta2: float = 0.99, *, weight_de
     _check("lion", rate=rate, beta1=beta1, beta2=beta2, weight_decay=weight_decay)
 
     def update(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
-        _match("lion", gradients, params)
-        now, mixed = _now(rate, state.count), _averages(beta1, state.first, gradients)
-        params = tree.map(lambda p, c: p - _as(now, p) * (sign(c) + _as(weight_decay, p) * p), params, mixed)
+        _check_match("lion", gradients, params)
+        now, mixed = _rate_after(rate, state.count), _averages(beta1, state.first, gradients)
+        params = tree.map(lambda p, c: p - _cast_to(now, p) * (sign(c) + _cast_to(weight_decay, p) * p), params, mixed)
         return params, Moments(state.count + 1, _averages(beta2, state.first, gradients), None)
 
     return Optimizer(lambda params: Moments(0, tree.map(lambda p: 0 * p, params), None), update)
@@ -252,7 +254,7 @@ def clip_by_global_norm(gradients: Parameters, limit: Any) -> Parameters:
     [array([0.6]), array([0.8])]
     """
     _check("clip_by_global_norm", limit=limit)
-    arrays = [each for each in tree.leaves(gradients) if 0 not in shape_of(as_array(each))]
+    arrays = [each for each in tree.leaves(gradients) if 0 not in shape_of(as_array_operand(each))]
     if not arrays:
         return gradients
     factor = _factor(_norm(arrays), limit)
@@ -282,7 +284,7 @@ def clip(gradients: Parameters, limit: Any) -> Parameters:
     {'w': array([-1. ,  0.5])}
     """
     _check("clip", limit=limit)
-    return tree.map(lambda g: clip_array(g, _as(-limit, g), _as(limit, g)), gradients)
+    return tree.map(lambda g: clip_array(g, _cast_to(-limit, g), _cast_to(limit, g)), gradients)
 
 
 def _norm(arrays: Sequence[Any]) -> Any:
@@ -290,11 +292,11 @@ def _norm(arrays: Sequence[Any]) -> Any:
 
     The squares are those of ratios to the greatest element, so that none overflows; their sum is at least 1.
     """
-    wide = [widened(as_array(array)) for array in arrays]
+    wide = [widen_half(as_array_operand(array)) for array in arrays]
     plain = _plain_norm(wide)
     if plain is not None:
         return plain
-    sizes = [as_array(absolute(array)) for array in wide]
+    sizes = [as_array_operand(absolute(array)) for array in wide]
     peak = functools.reduce(maximum, (stop_gradient(max_of(size)) for size in sizes))
     unit = clip_array(peak, 1e-30, float(finfo(peak.dtype).max))
     total = functools.reduce(add, (sum_of(square(divide(size, unit))) for size in sizes))
@@ -319,7 +321,7 @@ def _factor(norm: Any, limit: Any) -> Any:
 
 def _times(gradient: Any, factor: Any) -> Any:
     """The gradient times a factor, in its dtype: half precision does not have each factor."""
-    return _as(multiply(widened(as_array(gradient)), factor), gradient)
+    return _cast_to(multiply(widen_half(as_array_operand(gradient)), factor), gradient)
 
 
 def linear_schedule(first: float, last: float, steps: int) -> Callable[[Any], Any]:
@@ -367,7 +369,7 @@ def _progress(count: Any, steps: int) -> Any:
     return clip_array(divide(count, steps), 0.0, 1.0)
 
 
-__getattr__ = of_module("fxgrad.optim")
+__getattr__ = module_getattr("fxgrad.optim")
 
 
 def _check(what: str, **settings: float) -> None:
@@ -378,7 +380,7 @@ def _check(what: str, **settings: float) -> None:
                 f"{what}: {name} is {value}, where a number from 0{' to below 1' if most == 1 else ' on'} is needed"))
 
 
-def _match(what: str, gradients: Parameters, params: Parameters) -> None:
+def _check_match(what: str, gradients: Parameters, params: Parameters) -> None:
     given: Any = tree.structure(gradients)
     needed: Any = tree.structure(params)
     if given != needed:

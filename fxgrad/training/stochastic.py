@@ -11,7 +11,7 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.residuals import stop_gradient
 from fxgrad.engine.frontend.operands import axis_of
-from fxgrad.engine.higher_order.custom import straight_through as with_derivative
+from fxgrad.engine.higher_order.custom import bind_straight_through as with_derivative
 from fxgrad.engine.tracing.tape import innermost_for
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError
@@ -23,7 +23,7 @@ __all__ = ["gumbel_softmax", "score_function", "straight_through"]
 # --- straight through -----------------------------------------------------------------------------------------------
 
 
-def _valued(value: Any, like: Any) -> Any:
+def _replace_value(value: Any, like: Any) -> Any:
     """`value`, with the derivative of `like`."""
     return value if innermost_for((value, like)) is None else with_derivative(value, like)
 
@@ -56,12 +56,12 @@ def straight_through(fun: Callable[..., Any], through: Callable[..., Any] | None
                 "pass one, or say through= whose it has"))
         values = fun(*args, **kwargs)
         likes = args[0] if through is None else through(*args, **kwargs)
-        _match(f"straight_through({name})", values, likes, "its first argument" if through is None else "through")
-        return tree.map(lambda value, like: _valued(stop_gradient(value), like), values, likes)
+        _check_match(f"straight_through({name})", values, likes, "its first argument" if through is None else "through")
+        return tree.map(lambda value, like: _replace_value(stop_gradient(value), like), values, likes)
     return estimated
 
 
-def _match(what: str, values: Any, likes: Any, whose: str) -> None:
+def _check_match(what: str, values: Any, likes: Any, whose: str) -> None:
     """Raises unless `values` can have the derivative of `likes`."""
     given: Any = tree.structure(values)
     needed: Any = tree.structure(likes)
@@ -163,4 +163,4 @@ def gumbel_softmax(key: Any, logits: Any, temperature: Any = 1.0, *, hard: bool 
         return weights
     chosen = one_hot(fnp.argmax(weights, axis=axis), fnp.shape(weights)[axis], dtype=fnp.result_type(weights),
                      axis=axis)
-    return _valued(stop_gradient(chosen), weights)
+    return _replace_value(stop_gradient(chosen), weights)

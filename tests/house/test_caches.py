@@ -285,7 +285,7 @@ KINDS: dict[str, list[Any]] = {
     "attribute of a program": [program_properties.ProgramAttribute, program_properties.program_property,
                                program_properties.memoize],
     "derived under guards": [derive.derive, guards.memoize_guarded],
-    "lookup of recordings": [interning.Node, trace.TraceRootCache, plans.DispatchPlans, executables.Executables],
+    "lookup of recordings": [interning.PrefixNode, trace.TraceRootCache, plans.DispatchPlans, executables.Executables],
 }
 """By the name that docs/appendix/caches.md has for a kind of cache, what one is written as."""
 OTHER_MEMORY = re.compile(r"functools\.cache\b|lru_cache|OrderedDict|\.memo\b|\.attributes\b")
@@ -325,7 +325,7 @@ def test_tables_are_bounded(monkeypatch: pytest.MonkeyPatch, fresh_tables: None)
     monkeypatch.setattr(fxgrad.config, "interning_limit", 50)
     for k in range(60):
         assert fxgrad.grad(lambda x, k=k: x ** (k + 2))(1.0) == k + 2
-        assert interning.recorded_operations() <= 50
+        assert interning.num_recorded_operations() <= 50
 
 
 def test_every_cache_has_a_bound_and_a_place_on_the_page() -> None:
@@ -362,11 +362,11 @@ def test_a_cache_begins_anew_where_it_is_full() -> None:
 def test_clear_caches_empties_everything() -> None:
     fxgrad.grad(lambda x: np.sum(fxgrad.nn.softmax(np.sin(x)) * x))(X)
     fxgrad.make_program(fxgrad.nn.softmax)(X)
-    assert interning.recorded_operations() > 0
+    assert interning.num_recorded_operations() > 0
     before = {cache.name: cache.entries for cache in cache_info()}
     assert before["rules of operations"] > 0
     assert before["programs of library functions"] > 0
     fxgrad.clear_caches()
-    assert interning.recorded_operations() == 0
+    assert interning.num_recorded_operations() == 0
     assert not any(cache.entries for cache in cache_info())
     assert fxgrad.grad(lambda x: np.sum(np.sin(x)))(X).shape == (2,)

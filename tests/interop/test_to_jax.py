@@ -18,8 +18,8 @@ from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.executors.xla import as_jax, emit
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.engine.tracing.trace import UNSHARED, trace
-from fxgrad.engine.transforms.forward import forward, has_tangent
+from fxgrad.engine.tracing.trace import UNSHARED, trace_at
+from fxgrad.engine.transforms.forward import has_tangent, push_forward
 from fxgrad.interop.emission import alike
 from fxgrad.interop.nested import equation_count
 from tests.samples import all_samples
@@ -295,12 +295,12 @@ def test_jax_differentiates_them_alike(primitive: Any, sample: Any) -> None:
     """What is handed to jax without a rule of ours: the tangent is the same, and is there for the same outputs."""
     args = sample.args()
     avals = [aval_of(arg) for arg in args]
-    program, captured = trace(lambda *values: bind(primitive, *values, **sample.params), avals, mode=UNSHARED)
+    program, captured = trace_at(lambda *values: bind(primitive, *values, **sample.params), avals, mode=UNSHARED)
     assert not captured
     moving = [has_tangent(aval) and index not in sample.fixed for index, aval in enumerate(avals)]
     tangents = [np.cos(np.asarray(arg, arg.dtype)).astype(arg.dtype) if moves else Zero(aval)
                 for arg, aval, moves in zip(args, avals, moving, strict=True)]
-    values, ours = forward(program, args, tangents)
+    values, ours = push_forward(program, args, tangents)
     given = [jnp.asarray(as_jax(arg)) for arg in args]
 
     def emitted(*present: Any) -> list[Any]:

@@ -20,7 +20,7 @@ from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.ops.trigonometric import cos, sin
 from fxgrad.engine.rematerialization.operation import within_budget_p
-from fxgrad.engine.tracing.trace import UNSHARED, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace_at
 from tests.samples import Draw, Sample
 
 SHAPES: list[tuple[tuple[int, ...], str]] = [
@@ -32,7 +32,7 @@ def body(x: Any, y: Any) -> list[Any]:
 
 def program_of(shape: Sequence[int], dtype: str, function: Any = body) -> Program:
     aval = Aval(tuple(shape), np.dtype(dtype))
-    return trace(lambda *inputs: function(*inputs), [aval, aval], mode=UNSHARED)[0]
+    return trace_at(lambda *inputs: function(*inputs), [aval, aval], mode=UNSHARED)[0]
 
 class Rule:
     """The true derivative of `body`, as a rule of either kind."""

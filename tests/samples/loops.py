@@ -13,7 +13,7 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.higher_order.branch import cond_p
 from fxgrad.engine.higher_order.loop import for_p
 from fxgrad.engine.higher_order.scan import scan_p
-from fxgrad.engine.higher_order.solve import along_root, linear_solve_p, root_p
+from fxgrad.engine.higher_order.solve import linear_solve_p, root_derivatives, root_p
 from fxgrad.engine.higher_order.sweep import sweep_p
 from fxgrad.engine.higher_order.while_loop import while_p
 from fxgrad.engine.ops.arithmetic import div, mul, name_p, sub
@@ -21,13 +21,13 @@ from fxgrad.engine.ops.comparison import lt
 from fxgrad.engine.ops.pointwise import add, scalar_like
 from fxgrad.engine.ops.reductions import reduce_max
 from fxgrad.engine.ops.trigonometric import cos, sin
-from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from tests.samples import Draw, Sample, elementwise_samples
 from tests.samples.control import SHAPES, without
 
 
 def program(function: Callable[..., Sequence[Any]], *avals: Aval) -> Program:
-    return trace(lambda *inputs: list(function(*inputs)), list(avals), mode=WITH_LITERALS)[0]
+    return trace_at(lambda *inputs: list(function(*inputs)), list(avals), mode=WITH_LITERALS)[0]
 
 
 def aval(shape: Sequence[int], dtype: str) -> Aval:
@@ -153,7 +153,7 @@ def roots() -> list[Sample]:
         one = aval(shape, dtype)
         solver = program(lambda a, x: [add(x, sub(a, x))], one, one)
         function = program(lambda a, x: [sub(x, a)], one, one)
-        matvec, vecmat = along_root(function, 1)
+        matvec, vecmat = root_derivatives(function, 1)
         assert not [*matvec.captured, *vecmat.captured]
         tangent = program(lambda a, x, y: [y], one, one, one)
         reason = {"jvp": "the constants of the solver, which have no derivative, would move as well",

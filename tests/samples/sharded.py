@@ -16,7 +16,7 @@ from fxgrad.engine.ops.varying import psum_invariant_p, pvary_p, take_equal_p
 from fxgrad.engine.parallel.layouts import Layout
 from fxgrad.engine.parallel.meshes import MeshShape
 from fxgrad.engine.parallel.shard_map import shard_map_p
-from fxgrad.engine.tracing.trace import UNSHARED, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace_at
 from tests.samples import Draw, Sample
 from tests.samples.collective import DTYPES, SHAPES
 from tests.samples.control import NARROW, body
@@ -34,7 +34,7 @@ def mapped(shape: tuple[int, ...], dtype: str = "float64", *, check_vma: bool = 
     spec = (("i",), *[()] * (len(shape) - 1)) if shape else ()
     layout = Layout(MeshShape(("i",), (2,), "0-1", "cpu"), (spec, spec), (spec, spec), ("i",), check_vma)
     piece = layout.piece(Aval(shape, np.dtype(dtype)), spec)
-    program = trace(lambda x, y: function(x, y), [piece, piece], mode=UNSHARED)[0]
+    program = trace_at(lambda x, y: function(x, y), [piece, piece], mode=UNSHARED)[0]
     return Sample(Draw(shape, dtype), Draw(shape, dtype), params={"program": program, **layout._asdict()},
                   without=NARROW if dtype == "float32" else {})
 

@@ -44,7 +44,7 @@ def origins(jaxpr: ClosedJaxpr) -> Origins:
     """
     met: Counter[str] = Counter()
     opaque: Counter[str] = Counter()
-    applied, others = importing.applied, importing.rules[importing.OTHERS]
+    applied, others = importing.apply_jax_equation, importing.rules[importing.OTHERS]
 
     def counted(equation: Any, operands: Sequence[Any]) -> Any:
         met[equation.primitive.name] += 1
@@ -55,11 +55,11 @@ def origins(jaxpr: ClosedJaxpr) -> Origins:
         return others(equation, *operands)
 
     def unshared(_: Any, jaxpr: Any, axes: Any) -> Any:
-        return importing.program_of(importing.closed(jaxpr), axes)
+        return importing.trace_jaxpr(importing.as_closed_jaxpr(jaxpr), axes)
 
-    with (mock.patch.object(importing, "applied", counted),
+    with (mock.patch.object(importing, "apply_jax_equation", counted),
           mock.patch.dict(importing.rules, {importing.OTHERS: counted_others}),
-          mock.patch.object(importing.State, "program", unshared)):
+          mock.patch.object(importing.ImportState, "program", unshared)):
         try:
             fxgrad.interop.import_jaxpr(jaxpr)
         except UnsupportedError as error:

@@ -13,10 +13,10 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.higher_order.call import library_function
 from fxgrad.engine.rooms import registry
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import UNSHARED, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace_at
 from fxgrad.text import equal, parse, program_text
 from fxgrad.text.blocks import NAMES, block_of
-from fxgrad.text.definitions import is_applied, is_call
+from fxgrad.text.definitions import is_call, is_plain_call
 from tests.samples import all_samples
 
 
@@ -26,7 +26,7 @@ def sample_programs() -> list[Program]:
     for primitive, samples in all_samples().items():
         for sample in samples if primitive.regions is not None else ():
             avals = [fxgrad.make_program(lambda value: value)(arg).in_avals[0] for arg in sample.args()]
-            programs.append(trace(lambda *given, sample=sample, primitive=primitive: bind(
+            programs.append(trace_at(lambda *given, sample=sample, primitive=primitive: bind(
                 primitive, *given, **sample.params), avals, mode=UNSHARED)[0])
     return programs
 
@@ -37,7 +37,7 @@ def test_every_operation_that_holds_programs_has_its_operands_by_role() -> None:
         equation = program.equations[-1]
         name = equation.primitive.name
         shown = program_text(program, source=False)
-        if is_call(equation) or is_applied(equation):  # a function and its arguments
+        if is_call(equation) or is_plain_call(equation):  # a function and its arguments
             assert "(x, y)" in shown or "(a, b" in shown, shown
         else:
             assert block_of(equation) is not None, name

@@ -126,7 +126,7 @@ def _with_displays() -> set[str]:
                 names = dir(value) if isinstance(value, type) and value.__module__ == module.name else ()
                 if "_repr_html_" in names or "__rich__" in names or "__rich_console__" in names:
                     found.add(f"{module.name}.{value.__name__}".removeprefix("fxgrad."))
-    return found - {"text.tables.Shown"}
+    return found - {"text.tables.Report"}
 
 
 def test_all_objects_with_displays_are_here() -> None:

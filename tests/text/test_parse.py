@@ -20,7 +20,7 @@ from fxgrad.engine.ops.reductions import reduce_sum
 from fxgrad.engine.ops.trigonometric import sin
 from fxgrad.errors import ProgramError, ProgramSyntaxError
 from fxgrad.text import equal, from_json, parse, program_text, to_json
-from fxgrad.text.numbers import convert
+from fxgrad.text.numbers import convert_values
 from tests.support.show_programs import (
     CLASSES,
     SCALAR,
@@ -267,5 +267,5 @@ def test_the_program_is_checked() -> None:
 
 
 def test_numbers_of_other_dtypes_convert_exactly_or_fail() -> None:
-    assert convert([1, 2.5], dtypes.float32).tolist() == [1.0, 2.5]
-    assert convert([3], dtypes.complex64).tolist() == [3 + 0j]
+    assert convert_values([1, 2.5], dtypes.float32).tolist() == [1.0, 2.5]
+    assert convert_values([3], dtypes.complex64).tolist() == [3 + 0j]

@@ -25,7 +25,7 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.errors import UnsupportedError
-from fxgrad.shipping.python.layout import laid_out
+from fxgrad.shipping.python.layout import wrap_code
 from fxgrad.text import parse
 from tests.samples import Sample, all_samples
 from tests.support.numpy_files import function_of
@@ -75,7 +75,7 @@ def outcome(primitive: Primitive, sample: Sample) -> str:
     except UnsupportedError as error:
         return str(error).partition(", so that")[0].split(" ", 2)[2]
     with np.errstate(all="ignore"):
-        expected = numpy_executor.interpret(program, [*program.constants, *args])
+        expected = numpy_executor.run_reference(program, [*program.constants, *args])
     got = function_of(text)(*args)
     found, wanted = got if isinstance(got, list) else [got], [value[()] for value in expected]
     if primitive.name == "square" and wanted[0].dtype.kind == "c":
@@ -474,6 +474,6 @@ def test_long_lines_are_broken_and_mean_the_same() -> None:
     code = ("def f(x):\n    y = add(first(x, 'a, (b'), [second, third, {'k': fourth, 'l': \"it's\"}], "
             "fifth(x, y, z), sixth)\n    return y")
     for width in (20, 40, 60, 200):
-        assert ast.dump(ast.parse(laid_out(code, width))) == ast.dump(ast.parse(code))
-    assert max(map(len, laid_out(code, 60).splitlines())) <= 60
+        assert ast.dump(ast.parse(wrap_code(code, width))) == ast.dump(ast.parse(code))
+    assert max(map(len, wrap_code(code, 60).splitlines())) <= 60
     assert isinstance(network, FunctionType)

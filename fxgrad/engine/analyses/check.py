@@ -42,13 +42,14 @@ def _is_bound(atom: Atom, bound: set[Variable]) -> bool:
 def _check_equation(program: Program, index: int, equation: Equation, bound: set[Variable]) -> None:
     for number, atom in enumerate(equation.inputs):
         if not _is_bound(atom, bound):
-            raise _error(program, index, f"input {number} ({atom.aval}) is used before it is bound")
+            raise _program_error(program, index, f"input {number} ({atom.aval}) is used before it is bound")
     for name, value in equation.params.items():
         if name != "fill_value" and _holds_float(value) and equation.primitive in library:
-            raise _error(program, index, f"its parameter {name}={value!r} holds a float, where whole ones are needed")
+            raise _program_error(program, index,
+                                 f"its parameter {name}={value!r} holds a float, where whole ones are needed")
         if equation.primitive.regions is None and _holds_program(value):
-            raise _error(program, index, f"its parameter {name} holds a program, which nothing that walks into "
-                         "programs would find. Give the primitive regions=function(operands, **params)")
+            raise _program_error(program, index, f"its parameter {name} holds a program, which nothing that walks into "
+                                 "programs would find. Give the primitive regions=function(operands, **params)")
     for inner in equation.programs:
         if not _CHECKED.of(inner):
             check_program(inner)
@@ -56,13 +57,13 @@ def _check_equation(program: Program, index: int, equation: Equation, bound: set
     try:
         expected = output_types(equation.primitive, [atom.aval for atom in equation.inputs], equation.params)
     except (FxgradError, TypeError) as error:
-        raise _error(program, index, f"its abstract rule refuses the inputs: {error}") from error
+        raise _program_error(program, index, f"its abstract rule refuses the inputs: {error}") from error
     actual = [var.aval for var in equation.outputs]
     if actual != expected:
-        raise _error(program, index, f"its outputs are {actual}, where its abstract rule gives {expected}")
+        raise _program_error(program, index, f"its outputs are {actual}, where its abstract rule gives {expected}")
     for var in equation.outputs:
         if var in bound:
-            raise _error(program, index, f"its output ({var.aval}) is bound already")
+            raise _program_error(program, index, f"its output ({var.aval}) is bound already")
         bound.add(var)
 
 
@@ -75,7 +76,7 @@ def _holds_float(value: object) -> bool:
     return isinstance(value, float) or (isinstance(value, tuple) and any(map(_holds_float, value)))
 
 
-def _error(program: Program, index: int, problem: str) -> ProgramError:
+def _program_error(program: Program, index: int, problem: str) -> ProgramError:
     equation = program.equations[index]
     lines = [f"equation {index} of the program ({equation.primitive}) is wrong: {problem}"]
     first = max(0, index - 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fxgrad.engine.analyses.fusing import ALIAS, BARRIER, VIEW, kind_of
+from fxgrad.engine.analyses.fusing import ALIAS, BARRIER, VIEW, fusion_kind
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Equation, Program, Source, Variable
@@ -23,13 +23,13 @@ _VIEWS = frozenset({ALIAS, VIEW})
 
 
 @program_property
-def opened_size(program: Program) -> int:
-    """Return how many equations a program has with its calls opened."""
-    return sum(sum(opened_size(region.program) for region in equation.regions) if _is_opened(equation) else 1
+def inlined_size(program: Program) -> int:
+    """Return the number of equations of a program with its calls inlined."""
+    return sum(sum(inlined_size(region.program) for region in equation.regions) if _is_inlined(equation) else 1
                for equation in program.equations)
 
 
-def _is_opened(equation: Equation) -> bool:
+def _is_inlined(equation: Equation) -> bool:
     if equation.primitive.regions is None:
         return False
     regions = equation.regions
@@ -82,7 +82,7 @@ class Flow:
         """Whether devices hold pieces of some values, in other shapes than those of their variables."""
         self._bytes: dict[Aval, int] = {}
         self._elements: dict[Aval, int] = {}
-        self._open = opened_size(program) <= LIMIT
+        self._open = inlined_size(program) <= LIMIT
         self.inputs = [self.value(var, program, -1) for var in program.inputs]
         self.outputs = self._walk(program, self.inputs, None)
         self.results = [value for value in self.outputs if value >= 0]
@@ -110,7 +110,7 @@ class Flow:
         """
         def step(equation: Equation, given: list[int]) -> list[int]:
             source = equation.source or around
-            if self._open and _is_opened(equation) and not self.closes(equation):
+            if self._open and _is_inlined(equation) and not self.closes(equation):
                 return self._call(equation, given, source, is_back)
             made = self._step(program, equation, given)
             self.sources.append(source)
@@ -125,8 +125,8 @@ class Flow:
         reads = [value for value in given if value >= 0]
         known = self._kinds.get(primitive)
         if known is None:
-            known = self._kinds[primitive] = kind_of(equation), acts_on_each.of(primitive)
-        kind = kind_of(equation) if primitive is div_p else known[0]
+            known = self._kinds[primitive] = fusion_kind(equation), acts_on_each.of(primitive)
+        kind = fusion_kind(equation) if primitive is div_p else known[0]
         self.on_each.append(known[1])
         number = len(self.equations)
         size = 0 if primitive is move_p and equation.params["to"] == "host" else -1  # it lies in another memory
@@ -161,7 +161,7 @@ class Flow:
 
     def closes(self, equation: Equation) -> bool:
         """Return whether an equation is a call that stays a step though it might be opened."""
-        return self._calls and _is_opened(equation) and equation.regions[0].role in _CALLS
+        return self._calls and _is_inlined(equation) and equation.regions[0].role in _CALLS
 
     def _call(self, equation: Equation, given: Sequence[int], around: Source | None, is_back: bool) -> list[int]:
         """Add the steps of a call in its place, and return the values of its results."""

@@ -76,7 +76,7 @@ offloaded.enter(True, pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p, arith
                 structural.convert_element_type_p)
 
 
-def kind_of(equation: Equation) -> str:
+def fusion_kind(equation: Equation) -> str:
     """Return the kind of an equation."""
     primitive = equation.primitive
     if primitive.regions is not None:

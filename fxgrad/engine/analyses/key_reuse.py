@@ -61,7 +61,7 @@ class _KeyUses:
         """Return numbers for new keys, or for words of new keys; None for anything else."""
         if dtypes.is_key(aval.dtype):
             return self._numbers(aval.size).reshape(aval.shape)
-        return _words(self._numbers(aval.size // 2).reshape(aval.shape[:-1])) if _is_followed(aval) else None
+        return _unwrapped_ids(self._numbers(aval.size // 2).reshape(aval.shape[:-1])) if _is_followed(aval) else None
 
     def of_constant(self, value: Any) -> Ids | None:
         """Return the numbers of known keys: equal keys have equal numbers."""
@@ -85,9 +85,9 @@ class _KeyUses:
             before = self._used.get(number)
             folded = what.startswith("fold_in") and before is not None and before[0].startswith("fold_in")
             if before is not None and not folded:
-                raise _reused(before, (what, source))
+                raise _reuse_error(before, (what, source))
             if any(number < limit for limit in self._in_loop):
-                raise _reused((what, source), (f"{what} in every step of a loop", source))
+                raise _reuse_error((what, source), (f"{what} in every step of a loop", source))
             self._used[number] = what, source
 
     # --- programs -----------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ key_rules: Analysis[KeyRule | None] = Analysis(
     structural.reshape_p, structural.transpose_p, structural.broadcast_to_p, joining.concatenate_p, joining.stack_p,
     joining.split_p,
     joining.unstack_p, shaping.slice_p, shaping.rev_p, stop_gradient_p)
-def _move(_: _KeyUses, equation: Equation, ids: list[Ids | None]) -> list[Ids | None] | None:
+def _move_ids(_: _KeyUses, equation: Equation, ids: list[Ids | None]) -> list[Ids | None] | None:
     if any(each is None for each in ids):
         return None
     outputs = equation.primitive.numpy(*ids, **equation.params)
@@ -200,7 +200,7 @@ def _fold(search: _KeyUses, equation: Equation, ids: list[Ids | None]) -> list[I
 
 @key_rules.register(keys_room.random_unwrap_p)
 def _unwrap(_: _KeyUses, __: Equation, ids: list[Ids | None]) -> list[Ids | None]:
-    return [_words(ids[0])]
+    return [_unwrapped_ids(ids[0])]
 
 
 @key_rules.register(keys_room.random_wrap_p)
@@ -215,17 +215,18 @@ def _seed(search: _KeyUses, equation: Equation, _: list[Ids | None]) -> list[Ids
     return [np.int64(search.same(("seed", equation.inputs[0])))]
 
 
-def _words(ids: Ids) -> Ids:
+def _unwrapped_ids(ids: Ids) -> Ids:
     return np.stack([np.asarray(ids) * 2, np.asarray(ids) * 2 + 1], -1)
 
 
-def _place(source: Source | None) -> str:
+def _place_text(source: Source | None) -> str:
     return "a line that is not known" if source is None else \
         f"{source.filename.rsplit('/', 1)[-1]}:{source.line} (in {source.code.co_name})"
 
 
-def _reused(first: tuple[str, Source | None], second: tuple[str, Source | None]) -> KeyReuseError:
+def _reuse_error(first: tuple[str, Source | None], second: tuple[str, Source | None]) -> KeyReuseError:
     return KeyReuseError(
-        f"a random key is used twice: by {first[0]} at {_place(first[1])}, and by {second[0]} at {_place(second[1])}. "
+        f"a random key is used twice: by {first[0]} at {_place_text(first[1])}, and by {second[0]} at "
+        f"{_place_text(second[1])}. "
         "The numbers would not be independent. Make new keys with fxgrad.random.split(key), or say that it is meant "
         "with fxgrad.random.clone(key)")

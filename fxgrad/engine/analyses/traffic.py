@@ -93,7 +93,7 @@ def traffic(program: Program) -> tuple[Transfer, ...]:
 
 def traffic_of(equation: Equation) -> list[Transfer]:
     """Return the collectives of one operation, with those of the programs that it holds."""
-    own = _own(equation)
+    own = _own_transfer(equation)
     found = [own] if own is not None else []
     branches: list[tuple[Transfer, ...]] = []
     for region in equation.regions:
@@ -108,11 +108,11 @@ def traffic_of(equation: Equation) -> list[Transfer]:
     return found
 
 
-def _own(equation: Equation) -> Transfer | None:
+def _own_transfer(equation: Equation) -> Transfer | None:
     kind = collective_kinds.of(equation.primitive)
     if kind == "nothing":
         return None
-    axes, sizes = (_tuple(equation.params[key]) for key in ("axis_name", "axis_size"))
+    axes, sizes = (_as_tuple(equation.params[key]) for key in ("axis_name", "axis_size"))
     groups = equation.params.get("axis_index_groups")
     size = max(map(len, groups)) if groups else math.prod(sizes)
     if kind == "permute":
@@ -124,7 +124,7 @@ def _own(equation: Equation) -> Transfer | None:
     return found if found.sent else None
 
 
-def _tuple(value: Any) -> tuple[Any, ...]:
+def _as_tuple(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 

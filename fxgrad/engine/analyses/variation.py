@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.core.program_properties import axes_of
+from fxgrad.engine.core.program_properties import collective_axes
 from fxgrad.engine.core.regions import Region
 from fxgrad.engine.core.walk import eval_program
 from fxgrad.errors import UnsupportedError
@@ -67,16 +67,17 @@ class _Walk:
             return self._into_regions(equation, varying)
         union = NONE.union(*varying)
         if equation.primitive.collective:
-            union = self._exchanged(equation, union)
+            union = self._collective_result(equation, union)
         return [union] * len(equation.outputs)
 
-    def _exchanged(self, equation: Equation, union: Axes) -> Axes:
+    def _collective_result(self, equation: Equation, union: Axes) -> Axes:
         """Return the axes over which the result of a collective varies; raise if it would wait forever."""
-        own, exchange = axes_of(equation.primitive, equation.params) & self._axes, communications.of(equation.primitive)
+        own, exchange = collective_axes(equation.primitive,
+                                        equation.params) & self._axes, communications.of(equation.primitive)
         waits_over = {"axes": own, "mesh": self._axes if own else NONE, "nobody": NONE}[exchange.waits]
         for outer, decided in self._deciding:
             if decided & waits_over:
-                raise _refused(equation, outer, decided & waits_over, bool(decided & own))
+                raise _deadlock_error(equation, outer, decided & waits_over, bool(decided & own))
         if exchange.gives == "equal" and not equation.params.get("axis_index_groups"):
             return union - own
         return union if exchange.gives == "operand" else union | own
@@ -98,14 +99,14 @@ class _Walk:
                 del self._deciding[depth:]
                 if region.role == "condition":
                     decided = decided.union(*made)
-                inside |= _handed_on(region, made, operands, outputs)
+                inside |= _propagate(region, made, operands, outputs)
             if any(region.times is None for region in regions):
                 outputs = [axes | decided for axes in outputs]
             if [*operands, *outputs, decided, inside] == before:
                 return outputs
 
 
-def _handed_on(region: Region, made: Sequence[Axes], operands: list[Axes], outputs: list[Axes]) -> Axes:
+def _propagate(region: Region, made: Sequence[Axes], operands: list[Axes], outputs: list[Axes]) -> Axes:
     """Add what a region returned to the operands that are carried and to the outputs; return what stays inside."""
     carried = iter([link.place for link in region.inputs if link.how == "carry"])
     inside = NONE
@@ -125,9 +126,9 @@ def _handed_on(region: Region, made: Sequence[Axes], operands: list[Axes], outpu
     return inside
 
 
-def _refused(equation: Equation, outer: Equation, axes: Axes, over_own: bool) -> UnsupportedError:
+def _deadlock_error(equation: Equation, outer: Equation, axes: Axes, over_own: bool) -> UnsupportedError:
     name, shown = equation.primitive.name.removesuffix("_invariant"), ", ".join(map(repr, sorted(axes)))
-    own = ", ".join(map(repr, sorted(axes_of(equation.primitive, equation.params))))
+    own = ", ".join(map(repr, sorted(collective_axes(equation.primitive, equation.params))))
     is_loop = not any(region.role == "branch" for region in outer.regions)
     place = "a loop whose number of steps varies" if is_loop else "a branch of a cond whose predicate varies"
     others = "over the same axis" if over_own else "of the mesh (XLA's collective-permute waits for all of them)"

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.core.arrays import Array, returned, wrap_array
+from fxgrad.engine.core.arrays import Array, as_numpy, wrap_array
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, array_aval
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.frontend.flat import argument_leaf_names, check_leaf, leaf_aval, nth, transformation
+from fxgrad.engine.frontend.flat import argument_leaf_names, check_leaf, leaf_aval, nth_name, transformation
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
@@ -50,8 +50,8 @@ class Selected:
         return arguments[0] if self.single else arguments
 
 
-def select(what: str, function: Any, argnums: Argnums, args: tuple[Any, ...]) -> Selected:
-    """The leaves of the arguments at `argnums`; raises `ArgumentError` if there are no such arguments."""
+def select_arguments(what: str, function: Any, argnums: Argnums, args: tuple[Any, ...]) -> Selected:
+    """Return the leaves of the arguments at `argnums`; raise `ArgumentError` if there are no such arguments."""
     if type(argnums) is int and 0 <= argnums < len(args):  # by far the most frequent case
         arg = args[argnums]
         if type(arg) in _LEAVES:
@@ -63,7 +63,7 @@ def select(what: str, function: Any, argnums: Argnums, args: tuple[Any, ...]) ->
         raise ArgumentError(at_user_line(
             f"{what}: argnums={argnums!r}, where an int or a sequence of ints is needed, such as (0, 1)"))
     numbers = (argnums,) if single else tuple(argnums)  # type: ignore[arg-type]
-    positions = tuple([_position(what, function, number, len(args)) for number in numbers])
+    positions = tuple([_positive_position(what, function, number, len(args)) for number in numbers])
     if not positions or len(set(positions)) != len(positions):
         raise ArgumentError(at_user_line(
             f"{what}: argnums={argnums!r}, where one or more distinct positions are needed"))
@@ -71,7 +71,7 @@ def select(what: str, function: Any, argnums: Argnums, args: tuple[Any, ...]) ->
     return Selected(leaves, structure, positions, single, function, args)
 
 
-def _position(what: str, function: Any, number: Any, count: int) -> int:
+def _positive_position(what: str, function: Any, number: Any, count: int) -> int:
     if not isinstance(number, _INTEGERS) or isinstance(number, bool):
         raise ArgumentError(at_user_line(
             f"{what}: argnums holds {number!r}, where positions of arguments (ints) are needed, such as (0, 1)"))
@@ -100,39 +100,39 @@ def static_positions(static_argnums: int | Sequence[int], count: int) -> set[int
     return {number % count for number in numbers}
 
 
-def caller(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], selected: Selected,
-           ) -> Callable[..., Any]:
-    """`function` of the flat leaves of the selected arguments, all others being as given."""
+def bind_selected(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], selected: Selected,
+                  ) -> Callable[..., Any]:
+    """Return `function` as a function of the flat leaves of the selected arguments, all others being fixed."""
     # The most frequent case, worth a microsecond less on every call.
     if selected.structure is ONE_LEAF and selected.positions == (0,):
         if len(args) == 1 and not kwargs:
             return function
-        others, kwargs = _handed(args[1:], kwargs)
+        others, kwargs = _as_arrays(args[1:], kwargs)
         return lambda leaf: function(leaf, *others, **kwargs)
     count = len(selected.positions)
     if selected.positions == tuple(range(count)):
-        others, kwargs = _handed(args[count:], kwargs)
+        others, kwargs = _as_arrays(args[count:], kwargs)
         return lambda *leaves: function(*tree.unflatten(selected.structure, leaves), *others, **kwargs)
 
     def call(*leaves: Any) -> Any:
-        arguments = [arg if position in selected.positions else handed_tree(arg) for position, arg in enumerate(args)]
+        arguments = [arg if position in selected.positions else as_array_tree(arg) for position, arg in enumerate(args)]
         for position, value in zip(selected.positions, tree.unflatten(selected.structure, leaves), strict=True):
             arguments[position] = value
-        return function(*arguments, **{name: handed_tree(value) for name, value in kwargs.items()})
+        return function(*arguments, **{name: as_array_tree(value) for name, value in kwargs.items()})
     return call
 
 
-def _handed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def _as_arrays(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """The arguments that are not differentiated in; the most frequent case without a call."""
-    others = [arg.view(Array) if type(arg) is np.ndarray else handed_tree(arg) for arg in args]
-    return others, {name: handed_tree(value) for name, value in kwargs.items()} if kwargs else kwargs
+    others = [arg.view(Array) if type(arg) is np.ndarray else as_array_tree(arg) for arg in args]
+    return others, {name: as_array_tree(value) for name, value in kwargs.items()} if kwargs else kwargs
 
 
 _CONTAINERS = frozenset({dict, list, tuple})
 
 
-def handed_tree(value: Any) -> Any:
-    """`wrap_array(value)`, also of arrays in Python's containers."""
+def as_array_tree(value: Any) -> Any:
+    """Return `wrap_array(value)`, also of arrays in Python's containers."""
     return tree.map(wrap_array, value) if type(value) in _CONTAINERS else wrap_array(value)
 
 
@@ -141,7 +141,7 @@ def leaf_avals(what: str, selected: Selected) -> list[Aval]:
     avals: list[Aval] = []
     for leaf in selected.leaves:
         aval = array_aval(leaf) if type(leaf) is np.ndarray else leaf_aval(leaf)
-        avals.append(aval or check_leaf(leaf, what, nth(selected.names, len(avals))))
+        avals.append(aval or check_leaf(leaf, what, nth_name(selected.names, len(avals))))
     return avals
 
 
@@ -171,8 +171,8 @@ def check_differentiable(what: str, selected: Selected, avals: Sequence[Aval], *
                 f"Convert it, float(x) or x.astype('float32'), {leave_out}"))
 
 
-def with_aux(what: str, function: Any, output: Any) -> tuple[Any, Any]:
-    """Splits the output of a function with has_aux=True; raises `ArgumentError` unless it is a pair."""
+def split_aux(what: str, function: Any, output: Any) -> tuple[Any, Any]:
+    """Split the output of a function with has_aux=True; raise `ArgumentError` unless it is a pair."""
     if not isinstance(output, tuple) or len(output) != 2:
         raise ArgumentError(at_user_line(
             f"{what} with has_aux=True needs {function_name(function)} to return a pair (output, aux), "
@@ -191,7 +191,7 @@ class Aux:
     def apart(self, what: str, function: Any, call: Callable[..., Any]) -> Callable[..., Any]:
         """`call`, a call of `function`, with the traced leaves of the auxiliary output after the main output."""
         def with_auxiliary(*leaves: Any) -> Any:
-            output, aux = with_aux(what, function, call(*leaves))
+            output, aux = split_aux(what, function, call(*leaves))
             self.out_tree = tree.structure(output)
             return output, self._collect(aux)
         return with_auxiliary
@@ -199,7 +199,7 @@ class Aux:
     def _collect(self, aux: Any) -> list[Any]:
         leaves, self._structure = tree.flatten(aux)
         traced = [leaf for leaf in leaves if type(leaf) is Tracer]
-        self._leaves = [_TRACED if type(leaf) is Tracer else returned(leaf) for leaf in leaves]
+        self._leaves = [_TRACED if type(leaf) is Tracer else as_numpy(leaf) for leaf in leaves]
         return traced
 
     def restore(self, values: Sequence[Any]) -> Any:
@@ -255,5 +255,5 @@ def gradient_leaf(value: Any, aval: Aval) -> Any:
     return value if dtypes.is_inexact(aval.dtype) else np.zeros(aval.shape, dtypes.float0)
 
 
-__all__ = ["Argnums", "Aux", "Selected", "caller", "check_differentiable", "gradient_leaf", "leaf_avals",
-           "match_trees", "select", "static_positions", "tangent_leaf", "transformation", "with_aux"]
+__all__ = ["Argnums", "Aux", "Selected", "bind_selected", "check_differentiable", "gradient_leaf", "leaf_avals",
+           "match_trees", "select_arguments", "static_positions", "tangent_leaf", "transformation", "split_aux"]

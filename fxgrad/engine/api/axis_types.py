@@ -11,8 +11,8 @@ from jax.sharding import AxisType
 
 from fxgrad.engine import tree
 from fxgrad.engine.api.compiled import jit
-from fxgrad.engine.frontend.placing import placed, shardings_of_leaves
-from fxgrad.engine.frontend.strict import array_of
+from fxgrad.engine.frontend.placing import place_array, shardings_of_leaves
+from fxgrad.engine.frontend.strict import require_array
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
@@ -31,15 +31,15 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
     >>> fxgrad.reshard(np.ones(4), rows).sharding.spec
     P('data',)
     """
-    return _placed("reshard", xs, out_shardings)
+    return _place_arrays("reshard", xs, out_shardings)
 
 
-def _placed(what: str, xs: Any, shardings: Any) -> Any:
+def _place_arrays(what: str, xs: Any, shardings: Any) -> Any:
     leaves, structure = tree.flatten(xs)
     given = shardings_of_leaves(what, xs, shardings)
     names = tree.leaf_names(xs, "x")
     return tree.unflatten(structure, [
-        leaf if sharding is None else placed(what, array_of(what, leaf), sharding, name)
+        leaf if sharding is None else place_array(what, require_array(what, leaf), sharding, name)
         for leaf, sharding, name in zip(leaves, given, names, strict=True)])
 
 
@@ -58,15 +58,15 @@ def auto_axes(f: Callable[..., Any] | None = None, /, *, axes: str | tuple[str, 
     """
     if f is None:
         return functools.partial(auto_axes, axes=axes, out_sharding=out_sharding)
-    function = _function("auto_axes", f)
+    function = _require_function("auto_axes", f)
     compiled = jit(function)
 
     @functools.wraps(function)
     @hide_frames
     def call(*args: Any, **kwargs: Any) -> Any:
-        sharding = _sharding("auto_axes", "out_sharding", out_sharding, kwargs)
+        sharding = _required_sharding("auto_axes", "out_sharding", out_sharding, kwargs)
         run = compiled if any(map(_is_explicit, tree.leaves((args, kwargs)))) else function
-        return _placed("auto_axes", run(*args, **kwargs), sharding)
+        return _place_arrays("auto_axes", run(*args, **kwargs), sharding)
     return call
 
 
@@ -89,23 +89,23 @@ def explicit_axes(f: Callable[..., Any] | None = None, /, *, axes: str | tuple[s
     """
     if f is None:
         return functools.partial(explicit_axes, axes=axes, in_sharding=in_sharding)
-    function = _function("explicit_axes", f)
+    function = _require_function("explicit_axes", f)
 
     @functools.wraps(function)
     @hide_frames
     def call(*args: Any, **kwargs: Any) -> Any:
-        sharding = _sharding("explicit_axes", "in_sharding", in_sharding, kwargs)
-        return function(*_placed("explicit_axes", args, sharding), **kwargs)
+        sharding = _required_sharding("explicit_axes", "in_sharding", in_sharding, kwargs)
+        return function(*_place_arrays("explicit_axes", args, sharding), **kwargs)
     return call
 
 
-def _function(what: str, f: Any) -> Callable[..., Any]:
+def _require_function(what: str, f: Any) -> Callable[..., Any]:
     if not callable(f):
         raise ArgumentError(at_user_line(f"{what} takes a function, got a {type(f).__name__}. Write {what}(f)(x)"))
     return f  # type: ignore[no-any-return]
 
 
-def _sharding(what: str, name: str, given: Any, kwargs: dict[str, Any]) -> Any:
+def _required_sharding(what: str, name: str, given: Any, kwargs: dict[str, Any]) -> Any:
     found = kwargs.pop(name, given)
     if found is None:
         raise ArgumentError(at_user_line(

@@ -52,7 +52,7 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
     _check_axis_name(axis_name, chunk_size)
     spmd = _mesh_axes(spmd_axis_name)
 
-    @transformation("vmap", fun, _mapped(in_axes))
+    @transformation("vmap", fun, _mapped_positions(in_axes))
     @hide_frames
     def batched(*args: Any, **kwargs: Any) -> Any:
         call = MappedCall("vmap", fun, in_axes, args, kwargs, axis_size)
@@ -63,13 +63,14 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
         step = chunk_size or max(call.size, 1)
         starts = (0,) if chunk_size is None else range(0, max(call.size, 1), step)
         with batching_over(axis_name, spmd):
-            parts = [_run(name, traced, min(step, call.size - start), call.axes, out_positions, call.rows(start, step))
+            parts = [_run_batch(name, traced, min(step, call.size - start), call.axes, out_positions,
+                                call.rows(start, step))
                      for start in starts]
-        return tree.unflatten(traced.out_tree, _joined(parts, out_positions))
+        return tree.unflatten(traced.out_tree, _join_parts(parts, out_positions))
     return batched
 
 
-def _mapped(in_axes: Any) -> tuple[int, ...] | None:
+def _mapped_positions(in_axes: Any) -> tuple[int, ...] | None:
     """The positions of the arguments that are mapped, for titles; None where that is all of them."""
     if not isinstance(in_axes, tuple | list):
         return None
@@ -88,8 +89,8 @@ def _mesh_axes(spmd_axis_name: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _run(name: str, traced: Any, size: int, positions: tuple[int, ...], out_axes: tuple[int | None, ...],
-         values: Sequence[Any]) -> list[Any]:
+def _run_batch(name: str, traced: Any, size: int, positions: tuple[int, ...], out_axes: tuple[int | None, ...],
+               values: Sequence[Any]) -> list[Any]:
     in_axes = (*[None] * traced.program.captured, *positions)
     derived = batched_program(traced.program, size, in_axes, out_axes)
     for index, (axis, is_batched) in enumerate(zip(out_axes, derived.extra, strict=True)):
@@ -101,7 +102,7 @@ def _run(name: str, traced: Any, size: int, positions: tuple[int, ...], out_axes
     return without_literals(apply_program(derived.program, [*derived.captured, *traced.captured, *values]))
 
 
-def _joined(parts: Sequence[list[Any]], axes: Sequence[int | None]) -> list[Any]:
+def _join_parts(parts: Sequence[list[Any]], axes: Sequence[int | None]) -> list[Any]:
     if len(parts) == 1:
         return parts[0]
     return [pieces[0] if axis is None else concatenate(list(pieces), axis)

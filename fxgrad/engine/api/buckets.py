@@ -73,17 +73,17 @@ def bucketed(fun: Callable[..., Any], axis: Axes, sizes: Sequence[int], *, mask:
     array([-4., -2.,  6.])
     """
     check_axes_argument("bucketed", "axis", axis, (tuple, dict))
-    found = _Bucketed(fun, axis, _sizes(sizes), _hints(fun, mask, length))
+    found = _Bucketed(fun, axis, _sizes(sizes), _size_hints(fun, mask, length))
 
     @transformation("bucketed", fun)
     @hide_frames
     def call(*args: Any, **kwargs: Any) -> Any:
         return found(args, kwargs)
 
-    return _WithStats(call, found)
+    return _BucketedFunction(call, found)
 
 
-class _WithStats:
+class _BucketedFunction:
     """The function, with what it did."""
 
     def __init__(self, call: Callable[..., Any], found: _Bucketed) -> None:
@@ -110,7 +110,7 @@ def _sizes(sizes: Any) -> tuple[int, ...]:
     return found
 
 
-def _hints(fun: Any, *names: str | None) -> tuple[str | None, ...]:
+def _size_hints(fun: Any, *names: str | None) -> tuple[str | None, ...]:
     try:
         parameters = inspect.signature(fun).parameters.values()
     except (TypeError, ValueError):
@@ -136,9 +136,9 @@ class _Bucketed:
         self._cuts = BoundedDict(256)  # by the types of the arguments
         self._traces = self._entries = 0
         self._calls: dict[int, int] = {}
-        self._jitted = jit(self._traced)
+        self._jitted = jit(self._trace)
 
-    def _traced(self, *args: Any, **kwargs: Any) -> Any:
+    def _trace(self, *args: Any, **kwargs: Any) -> Any:
         self._traces += 1
         return self._fun(*args, **kwargs)
 
@@ -152,15 +152,16 @@ class _Bucketed:
         call = MappedCall("bucketed", self._fun, self._axis, args, kwargs, None)
         size = self._size_for(call)
         given, named = call.arguments([
-            _padded(value, axis, size) for value, axis in zip(call.values, call.axes, strict=True)])
+            _pad_axis(value, axis, size) for value, axis in zip(call.values, call.axes, strict=True)])
         cuts = self._cuts_of(call, given, named, size)
-        outputs = self._jitted(*given, **named, **self._told(call.size, size))
+        outputs = self._jitted(*given, **named, **self._hint_arguments(call.size, size))
         self._calls[size] = self._calls.get(size, 0) + 1
         self._entries += call.size
         if size == call.size:
             return outputs
         leaves, structure = tree.flatten(outputs)
-        return tree.unflatten(structure, [_cut(leaf, axes, call.size) for leaf, axes in zip(leaves, cuts, strict=True)])
+        return tree.unflatten(structure,
+                              [_cut_axis(leaf, axes, call.size) for leaf, axes in zip(leaves, cuts, strict=True)])
 
     def _size_for(self, call: MappedCall) -> int:
         place = bisect.bisect_left(self._sizes, call.size)
@@ -171,7 +172,7 @@ class _Bucketed:
                 "it on pieces"))
         return self._sizes[place]
 
-    def _told(self, count: int, size: int) -> dict[str, Any]:
+    def _hint_arguments(self, count: int, size: int) -> dict[str, Any]:
         told: dict[str, Any] = {}
         if self._mask is not None:
             told[self._mask] = np.arange(size) < count
@@ -187,16 +188,16 @@ class _Bucketed:
         if found is None:
             here, there = (self._results(call, leaves, wanted) for wanted in (size, size + 1))
             found = self._cuts.add(key, [
-                self._varying(one, other, size) for one, other in zip(here, there, strict=True)])
+                self._find_varying_axes(one, other, size) for one, other in zip(here, there, strict=True)])
         return found
 
     def _results(self, call: MappedCall, leaves: Sequence[Any], size: int) -> list[Any]:
-        types = [_resized(aval_of(value), axis, size).struct for value, axis in zip(
+        types = [_resize_aval(aval_of(value), axis, size).struct for value, axis in zip(
             call.values, call.axes, strict=True)]
         args, kwargs = call.arguments(types, [aval_of(leaf).struct for leaf in leaves])
-        return tree.leaves(eval_shape(self._fun, *args, **kwargs, **self._told(size, size)))
+        return tree.leaves(eval_shape(self._fun, *args, **kwargs, **self._hint_arguments(size, size)))
 
-    def _varying(self, here: Any, there: Any, size: int) -> tuple[int, ...]:
+    def _find_varying_axes(self, here: Any, there: Any, size: int) -> tuple[int, ...]:
         if here.shape == there.shape:
             return ()
         axes = tuple(axis for axis, pair in enumerate(zip(here.shape, there.shape, strict=False)) if pair[0] != pair[1])
@@ -209,7 +210,7 @@ class _Bucketed:
         return axes
 
 
-def _resized(aval: Aval, axis: int, size: int) -> Aval:
+def _resize_aval(aval: Aval, axis: int, size: int) -> Aval:
     return aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis + 1:]))
 
 
@@ -217,7 +218,7 @@ def _is_traced(value: Any) -> bool:
     return type(value) is Tracer or (isinstance(value, jax.Array) and is_jax_tracer(value))
 
 
-def _padded(value: Any, axis: int, size: int) -> Any:
+def _pad_axis(value: Any, axis: int, size: int) -> Any:
     """`value` with copies of its last entry along the axis, or zeros if there is none, up to `size`.
 
     Concrete arrays go through NumPy: XLA would compile a program for each number of entries.
@@ -233,10 +234,10 @@ def _padded(value: Any, axis: int, size: int) -> Any:
         return concatenate([value, broadcast_to(slice_in_dim(value, shape[axis] - 1, shape[axis], axis), added)], axis)
     array = _as_numpy(value)
     last = array.take([-1], axis) if shape[axis] else np.zeros((), array.dtype)
-    return _like(np.concatenate([array, np.broadcast_to(last, added)], axis), value)
+    return _as_kind_of(np.concatenate([array, np.broadcast_to(last, added)], axis), value)
 
 
-def _cut(value: Any, axes: tuple[int, ...], count: int) -> Any:
+def _cut_axis(value: Any, axes: tuple[int, ...], count: int) -> Any:
     if not axes:
         return value
     if _is_traced(value):
@@ -244,14 +245,14 @@ def _cut(value: Any, axes: tuple[int, ...], count: int) -> Any:
             value = slice_in_dim(value, 0, count, axis)
         return value
     index = tuple(slice(count) if axis in axes else slice(None) for axis in range(value.ndim))
-    return _like(_as_numpy(value)[index].copy(), value)
+    return _as_kind_of(_as_numpy(value)[index].copy(), value)
 
 
 def _as_numpy(value: Any) -> Any:
     return np.asarray(to_numpy(value)) if isinstance(value, jax.Array) else np.asarray(value)
 
 
-def _like(array: Any, value: Any) -> Any:
+def _as_kind_of(array: Any, value: Any) -> Any:
     """NumPy's array where `value` is an array, on the devices of one of jax's."""
     if not isinstance(value, jax.Array):
         return array

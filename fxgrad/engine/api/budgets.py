@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fxgrad.engine import tree
-from fxgrad.engine.api.arguments import Argnums, leaf_avals, select
+from fxgrad.engine.api.arguments import Argnums, leaf_avals, select_arguments
 from fxgrad.engine.api.reverse import trace_differentiated
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.calling import trace_program
@@ -32,7 +32,7 @@ def budget_points(what: str, fun: Callable[..., Any], argnums: Argnums, args: tu
 
     `what` is the function that messages name.
     """
-    program, wrt = _differentiated(what, fun, argnums, args, kwargs)
+    program, wrt = _program_and_mask(what, fun, argnums, args, kwargs)
     plans = plans_for(program, wrt)
     points: list[BudgetPoint] = []
     for number in range(len(plans)):
@@ -42,10 +42,10 @@ def budget_points(what: str, fun: Callable[..., Any], argnums: Argnums, args: tu
     return points
 
 
-def _differentiated(what: str, fun: Callable[..., Any], argnums: Argnums, args: tuple[Any, ...],
-                    kwargs: dict[str, Any]) -> tuple[Program, tuple[bool, ...]]:
+def _program_and_mask(what: str, fun: Callable[..., Any], argnums: Argnums, args: tuple[Any, ...],
+                      kwargs: dict[str, Any]) -> tuple[Program, tuple[bool, ...]]:
     """Return the program that `grad` differentiates within a budget, and a mask of the inputs it is taken in."""
-    selected = select(what, fun, argnums, args)
+    selected = select_arguments(what, fun, argnums, args)
     if not any(isinstance(leaf, tree.ShapeDtypeStruct) for leaf in tree.leaves((args, kwargs))):
         avals = leaf_avals(what, selected)
         traced, _ = trace_differentiated(what, fun, False, args, kwargs, selected, avals, whole=True)

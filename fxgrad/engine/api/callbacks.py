@@ -8,7 +8,7 @@ from typing import Any
 from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.frontend.callback import host_function, io_callback_p, pure_callback_p
-from fxgrad.engine.frontend.flat import argument_aval, just
+from fxgrad.engine.frontend.flat import argument_aval, constant_name
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, UnsupportedError
@@ -41,7 +41,7 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args:
         raise ArgumentError(at_user_line(
             f"pure_callback: vmap_method={vmap_method!r}; one of {', '.join(map(repr, VMAP_METHODS))}, or None is "
             "needed"))
-    results, structure = _declared("pure_callback", result_shape_dtypes)
+    results, structure = _declared_types("pure_callback", result_shape_dtypes)
     host, values = host_function("pure_callback", callback, args, kwargs, results, structure)
     outputs = bind(pure_callback_p, *values, callback=host, results=results, vmap_method=vmap_method)
     return tree.unflatten(structure, outputs)
@@ -65,7 +65,7 @@ def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: A
     [0.0, 2.0]
     """
     _refuse_sharding("io_callback", sharding)
-    results, structure = _declared("io_callback", result_shape_dtypes)
+    results, structure = _declared_types("io_callback", result_shape_dtypes)
     host, values = host_function("io_callback", callback, args, kwargs, results, structure)
     outputs = bind(io_callback_p, *values, callback=host, results=results, ordered=bool(ordered))
     return tree.unflatten(structure, outputs)
@@ -76,8 +76,8 @@ def _refuse_sharding(what: str, sharding: Any) -> None:
         raise UnsupportedError(at_user_line(f"{what}: sharding= is not supported; leave it out"))
 
 
-def _declared(what: str, result_shape_dtypes: Any) -> tuple[tuple[Aval, ...], Any]:
+def _declared_types(what: str, result_shape_dtypes: Any) -> tuple[tuple[Aval, ...], Any]:
     leaves, structure = tree.flatten(result_shape_dtypes)
     names = tree.leaf_names(result_shape_dtypes, "result_shape_dtypes")
-    return tuple(argument_aval(leaf, what, just(name)).strong()
+    return tuple(argument_aval(leaf, what, constant_name(name)).strong()
                  for leaf, name in zip(leaves, names, strict=True)), structure

@@ -40,7 +40,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         def forward(*given: Any) -> Any:
             output, rule = fun(*given, **kwargs)
             like = tree.map(aval_of, output)
-            converted, captured = _converted(rule, (like,))
+            converted, captured = _convert_closure(rule, (like,))
             structures.append((converted, len(captured)))
             return output, tuple(captured)
 
@@ -70,10 +70,10 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
     >>> float(fxgrad.grad(solve)(3.0))
     2.0
     """
-    return _converted(fun, example_args)
+    return _convert_closure(fun, example_args)
 
 
-def _converted(fun: Callable[..., Any], examples: tuple[Any, ...]) -> tuple[Callable[..., Any], list[Any]]:
+def _convert_closure(fun: Callable[..., Any], examples: tuple[Any, ...]) -> tuple[Callable[..., Any], list[Any]]:
     leaves, structure = tree.flatten(examples)
     avals = [struct_aval(leaf) or (leaf if hasattr(leaf, "strong") else aval_of(leaf)) for leaf in leaves]
     traced = trace_flat(lambda *tracers: fun(*tree.unflatten(structure, tracers)), avals, "closure_convert", fun,

@@ -11,44 +11,44 @@ import numpy as np
 from fxgrad.engine import tree
 from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.api.static_arguments import Args, Kwargs
-from fxgrad.engine.core.arrays import WEAK_CLASSES, Integer, WeakArray, freeze_result, weakened
+from fxgrad.engine.core.arrays import WEAK_CLASSES, Integer, WeakArray, freeze_result, make_weak
 from fxgrad.engine.core.avals import keys_to_jax, to_numpy
 from fxgrad.engine.dtypes import SUPPORTED, is_64bit
-from fxgrad.engine.executors.xla import as_weak, x64
+from fxgrad.engine.executors.xla import weaken_jax_outputs, x64
 from fxgrad.engine.tracing.tape import aval_of
 
 Arguments = Callable[[Args, Kwargs], tuple[Args, Kwargs]]
 
 
-def any_to_convert(leaves: Iterable[Any]) -> bool:
-    """Whether jax does not take one of these for what it is here: NumPy's random keys, and what gives way."""
+def needs_conversion(leaves: Iterable[Any]) -> bool:
+    """Return whether jax would take one of these differently: NumPy's random keys, and weakly typed values."""
     return any(type(leaf) in _TAKEN_FOR_STRONG or keys_to_jax(leaf) is not leaf for leaf in leaves)
 
 
-def converted(args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-    """Arguments as jax takes them for what they are here: NumPy's random keys as its own, weak numbers as Python's."""
+def convert_arguments(args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+    """Return arguments as jax takes them: NumPy's random keys as jax keys, weak numbers as Python numbers."""
     leaves, structure = tree.flatten((args, kwargs))
-    if not any_to_convert(leaves):
+    if not needs_conversion(leaves):
         return args, kwargs
-    result: tuple[Args, Kwargs] = tree.unflatten(structure, [*map(_for_jax, leaves)])
+    result: tuple[Args, Kwargs] = tree.unflatten(structure, [*map(_leaf_for_jax, leaves)])
     return result
 
 
 _TAKEN_FOR_STRONG = WEAK_CLASSES - {Integer}
 
 
-def _for_jax(leaf: Any) -> Any:
+def _leaf_for_jax(leaf: Any) -> Any:
     kind = type(leaf)
     if kind is np.float64 or kind is np.complex128:
         return leaf.item()
     if kind is WeakArray:
         with x64():
-            return as_weak([aval_of(leaf)], [jax.numpy.asarray(leaf)])[0]
+            return weaken_jax_outputs([aval_of(leaf)], [jax.numpy.asarray(leaf)])[0]
     return keys_to_jax(leaf)
 
 
-def chained(first: Arguments, second: Arguments, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-    """The arguments after two conversions."""
+def chain_conversions(first: Arguments, second: Arguments, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+    """Return the arguments after two conversions."""
     return second(*first(args, kwargs))
 
 
@@ -58,29 +58,30 @@ def like_arguments(outputs: Any, args: Args, kwargs: Kwargs) -> Any:
     Outside that scope jax's own operators would narrow them. On the CPU both share their memory. Numbers that give way
     to other dtypes come back as numbers that do.
     """
-    results = results_for(tree.leaves((args, kwargs)))
+    results = result_conversion(tree.leaves((args, kwargs)))
     return outputs if results is None else results(outputs)
 
 
-def results_for(leaves: Sequence[Any]) -> Callable[..., Any] | None:
-    """As `like_arguments`, for all calls with leaves of the same classes; None if the outputs stay what they are."""
-    return None if any(isinstance(leaf, jax.Array) for leaf in leaves) else _wide_as_ours
+def result_conversion(leaves: Sequence[Any]) -> Callable[..., Any] | None:
+    """Return `like_arguments` for all calls with leaves of the same classes; None if outputs need no conversion."""
+    return None if any(isinstance(leaf, jax.Array) for leaf in leaves) else _wide_outputs_to_numpy
 
 
-def _wide_as_ours(outputs: Any, *_: Any) -> Any:
-    return _ours_if_wide(outputs) if isinstance(outputs, jax.Array) else tree.map(_ours_if_wide, outputs)
+def _wide_outputs_to_numpy(outputs: Any, *_: Any) -> Any:
+    return _wide_output_to_numpy(outputs) if isinstance(outputs, jax.Array) else tree.map(_wide_output_to_numpy,
+                                                                                          outputs)
 
 
-def _ours_if_wide(output: Any) -> Any:
+def _wide_output_to_numpy(output: Any) -> Any:
     """An array of 64 bits as NumPy's; that of a trace of jax's under way stays what it is, as does all else."""
     if not isinstance(output, jax.Array) or output.dtype not in WIDE or is_jax_tracer(output) or \
             not output.is_fully_addressable:  # other processes have parts of it
         return output
-    return weakened(to_numpy(output)) if output.weak_type else freeze_result(to_numpy(output))
+    return make_weak(to_numpy(output)) if output.weak_type else freeze_result(to_numpy(output))
 
 
-def holds_wide(leaves: Iterable[Any]) -> bool:
-    """Whether an array or a scalar of NumPy's or jax's among these is of 64 bits."""
+def has_wide(leaves: Iterable[Any]) -> bool:
+    """Return whether one of these is an array or scalar of 64 bits."""
     return any(getattr(leaf, "dtype", None) in WIDE for leaf in leaves)
 
 

@@ -10,17 +10,17 @@ from typing import Any, NamedTuple, Self
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.custom_arguments import CustomVJPPrimal
-from fxgrad.engine.api.custom_calls import Call, WithRule, arity, nondiff_positions
+from fxgrad.engine.api.custom_calls import CustomCall, WithRule, nondiff_positions, positional_arity
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.guards import run_guarded
-from fxgrad.engine.frontend.flat import LEAF, TracedCall, check_leaf, leaf_aval, origin_of
+from fxgrad.engine.frontend.flat import LEAF, TracedCall, check_leaf, function_origin, leaf_aval
 from fxgrad.engine.higher_order.custom import Flat, custom_jvp_p, custom_vjp_p
 from fxgrad.engine.ops import arithmetic
 from fxgrad.engine.ops.structural import convert, instantiate_zeros
-from fxgrad.engine.pickling import importable
+from fxgrad.engine.pickling import is_importable
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
@@ -31,7 +31,7 @@ from fxgrad.errors import ArgumentError, TreeError
 class _CapturedInputs:
     """The inputs that a custom function closed over come first in its program and have no derivative."""
 
-    def __init__(self, call: Call, traced: TracedCall, owner: Any) -> None:
+    def __init__(self, call: CustomCall, traced: TracedCall, owner: Any) -> None:
         call.forget_values()
         self.call, self.out_tree = call, traced.out_tree
         self.program, self.out_avals = traced.program, traced.program.out_avals
@@ -52,13 +52,13 @@ class _CapturedInputs:
         return {name: value for name, value in {**vars(self), "call": call}.items() if name not in ("_key", "_hash")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        call = Call.__new__(Call)
+        call = CustomCall.__new__(CustomCall)
         vars(call).update(state["call"], function=state["owner"].fun)
         vars(self).update(state, call=call)
         self._tell()
 
     @classmethod
-    def of(cls, call: Call, traced: TracedCall, owner: Any) -> Self:
+    def of(cls, call: CustomCall, traced: TracedCall, owner: Any) -> Self:
         """The rule of `call`; calls without static arguments that recorded the same have the same."""
         if call.static:
             return cls(call, traced, owner)
@@ -71,7 +71,7 @@ class _CapturedInputs:
     def __hash__(self) -> int:
         return self._hash
 
-    def is_called_again(self, call: Call) -> bool:
+    def repeats_call(self, call: CustomCall) -> bool:
         """Whether `call` is as the one that this is about, but for the differentiable arguments."""
         return self._key[3:] == (call.structure, *map(cache_key, call.nondiff_args))
 
@@ -86,11 +86,11 @@ class _CapturedInputs:
                 f"the {what} of {self.name} must return {like} in the structure that {self.name} returns "
                 f"({self.out_tree}), and it returned {structure}"))
         who = f"the {what} of {self.name}"
-        return [_checked(leaf, aval, who, like)
+        return [_check_value(leaf, aval, who, like)
                 for leaf, aval in zip(leaves, self.out_avals, strict=True)]
 
 
-def _checked(value: Any, aval: Aval, who: str, what: str) -> Any:
+def _check_value(value: Any, aval: Aval, who: str, what: str) -> Any:
     if type(value) is Zero:
         return value
     if not dtypes.is_inexact(aval.dtype) and what != "the output":
@@ -104,7 +104,7 @@ def _checked(value: Any, aval: Aval, who: str, what: str) -> Any:
     return convert(value, aval.dtype, aval.weak) if given != aval else value
 
 
-class _Differentiated(WithRule):
+class _CustomDerivative(WithRule):
     """What functions with a custom derivative share: the function, and which arguments rules receive as they are."""
 
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (),
@@ -113,20 +113,20 @@ class _Differentiated(WithRule):
         decorate(self)
         self.fun = fun
         self.nondiff = nondiff_positions(fun, nondiff_argnums, nondiff_argnames)
-        self._arity = arity(fun)
+        self._arity = positional_arity(fun)
 
-    def _call(self, defined: bool, define: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    def _call(self, defined: bool, define: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CustomCall:
         """The call with these arguments; raises `ArgumentError` if the rule was not `defined` yet."""
         what = type(self).__name__
         if not defined:
             name = function_name(self.fun)
             raise ArgumentError(at_user_line(
                 f"the {what} function {name} has no rule. Write {name}.{define} after its definition"))
-        return Call(what, self.fun, self.nondiff, args, kwargs, self._arity)
+        return CustomCall(what, self.fun, self.nondiff, args, kwargs, self._arity)
 
     def __reduce__(self) -> Any:
         """By name where a module has it, as of any function; else by what it is made of."""
-        if importable(self):
+        if is_importable(self):
             return getattr(self, "__qualname__")  # noqa: B009  (the function's, which no class declares)
         return object.__new__, (type(self),), self.__dict__
 
@@ -135,7 +135,7 @@ class _Differentiated(WithRule):
         return self if instance is None else bind_instance(self, instance)
 
 
-class custom_jvp(_Differentiated):  # noqa: N801  (a decorator, named as in jax)
+class custom_jvp(_CustomDerivative):  # noqa: N801  (a decorator, named as in jax)
     """A function whose forward derivative its author gives; reverse mode follows by transposition.
 
     `defjvp(rule)`: `rule(*nondiff_args, primals, tangents)` returns `(output, output tangent)`, both
@@ -188,10 +188,10 @@ class custom_jvp(_Differentiated):  # noqa: N801  (a decorator, named as in jax)
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The output of the function itself."""
         running = _running.get()
-        if running is not None and running.is_passed_on(self, args, kwargs):
+        if running is not None and running.is_same_call(self, args, kwargs):
             return running.output()
         call = self._call(self.rule is not None, "defjvp(rule)", args, kwargs)
-        if running is not None and running.is_called_again(self, call):
+        if running is not None and running.repeats_call(self, call):
             return running.output()
         if not call.is_recorded():
             return self.fun(*call.args)
@@ -202,7 +202,7 @@ class custom_jvp(_Differentiated):  # noqa: N801  (a decorator, named as in jax)
         return tree.unflatten(traced.out_tree, outputs)
 
 
-class _Running(NamedTuple):
+class _RunningRule(NamedTuple):
     """The jvp rule under way and the primals that it was given, flat and (unless some are static) as arguments.
 
     Such a rule nearly always calls its own function on them for the output. The program is known then, and with
@@ -213,16 +213,16 @@ class _Running(NamedTuple):
     primals: list[Any]
     given: tuple[Any, ...] | None
 
-    def is_passed_on(self, owner: custom_jvp, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def is_same_call(self, owner: custom_jvp, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether `owner`, called with `args`, is the same function on the very arrays that the rule was given."""
         given = self.given
         return self.rule.owner is owner and given is not None and not kwargs and len(args) == len(given) and all(
             type(a) is Tracer and a is b for a, b in zip(args, given, strict=True))
 
-    def is_called_again(self, owner: custom_jvp, call: Call) -> bool:
+    def repeats_call(self, owner: custom_jvp, call: CustomCall) -> bool:
         """Whether `call` is of the same function on the same values."""
         mine = self.primals[self.rule.captured:]
-        return self.rule.owner is owner and self.rule.is_called_again(call) and \
+        return self.rule.owner is owner and self.rule.repeats_call(call) and \
             all(a is b for a, b in zip(mine, call.leaves, strict=True))
 
     def output(self) -> Any:
@@ -232,7 +232,7 @@ class _Running(NamedTuple):
         return tree.unflatten(rule.out_tree, outputs)
 
 
-_running: ContextVar[_Running | None] = ContextVar("running_jvp_rule", default=None)
+_running: ContextVar[_RunningRule | None] = ContextVar("running_jvp_rule", default=None)
 
 
 class _UserJvp(_CapturedInputs):
@@ -243,17 +243,17 @@ class _UserJvp(_CapturedInputs):
         given = tangents[self.captured:]
         zeros = [tangent if type(tangent) is Zero and self.owner.symbolic_zeros else None for tangent in given]
         moving = [instantiate_zeros(tangent) for tangent, zero in zip(given, zeros, strict=True) if zero is None]
-        outputs, _ = run_guarded(functools.partial(self._called, len(primals), zeros), [*primals, *moving],
-                             origin_of(self.owner.rule), f"the jvp rule of {self.name}")
+        outputs, _ = run_guarded(functools.partial(self._run_rule, len(primals), zeros), [*primals, *moving],
+                             function_origin(self.owner.rule), f"the jvp rule of {self.name}")
         half = len(self.out_avals)
         return outputs[:half], outputs[half:]
 
-    def _called(self, count: int, zeros: Sequence[Zero | None], *values: Any) -> tuple[list[Any], None]:
+    def _run_rule(self, count: int, zeros: Sequence[Zero | None], *values: Any) -> tuple[list[Any], None]:
         """Calls the user's rule on containers."""
         call, rule, moving = self.call, self.owner.rule, iter(values[count:])
         tangents = [next(moving) if zero is None else zero for zero in zeros]
         primals = call.dynamic(values[self.captured:count])
-        token = _running.set(_Running(self, [*values[:count]], None if call.static else primals))
+        token = _running.set(_RunningRule(self, [*values[:count]], None if call.static else primals))
         try:
             result = rule(*call.nondiff_args, primals, call.dynamic(tangents))
         finally:
@@ -266,7 +266,7 @@ class _UserJvp(_CapturedInputs):
                 *self.flat_output("jvp rule", result[1], "the output tangent")], None
 
 
-class custom_vjp(_Differentiated):  # noqa: N801  (a decorator, named as in jax)
+class custom_vjp(_CustomDerivative):  # noqa: N801  (a decorator, named as in jax)
     """A function whose reverse derivative its author gives.
 
     `defvjp(forward, backward)`: `forward(*args)` returns `(output, residuals)`, residuals being any container of
@@ -318,12 +318,12 @@ class _UserVjp(_CapturedInputs):
     def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
         """What the user's forward pass gives, which does not hear what is `moving` unless it asked for it."""
         marks = tuple(moving[self.captured:]) if self.owner.symbolic_zeros else None
-        results, structure = run_guarded(functools.partial(self._passed_forward, marks), primals,
-                                     origin_of(self.owner.forward), f"the forward pass of {self.name}")
+        results, structure = run_guarded(functools.partial(self._run_forward_rule, marks), primals,
+                                     function_origin(self.owner.forward), f"the forward pass of {self.name}")
         count = len(self.out_avals)
         return results[:count], results[count:], structure
 
-    def _passed_forward(self, marks: Sequence[bool] | None, *values: Any) -> tuple[list[Any], Any]:
+    def _run_forward_rule(self, marks: Sequence[bool] | None, *values: Any) -> tuple[list[Any], Any]:
         """Calls the user's forward pass on containers."""
         given: Sequence[Any] = values[self.captured:]
         if marks is not None:
@@ -345,13 +345,13 @@ class _UserVjp(_CapturedInputs):
                  for cotangent in cotangents]
         arriving = [instantiate_zeros(cotangent) for cotangent, zero in zip(cotangents, zeros, strict=True)
                     if zero is None]
-        results, _ = run_guarded(functools.partial(self._passed_back, structure, len(residuals), zeros),
-                             [*residuals, *arriving], origin_of(self.owner.backward),
+        results, _ = run_guarded(functools.partial(self._run_backward_rule, structure, len(residuals), zeros),
+                             [*residuals, *arriving], function_origin(self.owner.backward),
                              f"the backward pass of {self.name}")
         return [*[None] * self.captured, *results]
 
-    def _passed_back(self, structure: Any, count: int, zeros: Sequence[Zero | None], *values: Any,
-                     ) -> tuple[list[Any], None]:
+    def _run_backward_rule(self, structure: Any, count: int, zeros: Sequence[Zero | None], *values: Any,
+                           ) -> tuple[list[Any], None]:
         """Calls the user's backward pass on containers."""
         call, arriving = self.call, iter(values[count:])
         cotangent = tree.unflatten(self.out_tree, [next(arriving) if zero is None else zero for zero in zeros])
@@ -381,8 +381,8 @@ class _UserVjp(_CapturedInputs):
                     f"the backward pass of {self.name} must return a cotangent like the argument ({structure}), and it "
                     f"returned {actual}"))
             values = [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
-        return [None if value is None else _checked(value, leaf, f"the backward pass of {self.name}",
-                                                    "a cotangent")
+        return [None if value is None else _check_value(value, leaf, f"the backward pass of {self.name}",
+                                                        "a cotangent")
                 for value, leaf in zip(values, leaves, strict=True)]
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad.engine import tree
-from fxgrad.engine.api.custom_calls import WithRule, positional
-from fxgrad.engine.frontend.flat import TracedCall, check_leaf, just, trace_flat, transformation
+from fxgrad.engine.api.custom_calls import WithRule, as_positional
+from fxgrad.engine.frontend.flat import TracedCall, check_leaf, constant_name, trace_flat, transformation
 from fxgrad.engine.higher_order.mapped_rule import custom_vmap_p
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
@@ -51,10 +51,10 @@ class custom_vmap(WithRule):  # noqa: N801  (jax's name)
     @hide_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The output of the function."""
-        args = positional(self.fun, args, kwargs)
+        args = as_positional(self.fun, args, kwargs)
         leaves, structure = tree.flatten(args)
         for leaf in leaves:
-            check_leaf(leaf, "custom_vmap", just(f"an argument of {function_name(self.fun)}"))
+            check_leaf(leaf, "custom_vmap", constant_name(f"an argument of {function_name(self.fun)}"))
         if innermost_for(leaves) is None or self.vmap_rule is None:
             return self.fun(*args)
         traced = trace_flat(lambda *tracers: self.fun(*tree.unflatten(structure, tracers)),

@@ -10,12 +10,12 @@ from fxgrad.engine import tree
 from fxgrad.engine.frontend.flat import (
     TracedCall,
     check_leaf,
+    insert_static,
     leaf_aval,
-    nth,
+    nth_name,
     parameter_names,
     refuse_repeated_effects,
     trace_flat,
-    with_static,
 )
 from fxgrad.engine.higher_order.custom import Flat
 from fxgrad.engine.tracing.tape import aval_of, innermost_for
@@ -23,13 +23,13 @@ from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError
 
 
-class Call:
-    """One call of a function with a custom rule: its flat inputs, and the Python call that they stand for."""
+class CustomCall:
+    """One call of a function with a custom rule: its flat inputs, and the Python call."""
 
     def __init__(self, what: str, function: Callable[..., Any], nondiff: Sequence[int], args: tuple[Any, ...],
                  kwargs: dict[str, Any], arity: int | None) -> None:
         self.what, self.function = what, function
-        self.args = args if len(args) == arity and not kwargs else positional(function, args, kwargs)
+        self.args = args if len(args) == arity and not kwargs else as_positional(function, args, kwargs)
         self.static: set[int] | frozenset[int] = _NONE if not nondiff else {
             number % len(self.args) for number in nondiff if -len(self.args) <= number < len(self.args)}
         dynamic = [*self.args] if not nondiff else [
@@ -38,7 +38,7 @@ class Call:
         self.leaves, self.structure = tree.flatten(dynamic)
         for index, leaf in enumerate(self.leaves):
             if leaf_aval(leaf) is None:
-                check_leaf(leaf, what, nth(self.names, index))
+                check_leaf(leaf, what, nth_name(self.names, index))
 
     def names(self) -> list[str]:
         """The names of the flat inputs."""
@@ -54,7 +54,7 @@ class Call:
     def arguments(self, leaves: Flat) -> list[Any]:
         """All positional arguments, with `leaves` in the places of the flat inputs."""
         dynamic: list[Any] = tree.unflatten(self.structure, leaves)
-        return with_static(self.args, self.static, dynamic) if self.static else dynamic
+        return insert_static(self.args, self.static, dynamic) if self.static else dynamic
 
     def dynamic(self, leaves: Flat) -> tuple[Any, ...]:
         """The differentiable arguments alone."""
@@ -81,8 +81,8 @@ class Call:
 _NONE: frozenset[int] = frozenset()
 
 
-def positional(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Keyword arguments and defaults as positional ones, since rules receive positional arguments.
+def as_positional(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Return all arguments as positional ones, defaults included: rules receive positional arguments.
 
     Those that can be given by keyword only keep their defaults, of which rules do not hear.
     """
@@ -115,8 +115,8 @@ class WithRule:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
-def arity(function: Callable[..., Any]) -> int | None:
-    """The number of arguments, if they can all be given by position."""
+def positional_arity(function: Callable[..., Any]) -> int | None:
+    """Return the number of arguments, or None if some cannot be given by position."""
     try:
         kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
     except (TypeError, ValueError):

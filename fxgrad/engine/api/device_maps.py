@@ -61,12 +61,12 @@ def pmap(fun: Callable[..., Any], axis_name: str | None = None, *, in_axes: Axes
     def mapped(*args: Any, **kwargs: Any) -> Any:
         one, given, axes = _without_static(fun, static, in_axes, args)
         call = MappedCall("pmap", one, axes, given, kwargs, axis_size)
-        mesh = Mesh(np.array(_devices(name, call.size, devices, backend), dtype=object), (axis,),
+        mesh = Mesh(np.array(_choose_devices(name, call.size, devices, backend), dtype=object), (axis,),
                     axis_types=(AxisType.Auto,))
         positions: list[int | None] = []
 
         def body(*pieces: Any) -> Any:
-            entries = [reshape(piece, _without(aval_of(piece).shape, at)) for piece, at in
+            entries = [reshape(piece, _without_axis(aval_of(piece).shape, at)) for piece, at in
                        zip(pieces, call.axes, strict=True)]
             leaves, structure = tree.flatten(call(*entries))
             positions[:] = output_axes("pmap", name, out_axes, structure, [*map(aval_of, leaves)])
@@ -83,7 +83,7 @@ def pmap(fun: Callable[..., Any], axis_name: str | None = None, *, in_axes: Axes
     return jit(mapped, static_argnums=static or None, donate_argnums=donated or None)  # type: ignore[no-any-return]
 
 
-def _without(shape: Sequence[int], axis: int) -> tuple[int, ...]:
+def _without_axis(shape: Sequence[int], axis: int) -> tuple[int, ...]:
     return (*shape[:axis], *shape[axis + 1:])
 
 
@@ -105,7 +105,7 @@ def _without_static(fun: Callable[..., Any], static: Sequence[int], in_axes: Axe
     return one, tuple(args[position] for position in others), in_axes
 
 
-def _devices(name: str, size: int, devices: Sequence[Any] | None, backend: str | None) -> list[Any]:
+def _choose_devices(name: str, size: int, devices: Sequence[Any] | None, backend: str | None) -> list[Any]:
     """As many devices as there are entries."""
     if devices is not None:
         if len(devices) != size:

@@ -101,7 +101,8 @@ def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any], 
     if any(type(value) is Tracer for value in captured):
         raise AssertionError("a tracer was captured by a compiled function; this is a bug in fxgrad")
     try:
-        return explicit.emitted(functools.partial(emit_results, program), [*captured, *values], foreseen=on_meshes)
+        return explicit.emit_on_auto_axes(functools.partial(emit_results, program), [*captured, *values],
+                                          foreseen=on_meshes)
     except explicit.ExplicitAxes:
         raise Unprepared(Need.EXPLICIT_AXES) from None
 
@@ -146,15 +147,15 @@ def has_wide_outputs(program: Program) -> bool:
 # --- of one function -------------------------------------------------------------------------------------------------
 
 
-class Compiled(NamedTuple):
-    """How jax compiled a function for one signature: in its x64 mode or not, with outputs of 64 bits or not."""
+class CompiledSignature(NamedTuple):
+    """How jax compiled a function for one signature: in its x64 mode or not, with 64-bit outputs or not."""
 
     scoped: bool
     is_wide: bool
 
 
-class Outputs:
-    """Notes whether any output of an executable so far was of 64 bits."""
+class OutputWidths:
+    """Whether any output of an executable so far had 64 bits."""
 
     __slots__ = ("are_wide",)
 
@@ -184,7 +185,7 @@ class Executables:
         self.sharing, self.looks, self.on_meshes = Sharing.UNDECIDED, False, mesh is not None
         self.bound = BoundedDict(_SIGNATURES)
         self._compiled = BoundedDict(_SIGNATURES)
-        self.outputs = Outputs()
+        self.outputs = OutputWidths()
 
     @property
     def own(self) -> Any:
@@ -214,13 +215,13 @@ class Executables:
             self.looks = True
         self.forget()
 
-    def compiled(self, signature: Signature) -> Compiled | None:
+    def compiled(self, signature: Signature) -> CompiledSignature | None:
         """Return how jax compiled the function for these arguments, if it did."""
         return self._compiled.get(signature)
 
-    def note(self, signature: Signature | None, program: Program, scoped: bool) -> Compiled:
+    def note(self, signature: Signature | None, program: Program, scoped: bool) -> CompiledSignature:
         """Enter how a program was compiled; the first entry stays, since jax keeps what it compiled."""
-        compiled = Compiled(scoped, has_wide_outputs(program))
+        compiled = CompiledSignature(scoped, has_wide_outputs(program))
         self.outputs.are_wide = self.outputs.are_wide or compiled.is_wide
         return compiled if signature is None else self._compiled.add(signature, compiled)
 
@@ -278,11 +279,11 @@ def bind_captured(traced: TracedCall, structure: TreeDef, name: str, inline: boo
                        for value in values)
         captured = [value for value, dtype in zip(captured[0], layout, strict=True) if dtype is None], [
             np.array([value for value in values if isinstance(value, np.generic) and value.dtype == dtype])
-            for dtype in _packs(layout)]
+            for dtype in _packed_dtypes(layout)]
     if options is None:
-        executable = _shared(traced.program, traced.out_tree, structure, layout, name, inline, on_meshes)
+        executable = _shared_executable(traced.program, traced.out_tree, structure, layout, name, inline, on_meshes)
     else:
-        executable = _compiled(traced.program, traced.out_tree, layout, name, on_meshes, options)
+        executable = _compile_program(traced.program, traced.out_tree, layout, name, on_meshes, options)
     return Bound(functools.partial(executable, captured), traced.program)
 
 
@@ -290,35 +291,36 @@ _FEW = 4
 """Each argument of a call takes about a microsecond, as does making an array of many scalars."""
 
 
-def _packs(layout: _Layout) -> list[DType]:
+def _packed_dtypes(layout: _Layout) -> list[DType]:
     return [dtype for dtype in dict.fromkeys(layout) if dtype is not None]
 
 
-def _unpacked(captured: Captured, layout: _Layout) -> list[Any]:
+def _unpack_captured(captured: Captured, layout: _Layout) -> list[Any]:
     """Return the captured values in order."""
     others, packs = captured
     if not layout:
         return others
     remaining = iter(others)
-    scalars = {dtype: iter(range(len(layout))) for dtype in _packs(layout)}
+    scalars = {dtype: iter(range(len(layout))) for dtype in _packed_dtypes(layout)}
     arrays = dict(zip(scalars, packs, strict=True))
     return [next(remaining) if dtype is None else
             jax.lax.index_in_dim(arrays[dtype], next(scalars[dtype]), keepdims=False) for dtype in layout]
 
 
-def _shared(program: Program, out_tree: TreeDef, structure: TreeDef, layout: _Layout, name: str,
-            inline: bool, on_meshes: bool) -> Executable:
+def _shared_executable(program: Program, out_tree: TreeDef, structure: TreeDef, layout: _Layout, name: str,
+                       inline: bool, on_meshes: bool) -> Executable:
     """Return the executable of a program, kept on it: takes the captured values, then the dynamic arguments."""
     return memoize(program, ("jit", structure, out_tree, layout, inline, on_meshes),
-                   lambda: _compiled(program, out_tree, layout, name, on_meshes, {"inline": inline}))
+                   lambda: _compile_program(program, out_tree, layout, name, on_meshes, {"inline": inline}))
 
 
-def _compiled(program: Program, out_tree: TreeDef, layout: _Layout, name: str, on_meshes: bool,
-              options: dict[str, Any]) -> Executable:
+def _compile_program(program: Program, out_tree: TreeDef, layout: _Layout, name: str, on_meshes: bool,
+                     options: dict[str, Any]) -> Executable:
     """Return `program` compiled; takes the captured values, then the dynamic arguments."""
     def of_program(captured: Captured, /, *args: Any, **kwargs: Any) -> Any:
         leaves = tree.leaves((args, kwargs))
-        return tree.unflatten(out_tree, emit_call(program, _unpacked(captured, layout), leaves, on_meshes=on_meshes))
+        return tree.unflatten(out_tree,
+                              emit_call(program, _unpack_captured(captured, layout), leaves, on_meshes=on_meshes))
 
     of_program.__name__ = of_program.__qualname__ = name
     compiled = jax.jit(of_program, **options)

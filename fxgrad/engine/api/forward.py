@@ -13,7 +13,7 @@ from fxgrad.engine.api.arguments import (
     gradient_leaf,
     leaf_avals,
     match_trees,
-    select,
+    select_arguments,
     tangent_leaf,
     transformation,
 )
@@ -21,7 +21,7 @@ from fxgrad.engine.api.reverse import trace_differentiated
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.frontend.flat import just, nth
+from fxgrad.engine.frontend.flat import constant_name, nth_name
 from fxgrad.engine.ops.structural import zeros
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
@@ -59,10 +59,10 @@ def jvp_of(what: str, fun: Callable[..., Any], primals: Sequence[Any], tangents:
                 f"Write {what}(f, (x,), (t,))"))
     primals = tuple(primals)
     numbers = tuple(range(len(primals))) if argnums is None else argnums
-    selected = select(what, fun, numbers, primals)
+    selected = select_arguments(what, fun, numbers, primals)
     given = match_trees(what, "primals", selected.structure, "tangents", tuple(tangents))
     avals = leaf_avals(what, selected)
-    values = [tangent_leaf(what, value, aval, nth(selected.names, index))
+    values = [tangent_leaf(what, value, aval, nth_name(selected.names, index))
               for index, (value, aval) in enumerate(zip(given, avals, strict=True))]
     ones = [*map(is_one, given)]
     traced, aux = trace_differentiated(what, fun, has_aux, primals, {}, selected, avals)
@@ -94,19 +94,20 @@ def linearize(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = 
     """
     transformation("linearize", fun)
     numbers = tuple(range(len(primals))) if argnums is None else argnums
-    selected = select("linearize", fun, numbers, primals)
+    selected = select_arguments("linearize", fun, numbers, primals)
     avals = leaf_avals("linearize", selected)
     traced, aux = trace_differentiated("linearize", fun, has_aux, primals, {}, selected, avals)
     derived = linearize_program(traced.program, traced.wrt([has_tangent(aval) for aval in avals]), traced.computed)
     values = derived([*traced.captured, *selected.leaves, *traced.forced])
     count, main = len(traced.program.outputs), traced.out_tree.num_leaves
     output = tree.unflatten(traced.out_tree, without_literals(values[:main]))
-    linear = Linearized(values[count:], (function_name(fun), derived.extra, tuple(avals),
-                                         tuple(traced.program.out_avals[:main]), selected.structure, traced.out_tree))
+    linear = LinearFunction(values[count:], (function_name(fun), derived.extra, tuple(avals),
+                                             tuple(traced.program.out_avals[:main]), selected.structure,
+                                             traced.out_tree))
     return (output, linear) if aux is None else (output, linear, aux.restore(without_literals(values[main:count])))
 
 
-class Linearized:
+class LinearFunction:
     """The second result of `linearize`: a linear function of tangents.
 
     It is a container of its residuals, so that a jitted function can return it.
@@ -130,11 +131,11 @@ class Linearized:
     def __call__(self, *tangents: Any) -> Any:
         """The tangent of the output; raises `TreeError` or `ArgumentError` unless `tangents` are like the primals."""
         leaves = match_trees("linearize", "the primals", self._in_tree, "the tangents", tangents)
-        given = [tangent_leaf("linearize", leaf, aval, just(f"leaf {index} of the arguments"))
+        given = [tangent_leaf("linearize", leaf, aval, constant_name(f"leaf {index} of the arguments"))
                  for index, (leaf, aval) in enumerate(zip(leaves, self._avals, strict=True))]
         present = [value for value in given if type(value) is not Zero]
         results = iter(without_literals(apply_program(self._split.linear, [*self._residuals, *present])))
-        outputs = [next(results) if reached else _zeros(aval)
+        outputs = [next(results) if reached else _zero_tangents(aval)
                    for aval, reached in zip(self._out_avals, self._split.nonzero_outputs, strict=False)]
         return tree.unflatten(self._out_tree, [gradient_leaf(value, aval) for value, aval in
                                                zip(outputs, self._out_avals, strict=True)])
@@ -143,10 +144,10 @@ class Linearized:
         return f"<derivative of {self._name}, {len(self._residuals)} residuals>"
 
 
-def _zeros(aval: Aval) -> Any:
+def _zero_tangents(aval: Aval) -> Any:
     value, = without_literals([zeros(aval)])
     return value.copy() if type(value) is np.ndarray else value  # zeros of many places are one, which is read-only
 
 
-tree.register_pytree_node(Linearized, Linearized.flatten,
-                          lambda settings, residuals: Linearized(residuals, settings))
+tree.register_pytree_node(LinearFunction, LinearFunction.flatten,
+                          lambda settings, residuals: LinearFunction(residuals, settings))

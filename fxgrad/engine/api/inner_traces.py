@@ -10,7 +10,7 @@ from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.config import default_float
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.derivation.derive import holds_tracers
-from fxgrad.engine.executors.xla import asking_for_axes, size_in_jax
+from fxgrad.engine.executors.xla import jax_axis_size, record_axis_uses
 from fxgrad.engine.frontend.flat import TracedCall
 from fxgrad.engine.tracing.tape import axes_in_scope
 from fxgrad.engine.tracing.trace import SHARED, Mode, takes_literals
@@ -39,10 +39,10 @@ class InnerTraces:
             known: tuple[TracedCall, dict[str, int]] | None = self._traces.get(key)
         except TypeError:  # there are containers, or static arguments, that have no equality
             return make(SHARED._replace(literals=literals))
-        if known is not None and all(size_in_jax(name) == size for name, size in known[1].items()):
+        if known is not None and all(jax_axis_size(name) == size for name, size in known[1].items()):
             return known[0]
         self._traces.pop(key, None)
-        with asking_for_axes() as axes:
+        with record_axis_uses() as axes:
             traced = make(SHARED._replace(literals=literals))
         if not holds_tracers(traced.captured):
             self._traces.add(key, (traced, axes))

@@ -15,7 +15,7 @@ from fxgrad.engine.api.arguments import (
     check_chunk_size,
     check_differentiable,
     leaf_avals,
-    select,
+    select_arguments,
     transformation,
 )
 from fxgrad.engine.api.forward import jvp_of
@@ -33,7 +33,7 @@ from fxgrad.engine.ops.structural import full, instantiate_zeros, move_axis, res
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.transforms.batch import Batch, Batched, put_axis
 from fxgrad.engine.transforms.forward import fill_zeros, has_tangent
 from fxgrad.engine.transforms.linearize import linearize_in_place, pull_back
@@ -142,7 +142,7 @@ def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: 
     @transformation(what, fun, argnums)
     @hide_frames
     def jacobian_function(*args: Any, **kwargs: Any) -> Any:
-        selected = select(what, fun, argnums, args)
+        selected = select_arguments(what, fun, argnums, args)
         avals = leaf_avals(what, selected)
         check_differentiable(what, selected, avals, holomorphic=holomorphic, allow_int=allow_int)
         traced, aux = trace_differentiated(what, fun, has_aux, args, kwargs, selected, avals)
@@ -178,7 +178,7 @@ def _jacobian_program(traced: TracedCall, main: int, mode: Mode, chunk_size: int
     program = traced.program
     inputs, outputs = select_marked(program.in_avals[program.captured:], moving), program.out_avals[:main]
     if mode == "auto":
-        mode = "forward" if _total(inputs) <= _total(outputs) else "reverse"
+        mode = "forward" if _total_size(inputs) <= _total_size(outputs) else "reverse"
     wrt = traced.wrt(moving)
     columns = mode == "forward"
 
@@ -200,16 +200,16 @@ def _jacobian_program(traced: TracedCall, main: int, mode: Mode, chunk_size: int
                 arriving = [*cotangents, *map(Zero, program.out_avals[main:])]
                 reaching = [value for value, reached in zip(arriving, half.nonzero_outputs, strict=True) if reached]
                 return [instantiate_zeros(value) for value in pull_back(half, residuals, reaching)]
-            return _batched_pull(program, half, residuals, cotangents, main)
+            return _pull_back_rows(program, half, residuals, cotangents, main)
 
         sources, targets = (inputs, outputs) if columns else (outputs, inputs)
-        stacked = _in_chunks(push if columns else pull, sources, targets, chunk_size)
+        stacked = _apply_in_chunks(push if columns else pull, sources, targets, chunk_size)
         return [*values, *_blocks(stacked, inputs, outputs, columns)], None
 
     return derive(program, ("jacobian", mode, main, chunk_size, *moving), build, program.in_avals)
 
 
-def _total(avals: Sequence[Aval]) -> int:
+def _total_size(avals: Sequence[Aval]) -> int:
     return sum(aval.size for aval in avals)
 
 
@@ -217,8 +217,8 @@ def _stacked_zeros(value: Any, size: int) -> Any:
     return zeros(Aval((size, *value.aval.shape), value.aval.dtype)) if type(value) is Zero else value
 
 
-def _batched_pull(program: Program, half: Any, residuals: Sequence[Any], cotangents: Sequence[Any], main: int,
-                  ) -> list[Any]:
+def _pull_back_rows(program: Program, half: Any, residuals: Sequence[Any], cotangents: Sequence[Any], main: int,
+                    ) -> list[Any]:
     """The rows that a batch of cotangents pulls back to, one stack for each input."""
     size = aval_of(cotangents[0]).shape[0]
     reached = [cotangent for cotangent, marked in zip(cotangents, half.nonzero_outputs[:main], strict=True) if marked]
@@ -232,19 +232,19 @@ def _batched_pull(program: Program, half: Any, residuals: Sequence[Any], cotange
         return [instantiate_zeros(result) for result in pull_back(half, values[:len(residuals)], arriving)]
 
     assert len(extra) == more
-    pulled, captured = trace(backward_pass, [*residual_avals, *one], mode=WITH_LITERALS)
+    pulled, captured = trace_at(backward_pass, [*residual_avals, *one], mode=WITH_LITERALS)
     results = Batch(size).run(pulled, [*(Batched(value, None) for value in (*captured, *residuals)),
                                        *(Batched(value, 0) for value in reached)])
     return [put_axis(result, size, 0) for result in results]
 
 
-def _in_chunks(apply: Callable[[Sequence[Any], int | None], list[Any]], sources: Sequence[Aval],
-               targets: Sequence[Aval], chunk_size: int | None) -> list[Any]:
+def _apply_in_chunks(apply: Callable[[Sequence[Any], int | None], list[Any]], sources: Sequence[Aval],
+                     targets: Sequence[Aval], chunk_size: int | None) -> list[Any]:
     """`apply` to the rows of the standard basis of `sources`, some at a time; the results stacked.
 
     `apply` takes the rows and their number, or the one row there is, without a batch axis, and None.
     """
-    count = _total(sources)
+    count = _total_size(sources)
     if count == 0:
         return [zeros(Aval((0, *aval.shape), aval.dtype)) for aval in targets]
     if count == 1:
@@ -272,16 +272,16 @@ def _blocks(stacked: Sequence[Any], inputs: Sequence[Aval], outputs: Sequence[Av
     for output_index, output in enumerate(outputs):
         for input_index, aval in enumerate(inputs):
             if columns:
-                block = slice_in_dim(stacked[output_index], *_range(inputs, input_index), 0)
+                block = slice_in_dim(stacked[output_index], *_element_range(inputs, input_index), 0)
                 block = move_axis(block, 0, output.ndim)
             else:
-                block = slice_in_dim(stacked[input_index], *_range(outputs, output_index), 0)
+                block = slice_in_dim(stacked[input_index], *_element_range(outputs, output_index), 0)
             rows.append(reshape(block, (*output.shape, *aval.shape)))
     return rows
 
 
-def _range(avals: Sequence[Aval], index: int) -> tuple[int, int]:
-    start = _total(avals[:index])
+def _element_range(avals: Sequence[Aval], index: int) -> tuple[int, int]:
+    start = _total_size(avals[:index])
     return start, start + avals[index].size
 
 

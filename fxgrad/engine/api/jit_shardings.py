@@ -14,8 +14,8 @@ from fxgrad.engine.api.jitted_calls import JittedCall
 from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.api.static_arguments import StaticArguments
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.frontend.flat import spread_over
-from fxgrad.engine.parallel.shardings import constrained, placement_of, shown
+from fxgrad.engine.frontend.flat import broadcast_prefix
+from fxgrad.engine.parallel.shardings import constrain, placement_of, shardings_text
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line, function_name
@@ -56,7 +56,7 @@ class JitShardings:
             if isinstance(sharding, NamedSharding) and AxisType.Explicit in sharding.mesh.axis_types:
                 yield sharding.mesh
 
-    def of_inputs(self, call: JittedCall, avals: Sequence[Aval]) -> list[Any]:
+    def input_shardings(self, call: JittedCall, avals: Sequence[Aval]) -> list[Any]:
         """The sharding of each dynamic leaf, or None.
 
         Raises `ArgumentError` for keyword arguments, for what is no prefix of the arguments, and as `placement_of`.
@@ -68,10 +68,11 @@ class JitShardings:
                 f"jit: {self._name} was called with the keyword argument {next(iter(call.split.kwargs))}, and its "
                 "in_shardings are those of positional arguments. Give all dynamic arguments by position"))
         inputs = tuple(self._inputs) if isinstance(self._inputs, list) else self._inputs
-        found = spread_over(inputs, call.split.args)
+        found = broadcast_prefix(inputs, call.split.args)
         if found is None:
             raise ArgumentError(at_user_line(
-                f"jit: in_shardings of {self._name} are {shown(self._inputs)}, which is not a prefix of its positional "
+                f"jit: in_shardings of {self._name} are {shardings_text(self._inputs)}, which is not a prefix of its "
+                "positional "
                 f"arguments {tree.structure(call.split.args)}. Write one sharding (or None) for all arguments, or a "
                 "tuple with an entry for each that is not static: one sharding, or a container of its structure"))
         self._check(found, avals, call.leaf_names)
@@ -80,23 +81,26 @@ class JitShardings:
     def explain(self, call: JittedCall) -> None:
         """Raises `ArgumentError` for an array that lies otherwise than it is to, which jax moves at no call."""
         avals = argument_avals(call.leaves)
-        for place, sharding in enumerate([] if avals is None else self.of_inputs(call, avals)):
+        for place, sharding in enumerate([] if avals is None else self.input_shardings(call, avals)):
             leaf = call.leaves[place]
             if isinstance(sharding, NamedSharding) and isinstance(leaf, jax.Array) and not is_jax_tracer(leaf) and (
                     leaf.committed and not leaf.sharding.is_equivalent_to(sharding, leaf.ndim)):
                 raise ArgumentError(at_user_line(
-                    f"jit of {self._name}: {call.leaf_names()[place]} lies as {shown(leaf.sharding)}, and in_shardings "
-                    f"say {shown(sharding)}. Move it first: fxgrad.device_put({call.leaf_names()[place]}, sharding)"))
+                    f"jit of {self._name}: {call.leaf_names()[place]} lies as {shardings_text(leaf.sharding)}, and "
+                    "in_shardings "
+                    f"say {shardings_text(sharding)}. Move it first: fxgrad.device_put({call.leaf_names()[place]}, "
+                    "sharding)"))
 
-    def of_outputs(self, out_tree: TreeDef, avals: Sequence[Aval]) -> list[Any]:
-        """The sharding of each output, or None. Raises as `of_inputs`."""
+    def output_shardings(self, out_tree: TreeDef, avals: Sequence[Aval]) -> list[Any]:
+        """The sharding of each output, or None. Raises as `input_shardings`."""
         if self._outputs is None:
             return [None] * len(avals)
         example = tree.unflatten(out_tree, range(out_tree.num_leaves))
-        found = spread_over(self._outputs, example)
+        found = broadcast_prefix(self._outputs, example)
         if found is None:
             raise ArgumentError(at_user_line(
-                f"jit: out_shardings of {self._name} are {shown(self._outputs)}, which is not a prefix of its output "
+                f"jit: out_shardings of {self._name} are {shardings_text(self._outputs)}, which is not a prefix of its "
+                "output "
                 f"{out_tree}. Write one sharding (or None) for the whole output, or a container of its structure"))
         self._check(found, avals, lambda: tree.leaf_names(example, "output"))
         return found
@@ -108,20 +112,21 @@ class JitShardings:
 
     def inputs_held(self, call: JittedCall, leaves: Sequence[Any]) -> Sequence[Any]:
         """The leaves of a call within a program, held to their shardings."""
-        return self._held(self.of_inputs(call, [*map(aval_of, leaves)]), leaves)
+        return self._leaf_shardings(self.input_shardings(call, [*map(aval_of, leaves)]), leaves)
 
     def outputs_held(self, outputs: Any) -> Any:
         """The outputs of a call within a program, held to their shardings."""
         leaves, structure = tree.flatten(outputs)
         if self._outputs is None:
             return outputs
-        return tree.unflatten(structure, self._held(self.of_outputs(structure, [*map(aval_of, leaves)]), leaves))
+        return tree.unflatten(structure,
+                              self._leaf_shardings(self.output_shardings(structure, [*map(aval_of, leaves)]), leaves))
 
-    def _held(self, shardings: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
-        return [leaf if sharding is None else constrained(f"jit of {self._name}", leaf, sharding, aval_of(leaf).shape)
+    def _leaf_shardings(self, shardings: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+        return [leaf if sharding is None else constrain(f"jit of {self._name}", leaf, sharding, aval_of(leaf).shape)
                 for sharding, leaf in zip(shardings, leaves, strict=True)]
 
-    def behind_captured(self, options: dict[str, Any], static: StaticArguments, call: JittedCall) -> dict[str, Any]:
+    def jit_options(self, options: dict[str, Any], static: StaticArguments, call: JittedCall) -> dict[str, Any]:
         """The options of `jax.jit` for a function of what was captured, and the dynamic arguments of `call`."""
         given = {name: value for name, value in options.items() if not name.startswith("static_")}
         positions = static.positions(len(call.args))

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 
 from fxgrad.engine.api.executables import Signature
-from fxgrad.engine.api.keys import has_many
+from fxgrad.engine.api.keys import has_many_arguments
 from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.frontend.flat import TracedCall
@@ -34,7 +34,7 @@ class JittedCall:
     def is_known_by_key(self) -> bool:
         """Whether the key of the call has the classes of all its arguments: they are few, and none is a container."""
         dynamic = (*self.split.args, *self.split.kwargs.values())
-        return not has_many(self.args, self.kwargs) and len(dynamic) == len(self.leaves) and all(
+        return not has_many_arguments(self.args, self.kwargs) and len(dynamic) == len(self.leaves) and all(
             any(arg is leaf for leaf in self.leaves) for arg in dynamic)
 
     def signature(self, avals: Sequence[Aval]) -> Signature:

@@ -21,7 +21,7 @@ The next state is that whose condition holds first:
 DISPATCH is the closure in `jit` (`compiled.py`), RUN is `plans.run`, `call` is ROUTE, and `_run` is the loop of the
 others. There are two signals that only an error can give, for both come from within jax: `Unprepared` leaves a trace of
 jax's, and jax's `TypeError` is the one sign of NumPy's random keys in a container, into which the key of a call does
-not look. `_need_of` turns either into a `Need`, and nothing else does.
+not look. `_unmet_need` turns either into a `Need`, and nothing else does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,13 @@ import jax
 
 from fxgrad.engine import tree
 from fxgrad.engine.api.arguments import transformation
-from fxgrad.engine.api.conversions import any_to_convert, chained, converted, holds_wide, results_for
+from fxgrad.engine.api.conversions import (
+    chain_conversions,
+    convert_arguments,
+    has_wide,
+    needs_conversion,
+    result_conversion,
+)
 from fxgrad.engine.api.executables import (
     Bound,
     Executables,
@@ -58,7 +64,7 @@ from fxgrad.engine.api.keys import Key, is_jax_tracer, key_of, key_of_leaves
 from fxgrad.engine.api.plans import DispatchPlan, DispatchPlans, run
 from fxgrad.engine.api.stages import MadeFor, stage_of
 from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
-from fxgrad.engine.api.switches import is_disabled, switched
+from fxgrad.engine.api.switches import is_jit_disabled, switched
 from fxgrad.engine.config import default_float
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program_properties import ProgramAttribute, calls_user_code, has_effects, needs_x64
@@ -115,13 +121,13 @@ class JittedFunction:
         return self._stage("trace", args, kwargs)
 
     def _stage(self, name: str, args: Args, kwargs: Kwargs) -> Any:
-        executables = self._of_default()
+        executables = self._current_executables()
         if executables.sharing is Sharing.UNDECIDED:
             executables.sharing = Sharing.OWN  # so that calls use what jax traces here
         executables.looks = True
         self._static.check_hashable(args, kwargs)
         made_for = MadeFor.of(self._fun, self._static, args, kwargs)
-        args, kwargs = converted(args, kwargs)
+        args, kwargs = convert_arguments(args, kwargs)
         to_bind: TracedCall | None = None
         with x64():
             while True:
@@ -150,10 +156,10 @@ class JittedFunction:
     @hide_frames
     def call(self, args: Args, kwargs: Kwargs) -> Any:
         """ROUTE: inside a transformation, of a new kind, under another default dtype, or with jit disabled."""
-        if is_disabled():
+        if is_jit_disabled():
             return self._fun(*args, **kwargs)
         if current.get() is not None:
-            traced, inputs = self._recorded(args, kwargs)
+            traced, inputs = self._trace_in_transformation(args, kwargs)
             if innermost_for(inputs) is not None or axes_in_scope() or has_effects(traced.program):
                 outputs = bind(jit_call_p, *inputs, program=traced.program, name=function_name(self._fun))
                 return tree.unflatten(traced.out_tree, outputs)
@@ -162,12 +168,12 @@ class JittedFunction:
     @hide_frames
     def failed(self, error: Exception, args: Args, kwargs: Kwargs) -> Any:
         """EXPLAIN, after a RUN from DISPATCH."""
-        return self._run(args, kwargs, self._need_of(error, args, kwargs))
+        return self._run(args, kwargs, self._unmet_need(error, args, kwargs))
 
     def _run(self, args: Args, kwargs: Kwargs, need: Need | None = None) -> Any:
         """Go from LOOK UP, or from PREPARE if there is a `need`, through the states until the call ends."""
         while True:
-            executables = self._of_default()
+            executables = self._current_executables()
             if need is Need.CONVERTED_KEYS:  # PREPARE
                 self._convert_keys(executables, args, kwargs)
             elif need is not None:
@@ -177,28 +183,28 @@ class JittedFunction:
             plan, traced = None, None
             if executables.sharing is not Sharing.UNDECIDED:  # LOOK UP
                 key = self._key(executables, args, kwargs)
-                plan = self._static.looked_up(executables.plans.find, key, args, kwargs)
+                plan = self._static.look_up(executables.plans.find, key, args, kwargs)
             if plan is None:  # PLAN
                 plan, traced = self._plan(executables, JittedCall(self._static, args, kwargs))
             token = _handed_over.set(None if traced is None else (self, traced))
             try:
                 return run(plan, args, kwargs)  # RUN
             except FAILURES as error:
-                need = self._need_of(error, args, kwargs)  # EXPLAIN
+                need = self._unmet_need(error, args, kwargs)  # EXPLAIN
             finally:
                 _handed_over.reset(token)
 
-    def _need_of(self, error: Exception, args: Args, kwargs: Kwargs) -> Need:
+    def _unmet_need(self, error: Exception, args: Args, kwargs: Kwargs) -> Need:
         """Return what the plan was not prepared for, if the call ended in `error` for that; else raise it explained."""
         if isinstance(error, Unprepared):
             return error.need
         if isinstance(error, failures.AT_RUN_TIME):
-            raise self._at_run_time(error, args, kwargs) from None
+            raise self._runtime_error(error, args, kwargs) from None
         self._static.explain(args, kwargs, error)
-        executables = self._of_default()
+        executables = self._current_executables()
         key = self._key(executables, args, kwargs)
         plan = executables.plans.find(key)
-        if plan is not None and plan.arguments is None and not key.is_full and any_to_convert(
+        if plan is not None and plan.arguments is None and not key.is_full and needs_conversion(
                 tree.leaves((args, kwargs))):
             return Need.CONVERTED_KEYS
         if self._shardings:
@@ -209,10 +215,10 @@ class JittedFunction:
         """Have the plan of this call convert its arguments from now on."""
         key = self._key(executables, args, kwargs)
         plan = executables.plans.find(key)
-        assert plan is not None  # since `_need_of` found it
-        executables.plans.enter(key, replace(plan, arguments=converted))
+        assert plan is not None  # since `_unmet_need` found it
+        executables.plans.enter(key, replace(plan, arguments=convert_arguments))
 
-    def _at_run_time(self, error: Exception, args: Args, kwargs: Kwargs) -> BaseException:
+    def _runtime_error(self, error: Exception, args: Args, kwargs: Kwargs) -> BaseException:
         """Return what to raise where the compiled program failed with `error`."""
         found = failures.translate_error(error)
         if found is error and failures.is_out_of_memory(error) and not getattr(error, "__notes__", None):
@@ -236,7 +242,7 @@ class JittedFunction:
             self._static.explain(call.args, call.kwargs)
             return self._general_plan(executables, call), None
         if executables.sharing is Sharing.UNDECIDED:
-            self._shardings.of_inputs(call, avals)
+            self._shardings.input_shardings(call, avals)
             call.traced = self._trace(call, avals, SHARED)
             executables.sharing = self._first_sharing(call, call.traced)
         if executables.sharing is not Sharing.OWN:
@@ -269,13 +275,13 @@ class JittedFunction:
             program = call.traced.program
             compiled = executables.note(signature, program, scoped=needs_x64(program))
         return executables.plans.enter(key, DispatchPlan(
-            executables.called, compiled.scoped, converted if any_to_convert(call.leaves) else None,
-            results_for(call.leaves) if compiled.is_wide and not self._shardings else None))
+            executables.called, compiled.scoped, convert_arguments if needs_conversion(call.leaves) else None,
+            result_conversion(call.leaves) if compiled.is_wide and not self._shardings else None))
 
     def _general_plan(self, executables: Executables, call: JittedCall) -> DispatchPlan:
         """Return the same plan for all calls whose key does not say what the arguments are."""
-        executables.looks = executables.looks or holds_wide(call.leaves)
-        arguments = converted if executables.looks or any_to_convert(call.leaves) else None
+        executables.looks = executables.looks or has_wide(call.leaves)
+        arguments = convert_arguments if executables.looks or needs_conversion(call.leaves) else None
         return DispatchPlan(executables.called, True, arguments, None if self._shardings
                             else executables.outputs.results)
 
@@ -286,7 +292,7 @@ class JittedFunction:
         entered at the second.
         """
         signature = call.signature(avals)
-        bound = self._static.looked_up(executables.bound.get, signature, call.args, call.kwargs)
+        bound = self._static.look_up(executables.bound.get, signature, call.args, call.kwargs)
         if bound is not None:
             bound = executables.bound[signature] = bound.on_device()
             key, plan = self._key(executables, call.args, call.kwargs), self._plan_of(bound, call)
@@ -300,18 +306,19 @@ class JittedFunction:
 
     def _bound(self, executables: Executables, call: JittedCall, traced: TracedCall) -> Bound:
         """Return the executable of what was traced: that of the program, or one for this function alone."""
-        options = None if self._may_share(call, traced) else self._shardings.behind_captured(
+        options = None if self._may_share(call, traced) else self._shardings.jit_options(
             self._options, self._static, call)
         return bind_captured(traced, call.split.structure, function_name(self._fun), self._options["inline"],
                              executables.on_meshes, options)
 
     def _plan_of(self, bound: Bound, call: JittedCall) -> DispatchPlan:
         arguments = self._static.dynamic if self._static.any else None
-        if any_to_convert(call.leaves):
-            arguments = converted if arguments is None else functools.partial(chained, arguments, converted)
+        if needs_conversion(call.leaves):
+            arguments = convert_arguments if arguments is None else functools.partial(chain_conversions, arguments,
+                                                                                      convert_arguments)
         program = bound.program
         return DispatchPlan(bound.executable, needs_x64(program), arguments,
-                    results_for(call.leaves) if has_wide_outputs(program) and not self._shardings else None)
+                    result_conversion(call.leaves) if has_wide_outputs(program) and not self._shardings else None)
 
     def _may_share(self, call: JittedCall, traced: TracedCall) -> bool:
         """Whether what was traced is right for other calls, and its executable for other functions."""
@@ -321,12 +328,12 @@ class JittedFunction:
 
     # --- what they are made of ----------------------------------------------------------------------------------
 
-    def _of_default(self) -> Executables:
+    def _current_executables(self) -> Executables:
         """Return the executables under the current default dtype."""
         default = default_float()
         found = self._executables.get(default)
         if found is None:
-            make = functools.partial(_own, weakref.ref(self), self._fun, self._options)
+            make = functools.partial(_compile_own, weakref.ref(self), self._fun, self._options)
             found = self._executables.setdefault(default, Executables(DispatchPlans(default), make,
                                                                       self._shardings.mesh))
         return found
@@ -338,22 +345,22 @@ class JittedFunction:
         """
         call = JittedCall(self._static, args, kwargs)
         avals = [*map(aval_from_jax, call.leaves)]
-        executables = self._of_default()
+        executables = self._current_executables()
         if not (executables.looks or call.is_known_by_key) and any(
                 is_64bit(aval.dtype) and not aval.weak for aval in avals):
             raise Unprepared(Need.WIDE_ARGUMENTS)
-        self._shardings.of_inputs(call, avals)
+        self._shardings.input_shardings(call, avals)
         jitted, traced = _handed_over.get() or (None, None)
         if traced is None or jitted is not self or traced.program.in_avals[traced.program.captured:] != avals:
             traced = self._trace(call, avals, WITH_LITERALS)
         if any_multi_device(traced.captured):
             raise Unprepared(Need.CAPTURED_AS_ARGUMENTS, traced)
         program, captured, out_tree = traced[:3]
-        self._shardings.of_outputs(out_tree, program.out_avals)
-        self._of_default().note(call.signature(avals) if call.is_flat else None, program,
+        self._shardings.output_shardings(out_tree, program.out_avals)
+        self._current_executables().note(call.signature(avals) if call.is_flat else None, program,
                                 scoped=jax.config.jax_enable_x64)  # type: ignore[attr-defined]
         return tree.unflatten(out_tree, emit_call(
-            program, captured, call.leaves, on_meshes=self._of_default().on_meshes))
+            program, captured, call.leaves, on_meshes=self._current_executables().on_meshes))
 
     def _trace(self, call: JittedCall, avals: Sequence[Aval], mode: Mode, *, inside: bool = False) -> TracedCall:
         def function(*leaves: Any) -> Any:
@@ -378,7 +385,7 @@ class JittedFunction:
         """Return a call with these arguments, taken apart."""
         return JittedCall(self._static, args, kwargs)
 
-    def _recorded(self, args: Args, kwargs: Kwargs) -> tuple[TracedCall, list[Any]]:
+    def _trace_in_transformation(self, args: Args, kwargs: Kwargs) -> tuple[TracedCall, list[Any]]:
         """Return the trace within a transformation, and all inputs of its program, some of which may be tracers."""
         call = JittedCall(self._static, args, kwargs)
         avals = []
@@ -393,7 +400,7 @@ class JittedFunction:
         return traced, [*traced.captured, *call.leaves]
 
 
-def _own(state: weakref.ref[JittedFunction], fun: Callable[..., Any], options: dict[str, Any]) -> Any:
+def _compile_own(state: weakref.ref[JittedFunction], fun: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Return what jax compiles for a function alone; it dies when the user drops the function."""
     @transformation("jit", fun)  # with the signature of the function, in which jax looks for names
     def trace_for_jax(*args: Any, **kwargs: Any) -> Any:

@@ -20,8 +20,8 @@ Fits = Callable[[Args, Kwargs], bool]
 """Whether a call has a certain key."""
 
 
-def never(args: Args, kwargs: Kwargs) -> bool:  # noqa: ARG001
-    """No call has it."""
+def matches_nothing(args: Args, kwargs: Kwargs) -> bool:  # noqa: ARG001
+    """Return False: no call has this key."""
     return False
 
 
@@ -51,8 +51,8 @@ def is_jax_tracer(value: Any) -> bool:
     return isinstance(value, jax.core.Tracer)
 
 
-def _attributes(value: Any) -> tuple[str, ...] | None:
-    """What tells the types of values of the same class apart; None for values that have no type of their own."""
+def _type_attributes(value: Any) -> tuple[str, ...] | None:
+    """Return the attributes that distinguish types of values of one class; None for values without a type."""
     kind = type(value)
     if kind not in _ATTRIBUTES and isinstance(value, jax.Array) and not is_jax_tracer(value):
         # An array of jax's has its type in one object, and there is one such object for a type.
@@ -60,9 +60,9 @@ def _attributes(value: Any) -> tuple[str, ...] | None:
     return _ATTRIBUTES.get(kind)
 
 
-def _seen(values: Sequence[Any]) -> tuple[Any, ...] | None:
-    """What tells the types of values of their classes apart; None if there is one without a type."""
-    attributes = [*map(_attributes, values)]
+def _type_keys(values: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Return what distinguishes the types of values of the same classes; None if one has no type."""
+    attributes = [*map(_type_attributes, values)]
     return None if None in attributes else tuple([
         tuple([getattr(value, name) for name in names or ()]) for value, names in zip(values, attributes, strict=True)])
 
@@ -70,8 +70,8 @@ def _seen(values: Sequence[Any]) -> tuple[Any, ...] | None:
 # --- keys ------------------------------------------------------------------------------------------------------------
 
 
-class _Static(NamedTuple):
-    """What is seen of a static argument: all of it."""
+class _StaticKey(NamedTuple):
+    """The key of a static argument: all of it."""
 
     value: Any
 
@@ -95,7 +95,7 @@ class KeyOfArguments(NamedTuple):
     def fits(self) -> Fits:
         """The question whether a call has this key: one expression, which takes less time than to make a key."""
         if self is MANY:
-            return has_many
+            return has_many_arguments
         constants: list[Any] = []
         positional = len(self.classes) - len(self.names)
 
@@ -112,12 +112,13 @@ class KeyOfArguments(NamedTuple):
             value = f"kwargs.get({constant(self.names[place - positional])})" if named else f"args[{place}]"
             tests.append(f"type(x := {value}) is {constant(kind)}")
             seen = () if self.seen is None else self.seen[place]
-            if type(seen) is _Static:
-                tests.append(_equal("x", constant(seen.value)))
+            if type(seen) is _StaticKey:
+                tests.append(_equality_test("x", constant(seen.value)))
             else:
-                tests += [f"x.aval is {constant(part)}" if name == "aval" else _equal(f"x.{name}", constant(part))
+                tests += [f"x.aval is {constant(part)}" if name == "aval"
+                          else _equality_test(f"x.{name}", constant(part))
                           for name, part in zip(_ATTRIBUTES.get(kind, ()), seen, strict=False)]
-        fits: Fits = _made(" and ".join(tests), len(constants))(*constants)
+        fits: Fits = _make_test(" and ".join(tests), len(constants))(*constants)
         return fits
 
 
@@ -126,18 +127,18 @@ FEW = 12
 """To look at more arguments takes longer than to enter the x64 scope."""
 
 
-def has_many(args: Args, kwargs: Kwargs) -> bool:
-    """Whether a call has too many arguments for its key to say what each is."""
+def has_many_arguments(args: Args, kwargs: Kwargs) -> bool:
+    """Return whether a call has too many arguments for a key that describes each."""
     return len(args) + len(kwargs) > FEW
 
 
-def _equal(value: str, constant: str) -> str:
+def _equality_test(value: str, constant: str) -> str:
     return f"((y := {value}) is {constant} or y == {constant})"
 
 
 @cached("questions of plans", 1024)
-def _made(test: str, count: int) -> Callable[..., Fits]:
-    """The function that makes a question of its constants; the text has numbers and names of attributes in it alone."""
+def _make_test(test: str, count: int) -> Callable[..., Fits]:
+    """Return a function that makes a test from its constants; the text holds numbers and attribute names only."""
     constants = ", ".join(f"c{number}" for number in range(count))
     made: Callable[..., Fits] = eval(f"lambda {constants}: lambda args, kwargs: {test}")  # noqa: S307
     return made
@@ -145,15 +146,16 @@ def _made(test: str, count: int) -> Callable[..., Fits]:
 
 def key_of(static: StaticArguments, args: Args, kwargs: Kwargs) -> KeyOfArguments:
     """The key of a call, by its arguments."""
-    if has_many(args, kwargs):
+    if has_many_arguments(args, kwargs):
         return MANY
     values, positions = (*args, *kwargs.values()), static.positions(len(args))
     dynamic, named = static.dynamic(args, kwargs)
-    seen = _seen((*dynamic, *named.values()))
+    seen = _type_keys((*dynamic, *named.values()))
     if seen is not None and static.any:
         remaining = iter(seen)
-        seen = tuple([_Static(arg) if position in positions else next(remaining) for position, arg in enumerate(args)]
-                     + [_Static(arg) if name in static.names else next(remaining) for name, arg in kwargs.items()])
+        seen = tuple([_StaticKey(arg) if position in positions else next(remaining) for position,
+                      arg in enumerate(args)]
+                     + [_StaticKey(arg) if name in static.names else next(remaining) for name, arg in kwargs.items()])
     return KeyOfArguments(tuple(kwargs), tuple(map(type, values)), seen)
 
 
@@ -187,5 +189,5 @@ class KeyOfLeaves(NamedTuple):
 def key_of_leaves(static: StaticArguments, args: Args, kwargs: Kwargs) -> KeyOfLeaves:
     """The key of a call, by the leaves of its arguments."""
     split = static.split(args, kwargs)
-    leaves = KeyOfArguments((), tuple(map(type, split.leaves)), _seen(split.leaves))
+    leaves = KeyOfArguments((), tuple(map(type, split.leaves)), _type_keys(split.leaves))
     return KeyOfLeaves(split.structure, leaves, static.values(args, kwargs), static)

@@ -11,7 +11,13 @@ import numpy as np
 from fxgrad.engine import tree
 from fxgrad.engine.core.arrays import wrap_array
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.frontend.flat import argument_leaf_names, check_leaf, just, parameter_names, spread_over
+from fxgrad.engine.frontend.flat import (
+    argument_leaf_names,
+    broadcast_prefix,
+    check_leaf,
+    constant_name,
+    parameter_names,
+)
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line, function_name
@@ -35,7 +41,8 @@ class MappedCall:
         self._mapped = [index for index, axis in enumerate(leaf_axes) if axis is not None]
         self.names = [names[index] for index in self._mapped]
         self.values = [self._leaves[index] for index in self._mapped]
-        self.axes = tuple(_axis(what, leaf_axes[index], self._leaves[index], names[index]) for index in self._mapped)
+        self.axes = tuple(_check_axis(what, leaf_axes[index], self._leaves[index], names[index])
+                          for index in self._mapped)
 
     def __call__(self, *entries: Any) -> Any:
         """The function of one entry of each mapped leaf, all others being as given."""
@@ -103,7 +110,7 @@ def _leaf_axes(what: str, axes: tuple[Any, Any], arguments: tuple[Any, Any], nam
 
 
 def _broadcast_prefix(what: str, name: str, axis: Axes, value: Any, where: str) -> list[int | None]:
-    leaves: list[int | None] | None = spread_over(axis, value)
+    leaves: list[int | None] | None = broadcast_prefix(axis, value)
     if leaves is None:
         raise ArgumentError(at_user_line(
             f"{what}: {name} has {axis!r} for {re.split('[.[]', where)[0] or 'an argument'}, which is not a prefix "
@@ -112,7 +119,7 @@ def _broadcast_prefix(what: str, name: str, axis: Axes, value: Any, where: str) 
     return leaves
 
 
-def _axis(what: str, axis: int | None, value: Any, where: str) -> int:
+def _check_axis(what: str, axis: int | None, value: Any, where: str) -> int:
     assert axis is not None
     rank = len(aval_of(value).shape)
     if not -rank <= axis < rank:
@@ -133,8 +140,8 @@ def _mapped_size(what: str, name: str, leaves: Sequence[Any], axes: Sequence[int
     sizes: dict[str, int] = {}
     for leaf, axis, where in zip(leaves, axes, names, strict=True):
         if axis is not None:
-            aval = check_leaf(leaf, what, just(where))
-            sizes[where] = aval.shape[_axis(what, axis, leaf, where)]
+            aval = check_leaf(leaf, what, constant_name(where))
+            sizes[where] = aval.shape[_check_axis(what, axis, leaf, where)]
     distinct = set(sizes.values()) | ({axis_size} if axis_size is not None else set())
     if not distinct:
         raise ArgumentError(at_user_line(

@@ -9,8 +9,8 @@ from typing import Any
 from fxgrad.engine import tree
 from fxgrad.engine.core.sources import nested_scope
 from fxgrad.engine.frontend.flat import leaf_aval, transformation
-from fxgrad.engine.frontend.named import call_by_name
-from fxgrad.engine.tracing.scopes import enter, leave
+from fxgrad.engine.frontend.named import record_named_call
+from fxgrad.engine.tracing.scopes import enter_scope, leave_scope
 from fxgrad.engine.tracing.tape import innermost_for
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError
@@ -39,7 +39,7 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
         if any(leaf_aval(leaf) is None for leaf in leaves) or innermost_for(leaves) is None:
             with named_scope(shown):
                 return fun(*args, **kwargs)
-        return call_by_name("named_call", fun, shown, args, kwargs)
+        return record_named_call("named_call", fun, shown, args, kwargs)
     return call
 
 
@@ -77,11 +77,11 @@ class named_scope(ContextDecorator):  # noqa: N801  (jax's name)
         handed = nested_scope(self._name)
         if handed is not None:
             handed.__enter__()
-        self._within.append(enter(self._name) if handed is None else handed)
+        self._within.append(enter_scope(self._name) if handed is None else handed)
 
     def __exit__(self, *error: object) -> None:
         within = self._within.pop()
         if type(within) is list:
-            leave(within)
+            leave_scope(within)
         else:
             within.__exit__(*error)

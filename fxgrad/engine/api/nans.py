@@ -10,11 +10,11 @@ import jax
 import numpy as np
 
 from fxgrad.engine import dtypes, executors, user_lines
-from fxgrad.engine.core.backends import executing
+from fxgrad.engine.core.backends import use_executor
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.walk import eval_program, value_of
-from fxgrad.engine.tracebacks import shortened
+from fxgrad.engine.tracebacks import shorten_traceback
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def debug_nans(enable: bool = True) -> Iterator[None]:
     Traceback (most recent call last):
     FloatingPointError: NaN in the result of log...
     """
-    with _looking_for("NaN", enable), jax.debug_nans(enable):
+    with _search_for("NaN", enable), jax.debug_nans(enable):
         yield
 
 
@@ -44,7 +44,7 @@ def debug_infs(enable: bool = True) -> Iterator[None]:
     Traceback (most recent call last):
     FloatingPointError: infinity in the result of ...
     """
-    with _looking_for("infinity", enable), jax.debug_infs(enable):
+    with _search_for("infinity", enable), jax.debug_infs(enable):
         yield
 
 
@@ -56,35 +56,35 @@ _wanted: list[str] = []
 
 
 @contextmanager
-def _looking_for(what: str, enable: bool) -> Iterator[None]:
+def _search_for(what: str, enable: bool) -> Iterator[None]:
     if not enable:
         yield
         return
     _wanted.append(what)
     try:
-        with executing(_Searching()):
+        with use_executor(_SearchExecutor()):
             yield
     finally:
         _wanted.remove(what)
 
 
-class _Searching:
+class _SearchExecutor:
     """The executor that runs one operation at a time, and looks at what it made."""
 
     def evaluate(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
         outputs = executors.evaluate(primitive, args, params)
         line = user_lines.user_line()
-        _check(primitive, args, outputs, f"\n  at {line}" if line else "")
+        _check_outputs(primitive, args, outputs, f"\n  at {line}" if line else "")
         return outputs
 
     def execute(self, program: Program, inputs: Sequence[Any]) -> list[Any]:
         def step(equation: Equation, values: list[Any]) -> list[Any]:
             outputs = executors.evaluate(equation.primitive, values, equation.params)
-            if any(_has(what, output) for what in _wanted for output in outputs):
+            if any(_contains(what, output) for what in _wanted for output in outputs):
                 for region in equation.regions:
                     if region.role in CALLS and len(region.program.inputs) == len(values):
                         eval_program(region.program, values, step, value_of)  # which names the operation in it
-            _check(equation.primitive, values, outputs, _place(equation))
+            _check_outputs(equation.primitive, values, outputs, _place_text(equation))
             return outputs
 
         return eval_program(program, inputs, step, value_of)
@@ -92,21 +92,21 @@ class _Searching:
     compute = execute
 
 
-def _place(equation: Equation) -> str:
+def _place_text(equation: Equation) -> str:
     source = equation.source
     if source is None:
         return ""
     return f"\n  at {source.place} (in {source.code.co_name})"
 
 
-def _check(primitive: Primitive, inputs: Sequence[Any], outputs: Sequence[Any], place: str) -> None:
+def _check_outputs(primitive: Primitive, inputs: Sequence[Any], outputs: Sequence[Any], place: str) -> None:
     for what in dict.fromkeys(_wanted):
-        if any(_has(what, output) for output in outputs):
-            given = "its operands have one too" if any(_has(what, value) for value in inputs) else (
+        if any(_contains(what, output) for output in outputs):
+            given = "its operands have one too" if any(_contains(what, value) for value in inputs) else (
                 "its operands have none")
-            raise shortened(FloatingPointError(f"{what} in the result of {primitive.name}; {given}{place}"))
+            raise shorten_traceback(FloatingPointError(f"{what} in the result of {primitive.name}; {given}{place}"))
 
 
-def _has(what: str, value: Any) -> bool:
+def _contains(what: str, value: Any) -> bool:
     array = np.asarray(value)
     return bool(dtypes.is_inexact(array.dtype) and _FOUND[what](array).any())

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from fxgrad.engine.api.keys import Fits, Key, never
+from fxgrad.engine.api.keys import Fits, Key, matches_nothing
 from fxgrad.engine.api.static_arguments import Args, Kwargs
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.executors.xla import idle_scopes, x64
@@ -29,7 +29,7 @@ class DispatchPlan:
     """Converts the arguments for the executable; None if it takes them as they are."""
     results: Callable[[Any, Args, Kwargs], Any] | None = None
     """Converts what comes out of the x64 scope for the caller; None if that is returned as it is."""
-    fits: Fits = never
+    fits: Fits = matches_nothing
     """Whether a call has the key of this plan."""
 
 
@@ -74,7 +74,7 @@ class DispatchPlans:
         """Return the plan for calls of a key, if there is one."""
         plan = self._by_key.get(key)
         if plan is not None:
-            self._ask_first(plan, plan)
+            self._move_to_front(plan, plan)
         return plan
 
     def enter(self, key: Key, plan: DispatchPlan) -> DispatchPlan:
@@ -83,10 +83,10 @@ class DispatchPlans:
             self.clear()
         before, plan = self._by_key.get(key), replace(plan, fits=key.fits())
         self._by_key[key] = plan
-        self._ask_first(plan, before)
+        self._move_to_front(plan, before)
         return plan
 
-    def _ask_first(self, plan: DispatchPlan, before: DispatchPlan | None) -> None:
+    def _move_to_front(self, plan: DispatchPlan, before: DispatchPlan | None) -> None:
         self.recent = (plan, *[each for each in self.recent if each is not before][:_RECENT - 1])
 
 

@@ -13,7 +13,7 @@ from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.executors import direct
 from fxgrad.engine.executors.xla import is_jax
-from fxgrad.engine.frontend.flat import just
+from fxgrad.engine.frontend.flat import constant_name
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
@@ -23,8 +23,8 @@ from fxgrad.engine.transforms.linearize import linearize_program, pull_back
 from fxgrad.engine.tree import TreeDef
 
 
-class Form(NamedTuple):
-    """What a pullback takes and returns: the name of the function, how its arguments are rebuilt, types and trees."""
+class PullbackSpec(NamedTuple):
+    """What a pullback takes and returns: the name of the function, the structure of its arguments, types and trees."""
 
     name: str
     rebuilt: tuple[TreeDef, Any, bool]
@@ -38,10 +38,11 @@ class Form(NamedTuple):
         Raises `TreeError` or `ArgumentError` unless `cotangent` fits the output.
         """
         if tree.structure(cotangent) != self.out_tree:
-            cotangent = _without_none(self.out_tree, self.out_avals, cotangent)
+            cotangent = _fill_none(self.out_tree, self.out_avals, cotangent)
         names = tree.leaf_names(cotangent, "output")
         leaves = match_trees("vjp", "the output", self.out_tree, "the cotangent", cotangent)
-        given: list[Any] = [leaf if type(leaf) is Zero else tangent_leaf("vjp", leaf, aval, just(name), "cotangent")
+        given: list[Any] = [leaf if type(leaf) is Zero
+                            else tangent_leaf("vjp", leaf, aval, constant_name(name), "cotangent")
                             for leaf, aval, name in zip(leaves, self.out_avals, names, strict=False)]
         return given + [Zero(aval) for aval in self.out_avals[len(given):]]
 
@@ -95,7 +96,7 @@ class LongPullback:
     Where cotangents are traced, or jax's, or somebody asks for the residuals, the program is linearized after all.
     """
 
-    def __init__(self, form: Form, vjp: direct.EagerVjp, program: Program, wrt: tuple[bool, ...]) -> None:
+    def __init__(self, form: PullbackSpec, vjp: direct.EagerVjp, program: Program, wrt: tuple[bool, ...]) -> None:
         self._form, self._vjp, self._program, self._wrt = form, vjp, program, wrt
         self._linearized: Pullback | None = None
 
@@ -119,8 +120,8 @@ class LongPullback:
         return f"<pullback of {self._form.name}, {self._vjp.length} operations>"
 
 
-def _without_none(structure: TreeDef, avals: Sequence[Aval], cotangent: Any) -> Any:
-    """The cotangent with symbolic zeros where it has None, for a whole part of the output too."""
+def _fill_none(structure: TreeDef, avals: Sequence[Aval], cotangent: Any) -> Any:
+    """Return the cotangent with symbolic zeros in place of None, also for a whole part of the output."""
     remaining = iter(avals)
     zeros = tree.unflatten(structure, [Zero(next(remaining)) for _ in range(structure.num_leaves)])
     try:
@@ -130,8 +131,8 @@ def _without_none(structure: TreeDef, avals: Sequence[Aval], cotangent: Any) -> 
 
 
 tree.register_pytree_node(Pullback, Pullback.flatten, lambda settings, residuals: Pullback(residuals, settings))
-def _rebuilt(settings: Any, residuals: Sequence[Any]) -> Any:
+def _rebuild(settings: Any, residuals: Sequence[Any]) -> Any:
     return Pullback(residuals, settings)
 
 
-tree.register_pytree_node(LongPullback, lambda pullback: pullback.linearized().flatten(), _rebuilt)
+tree.register_pytree_node(LongPullback, lambda pullback: pullback.linearized().flatten(), _rebuild)

@@ -12,12 +12,12 @@ from fxgrad.engine.core.program import Equation, Program, Source, Variable
 from fxgrad.engine.frontend.flat import (
     argument_leaf_names,
     check_leaf,
+    insert_static,
     leaf_aval,
-    nth,
+    nth_name,
     parameter_names,
     refuse_repeated_effects,
     trace_flat,
-    with_static,
 )
 from fxgrad.engine.higher_order.checkpoint import checkpoint_p
 from fxgrad.engine.ops import arithmetic
@@ -27,8 +27,8 @@ from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
 from fxgrad.engine.tracing.trace import WITH_LITERALS
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.engine.transforms.residuals import Kept, residuals
-from fxgrad.engine.units import bytes_of
+from fxgrad.engine.transforms.residuals import KeptVariable, residuals
+from fxgrad.engine.units import parse_bytes
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError
 
@@ -78,7 +78,7 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
     primitive = checkpoint_p
     static_names = frozenset([static_argnames] if isinstance(static_argnames, str) else static_argnames)
     if budget is not None:
-        primitive, settings = within_budget_p, {"budget": bytes_of("checkpoint: budget", budget)}
+        primitive, settings = within_budget_p, {"budget": parse_bytes("checkpoint: budget", budget)}
 
     @transformation("checkpoint", fun)
     @hide_frames
@@ -97,7 +97,7 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
 
         def call(*tracers: Any) -> Any:
             given, keywords = tree.unflatten(structure, tracers)
-            return fun(*with_static(args, static, given), **keywords, **kept)
+            return fun(*insert_static(args, static, given), **keywords, **kept)
 
         traced = trace_flat(call, [aval_of(leaf) for leaf in leaves], "checkpoint", fun, values=leaves,
                             names=argument_leaf_names(fun, args, moving, kwargs))
@@ -143,7 +143,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Re
     """
     names = argument_leaf_names(f, args, None, kwargs)
     leaves, structure = tree.flatten((args, kwargs))
-    avals = [check_leaf(leaf, "saved_residuals", nth(names, index)) for index, leaf in enumerate(leaves)]
+    avals = [check_leaf(leaf, "saved_residuals", nth_name(names, index)) for index, leaf in enumerate(leaves)]
 
     def call(*tracers: Any) -> Any:
         given, keywords = tree.unflatten(structure, tracers)
@@ -155,38 +155,38 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Re
         return []
     captured = found.captured + traced.program.captured
     labels = [*(f"captured[{index}]" for index in range(captured)), *names()]
-    return sorted([_described(found.forward, each, labels) for each in found.kept],
+    return sorted([_describe(found.forward, each, labels) for each in found.kept],
                   key=lambda residual: -residual.nbytes)
 
 
-def _described(forward: Program, kept: Kept, labels: Sequence[str]) -> Residual:
+def _describe(forward: Program, kept: KeptVariable, labels: Sequence[str]) -> Residual:
     var = kept.var
     if var in forward.inputs:
         name, made = labels[forward.inputs.index(var)], "an argument"
     else:
-        maker = _maker(forward, var)
-        made = f"{maker.primitive} at {_line(maker.source)}"
+        maker = _defining_equation(forward, var)
+        made = f"{maker.primitive} at {_line_text(maker.source)}"
         name = maker.params["name"] if maker.primitive is arithmetic.name_p else ""
-    users = [f"{equation.primitive} at {_line(equation.source)}" for equation in kept.users]
+    users = [f"{equation.primitive} at {_line_text(equation.source)}" for equation in kept.users]
     return Residual(var.aval, name, made, ", ".join(dict.fromkeys(users)))
 
 
-def _maker(program: Program, var: Variable) -> Equation:
+def _defining_equation(program: Program, var: Variable) -> Equation:
     """Return the equation that computes `var`, inside of calls, and before moves to other memory."""
     for equation in program.equations:
         if var in equation.outputs:
             if equation.primitive is move_p and type(equation.inputs[0]) is Variable:
-                return _maker(program, equation.inputs[0])
+                return _defining_equation(program, equation.inputs[0])
             for region in equation.regions:
                 if region.role in ("inline", "call", "recomputed"):
                     within = region.program.outputs[equation.outputs.index(var)]
                     if type(within) is Variable and within not in region.program.inputs:
-                        return _maker(region.program, within)
+                        return _defining_equation(region.program, within)
             return equation
     raise AssertionError("a residual is made by an equation; this is a bug in fxgrad")
 
 
-def _line(source: Source | None) -> str:
+def _line_text(source: Source | None) -> str:
     return "?" if source is None else f"{source.filename.rsplit('/', 1)[-1]}:{source.line}"
 
 

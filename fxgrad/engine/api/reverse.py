@@ -15,16 +15,16 @@ from fxgrad.engine.api.arguments import (
     Argnums,
     Aux,
     Selected,
-    caller,
+    bind_selected,
     check_differentiable,
     gradient_leaf,
     leaf_avals,
     match_trees,
-    select,
+    select_arguments,
     tangent_leaf,
     transformation,
 )
-from fxgrad.engine.api.pullbacks import Form, LongPullback, Pullback
+from fxgrad.engine.api.pullbacks import LongPullback, Pullback, PullbackSpec
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.derivation.derive import Derived
 from fxgrad.engine.derivation.guards import memoize_guarded
@@ -35,25 +35,25 @@ from fxgrad.engine.frontend.flat import (
     TracedCall,
     argument_aval,
     finish_trace,
-    nth,
-    origin_of,
+    function_origin,
+    nth_name,
     record_flat,
     refuse_repeated_effects,
     trace_flat,
 )
-from fxgrad.engine.higher_order.safe_call import inside_safely, without_safe_calls
+from fxgrad.engine.higher_order.safe_call import map_inside_safe_call, without_safe_calls
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.rematerialization.operation import call_within
-from fxgrad.engine.tracebacks import hide_frames, shortened
+from fxgrad.engine.tracebacks import hide_frames, shorten_traceback
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import Tape
-from fxgrad.engine.tracing.trace import SELECTIVE, SHARED, TraceRootCache, is_tracing, new_tape, varying_here
+from fxgrad.engine.tracing.trace import SELECTIVE, SHARED, TraceRootCache, is_tracing, join_unchecked_vma, new_tape
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.joint import grad_program
 from fxgrad.engine.transforms.linearize import linearize_program
-from fxgrad.engine.transforms.transpose import transposed
+from fxgrad.engine.transforms.transpose import transpose_program
 from fxgrad.engine.tree import TreeDef
-from fxgrad.engine.units import bytes_of
+from fxgrad.engine.units import parse_bytes
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, DTypeError, LinearityError
 
@@ -90,7 +90,7 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
         try:
             _, result, aux = differentiate(args, kwargs)
         except Exception as error:  # noqa: BLE001  (raised again)
-            raise shortened(error)  # noqa: B904
+            raise shorten_traceback(error)  # noqa: B904
         return (result, aux) if has_aux else result
     return gradient
 
@@ -114,7 +114,7 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
         try:
             value, result, aux = differentiate(args, kwargs)
         except Exception as error:  # noqa: BLE001  (raised again)
-            raise shortened(error)  # noqa: B904
+            raise shorten_traceback(error)  # noqa: B904
         return ((value, aux), result) if has_aux else (value, result)
     return value_and_gradient
 
@@ -127,9 +127,9 @@ class _Differentiation:
 
     def __init__(self, what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool,
                  allow_int: bool, memory_budget: Budget) -> None:
-        self._budget = None if memory_budget is None else bytes_of(f"{what}: memory_budget", memory_budget)
+        self._budget = None if memory_budget is None else parse_bytes(f"{what}: memory_budget", memory_budget)
         # What differentiates a safe function records the function itself: no call within a call.
-        self._safe = _safe(fun)
+        self._safe = _safe_info(fun)
         fun = fun if self._safe is None else self._safe.function
         self._what, self._fun, self._argnums, self._has_aux = what, fun, argnums, has_aux
         self._holomorphic, self._allow_int, self._with_value = holomorphic, allow_int, what == "value_and_grad"
@@ -141,30 +141,30 @@ class _Differentiation:
     @property
     def differentiate(self) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Any, Any]]:
         """What gives the value (None for `grad`), the gradient and the auxiliary output of a call."""
-        return self._differentiated if self._safe is None else self._safely
+        return self._differentiate if self._safe is None else self._safely
 
     def _safely(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
         assert self._safe is not None
         with rewrite_before_derivatives(self._safe.after(before_derivatives.get())):
-            return self._differentiated(args, kwargs)
+            return self._differentiate(args, kwargs)
 
-    def _differentiated(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+    def _differentiate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
         what, fun = self._what, self._fun
-        selected = select(what, fun, self._argnums, args)
+        selected = select_arguments(what, fun, self._argnums, args)
         avals = leaf_avals(what, selected)
         tape = self._tape(selected, avals)
-        leaves, out_tree, aux = _recorded(tape, what, fun, self._has_aux, args, kwargs, selected)
+        leaves, out_tree, aux = _record_differentiated(tape, what, fun, self._has_aux, args, kwargs, selected)
         # All that follows from what was recorded is remembered where the recording ends.
         place = (self._key, before_derivatives.get(), leaves[0].variable) if (
             out_tree is LEAF and tape.is_plain(leaves[0])) else None
         found: Derived | None = tape.cache_get(place)
         forced: Sequence[Any] = ()
         if found is None or not found.is_valid:
-            call = _finished(tape, leaves, out_tree)
+            call = _finish_differentiated(tape, leaves, out_tree)
             at_once = self._directly(call, tape, avals, selected)
             if at_once is not None:
                 return self._results(*at_once, avals, selected, aux)
-            found, forced = self._derived(call, avals)
+            found, forced = self._derive_joint(call, avals)
             if self._safe is not None and tape.parent is None:
                 found = without_safe_calls(found)
             if place is not None and not found.captures_tracers:
@@ -201,14 +201,14 @@ class _Differentiation:
         tape = self._beginnings.tape(key, selected.leaves, selected.names)
         if tape is None:
             check_differentiable(self._what, selected, avals, holomorphic=self._holomorphic, allow_int=self._allow_int)
-            tape = known_tape(self._fun, selected, avals, self._budget is not None)
+            tape = tape_with_values(self._fun, selected, avals, self._budget is not None)
             self._beginnings.add(key, tape)
         return tape
 
-    def _derived(self, traced: TracedCall, avals: Sequence[Aval]) -> tuple[Derived, Sequence[Any]]:
+    def _derive_joint(self, traced: TracedCall, avals: Sequence[Aval]) -> tuple[Derived, Sequence[Any]]:
         """The joint program of what was traced, and the values that it takes beside the captured ones and arguments."""
         if self._budget is not None:
-            traced = within(self._what, self._fun, traced, self._budget)
+            traced = plan_within_budget(self._what, self._fun, traced, self._budget)
         program, _, out_tree, computed, forced = traced
         key = (*self._key, computed, out_tree)
 
@@ -220,14 +220,14 @@ class _Differentiation:
         return memoize_guarded(program, key, make, lambda derived: not derived.captures_tracers), forced
 
 
-def within(what: str, fun: Callable[..., Any], traced: TracedCall, budget: int) -> TracedCall:
-    """What was traced as one call whose derivative is planned within `budget` bytes; nothing is computed beforehand."""
+def plan_within_budget(what: str, fun: Callable[..., Any], traced: TracedCall, budget: int) -> TracedCall:
+    """Return the traced function as one call whose derivative is planned within `budget` bytes."""
     refuse_repeated_effects(traced, what)
-    program = inside_safely(traced.program, lambda inner: call_within(inner, function_name(fun), budget))
+    program = map_inside_safe_call(traced.program, lambda inner: call_within(inner, function_name(fun), budget))
     return traced._replace(program=program, computed=0, forced=[])
 
 
-class Safe(NamedTuple):
+class SafeInfo(NamedTuple):
     """What a function of `fxgrad.safe` says of itself in its attribute `safe`."""
 
     function: Callable[..., Any]
@@ -235,24 +235,24 @@ class Safe(NamedTuple):
     """What is done to traces within it, given what is done to them around it."""
 
 
-def _safe(fun: Callable[..., Any]) -> Safe | None:
+def _safe_info(fun: Callable[..., Any]) -> SafeInfo | None:
     """What a function of `fxgrad.safe` says of itself; wrappers of one have got its attributes, too."""
-    found: Safe | None = getattr(fun, "safe", None)
+    found: SafeInfo | None = getattr(fun, "safe", None)
     made = getattr(fun, "transformed", None)
-    is_itself = type(found) is Safe and made is not None and made.what == "safe" and (
+    is_itself = type(found) is SafeInfo and made is not None and made.what == "safe" and (
         getattr(fun, "__wrapped__", None) is made.function is found.function)
     return found if is_itself else None
 
 
-def known_tape(fun: Callable[..., Any], selected: Selected, avals: Sequence[Aval], whole: bool = False) -> Tape:
+def tape_with_values(fun: Callable[..., Any], selected: Selected, avals: Sequence[Aval], whole: bool = False) -> Tape:
     """A tape for a call of `fun` with known values of the selected arguments.
 
     What is rewritten before it is differentiated, or to be recorded as a `whole`, is recorded with all that is computed
     in it, whatever that depends on.
     """
     mode = SHARED if whole or before_derivatives.get() is not None else SELECTIVE
-    return new_tape(varying_here(avals), mode=mode, values=selected.leaves, name=fun, input_names=selected.names,
-                    origin=origin_of(fun))
+    return new_tape(join_unchecked_vma(avals), mode=mode, values=selected.leaves, name=fun, input_names=selected.names,
+                    origin=function_origin(fun))
 
 
 def trace_differentiated(what: str, fun: Callable[..., Any], has_aux: bool, args: tuple[Any, ...],
@@ -260,11 +260,11 @@ def trace_differentiated(what: str, fun: Callable[..., Any], has_aux: bool, args
                          ) -> tuple[TracedCall, Aux | None]:
     """Traces a call with known values; traced auxiliary leaves become further outputs of the program.
 
-    For `whole` see `known_tape`.
+    For `whole` see `tape_with_values`.
     """
-    tape = known_tape(fun, selected, avals, whole)
-    leaves, out_tree, aux = _recorded(tape, what, fun, has_aux, args, kwargs, selected)
-    return _finished(tape, leaves, out_tree), aux
+    tape = tape_with_values(fun, selected, avals, whole)
+    leaves, out_tree, aux = _record_differentiated(tape, what, fun, has_aux, args, kwargs, selected)
+    return _finish_differentiated(tape, leaves, out_tree), aux
 
 
 TraceRewrite = Callable[[TracedCall], TracedCall]
@@ -282,17 +282,17 @@ def rewrite_before_derivatives(rewrite: TraceRewrite | None) -> Iterator[None]:
         before_derivatives.reset(token)
 
 
-def _finished(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> TracedCall:
+def _finish_differentiated(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> TracedCall:
     """What was recorded to be differentiated."""
     traced = finish_trace(tape, leaves, out_tree)
     rewriting = before_derivatives.get()
     return traced if rewriting is None else rewriting(traced)
 
 
-def _recorded(tape: Tape, what: str, fun: Callable[..., Any], has_aux: bool, args: tuple[Any, ...],
-              kwargs: dict[str, Any], selected: Selected) -> tuple[list[Any], TreeDef, Aux | None]:
+def _record_differentiated(tape: Tape, what: str, fun: Callable[..., Any], has_aux: bool, args: tuple[Any, ...],
+                           kwargs: dict[str, Any], selected: Selected) -> tuple[list[Any], TreeDef, Aux | None]:
     """Records a call on `tape`: the leaves of the output and the auxiliary ones, and the tree of the output alone."""
-    call = caller(fun, args, kwargs, selected)
+    call = bind_selected(fun, args, kwargs, selected)
     if not has_aux:
         return *record_flat(tape, call, what, fun), None
     aux = Aux()
@@ -341,15 +341,15 @@ def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, 
     """
     transformation("vjp", fun)
     numbers = tuple(range(len(primals))) if argnums is None else argnums
-    selected = select("vjp", fun, numbers, primals)
+    selected = select_arguments("vjp", fun, numbers, primals)
     avals = leaf_avals("vjp", selected)
     traced, aux = trace_differentiated("vjp", fun, has_aux, primals, {}, selected, avals, memory_budget is not None)
     if memory_budget is not None:
-        traced = within("vjp", fun, traced, bytes_of("vjp: memory_budget", memory_budget))
+        traced = plan_within_budget("vjp", fun, traced, parse_bytes("vjp: memory_budget", memory_budget))
     wrt = traced.wrt([has_tangent(aval) for aval in avals])
     main, count = traced.out_tree.num_leaves, len(traced.program.outputs)
     rebuilt = selected.structure, selected.positions, selected.single
-    form = Form(function_name(fun), rebuilt, tuple(avals), traced.out_tree, tuple(traced.program.out_avals))
+    form = PullbackSpec(function_name(fun), rebuilt, tuple(avals), traced.out_tree, tuple(traced.program.out_avals))
     eager = _eager_vjp(traced, selected.leaves, wrt)
     pullback: Pullback | LongPullback
     if eager is not None:
@@ -382,10 +382,10 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
     6.0
     """
     transformation("linear_transpose", fun)
-    selected = select("linear_transpose", fun, tuple(range(len(primals))), primals)
-    avals = [argument_aval(leaf, "linear_transpose", nth(selected.names, index))
+    selected = select_arguments("linear_transpose", fun, tuple(range(len(primals))), primals)
+    avals = [argument_aval(leaf, "linear_transpose", nth_name(selected.names, index))
              for index, leaf in enumerate(selected.leaves)]
-    traced = trace_flat(caller(fun, primals, {}, selected), avals, "linear_transpose", fun, names=selected.names)
+    traced = trace_flat(bind_selected(fun, primals, {}, selected), avals, "linear_transpose", fun, names=selected.names)
 
     _refuse_affine(fun, traced)
 
@@ -394,8 +394,8 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
         leaves = match_trees("linear_transpose", "the output", traced.out_tree, "the cotangent", cotangent)
         given = [tangent_leaf("linear_transpose", leaf, aval, lambda: "the output", "cotangent", whole=True)
                  for leaf, aval in zip(leaves, traced.program.out_avals, strict=True)]
-        results = without_literals(transposed(traced.program,
-                                              traced.wrt())([*traced.captured, *map(instantiate_zeros, given)]))
+        results = without_literals(transpose_program(traced.program,
+                                                     traced.wrt())([*traced.captured, *map(instantiate_zeros, given)]))
         arguments: tuple[Any, ...] = tree.unflatten(selected.structure, results)
         return arguments
     return transpose

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, overload
 
-from fxgrad.engine.api.reverse import Safe, before_derivatives, rewrite_before_derivatives
+from fxgrad.engine.api.reverse import SafeInfo, before_derivatives, rewrite_before_derivatives
 from fxgrad.engine.caches import cached
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.calling import trace_for_rewrite
 from fxgrad.engine.frontend.flat import TracedCall, transformation
-from fxgrad.engine.higher_order.safe_call import wrapped
+from fxgrad.engine.higher_order.safe_call import wrap_safely
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.user_lines import function_name
@@ -44,26 +44,26 @@ def safe(fun: Callable[..., Any]) -> Callable[..., Any]:
     """
     if isinstance(fun, Program):
         signature = fun.signature
-        made: Program = wrapped(fun, "program" if signature is None else signature.name)
+        made: Program = wrap_safely(fun, "program" if signature is None else signature.name)
         return made
 
     @transformation("safe", fun)
     @hide_frames
     def safely(*args: Any, **kwargs: Any) -> Any:
-        with rewrite_before_derivatives(_safely_after(before_derivatives.get())):
+        with rewrite_before_derivatives(_compose_safe(before_derivatives.get())):
             traced, leaves = trace_for_rewrite("safe", fun, args, kwargs)
-        program = wrapped(traced.program, function_name(fun))
+        program = wrap_safely(traced.program, function_name(fun))
         return traced.rebuild(apply_program(program, [*traced.captured, *leaves]))
-    safely.safe = Safe(fun, _safely_after)  # type: ignore[attr-defined]
+    safely.safe = SafeInfo(fun, _compose_safe)  # type: ignore[attr-defined]
     return safely
 
 
 @cached("functions of safe traces", 256)
-def _safely_after(rewriting: Callable[[TracedCall], TracedCall] | None) -> Callable[[TracedCall], TracedCall]:
+def _compose_safe(rewriting: Callable[[TracedCall], TracedCall] | None) -> Callable[[TracedCall], TracedCall]:
     """What is done to a trace within a safe function, where `rewriting` is done already; the same for the same."""
     return _safe_trace if rewriting in (None, _safe_trace) else lambda traced: _safe_trace(rewriting(traced))
 
 
 def _safe_trace(traced: TracedCall) -> TracedCall:
     """What was traced to be differentiated, as a safe call; what forcing computed is computed again."""
-    return TracedCall(wrapped(traced.program, "safe"), traced.captured, traced.out_tree)
+    return TracedCall(wrap_safely(traced.program, "safe"), traced.captured, traced.out_tree)

@@ -11,7 +11,7 @@ import jax
 from fxgrad.engine import config
 from fxgrad.engine.api.nans import debug_infs, debug_nans
 from fxgrad.engine.api.switches import disable_jit
-from fxgrad.engine.config import Setting, default_dtype, switch
+from fxgrad.engine.config import Setting, as_switch, default_dtype
 
 _JAX: Any = jax.config
 
@@ -20,10 +20,10 @@ _JAX: Any = jax.config
 _entered: dict[str, AbstractContextManager[Any]] = {}
 
 
-def _held(name: str, block: Callable[[], AbstractContextManager[Any]]) -> Setting:
+def _block_setting(name: str, block: Callable[[], AbstractContextManager[Any]]) -> Setting:
     """A setting that has the rest of the process be within a block."""
     def change(value: Any) -> None:
-        on = switch(value)
+        on = as_switch(value)
         if on and name not in _entered:
             _entered[name] = block()
             _entered[name].__enter__()
@@ -36,11 +36,11 @@ def _held(name: str, block: Callable[[], AbstractContextManager[Any]]) -> Settin
 # --- settings that are handed on, and those that have one value ------------------------------------------------------
 
 
-def _handed(name: str) -> Setting:
+def _jax_setting(name: str) -> Setting:
     return Setting(lambda value: _JAX.update(name, value), lambda: _JAX.values[name])
 
 
-def _fixed(name: str, values: tuple[Any, ...], why: str) -> Setting:
+def _fixed_setting(name: str, values: tuple[Any, ...], why: str) -> Setting:
     """A setting that says here what is so in any case, and nothing else."""
     def change(value: Any) -> None:
         if value not in values:
@@ -48,7 +48,7 @@ def _fixed(name: str, values: tuple[Any, ...], why: str) -> Setting:
     return Setting(change, lambda: values[0])
 
 
-def _refused(name: str) -> Setting:
+def _refused_setting(name: str) -> Setting:
     def refuse(*_: Any) -> NoReturn:
         raise ValueError(f"{name} is a setting of how jax traces and lowers functions of its own, and has no meaning "
                          f"for those of fxgrad. jax.config.update({name!r}, ...) sets it for fxgrad.from_jax")
@@ -89,20 +89,20 @@ _FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
 def _settings() -> Iterator[tuple[str, Setting]]:
     for name in _JAX.values:
         if name.startswith(_XLA):
-            yield name, _handed(name)
+            yield name, _jax_setting(name)
         elif name in _FIXED:
-            yield name, _fixed(name, *_FIXED[name])
+            yield name, _fixed_setting(name, *_FIXED[name])
         else:
-            yield name, _refused(name)
-    yield "jax_debug_nans", _held("jax_debug_nans", debug_nans)
-    yield "jax_debug_infs", _held("jax_debug_infs", debug_infs)
-    yield "jax_disable_jit", _held("jax_disable_jit", disable_jit)
-    yield "jax_enable_checks", Setting(_set_checks, lambda: config.check_level > 0)
+            yield name, _refused_setting(name)
+    yield "jax_debug_nans", _block_setting("jax_debug_nans", debug_nans)
+    yield "jax_debug_infs", _block_setting("jax_debug_infs", debug_infs)
+    yield "jax_disable_jit", _block_setting("jax_disable_jit", disable_jit)
+    yield "jax_enable_checks", Setting(_set_nan_checks, lambda: config.check_level > 0)
 
 
-def _set_checks(value: Any) -> None:
+def _set_nan_checks(value: Any) -> None:
     """At least the first level, or none."""
-    config.update("check_level", max(config.check_level, 1) if switch(value) else 0)
+    config.update("check_level", max(config.check_level, 1) if as_switch(value) else 0)
 
 
 config.of_jax.update(_settings())
@@ -139,5 +139,5 @@ def enable_x64(new_val: bool = True) -> Iterator[None]:
     ...     fnp.zeros(2).dtype
     dtype('float64')
     """
-    with default_dtype("float64" if switch(new_val) else "float32"):
+    with default_dtype("float64" if as_switch(new_val) else "float32"):
         yield

@@ -13,10 +13,10 @@ from fxgrad.engine import tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.core.avals import Aval, without_literals
-from fxgrad.engine.frontend.flat import argument_leaf_names, check_leaf, just, trace_flat
+from fxgrad.engine.frontend.flat import argument_leaf_names, check_leaf, constant_name, trace_flat
 from fxgrad.engine.ops.varying import pvary
 from fxgrad.engine.parallel.layouts import Layout
-from fxgrad.engine.parallel.meshes import MeshShape, Spec, mesh_shape, names_in, partition_of, refuse_partial, spec_of
+from fxgrad.engine.parallel.meshes import MeshShape, Spec, mesh_shape, partition_of, refuse_partial, spec_axes, spec_of
 from fxgrad.engine.parallel.shard_map import bind_shard_map
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
@@ -75,9 +75,9 @@ def shard_map(f: Callable[..., Any] | None = None, /, *, out_specs: Specs, in_sp
             raise ArgumentError(at_user_line(
                 f"shard_map: {name} was called with the keyword arguments {', '.join(kwargs)}, for which in_specs has "
                 "no place. Pass all arguments by position"))
-        shape = _mesh_of(mesh)
+        shape = _require_mesh(mesh)
         manual = _manual_axes(shape, axis_names)
-        call = _Call(fun, args, in_specs, shape, manual)
+        call = _ShardedCall(fun, args, in_specs, shape, manual)
         layout = Layout(shape, tuple(call.specs), (), manual, check_vma)
         results = _Results(name, out_specs, layout, call)
         traced = trace_flat(results.of, [layout.piece(aval, spec) for aval, spec in
@@ -91,8 +91,8 @@ def shard_map(f: Callable[..., Any] | None = None, /, *, out_specs: Specs, in_sp
     return sharded
 
 
-def _mesh_of(mesh: Any) -> MeshShape:
-    """The mesh that was given, or the one around the call."""
+def _require_mesh(mesh: Any) -> MeshShape:
+    """Return the given mesh, or the one around the call."""
     if mesh is None:
         around = mesh_in_scope()
         if around is not None:
@@ -129,7 +129,7 @@ def _manual_axes(shape: MeshShape, axis_names: Any) -> tuple[str, ...]:
 # --- arguments --------------------------------------------------------------------------------------------------
 
 
-class _Call:
+class _ShardedCall:
     """One call: the leaves of the arguments, with names and specs, checked."""
 
     def __init__(self, fun: Any, args: tuple[Any, ...], in_specs: Specs, shape: MeshShape, manual: tuple[str, ...],
@@ -137,10 +137,10 @@ class _Call:
         self._fun = fun
         self.leaves, self._structure = tree.flatten(args)
         self.names = argument_leaf_names(fun, args, kwargs={})()
-        self.avals = [check_leaf(leaf, "shard_map", just(name)) for leaf, name in
+        self.avals = [check_leaf(leaf, "shard_map", constant_name(name)) for leaf, name in
                       zip(self.leaves, self.names, strict=True)]
         if in_specs is None:
-            partitions = [_partition_of_array(leaf, name, function_name(fun))
+            partitions = [_require_partition(leaf, name, function_name(fun))
                           for leaf, name in zip(self.leaves, self.names, strict=True)]
         else:
             in_specs = tuple(in_specs) if isinstance(in_specs, list) else in_specs
@@ -149,8 +149,8 @@ class _Call:
                     f"shard_map: in_specs has {len(in_specs)} entries, and {function_name(fun)} was called with "
                     f"{len(args)} arguments; one spec for each is needed, or one for all"))
             partitions = [partition_of(()) if partition is None else partition
-                          for partition in _spread("in_specs", in_specs, args, PartitionSpec | None)]
-        self.specs = [_checked_spec("in_specs", partition, aval, f"the argument {name}", shape, manual)
+                          for partition in _broadcast_specs("in_specs", in_specs, args, PartitionSpec | None)]
+        self.specs = [_check_spec("in_specs", partition, aval, f"the argument {name}", shape, manual)
                       for partition, aval, name in zip(partitions, self.avals, self.names, strict=True)]
         for aval, spec, name in zip(self.avals, self.specs, self.names, strict=True):
             _check_divides(aval, spec, name, shape)
@@ -163,14 +163,14 @@ class _Call:
         """What the function returns for these."""
         return self._fun(*self.arguments(tracers))
 
-    def cut_by(self, names: Sequence[str]) -> list[str]:
+    def arguments_cut_along(self, names: Sequence[str]) -> list[str]:
         """The names of the arguments that are cut along any of `names`."""
         return [name for name, spec in zip(self.names, self.specs, strict=True)
-                if not set(names).isdisjoint(names_in(spec))]
+                if not set(names).isdisjoint(spec_axes(spec))]
 
 
-def _partition_of_array(leaf: Any, name: str, function: str) -> Any:
-    """How an array lies on the devices; raises `ArgumentError` for one that is traced, of which nobody knows it."""
+def _require_partition(leaf: Any, name: str, function: str) -> Any:
+    """Return the partition of an array; raise `ArgumentError` for a traced one, whose placement is unknown."""
     if type(leaf) is Tracer or is_jax_tracer(leaf):
         raise ArgumentError(at_user_line(
             f"shard_map: in_specs was left out, and the argument {name} of {function} is traced here, so that it is "
@@ -183,8 +183,8 @@ def _is_partition(value: Any) -> bool:
     return value is None or isinstance(value, PartitionSpec)
 
 
-def _spread(argument: str, specs: Specs, container: Any, kinds: Any = PartitionSpec) -> list[Any]:
-    """The spec of every leaf of a container, one of `kinds`, from specs that are a prefix of it."""
+def _broadcast_specs(argument: str, specs: Specs, container: Any, kinds: Any = PartitionSpec) -> list[Any]:
+    """Return the spec of every leaf of a container, from specs that are a prefix of it."""
     try:
         spread = jax.tree_util.tree_map(lambda spec, part: [spec] * len(jax.tree_util.tree_leaves(part)), specs,
                                         container, is_leaf=_is_partition)
@@ -202,9 +202,9 @@ def _spread(argument: str, specs: Specs, container: Any, kinds: Any = PartitionS
     return found
 
 
-def _checked_spec(argument: str, partition: Any, aval: Aval, what: str, shape: MeshShape,
-                  manual: Sequence[str]) -> Spec:
-    """The names in a spec; raises `ArgumentError` unless it fits the rank of the array and the mesh."""
+def _check_spec(argument: str, partition: Any, aval: Aval, what: str, shape: MeshShape,
+                manual: Sequence[str]) -> Spec:
+    """Return the names in a spec; raise `ArgumentError` unless it fits the rank of the array and the mesh."""
     refuse_partial("shard_map", partition, what)
     said = f"shard_map: {argument} has {partition} for {what}"
     if len(partition) > aval.ndim:
@@ -214,7 +214,7 @@ def _checked_spec(argument: str, partition: Any, aval: Aval, what: str, shape: M
     if any(entry is PartitionSpec.UNCONSTRAINED for entry in partition):
         raise ArgumentError(at_user_line(f"{said}; an axis of a piece is cut or whole, not unconstrained"))
     spec = spec_of(partition, aval.ndim)
-    names = names_in(spec)
+    names = spec_axes(spec)
     for name in names:
         if name not in shape.names:
             raise ArgumentError(at_user_line(
@@ -245,7 +245,7 @@ def _check_divides(aval: Aval, spec: Spec, name: str, shape: MeshShape) -> None:
 class _Results:
     """What the function returns on each device, brought to what `out_specs` says; `specs` are found on the way."""
 
-    def __init__(self, name: str, out_specs: Specs, layout: Layout, call: _Call) -> None:
+    def __init__(self, name: str, out_specs: Specs, layout: Layout, call: _ShardedCall) -> None:
         self._name, self._out_specs, self._layout, self._call = name, out_specs, layout, call
         self.specs: list[Spec] = []
 
@@ -257,21 +257,21 @@ class _Results:
         leaves, structure = tree.flatten(self._call.run(tracers))
         container = tree.unflatten(structure, leaves)
         names = tree.leaf_names(container, "output")
-        avals = [check_leaf(leaf, "shard_map", just(f"{name} of {self._name}")) for leaf, name in
+        avals = [check_leaf(leaf, "shard_map", constant_name(f"{name} of {self._name}")) for leaf, name in
                  zip(leaves, names, strict=True)]
         self.specs = [
-            _checked_spec("out_specs", partition, aval, f"{name} of {self._name}", layout.mesh, layout.axis_names)
-            for partition, aval, name in zip(_spread("out_specs", self._out_specs, container), avals, names,
+            _check_spec("out_specs", partition, aval, f"{name} of {self._name}", layout.mesh, layout.axis_names)
+            for partition, aval, name in zip(_broadcast_specs("out_specs", self._out_specs, container), avals, names,
                                              strict=True)]
-        return tree.unflatten(structure, [self._placed(leaf, spec, name) for leaf, spec, name in
+        return tree.unflatten(structure, [self._check_result(leaf, spec, name) for leaf, spec, name in
                                           zip(leaves, self.specs, names, strict=True)])
 
-    def _placed(self, leaf: Any, spec: Spec, name: str) -> Any:
-        named, manual = names_in(spec), self._layout.axis_names
+    def _check_result(self, leaf: Any, spec: Spec, name: str) -> Any:
+        named, manual = spec_axes(spec), self._layout.axis_names
         more = [each for each in manual if each in aval_of(leaf).vma and each not in named]
         if more and self._layout.check_vma:
             axes = " and ".join(map(repr, more))
-            cut = self._call.cut_by(more)
+            cut = self._call.arguments_cut_along(more)
             because = f" It depends on {', '.join(cut)}, cut along {axes}." if cut and type(leaf) is Tracer else ""
             raise ArgumentError(at_user_line(
                 f"shard_map: by out_specs {name} of {self._name} is the same for all devices along the mesh axis "

@@ -60,7 +60,7 @@ def _size(size: Any) -> Any:
     if size is None:
         return named_size(f"n_{next(_numbers)}")
     if isinstance(size, str):
-        return _read(size)
+        return _parse_sizes(size)
     try:
         number = operator.index(size)
     except TypeError:
@@ -72,7 +72,7 @@ def _size(size: Any) -> Any:
     return number
 
 
-def _read(text: str) -> Any:
+def _parse_sizes(text: str) -> Any:
     is_dtype = text.strip() in dtypes.SHORT_NAMES or text.strip() in dtypes.SUPPORTED
     try:
         size = None if is_dtype else parse_size(text)

@@ -10,13 +10,13 @@ import jax
 import numpy as np
 
 from fxgrad.engine import tree
-from fxgrad.engine.api.conversions import WIDE, converted, like_arguments
+from fxgrad.engine.api.conversions import WIDE, convert_arguments, like_arguments
 from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
-from fxgrad.engine.derivation.sizes import refuse_names
+from fxgrad.engine.derivation.sizes import refuse_symbolic_sizes
 from fxgrad.engine.executors.xla import x64
-from fxgrad.engine.frontend.flat import argument_aval, just
-from fxgrad.engine.frontend.mismatches import Expected
+from fxgrad.engine.frontend.flat import argument_aval, constant_name
+from fxgrad.engine.frontend.mismatches import ExpectedArguments
 from fxgrad.engine.user_lines import function_name
 from fxgrad.errors import ArgumentError
 
@@ -25,16 +25,16 @@ class MadeFor(NamedTuple):
     """The name of the function that was jitted, and its dynamic arguments."""
 
     name: str
-    arguments: Expected
+    arguments: ExpectedArguments
 
     @staticmethod
     def of(fun: Callable[..., Any], static: StaticArguments, args: Args, kwargs: Kwargs) -> MadeFor:
         """For the dynamic ones of these arguments; raises `ArgumentError` for what is no array and no number."""
         name, names, split = function_name(fun), static.leaf_names(args, kwargs), static.split(args, kwargs)
-        avals = [argument_aval(leaf, "jit", just(f"{where} of {name}"))
+        avals = [argument_aval(leaf, "jit", constant_name(f"{where} of {name}"))
                  for leaf, where in zip(split.leaves, names, strict=True)]
-        refuse_names(f"jit({name}).lower", avals, names)
-        return MadeFor(name, Expected(split.structure, tuple(names), tuple(avals)))
+        refuse_symbolic_sizes(f"jit({name}).lower", avals, names)
+        return MadeFor(name, ExpectedArguments(split.structure, tuple(names), tuple(avals)))
 
 
 class Stage:
@@ -53,7 +53,7 @@ class Stage:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._stage, name)
-        return self._kept(value) if callable(value) else value
+        return self._wrap_method(value) if callable(value) else value
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs a compiled stage; raises `ArgumentError`, a `TypeError`, for arguments that it was not made for."""
@@ -61,7 +61,7 @@ class Stage:
         if classes is not None and not kwargs and (
                 classes.issuperset(map(type, args)) or classes.issuperset(map(type, tree.leaves(args)))):
             return self._stage(*self._captured, *args)
-        given, named = converted(args, kwargs)
+        given, named = convert_arguments(args, kwargs)
         wide = not jax.config.jax_enable_x64  # type: ignore[attr-defined]
         with x64():
             try:
@@ -89,7 +89,7 @@ class Stage:
         types = ", ".join(f"{each}: {aval}" for each, aval in zip(expected.names, expected.avals, strict=True))
         return f"<jit({name}), {type(self._stage).__name__.lower()}: {types}>"
 
-    def _kept(self, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_method(self, method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def in_scope(*args: Any, **kwargs: Any) -> Any:
             with x64():

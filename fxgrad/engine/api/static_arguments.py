@@ -12,8 +12,8 @@ import numpy as np
 from fxgrad.engine import tree
 from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import check_dtype
-from fxgrad.engine.frontend.flat import keyword_names, leaf_aval, parameter_names, with_static
-from fxgrad.engine.tracing.tracer import Tracer, leaked
+from fxgrad.engine.frontend.flat import insert_static, keyword_names, leaf_aval, parameter_names
+from fxgrad.engine.tracing.tracer import Tracer, leak_error
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError
@@ -44,8 +44,8 @@ class StaticArguments:
     def __init__(self, fun: Callable[..., Any], numbers: int | Sequence[int] | None,
                  names: str | Iterable[str] | None) -> None:
         self._fun = fun
-        self._numbers = _tuple(numbers)
-        self.names = frozenset(_tuple(names)) | self._names_of_numbers()
+        self._numbers = _as_tuple(numbers)
+        self.names = frozenset(_as_tuple(names)) | self._names_of_numbers()
         self.any = bool(self._numbers or self.names)
         self._positions = BoundedDict(64)  # by the number of positional arguments
 
@@ -85,7 +85,7 @@ class StaticArguments:
 
         def arguments(values: Sequence[Any]) -> tuple[Sequence[Any], Kwargs]:
             given, named = tree.unflatten(structure, values)
-            return with_static(kept, static, given), {**in_order, **named}
+            return insert_static(kept, static, given), {**in_order, **named}
         return Split(dynamic, keywords, leaves, structure, arguments)
 
     def values(self, args: Args, kwargs: Kwargs) -> tuple[Any, ...]:
@@ -115,7 +115,7 @@ class StaticArguments:
             if key in self.names:
                 _check_hashable(name, key, value)
 
-    def looked_up(self, find: Callable[[Any], Any], key: Any, args: Args, kwargs: Kwargs) -> Any:
+    def look_up(self, find: Callable[[Any], Any], key: Any, args: Args, kwargs: Kwargs) -> Any:
         """Return `find(key)`; an error of a static argument's `__eq__`, which that calls, is explained."""
         try:
             return find(key)
@@ -125,7 +125,7 @@ class StaticArguments:
 
     def _check_comparable(self, args: Args, kwargs: Kwargs, error: BaseException | None) -> None:
         """Raises `ArgumentError` for a static argument that could not be compared with that of an earlier call."""
-        compared = _compared(error)
+        compared = _compared_object(error)
         if compared is None:
             return
         roots = parameter_names(self._fun, len(args))
@@ -145,7 +145,7 @@ class StaticArguments:
         name, roots = function_name(self._fun), parameter_names(self._fun, len(args))
         for leaf, where in zip(self.split(args, kwargs).leaves, self.leaf_names(args, kwargs), strict=True):
             if type(leaf) is Tracer:
-                raise leaked(leaf)
+                raise leak_error(leaf)
             if leaf_aval(leaf) is None:
                 if isinstance(leaf, jax.Array) or type(leaf) is np.ndarray:
                     check_dtype(leaf, f"jit: {where} of {name}")
@@ -155,7 +155,7 @@ class StaticArguments:
                 )) from None
 
 
-def _compared(error: BaseException | None) -> Any:
+def _compared_object(error: BaseException | None) -> Any:
     """Return the object whose `__eq__` raised `error`, if one did."""
     traceback, found = None if error is None else error.__traceback__, None
     while traceback is not None:
@@ -165,7 +165,7 @@ def _compared(error: BaseException | None) -> Any:
     return found
 
 
-def _tuple(value: Any) -> tuple[Any, ...]:
+def _as_tuple(value: Any) -> tuple[Any, ...]:
     return () if value is None else (value,) if isinstance(value, int | str) else tuple(value)
 
 

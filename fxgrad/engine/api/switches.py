@@ -37,7 +37,7 @@ switched: weakref.WeakSet[Interruptible] = weakref.WeakSet()
 _disabled: list[bool] = []
 
 
-def is_disabled() -> bool:
+def is_jit_disabled() -> bool:
     """Whether jitted functions are to run as they are."""
     return bool(_disabled)
 

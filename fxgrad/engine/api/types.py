@@ -58,7 +58,7 @@ class ArrayType:
         name = dtypes.short_name(self.dtype) if short_dtypes else dtypes.shown_name(self.dtype)
         cut = [None] * self.ndim if self.sharding is None else [*self.sharding.spec, *[None] * self.ndim]
         cuts = zip(self.shape, cut, strict=False)
-        sizes = [f"{size}@{_joined(names)}" if names else str(size) for size, names in cuts]
+        sizes = [f"{size}@{_axes_text(names)}" if names else str(size) for size, names in cuts]
         varying = f"{{V:{','.join(sorted(self.vma))}}}" if self.vma else ""
         return f"{'~' * self.weak_type}{name}[{','.join(sizes)}]{varying}"
 
@@ -66,7 +66,7 @@ class ArrayType:
         return self.str_short()
 
 
-def _joined(names: Any) -> str:
+def _axes_text(names: Any) -> str:
     return names if isinstance(names, str) else f"({','.join(names)})"
 
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from fxgrad.engine.core.primitive import MissingRule, Primitive
-from fxgrad.engine.user_lines import is_users
+from fxgrad.engine.user_lines import is_user_file
 
 Fact = TypeVar("Fact")
 Missing = Literal["raise", "derive", "conservative"]
@@ -162,7 +162,8 @@ class Collection(Analysis[Sequence[Item]]):
 def _place() -> Place:
     """Return the place of the statement of a module of the library that is running, or else of the user's call."""
     frame = sys._getframe(2)
-    while not is_users(frame.f_code.co_filename) and frame.f_code.co_name != "<module>" and frame.f_back is not None:
+    while frame.f_back is not None and not (
+            is_user_file(frame.f_code.co_filename) or frame.f_code.co_name == "<module>"):
         frame = frame.f_back
     return Place(frame.f_code.co_filename, frame.f_lineno)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.pytorch_names import answering
+from fxgrad.engine.pytorch_names import add_hint_attributes
 
 
-@answering
+@add_hint_attributes
 class Array(np.ndarray):
     """NumPy's array with what code in jax's idiom expects: traced indices, `x.at[i]`, jax's promotion, no changes.
 
@@ -45,7 +45,7 @@ class WeakArray(Array):
     """An `Array` whose dtype gives way to that of other arrays, as Python's numbers do.
 
     Operations on Python's numbers alone return it where the result has axes: `fnp.where(mask, 0.0, 1.0)`, or the
-    batch of a number under `vmap`. Only `weakened` makes one: what NumPy makes of it is a plain `Array`.
+    batch of a number under `vmap`. Only `make_weak` makes one: what NumPy makes of it is a plain `Array`.
 
     >>> import numpy as np, fxgrad.numpy as fnp
     >>> chosen = fnp.where(np.array([True, False]), 0.1, 1.0)
@@ -58,7 +58,7 @@ class WeakArray(Array):
             self.__class__ = Array  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return weakened, (np.array(self),)
+        return make_weak, (np.array(self),)
 
 
 class Integer(int):
@@ -93,8 +93,8 @@ class Integer(int):
         return Integer, (int(self),)
 
 
-def weakened(value: Any) -> Any:
-    """An array or scalar of NumPy's as a user gets one whose dtype gives way: a number, or an array with axes."""
+def make_weak(value: Any) -> Any:
+    """Return a NumPy array or scalar as a weakly typed one: a number, or a `WeakArray` with axes."""
     if value.shape == () and value.dtype in _NUMBERS:
         return _NUMBERS[value.dtype](value[()])
     array = np.asarray(value).view(Array)
@@ -112,9 +112,9 @@ WEAK_CLASSES = frozenset({np.float64, np.complex128, Integer, WeakArray})
 """The classes beside Python's own numbers whose dtype gives way to that of arrays."""
 
 
-def copied(value: Any) -> Any:
-    """A copy of NumPy's array, which gives way as it does."""
-    return weakened(np.array(value)) if type(value) is WeakArray else np.array(value)
+def copy_of(value: Any) -> Any:
+    """Return a copy of a NumPy array, weakly typed if the array is."""
+    return make_weak(np.array(value)) if type(value) is WeakArray else np.array(value)
 
 
 def wrap_array(value: Any) -> Any:
@@ -141,13 +141,13 @@ def freeze_result(value: Any, operands: Sequence[Any] = ()) -> Any:
     return array
 
 
-def scalar(value: Any) -> Any:
-    """NumPy's array of shape () as NumPy's scalar; all else as it is."""
+def as_scalar(value: Any) -> Any:
+    """Return a NumPy array of shape () as a NumPy scalar; return anything else unchanged."""
     return value[()] if type(value) is np.ndarray and not value.shape else value
 
 
-def making(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, which makes an array in other ways than by primitives, with it handed on as an `Array`."""
+def returns_array(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a function that makes an array without primitives: its result becomes an `Array`."""
     @functools.wraps(function)
     def wrapper(*args: Any, **options: Any) -> Any:
         result = function(*args, **options)
@@ -155,6 +155,6 @@ def making(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-def returned(value: Any) -> Any:
-    """What comes back of a function, as NumPy's array again."""
+def as_numpy(value: Any) -> Any:
+    """Return the result of a function as a NumPy array."""
     return value.view(np.ndarray) if type(value) in OWN else value

@@ -12,7 +12,7 @@ from jax.export import is_symbolic_dim
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.caches import Cache
-from fxgrad.engine.core.arrays import Array, Integer, WeakArray, weakened
+from fxgrad.engine.core.arrays import Array, Integer, WeakArray, make_weak
 from fxgrad.engine.core.sizes import SymbolicDim, parse_size
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.user_lines import at_user_line
@@ -114,8 +114,8 @@ class Aval:
         return Aval(self.shape, self.dtype, self.weak, INVARIANT if names is None else self.vma.difference(names))
 
 
-def varying_of_jax(aval: Any) -> frozenset[str]:
-    """The mesh axes over which a value of a type of jax's varies, within `jax.shard_map`."""
+def vma_of_jax(aval: Any) -> frozenset[str]:
+    """Return the mesh axes over which a value of a jax type varies within `jax.shard_map`."""
     kind = getattr(aval, "manual_axis_type", None)
     names: frozenset[str] = getattr(aval, "vma", INVARIANT) if kind is None else kind.varying
     return names
@@ -176,12 +176,12 @@ class Literal:
 
 
 def without_literals(values: Iterable[Any]) -> list[Any]:
-    """`values` for the user's code, which knows arrays and numbers but no literals of programs."""
+    """Return `values` for user code, which knows arrays and numbers but no literals of programs."""
     return [_of_literal(value) if type(value) is Literal else value for value in values]
 
 
 def _of_literal(literal: Literal) -> Any:
-    return weakened(literal.value) if literal.aval.weak else literal.value
+    return make_weak(literal.value) if literal.aval.weak else literal.value
 
 
 PYTHON_AVALS: dict[type, Aval] = {
@@ -241,7 +241,7 @@ def struct_aval(value: Any) -> Aval | None:
     """The aval that a `jax.ShapeDtypeStruct` describes; None for anything else."""
     if isinstance(value, jax.ShapeDtypeStruct):
         dtype = dtypes.from_jax(value.dtype)
-        shape = tuple([_extent(extent) for extent in value.shape])
+        shape = tuple([_as_size(extent) for extent in value.shape])
         if not all(type(extent) is SymbolicDim or extent >= 0 for extent in shape):
             raise ShapeError(at_user_line(
                 f"ShapeDtypeStruct of shape {tuple(value.shape)}: sizes are whole numbers, not less than 0. Programs "
@@ -251,8 +251,8 @@ def struct_aval(value: Any) -> Aval | None:
     return None
 
 
-def _extent(extent: Any) -> Any:
-    """A size in a `jax.ShapeDtypeStruct`: a number, one with names, or such a one of jax's; -1 for anything else."""
+def _as_size(extent: Any) -> Any:
+    """Return a size of a `jax.ShapeDtypeStruct`: a number, or a symbolic one; -1 for anything else."""
     if isinstance(extent, int | np.integer):
         return int(extent)
     if type(extent) is SymbolicDim:

@@ -47,7 +47,7 @@ def register_executor(first: Executor) -> None:
 
 
 @contextmanager
-def executing(other: Executor) -> Iterator[None]:
+def use_executor(other: Executor) -> Iterator[None]:
     """Run programs by `other` within the block, in all threads; blocks may end in any order."""
     global executor
     if not _others:

@@ -12,13 +12,13 @@ from typing import Any
 FACES = {
     "c": "fxgrad.shipping.c.writer:c_text",
     "call": "fxgrad.engine.frontend.calling:call_program",
-    "check": "fxgrad.text.checking:checked",
+    "check": "fxgrad.text.checking:check_with_text",
     "difference": "fxgrad.text.difference:difference",
     "edit": "fxgrad.tools.editing.editor:Editor",
     "html": "fxgrad.text.html:program_html",
-    "pickled": "fxgrad.text.pickled:reduced",
+    "pickled": "fxgrad.text.pickled:reduce_program",
     "python": "fxgrad.shipping.python.writer:python_text",
-    "rich": "fxgrad.text.display:fitted",
+    "rich": "fxgrad.text.display:render_fitted",
     "text": "fxgrad.text.text_writer:program_text",
 }
 """Functions whose first argument is the program: `module:function`, which `Program` has methods for."""

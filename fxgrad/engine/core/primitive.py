@@ -194,7 +194,7 @@ class Primitive:
 
     def __reduce__(self) -> Any:
         if registry.get(self.name) is self:
-            return _by_name, (self.name,)
+            return _primitive_by_name, (self.name,)
         place = qualified_name(self)
         if place is not None:
             return import_object, place
@@ -202,10 +202,11 @@ class Primitive:
             raise TypeError(f"the primitive {self.name} cannot be pickled, since no module has it under a name. "
                             f"Assign it to a name at the top of a module ({self.name}_p = Primitive(...)), or use "
                             "cloudpickle, which sends it with its rules")
-        return _received, (_token(self), self.name), {name: getattr(self, name) for name in _FIELDS}, None, None, _fill
+        return _primitive_of_token, (_token_of(self), self.name), {name: getattr(self, name)
+                                                                   for name in _FIELDS}, None, None, _fill
 
 
-def _by_name(name: str) -> Primitive:
+def _primitive_by_name(name: str) -> Primitive:
     return registry[name]
 
 
@@ -216,15 +217,15 @@ _sent: WeakValueDictionary[str, Primitive] = WeakValueDictionary()
 """Primitives that left or came to this process by value, so that one that comes twice, or comes back, is one."""
 
 
-def _token(primitive: Primitive) -> str:
-    """What a primitive is known by in all processes."""
+def _token_of(primitive: Primitive) -> str:
+    """Return the token by which all processes know a primitive."""
     token = _tokens.setdefault(primitive, uuid.uuid4().hex)
     _sent[token] = primitive
     return token
 
 
-def _received(token: str, name: str) -> Primitive:
-    """The primitive of a token; a new one is without its rules, which may refer to it."""
+def _primitive_of_token(token: str, name: str) -> Primitive:
+    """Return the primitive of a token; a new one has no rules yet, since they may refer to it."""
     primitive = _sent.get(token)
     if primitive is None:
         primitive = object.__new__(Primitive)

@@ -104,7 +104,7 @@ class Source(NamedTuple):
 
 
 def join_scopes(outer: str, inner: str) -> str:
-    """The scope of what is in the scope `inner` of something in the scope `outer`; "" is none."""
+    """Return the name of the scope `inner` within the scope `outer`; "" stands for none."""
     return f"{outer}/{inner}" if outer and inner else outer or inner
 
 
@@ -186,11 +186,11 @@ class Signature(NamedTuple):
     in_tree: Any
     out_tree: Any
     title: str = ""
-    path: Path | None = None
+    path: ControlFlowPath | None = None
 
 
-class Path(NamedTuple):
-    """The values that Python's control flow asked for while a function was traced: the program holds for these alone.
+class ControlFlowPath(NamedTuple):
+    """Values of the conditions of Python's control flow during a trace: the program holds for these alone.
 
     `conditions` is a closed program of the same inputs, which computes them; `values` are what they were, and `places`
     the lines of the user's that asked.
@@ -384,12 +384,12 @@ _FIELDS = ("inputs", "equations", "outputs", "captured", "constants", "signature
 
 
 def subprograms(primitive: Primitive, params: dict[str, Any]) -> list[Program]:
-    """The programs that an operation holds."""
+    """Return the programs that an operation holds."""
     return [] if primitive.regions is None else [region.program for region in primitive.regions((), **params)]
 
 
 def inner_first(main: Program) -> list[Program]:
-    """`main`, which is the last, and the programs that it holds at any depth: each once, after those that it holds."""
+    """Return `main` and the programs that it holds at any depth, each once and after those that it holds."""
     found: dict[int, Program] = {}
     stack = [main]
     while stack:  # not by recursion: calls may nest deeply

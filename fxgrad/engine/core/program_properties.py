@@ -78,26 +78,26 @@ def calls_user_code(program: Program) -> bool:
 
 
 @program_property
-def axes_used(program: Program) -> frozenset[str]:
-    """The names of the mapped axes over which `program` has collective operations."""
-    return NO_AXES.union(*(axes_of(equation.primitive, equation.params) for equation in program.equations))
+def used_axes(program: Program) -> frozenset[str]:
+    """Return the names of the mapped axes over which `program` has collective operations."""
+    return NO_AXES.union(*(collective_axes(equation.primitive, equation.params) for equation in program.equations))
 
 
-def axes_of(primitive: Primitive, params: dict[str, Any]) -> frozenset[str]:
-    """The names of the mapped axes that an operation, or a program that it holds, has collectives over."""
+def collective_axes(primitive: Primitive, params: dict[str, Any]) -> frozenset[str]:
+    """Return the names of the mapped axes that the collectives of an operation, or of its programs, reduce over."""
     if primitive.collective:
         name = params["axis_name"]
         return frozenset(name if isinstance(name, tuple) else (name,))
     if primitive.regions is None:
         return NO_AXES
     # Collectives over the axes that an operation itself maps its programs over end inside it.
-    return NO_AXES.union(*map(axes_used, subprograms(primitive, params))).difference(params.get("axis_names", ()))
+    return NO_AXES.union(*map(used_axes, subprograms(primitive, params))).difference(params.get("axis_names", ()))
 
 
 def ordering_constraints(primitive: Primitive, params: dict[str, Any]) -> tuple[bool, frozenset[str]]:
-    """Return `is_effectful` and `axes_of` of an operation, which forbid that it is moved or dropped."""
+    """Return `is_effectful` and `collective_axes` of an operation, which forbid that it is moved or dropped."""
     if primitive.effectful or primitive.collective or primitive.regions is not None:
-        return is_effectful(primitive, params), axes_of(primitive, params)
+        return is_effectful(primitive, params), collective_axes(primitive, params)
     return False, NO_AXES
 
 

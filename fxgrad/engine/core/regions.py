@@ -88,37 +88,37 @@ region_roles: Analysis[tuple[str, ...]] = Analysis(
     missing="conservative", default=())
 
 
-def whole(role: str, program: Program, at: tuple[Any, ...] = ("program",), first: int = 0, times: int | None = 1,
-          ) -> Region:
-    """A program that takes the operands from `first` on and makes the outputs."""
+def whole_region(role: str, program: Program, at: tuple[Any, ...] = ("program",), first: int = 0, times: int | None = 1,
+                 ) -> Region:
+    """Return the region of a program that takes the operands from `first` on and computes all outputs."""
     return Region(role, at, program, (Links("same", first, len(program.inputs)),),
                   (Links("same", 0, len(program.outputs)),), times)
 
 
 def replace_programs(params: dict[str, Any], regions: Sequence[Region], programs: Sequence[Program]) -> dict[str, Any]:
-    """The parameters with `programs` in the places of those of `regions`."""
+    """Return the parameters with `programs` in place of those of `regions`."""
     result = dict(params)
     for region, program in zip(regions, programs, strict=True):
         name, *places = region.at
-        result[name] = _put(result.get(name), places, program)
+        result[name] = _put_program(result.get(name), places, program)
     return result
 
 
-def _put(value: Any, places: Sequence[int], program: Program) -> Any:
-    """`program` in its place in a tuple, or in tuples of tuples."""
+def _put_program(value: Any, places: Sequence[int], program: Program) -> Any:
+    """Return `value` with `program` in its place in a tuple, or in tuples of tuples."""
     if not places:
         return program
     first, *rest = places
     items = [*value]
-    items[first] = _put(items[first], rest, program)
+    items[first] = _put_program(items[first], rest, program)
     return value._make(items) if hasattr(value, "_make") else type(value)(items)
 
 
 # --- what depends on what -----------------------------------------------------------------------------------------
 
 
-def dependent(program: Program, marks: Sequence[bool]) -> tuple[bool, ...]:
-    """Which outputs of `program` depend on an input that `marks` says."""
+def dependent_outputs(program: Program, marks: Sequence[bool]) -> tuple[bool, ...]:
+    """Return a mask of the outputs of `program` that depend on an input marked in `marks`."""
     reached: set[Atom] = {var for var, marked in zip(program.inputs, marks, strict=True) if marked}
     for equation in program.equations:
         if not reached.isdisjoint(equation.inputs):
@@ -126,8 +126,8 @@ def dependent(program: Program, marks: Sequence[bool]) -> tuple[bool, ...]:
     return tuple(atom in reached for atom in program.outputs)
 
 
-def closed_marks(step: Callable[[tuple[bool, ...]], Sequence[bool]], marks: Sequence[bool]) -> tuple[bool, ...]:
-    """The least marks that contain `marks` and those that `step` gives for them: what a loop reaches in the end."""
+def close_marks(step: Callable[[tuple[bool, ...]], Sequence[bool]], marks: Sequence[bool]) -> tuple[bool, ...]:
+    """Return the least fixed point of `step` that contains `marks`: all that a loop reaches in the end."""
     current = tuple(marks)
     while True:
         grown = tuple(old or new for old, new in zip(current, step(current), strict=True))
@@ -137,7 +137,7 @@ def closed_marks(step: Callable[[tuple[bool, ...]], Sequence[bool]], marks: Sequ
 
 
 def marked_inputs(region: Region, operands: Sequence[bool]) -> Sequence[bool]:
-    """Which inputs of a region depend on the operands marked; what a loop carries, at any of its steps."""
+    """Return a mask of the inputs of a region that depend on marked operands, at any step of a loop."""
     first = [link.place >= 0 and operands[link.place] for link in region.inputs]
     carried = [index for index, link in enumerate(region.inputs) if link.how == "carry"]
     next_places = [index for index, link in enumerate(region.outputs) if link.how == "carry"]
@@ -147,11 +147,11 @@ def marked_inputs(region: Region, operands: Sequence[bool]) -> Sequence[bool]:
         carried, next_places = (carried, inside) if is_step else ([], [])
 
     def step(marks: Sequence[bool]) -> Sequence[bool]:
-        reached = dependent(region.program, marks)
+        reached = dependent_outputs(region.program, marks)
         made = [reached[place] for place in next_places]
         after = [*marks]
         for index, mark in zip(carried, made, strict=True):
             after[index] = mark
         return after
 
-    return closed_marks(step, first) if carried else first
+    return close_marks(step, first) if carried else first

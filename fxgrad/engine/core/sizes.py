@@ -15,8 +15,8 @@ from jax import errors as jax_errors
 from jax import export
 
 from fxgrad.engine.caches import cached
-from fxgrad.engine.hints import called, conversion
-from fxgrad.engine.user_lines import at_user_line, is_own, is_users
+from fxgrad.engine.hints import conversion_hint, running_call_text
+from fxgrad.engine.user_lines import at_user_line, is_library_file, is_user_file
 from fxgrad.errors import ConcretizationError
 
 _INTEGERS = int, np.integer
@@ -92,7 +92,7 @@ class SymbolicDim:
         return self._with(other, lambda a, b: a ** b)
 
     def __neg__(self) -> Any:
-        return sized(-self.expression)
+        return size_from_jax(-self.expression)
 
     def __pos__(self) -> SymbolicDim:
         return self
@@ -100,8 +100,9 @@ class SymbolicDim:
     __radd__, __rmul__ = __add__, __mul__
 
     def __truediv__(self, other: Any) -> Any:
-        if is_users(sys._getframe(1).f_code.co_filename) and called():
-            _refuse(self, "NumPy")  # whose functions divide what they count by; the user's own division is no call
+        if is_user_file(sys._getframe(1).f_code.co_filename) and running_call_text():
+            _refuse_number(self,
+                           "NumPy")  # whose functions divide what they count by; the user's own division is no call
         return NotImplemented if hasattr(other, "shape") else self.__jax_array__() / other
 
     def __rtruediv__(self, other: Any) -> Any:
@@ -109,9 +110,9 @@ class SymbolicDim:
 
     def _with(self, other: Any, operation: Callable[[Any, Any], Any]) -> Any:
         if type(other) is SymbolicDim:
-            return sized(operation(self.expression, other.expression))
+            return size_from_jax(operation(self.expression, other.expression))
         if isinstance(other, _INTEGERS):
-            return sized(operation(self.expression, int(other)))
+            return size_from_jax(operation(self.expression, int(other)))
         return operation(self.__jax_array__(), other) if isinstance(other, float | complex) else NotImplemented
 
     def __jax_array__(self) -> Any:
@@ -121,10 +122,10 @@ class SymbolicDim:
     # --- questions -----------------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> Any:
-        return self._is_equal(other, "==", is_users(sys._getframe(1).f_code.co_filename))
+        return self._is_equal(other, "==", is_user_file(sys._getframe(1).f_code.co_filename))
 
     def __ne__(self, other: object) -> Any:
-        found = self._is_equal(other, "!=", is_users(sys._getframe(1).f_code.co_filename))
+        found = self._is_equal(other, "!=", is_user_file(sys._getframe(1).f_code.co_filename))
         return found if found is NotImplemented else not found
 
     def _is_equal(self, other: object, symbol: str, must_be_told: bool) -> Any:
@@ -138,53 +139,53 @@ class SymbolicDim:
         if self.expression is given or self.expression == given:
             return True
         if must_be_told and not self._differs(given):
-            undecided(f"{self} {symbol} {other}", self, other)
+            refuse_undecided(f"{self} {symbol} {other}", self, other)
         return False
 
     def _differs(self, given: Any) -> bool:
         """Whether it is known that the size is another than `given`."""
         difference = self.expression - given
-        return _told(lambda: difference >= 1) is True or _told(lambda: difference <= -1) is True
+        return _decide(lambda: difference >= 1) is True or _decide(lambda: difference <= -1) is True
 
     def __lt__(self, other: Any) -> Any:
-        return self._compared(other, "<", lambda a, b: a < b)
+        return self._compare(other, "<", lambda a, b: a < b)
 
     def __le__(self, other: Any) -> Any:
-        return self._compared(other, "<=", lambda a, b: a <= b)
+        return self._compare(other, "<=", lambda a, b: a <= b)
 
     def __gt__(self, other: Any) -> Any:
-        return self._compared(other, ">", lambda a, b: a > b)
+        return self._compare(other, ">", lambda a, b: a > b)
 
     def __ge__(self, other: Any) -> Any:
-        return self._compared(other, ">=", lambda a, b: a >= b)
+        return self._compare(other, ">=", lambda a, b: a >= b)
 
-    def _compared(self, other: Any, symbol: str, comparison: Callable[[Any, Any], bool]) -> Any:
+    def _compare(self, other: Any, symbol: str, comparison: Callable[[Any, Any], bool]) -> Any:
         if type(other) is not SymbolicDim and not isinstance(other, _INTEGERS):
             return NotImplemented
         given = other.expression if type(other) is SymbolicDim else int(other)
-        found = _told(lambda: comparison(self.expression, given))
-        return undecided(f"{self} {symbol} {other}", self, other) if found is None else found
+        found = _decide(lambda: comparison(self.expression, given))
+        return refuse_undecided(f"{self} {symbol} {other}", self, other) if found is None else found
 
     def __bool__(self) -> bool:
         if not self._differs(0):
-            undecided(f"whether {self} is 0", self)
+            refuse_undecided(f"whether {self} is 0", self)
         return True
 
     # --- refusals ------------------------------------------------------------------------------------------------
 
     def __index__(self) -> int:  # noqa: PLE0305  (it never does)
-        _refuse(self, "a loop over range(size), int(size), an index or a size of NumPy's")
+        _refuse_number(self, "a loop over range(size), int(size), an index or a size of NumPy's")
 
     def __int__(self) -> int:
-        _refuse(self, "int(size)")
+        _refuse_number(self, "int(size)")
 
     def __float__(self) -> float:
-        _refuse(self, "float(size)")
+        _refuse_number(self, "float(size)")
 
     @property
     def names(self) -> list[str]:
         """The names that stand in it, sorted."""
-        found = {node.id for node in ast.walk(_read(str(self))) if isinstance(node, ast.Name)}
+        found = {node.id for node in ast.walk(_parse_notation(str(self))) if isinstance(node, ast.Name)}
         return sorted(found - _FUNCTIONS.keys())
 
     def at(self, sizes: Mapping[str, Any], functions: SizeFunctions | None = None) -> Any:
@@ -192,7 +193,7 @@ class SymbolicDim:
 
         For what else has arithmetic, `functions` say what "floordiv", "mod", "max" and "min" of it are.
         """
-        return _evaluated(_read(str(self)), sizes, _FUNCTIONS if functions is None else functions)
+        return _evaluate(_parse_notation(str(self)), sizes, _FUNCTIONS if functions is None else functions)
 
 
 def index_of(value: Any) -> Any:
@@ -201,7 +202,7 @@ def index_of(value: Any) -> Any:
 
 
 def surely_less(first: Any, second: Any) -> bool:
-    """Whether one size is less than another whatever the names stand for; for numbers, whether it is less.
+    """Return whether `first` is less than `second` for every value of the symbolic sizes.
 
     What is wrong for some sizes only is found when the program is made for these.
     """
@@ -214,7 +215,7 @@ def surely_less(first: Any, second: Any) -> bool:
 
 
 def may_be_equal(first: Any, second: Any) -> bool:
-    """Whether two sizes are equal, or the algebra cannot tell, which knows little of rounded quotients and maxima."""
+    """Return whether two sizes are equal for some value of the symbolic sizes, or the algebra cannot tell."""
     return first == second or any(type(size) is SymbolicDim and "(" in str(size) for size in (first, second))
 
 
@@ -237,37 +238,37 @@ def slice_indices(index: slice, extent: Any) -> tuple[Any, Any, Any]:
     if step == 0:
         raise ValueError("slice step cannot be zero")
     lowest, highest = (0, extent) if step > 0 else (-1, extent - 1)
-    begin = (lowest if step > 0 else highest) if index.start is None else _counted(index.start, extent, lowest)
-    stop = (highest if step > 0 else lowest) if index.stop is None else smaller(
-        _counted(index.stop, extent, lowest), highest)
+    begin = (lowest if step > 0 else highest) if index.start is None else _clamp_bound(index.start, extent, lowest)
+    stop = (highest if step > 0 else lowest) if index.stop is None else min_size(
+        _clamp_bound(index.stop, extent, lowest), highest)
     gap = stop - begin if step > 0 else begin - stop
-    count = larger(-(-gap // abs(step)), 0)  # where the first is beyond the end, there are none
-    return smaller(begin, highest), count, step
+    count = max_size(-(-gap // abs(step)), 0)  # where the first is beyond the end, there are none
+    return min_size(begin, highest), count, step
 
 
-def _counted(place: Any, extent: Any, lowest: int) -> Any:
-    """A bound of a slice, counted from the front."""
+def _clamp_bound(place: Any, extent: Any, lowest: int) -> Any:
+    """Return a bound of a slice, counted from the front."""
     place = index_of(place)
-    return larger(place + extent, lowest) if surely_less(place, 0) else larger(place, lowest)
+    return max_size(place + extent, lowest) if surely_less(place, 0) else max_size(place, lowest)
 
 
-def _told(question: Callable[[], bool]) -> bool | None:
-    """What jax's algebra says; None where it cannot tell."""
+def _decide(question: Callable[[], bool]) -> bool | None:
+    """Return the answer of jax's algebra, or None if it is inconclusive."""
     try:
         return bool(question())
     except jax_errors.InconclusiveDimensionOperation:
         return None
 
 
-def _standing(*sizes: Any) -> str:
+def _names_text(*sizes: Any) -> str:
     names = sorted({name for size in sizes if type(size) is SymbolicDim for name in size.names})
     return _RULE.format(names=f"{' and '.join(names)} stand{'s' * (len(names) == 1)} for")
 
 
-def undecided(question: str, *sizes: Any) -> NoReturn:
-    """Raises `ConcretizationError` for a question that has not one answer for all sizes."""
+def refuse_undecided(question: str, *sizes: Any) -> NoReturn:
+    """Raise `ConcretizationError` for a question whose answer depends on the sizes."""
     raise ConcretizationError(at_user_line(
-        f"{question}: that cannot be told, since {_standing(*sizes)}Trace it for one size where code chooses by it "
+        f"{question}: that cannot be told, since {_names_text(*sizes)}Trace it for one size where code chooses by it "
         "(fxgrad.spec(4, 3), or an array), or let values choose: fxgrad.numpy.where, fxgrad.lax.cond; sizes that are "
         "equal get the same name in fxgrad.spec"))
 
@@ -275,20 +276,21 @@ def undecided(question: str, *sizes: Any) -> NoReturn:
 def _is_asked_from_outside() -> bool:
     """Whether a function of Python's or NumPy's asks that the user called, and not one of the library's."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.endswith("sizes.py") and is_own(
+    while frame.f_back is not None and frame.f_code.co_filename.endswith("sizes.py") and is_library_file(
             frame.f_code.co_filename):
         frame = frame.f_back
-    return not is_own(frame.f_code.co_filename)
+    return not is_library_file(frame.f_code.co_filename)
 
 
-def _refuse(size: SymbolicDim, use: str) -> NoReturn:
-    advice = conversion() if _is_asked_from_outside() else None
+def _refuse_number(size: SymbolicDim, use: str) -> NoReturn:
+    advice = conversion_hint() if _is_asked_from_outside() else None
     if advice is not None:
         raise ConcretizationError(at_user_line(
-            f"{advice.done} needs a number for the size {size}, and {_standing(size)}{advice.instead}, or trace it for "
+            f"{advice.done} needs a number for the size {size}, and {_names_text(size)}{advice.instead}, or trace it "
+            "for "
             "one size (fxgrad.spec(4, 3), or an array)"))
     raise ConcretizationError(at_user_line(
-        f"a number is needed of the size {size}, for {called() or use}, and {_standing(size)}Write "
+        f"a number is needed of the size {size}, for {running_call_text() or use}, and {_names_text(size)}Write "
         "fxgrad.numpy.arange(size) for its numbers, fxgrad.numpy.zeros(shape) for an array, fxgrad.lax.scan over an "
         "array or fxgrad.lax.fori_loop(0, size, ...) for a loop, and the size itself in arithmetic; or trace it for "
         "one size (fxgrad.spec(4, 3), or an array)"))
@@ -297,8 +299,8 @@ def _refuse(size: SymbolicDim, use: str) -> NoReturn:
 # --- making sizes ------------------------------------------------------------------------------------------------
 
 
-def sized(expression: Any) -> Any:
-    """A dimension of jax's as a size: a number, or a `SymbolicDim`."""
+def size_from_jax(expression: Any) -> Any:
+    """Return a jax dimension as a size: a number, or a symbolic one."""
     return int(expression) if isinstance(expression, _INTEGERS) else SymbolicDim(expression)
 
 
@@ -307,12 +309,12 @@ _SCOPE: Any = export.SymbolicScope()
 
 
 def parse_size(text: str) -> Any:
-    """The size that a text such as "2*n + 1" says; raises `ValueError` if it says none, or more than is sensible."""
+    """Return the size that a text such as "2*n + 1" denotes; raise `ValueError` if it denotes none."""
     if len(text) > _LONGEST or text.count("(") > _MOST_FUNCTIONS or any(
             int(power) > _HIGHEST for power in re.findall(r"\^\s*(\d+)", text)):
         raise ValueError(f"{text!r} is no size")
     dimension, = export.symbolic_shape(text, scope=_SCOPE)
-    return sized(dimension)
+    return size_from_jax(dimension)
 
 
 # A text may come from anywhere, and the time that jax's algebra takes grows fast with functions in functions.
@@ -320,7 +322,7 @@ _LONGEST, _HIGHEST, _MOST_FUNCTIONS = 400, 16, 6
 
 
 def parse_sizes(text: str) -> tuple[Any, ...]:
-    """The sizes between the commas of a text such as "2, max(n, 3)"; raises `ValueError` where one is none."""
+    """Return the sizes in a text such as "2, max(n, 3)"; raise `ValueError` for anything that is no size."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter == "(") - (letter == ")")
@@ -335,51 +337,51 @@ def parse_sizes(text: str) -> tuple[Any, ...]:
 
 
 def named_size(name: str) -> SymbolicDim:
-    """The size of this name."""
+    """Return the symbolic size of this name."""
     size: SymbolicDim = parse_size(name)
     return size
 
 
-def larger(first: Any, second: Any) -> Any:
-    """The larger of two sizes."""
-    return _chosen(jax.core.max_dim, first, second)
+def max_size(first: Any, second: Any) -> Any:
+    """Return the larger of two sizes."""
+    return _apply_to_expressions(jax.core.max_dim, first, second)
 
 
-def smaller(first: Any, second: Any) -> Any:
-    """The smaller of two sizes."""
-    return _chosen(jax.core.min_dim, first, second)
+def min_size(first: Any, second: Any) -> Any:
+    """Return the smaller of two sizes."""
+    return _apply_to_expressions(jax.core.min_dim, first, second)
 
 
-def _chosen(choice: Callable[[Any, Any], Any], *sizes: Any) -> Any:
+def _apply_to_expressions(choice: Callable[[Any, Any], Any], *sizes: Any) -> Any:
     given = [size.expression if type(size) is SymbolicDim else size for size in sizes]
     if all(isinstance(size, SymbolicDim | int) for size in sizes):
-        return sized(choice(*given))
+        return size_from_jax(choice(*given))
     return choice(*given)
 
 
 # --- other sizes in the places of names --------------------------------------------------------------------------
 
 _FUNCTIONS: SizeFunctions = {
-    "floordiv": operator.floordiv, "mod": operator.mod, "max": larger, "min": smaller}
+    "floordiv": operator.floordiv, "mod": operator.mod, "max": max_size, "min": min_size}
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Pow: operator.pow}
 
 
 @cached("texts of sizes", 4096)
-def _read(text: str) -> ast.expr:
-    """The text of a size, which is jax's own notation for these, as a tree."""
+def _parse_notation(text: str) -> ast.expr:
+    """Parse the text of a size, in jax's notation, into a syntax tree."""
     return ast.parse(text.replace("^", "**"), mode="eval").body
 
 
-def _evaluated(tree: Any, sizes: Mapping[str, Any], functions: SizeFunctions) -> Any:
+def _evaluate(tree: Any, sizes: Mapping[str, Any], functions: SizeFunctions) -> Any:
     if isinstance(tree, ast.BinOp):
-        return _OPERATORS[type(tree.op)](_evaluated(tree.left, sizes, functions),
-                                         _evaluated(tree.right, sizes, functions))
+        return _OPERATORS[type(tree.op)](_evaluate(tree.left, sizes, functions),
+                                         _evaluate(tree.right, sizes, functions))
     if isinstance(tree, ast.UnaryOp):
-        return -_evaluated(tree.operand, sizes, functions)
+        return -_evaluate(tree.operand, sizes, functions)
     if isinstance(tree, ast.Call):
         assert isinstance(tree.func, ast.Name)
-        return functions[tree.func.id](*(_evaluated(argument, sizes, functions) for argument in tree.args))
+        return functions[tree.func.id](*(_evaluate(argument, sizes, functions) for argument in tree.args))
     if isinstance(tree, ast.Constant):
         return tree.value
     return sizes[tree.id]

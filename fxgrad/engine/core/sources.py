@@ -28,7 +28,7 @@ def user_source() -> Source | None:
 
 
 def current_source() -> Source | None:
-    """The source of what is recorded now: that which is handed on, or the user's line."""
+    """Return the source of the next recorded equation: the one set by `sources`, or the user's line."""
     source = equation_source.get() or user_source()
     return None if source is NOWHERE else source
 
@@ -44,8 +44,8 @@ def rerecord_source(equation: Equation) -> Source:
 
 @contextmanager
 def without_source() -> Iterator[None]:
-    """What is recorded in this block has no source, unless it is handed on by equations."""
-    with _handing(NOWHERE):
+    """Record without a source within the block, unless an equation sets one."""
+    with _use_source(NOWHERE):
         yield
 
 
@@ -70,7 +70,7 @@ class in_place:  # noqa: N801  (used as `with in_place():`)
 
 @contextmanager
 def without_scope() -> Iterator[None]:
-    """The scopes of what is recorded in this block begin with it: for programs that are put into others."""
+    """Start scopes anew within the block, for programs that are inserted into others."""
     source = equation_source.get()
     token = equation_source.set(source._replace(scope="") if source is not None and source.scope else source)
     around = scope_around.set("")
@@ -82,7 +82,7 @@ def without_scope() -> Iterator[None]:
 
 
 @contextmanager
-def _handing(source: Source) -> Iterator[None]:
+def _use_source(source: Source) -> Iterator[None]:
     token = equation_source.set(source)
     try:
         yield
@@ -98,7 +98,7 @@ def nested_scope(name: str) -> AbstractContextManager[None] | None:
     source = equation_source.get()
     if not name or source is None or source is NOWHERE:
         return None
-    return _handing(source._replace(scope=join_scopes(source.scope, name)))
+    return _use_source(source._replace(scope=join_scopes(source.scope, name)))
 
 
 class at_source:  # noqa: N801  (used as `with sources() as at: at(equation)`)

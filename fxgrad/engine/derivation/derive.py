@@ -25,8 +25,8 @@ from fxgrad.engine.derivation.simplify import remove_dead_code
 from fxgrad.engine.derivation.simplifying import SimplifyingTape
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.provenance import is_shown
-from fxgrad.engine.tracing.tape import current, read
-from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
+from fxgrad.engine.tracing.tape import current, read_atom
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.tracing.tracer import Tracer
 
 Builder = Callable[..., "tuple[Sequence[Any], Any]"]
@@ -96,7 +96,7 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
         known_avals = [var.aval for equation in prefix for var in equation.outputs]
 
         def record(*tracers: Any) -> Sequence[Any]:
-            _seed(prefix, dict(zip(program.inputs, tracers, strict=False)), tracers[len(in_avals):])
+            _declare_known(prefix, dict(zip(program.inputs, tracers, strict=False)), tracers[len(in_avals):])
             outputs, more = build(*tracers[:len(in_avals)])
             extra.append(more)
             return outputs
@@ -105,8 +105,8 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
         has_lines = any(equation.source is not None for equation in program.equations)
         placed = without_scope() if has_lines else without_source()
         with gc_paused(), placed, collect_guards() as guards:
-            recorded, captured = trace(record, [*in_avals, *known_avals], mode=WITH_LITERALS,
-                                       name="a derived program", tape_class=SimplifyingTape)
+            recorded, captured = trace_at(record, [*in_avals, *known_avals], mode=WITH_LITERALS,
+                                          name="a derived program", tape_class=SimplifyingTape)
             derived = Derived(remove_dead_code(recorded), captured, extra[0], guards)
         if config.check_level:
             derived.program.check()
@@ -115,12 +115,12 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
     return derived
 
 
-def _seed(equations: Sequence[Equation], environment: dict[Variable, Any], values: Sequence[Any]) -> None:
+def _declare_known(equations: Sequence[Equation], environment: dict[Variable, Any], values: Sequence[Any]) -> None:
     """Declare the outputs of `equations`, all of `values` in order, as known to the current tape."""
     tape, remaining = current.get(), iter(values)
     assert isinstance(tape, SimplifyingTape)
     for equation in equations:
         outputs = [next(remaining) for _ in equation.outputs]
-        inputs = [read(environment, atom) for atom in equation.inputs]
+        inputs = [read_atom(environment, atom) for atom in equation.inputs]
         tape.seed(equation.primitive, inputs, equation.params, outputs)
         environment.update(zip(equation.outputs, outputs, strict=True))

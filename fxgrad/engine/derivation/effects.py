@@ -34,7 +34,7 @@ def _equations_without(equations: Sequence[Equation], wanted: set[Atom], why: st
             continue
         if equation.primitive.effectful:
             raise UnsupportedError(at_user_line(
-                f"{why} would run {_shown(equation)} a second time for its result. Call it outside, and pass the "
+                f"{why} would run {_effect_text(equation)} a second time for its result. Call it outside, and pass the "
                 "result in"))
         if is_effectful(equation.primitive, equation.params):
             regions = equation.regions
@@ -47,13 +47,13 @@ def _equations_without(equations: Sequence[Equation], wanted: set[Atom], why: st
     return kept[::-1]
 
 
-def _shown(equation: Equation) -> str:
+def _effect_text(equation: Equation) -> str:
     where = "" if equation.source is None else f" at line {equation.source.line}"
     return f"the {equation.primitive}{where}"
 
 
-def after_forcing(program: Program, computed: int) -> tuple[Program, int]:
-    """Return `program` without the effects that happened while its first `computed` equations were computed.
+def without_forced_effects(program: Program, computed: int) -> tuple[Program, int]:
+    """Return `program` without the effects of its first `computed` equations, which have happened.
 
     The second result is the number of those equations now; their outputs are the same. One that has effects and outputs
     stays: its outputs are known, so it does not run again.
@@ -69,7 +69,7 @@ def after_forcing(program: Program, computed: int) -> tuple[Program, int]:
             if equation.primitive.effectful and equation.outputs:
                 first.append(equation)
             else:
-                why = f"Python's control flow asks for a value, which runs {_shown(equation)}; the derivative"
+                why = f"Python's control flow asks for a value, which runs {_effect_text(equation)}; the derivative"
                 first += _equations_without([equation], set(equation.outputs), why)
         return program.replace(equations=[*first, *program.equations[computed:]]), len(first)
 

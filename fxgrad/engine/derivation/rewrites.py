@@ -19,7 +19,7 @@ from fxgrad.engine.tracing.tape import Tape
 from fxgrad.engine.tracing.tracer import Tracer
 
 
-class Definitions:
+class RecordedDefinitions:
     """The defining equation of each value recorded so far, for rewrites that look one step back.
 
     `notable` values were computed by a primitive that some rewrite looks for.
@@ -55,7 +55,7 @@ class Definitions:
         return self.made[value.variable].params
 
 
-Rewrite = Callable[[Definitions, list[Any], dict[str, Any]], "list[Any] | None"]
+Rewrite = Callable[[RecordedDefinitions, list[Any], dict[str, Any]], "list[Any] | None"]
 """(definitions, inputs, params) -> the outputs, made with ops from the inputs; or None to leave the equation alone."""
 
 
@@ -92,7 +92,7 @@ class Rewrites(Collection[Rewrite]):
         """Whether all rewrites of `primitive`, if it has any, were entered with `makers`."""
         return primitive not in self._undeclared
 
-    def apply(self, primitive: Primitive, definitions: Definitions, tape: Tape, atoms: list[Atom],
+    def apply(self, primitive: Primitive, definitions: RecordedDefinitions, tape: Tape, atoms: list[Atom],
               params: dict[str, Any]) -> list[Any] | None:
         """Return the outputs of the first rewrite that applies, or None."""
         entries = self._entries.get(primitive)

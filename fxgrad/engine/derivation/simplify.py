@@ -14,7 +14,7 @@ from fxgrad.engine.core.regions import replace_programs
 from fxgrad.engine.core.sources import at_source
 from fxgrad.engine.derivation.ordering import line_by_line
 from fxgrad.engine.derivation.simplifying import SimplifyingTape
-from fxgrad.engine.tracing.interning import Root, Step
+from fxgrad.engine.tracing.interning import RecordedStep, Root
 from fxgrad.engine.tracing.provenance import enter_origins, is_shown
 from fxgrad.engine.tracing.tape import current
 
@@ -80,7 +80,7 @@ def simplify(program: Program) -> Program:
     >>> len(program.equations), len(simplify(program).equations)
     (3, 2)
     """
-    return _simplified(program, as_written=False)
+    return _simplify(program, as_written=False)
 
 
 def simplify_for_display(program: Program) -> Program:
@@ -91,7 +91,7 @@ def simplify_for_display(program: Program) -> Program:
     """
     known = _READABLE.of(program)
     if known is None:
-        known = _READABLE.put(program, _simplified(program, as_written=True))
+        known = _READABLE.put(program, _simplify(program, as_written=True))
     return known
 
 
@@ -116,7 +116,7 @@ def _handles_keys(equation: Equation) -> bool:
     return any(dtypes.is_key(atom.aval.dtype) for atom in (*equation.inputs, *equation.outputs))
 
 
-def _simplified(program: Program, as_written: bool) -> Program:
+def _simplify(program: Program, as_written: bool) -> Program:
     tape = SimplifyingTape(Root(program.inputs), staging=True, interned=False, literals=True)
     tape.shown = as_written
     changed: dict[Atom, Atom] = {}
@@ -124,9 +124,10 @@ def _simplified(program: Program, as_written: bool) -> Program:
     try:
         with at_source("" if is_shown(tape) else None) as at:
             live = live_equations(program)
-            for equation in _as_used(live, program.outputs) if as_written else live:
+            for equation in _without_unused_outputs(live, program.outputs) if as_written else live:
                 at(equation)
-                outputs = _take_written(tape, equation, changed) if as_written else _take(tape, equation, changed)
+                outputs = _record_user_equation(tape, equation,
+                                                changed) if as_written else _record_equation(tape, equation, changed)
                 if outputs is not equation.outputs:
                     changed.update(zip(equation.outputs, outputs, strict=True))
     finally:
@@ -147,7 +148,7 @@ def _simplified(program: Program, as_written: bool) -> Program:
     return simple
 
 
-def _as_used(equations: Sequence[Equation], outputs: Sequence[Atom]) -> list[Equation]:
+def _without_unused_outputs(equations: Sequence[Equation], outputs: Sequence[Atom]) -> list[Equation]:
     """Return the equations without the outputs of loops that nothing uses."""
     used: set[Atom] = {*outputs}
     result = []
@@ -170,18 +171,21 @@ def _note_changes(simple: Program, program: Program, tape: SimplifyingTape, chan
     enter_origins(origins, [step for step in tape.nodes if made.isdisjoint(step.outputs)])
 
 
-def _take_written(tape: SimplifyingTape, equation: Equation, changed: dict[Atom, Atom]) -> list[Any]:
-    """Record an equation that may be a line of the user's: then it is merged with equal ones, but not rewritten."""
+def _record_user_equation(tape: SimplifyingTape, equation: Equation, changed: dict[Atom, Atom]) -> list[Any]:
+    """Record an equation that may be a user's line: merge it with equal ones, but do not rewrite it."""
     if _handles_keys(equation):
         atoms = [changed.get(atom, atom) for atom in equation.inputs]
-        tape.nodes.append(Step(equation if atoms == equation.inputs else equation.replace(atoms), equation.outputs))
+        tape.nodes.append(RecordedStep(equation if atoms == equation.inputs else equation.replace(atoms),
+                                       equation.outputs))
         return equation.outputs
     own = equation.source is not None and equation.source.part is None
-    return _take(tape, _with_readable_bodies(equation), changed, not own or equation.primitive.regions is not None)
+    return _record_equation(tape, _with_readable_bodies(equation), changed, not own
+                            or equation.primitive.regions is not None)
 
 
-def _take(tape: SimplifyingTape, equation: Equation, changed: dict[Atom, Atom], rewritable: bool = True) -> list[Any]:
-    """Record an equation on a tape, with its variables replaced by `changed`; the equation itself if none is."""
+def _record_equation(tape: SimplifyingTape, equation: Equation, changed: dict[Atom, Atom],
+                     rewritable: bool = True) -> list[Any]:
+    """Record an equation with its variables replaced by `changed`; return its outputs if none is replaced."""
     primitive, before, params = equation.primitive, equation.inputs, equation.params
     atoms = [changed.get(atom, atom) for atom in before] if changed else before
     if atoms == before:

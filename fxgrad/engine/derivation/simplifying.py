@@ -11,8 +11,8 @@ from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Atom, Equation, Program, Source, Variable
 from fxgrad.engine.core.program_properties import is_effectful
 from fxgrad.engine.core.sources import current_source
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
-from fxgrad.engine.tracing.interning import Step
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
+from fxgrad.engine.tracing.interning import RecordedStep
 from fxgrad.engine.tracing.tape import Tape
 from fxgrad.engine.tracing.tracer import Tracer
 
@@ -66,7 +66,7 @@ class SimplifyingTape(Tape):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._definitions = Definitions()
+        self._definitions = RecordedDefinitions()
         self._seen: dict[Any, list[Any]] = {}  # variables of this tape, and values that are none
         self._done_effects: dict[Any, list[list[Any]]] = {}
         self._tracers: dict[Variable, Tracer] = {}
@@ -100,7 +100,7 @@ class SimplifyingTape(Tape):
         If it cannot be simplified, `equation` is entered as it is. If it is not `rewritable`, it is only merged with an
         equal one.
         """
-        key = _key(primitive, atoms, params)
+        key = _equation_key(primitive, atoms, params)
         outputs = self._seen.get(key)
         if outputs is not None and is_effectful(primitive, params):
             outputs = None
@@ -112,7 +112,7 @@ class SimplifyingTape(Tape):
                 outputs = self._bare(rewritten)
             elif equation is not None:
                 outputs = equation.outputs
-                self.nodes.append(Step(equation, outputs))
+                self.nodes.append(RecordedStep(equation, outputs))
                 self._definitions.note(equation)
             else:
                 outputs = self.append(primitive, atoms, params, source, avals)
@@ -148,7 +148,7 @@ class SimplifyingTape(Tape):
                         var = Variable(aval)
                         made.append(var)
                         made_by[var] = equation
-                    nodes.append(Step(equation, made))
+                    nodes.append(RecordedStep(equation, made))
                     if primitive in rewrites.makers:
                         notable.update(made)
             values += outputs
@@ -156,7 +156,7 @@ class SimplifyingTape(Tape):
 
     def seed(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any], outputs: list[Any]) -> None:
         """Declare the outputs of an equation as known, so that it is not recorded (once, if it has effects)."""
-        key = _key(primitive, [self.atom(arg) for arg in args], params)
+        key = _equation_key(primitive, [self.atom(arg) for arg in args], params)
         if is_effectful(primitive, params):
             self._done_effects.setdefault(key, []).append(self._bare(outputs))
         else:
@@ -166,7 +166,7 @@ class SimplifyingTape(Tape):
         return [value.variable if type(value) is Tracer and value.tape is self else value for value in values]
 
 
-def _key(primitive: Primitive, atoms: list[Atom], params: dict[str, Any]) -> Any:
+def _equation_key(primitive: Primitive, atoms: list[Atom], params: dict[str, Any]) -> Any:
     """Return the key of an equation; operands that commute stand in the order of their hashes."""
     if primitive.commutative:
         first, second = atoms

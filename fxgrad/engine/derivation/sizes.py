@@ -21,10 +21,10 @@ _KEPT = 64
 @program_property
 def size_names(program: Program) -> tuple[str, ...]:
     """Return the names of sizes in the types of the inputs, sorted."""
-    return _names(program.in_avals)
+    return _size_names_of(program.in_avals)
 
 
-def _names(avals: Sequence[Aval]) -> tuple[str, ...]:
+def _size_names_of(avals: Sequence[Aval]) -> tuple[str, ...]:
     named: list[Any] = [size for aval in avals for size in aval.shape if has_symbolic_dim(size)]
     return tuple(sorted({name for size in named for name in size.names}))
 
@@ -43,7 +43,7 @@ def at_sizes(program: Program, sizes: Mapping[str, Any]) -> Program:
 
 
 def at_jax_sizes(program: Program, sizes: Mapping[str, Any]) -> Program:
-    """Return `program` with jax's symbolic sizes in the place of names, to be emitted in a trace of jax's."""
+    """Return `program` with jax's symbolic sizes in place of names, to be emitted in a trace of jax."""
     return _Substitution(sizes, checked=False).program(program)
 
 
@@ -73,16 +73,16 @@ class _Substitution:
             new = atoms[var] = Variable(self.aval(var.aval))
             inputs.append(new)
         equations = [self._equation(equation, atoms) for equation in program.equations]
-        outputs = [_in(atoms, atom) for atom in program.outputs]
+        outputs = [_substituted_atom(atoms, atom) for atom in program.outputs]
         # Variables are new, and names are found from what was recorded, so `base` does not lead to the old ones.
         return Program(inputs, equations, outputs, program.captured, program.constants, program.signature)
 
     def _equation(self, equation: Equation, atoms: dict[Variable, Atom]) -> Equation:
-        inputs = [_in(atoms, atom) for atom in equation.inputs]
+        inputs = [_substituted_atom(atoms, atom) for atom in equation.inputs]
         params = {name: self.value(value) for name, value in equation.params.items()}
         avals = [self.aval(var.aval) for var in equation.outputs]
         if self._checked:
-            found = self._inferred(equation, [atom.aval for atom in inputs], params)
+            found = self._infer(equation, [atom.aval for atom in inputs], params)
             if found != avals:
                 raise ProgramError(f"{equation.primitive} makes {found} at the sizes {dict(self._sizes)}, where "
                                    f"{[var.aval for var in equation.outputs]} are {avals}; this is a bug in fxgrad")
@@ -90,7 +90,7 @@ class _Substitution:
         atoms.update(zip(equation.outputs, outputs, strict=True))
         return Equation(equation.primitive, inputs, params, outputs, equation.source)
 
-    def _inferred(self, equation: Equation, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
+    def _infer(self, equation: Equation, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
         """Return the types of the outputs; an error names these sizes, and the line of the operation."""
         try:
             return output_types(equation.primitive, avals, params)
@@ -120,15 +120,15 @@ class _Substitution:
         return value
 
 
-def _in(atoms: Mapping[Variable, Atom], atom: Atom) -> Atom:
+def _substituted_atom(atoms: Mapping[Variable, Atom], atom: Atom) -> Atom:
     return atom if type(atom) is Literal else atoms[atom]  # type: ignore[index]
 
 
 # --- the sizes that arguments have --------------------------------------------------------------------------------
 
 
-def specialised(program: Program, avals: Sequence[Aval]) -> Program:
-    """Return `program` for the sizes of arguments of these types; raise `ArgumentError` where they do not fit."""
+def specialize(program: Program, avals: Sequence[Aval]) -> Program:
+    """Return `program` for the sizes of arguments of these types; raise `ArgumentError` if they do not fit."""
     explicit = program.inputs[len(program.constants):]
     wanted = [var.aval for var in explicit]
     return at_sizes(program, solve_sizes("the program", wanted, avals, argument_names(program)))
@@ -142,13 +142,13 @@ def argument_names(program: Program) -> Sequence[str]:
 
 
 def require_numbers(what: str, program: Program) -> Program:
-    """Return `program` for the function `what`, which needs numbers; raise `ArgumentError` for named sizes."""
+    """Return `program` for the function `what`; raise `ArgumentError` if it has symbolic sizes."""
     if size_names(program):
-        refuse_names(what, program.in_avals[len(program.constants):], argument_names(program))
+        refuse_symbolic_sizes(what, program.in_avals[len(program.constants):], argument_names(program))
     return program
 
 
-def refuse_names(what: str, avals: Sequence[Aval], arguments: Sequence[str]) -> None:
+def refuse_symbolic_sizes(what: str, avals: Sequence[Aval], arguments: Sequence[str]) -> None:
     """Raise `ArgumentError` for the first argument that has a named size."""
     for aval, argument in zip(avals, arguments, strict=True):
         if has_symbolic_dim(*aval.shape):
@@ -171,7 +171,7 @@ class _Given(NamedTuple):
 
 def solve_sizes(what: str, wanted: Sequence[Aval], came: Sequence[Aval], arguments: Sequence[str]) -> dict[str, Any]:
     """Return the sizes by name; raise `ArgumentError` if arguments do not fit, disagree, or leave one open."""
-    names, every = _names(wanted), []
+    names, every = _size_names_of(wanted), []
     for one, other, argument in zip(wanted, came, arguments, strict=True):
         if one.dtype != other.dtype or one.ndim != other.ndim:
             raise ArgumentError(at_user_line(f"{what} takes {one} as {argument}, got {other}. Trace it again for "
@@ -186,7 +186,7 @@ def solve_sizes(what: str, wanted: Sequence[Aval], came: Sequence[Aval], argumen
             unknown = [] if type(given.size) is not SymbolicDim else [name for name in given.size.names
                                                                       if name not in sizes]
             if len(unknown) == 1:
-                value = _solved(given, unknown[0], sizes)
+                value = _solve_size(given, unknown[0], sizes)
                 if value is not None:
                     sizes[unknown[0]], said[unknown[0]] = value, given
         if len(sizes) == before:
@@ -197,11 +197,11 @@ def solve_sizes(what: str, wanted: Sequence[Aval], came: Sequence[Aval], argumen
     for given in every:
         expected = given.size.at(sizes) if type(given.size) is SymbolicDim else given.size
         if expected != given.value:
-            _refuse(given, sizes, said)
+            _refuse_sizes(given, sizes, said)
     return sizes
 
 
-def _solved(given: _Given, name: str, sizes: Mapping[str, Any]) -> Any:
+def _solve_size(given: _Given, name: str, sizes: Mapping[str, Any]) -> Any:
     """Solve for the size called `name`, the only unknown in `given`; None if that does not determine it."""
     if str(given.size) == name:
         if type(given.value) is int and given.value < 1:
@@ -221,7 +221,7 @@ def _solved(given: _Given, name: str, sizes: Mapping[str, Any]) -> Any:
     return size
 
 
-def _refuse(given: _Given, sizes: Mapping[str, Any], said: Mapping[str, _Given]) -> NoReturn:
+def _refuse_sizes(given: _Given, sizes: Mapping[str, Any], said: Mapping[str, _Given]) -> NoReturn:
     if type(given.size) is not SymbolicDim:
         raise ArgumentError(at_user_line(
             f"{given.problem}: that axis has the size "

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.arrays import OWN, WEAK_CLASSES, Array, WeakArray, freeze_result, returned, scalar, weakened
+from fxgrad.engine.core.arrays import OWN, WEAK_CLASSES, Array, WeakArray, as_numpy, as_scalar, freeze_result, make_weak
 from fxgrad.engine.core.avals import PYTHON_SCALARS
 from fxgrad.engine.core.backends import register_executor
 from fxgrad.engine.core.primitive import Primitive, infer_types
@@ -22,7 +22,7 @@ from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.ops.below_byte import SCALARS, WIDER
 from fxgrad.engine.tracing import tape
 from fxgrad.engine.tracing.apply import apply_equations
-from fxgrad.engine.tracing.tracer import Tracer, aval_of, leaked
+from fxgrad.engine.tracing.tracer import Tracer, aval_of, leak_error
 
 _FREQUENT = frozenset({np.ndarray, float, np.float64})
 _SCALARS = frozenset({np.float64, np.complex128, np.bool_})
@@ -49,7 +49,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
             elif of_kind == "V":
                 below_byte = below_byte or arg.dtype in WIDER
         elif kind is Tracer:
-            raise leaked(arg)
+            raise leak_error(arg)
         elif kind in _WEAK:
             has_weak = True
             of_arrays = of_arrays or kind is WeakArray
@@ -59,15 +59,15 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
             of_arrays = of_arrays or isinstance(arg, np.ndarray)
     if of_jax:
         return xla_executor.evaluate(primitive, args, params)
-    values = [*map(returned, args)] if of_arrays else args
+    values = [*map(as_numpy, args)] if of_arrays else args
     outputs = numpy_executor.evaluate(primitive, values, params, below_byte)
     if has_weak and (not is_settled or len(outputs) > 1) and (
             of_arrays or any(type(output) not in _SCALARS for output in outputs)):
         avals = infer_types(primitive, [*map(aval_of, args)], params)
-        return [weakened(freeze_result(output, values)) if aval.weak else freeze_result(output, values) if of_arrays
-                else scalar(output)
+        return [make_weak(freeze_result(output, values)) if aval.weak else freeze_result(output, values) if of_arrays
+                else as_scalar(output)
                 for output, aval in zip(outputs, avals, strict=True)]
-    return [freeze_result(output, values) for output in outputs] if of_arrays else [*map(scalar, outputs)]
+    return [freeze_result(output, values) for output in outputs] if of_arrays else [*map(as_scalar, outputs)]
 
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
@@ -77,9 +77,9 @@ def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
             if is_jax(value):
                 return xla_executor.execute(program, inputs)
             if type(value) is Tracer:
-                raise leaked(value)
+                raise leak_error(value)
             if type(value) in OWN:
-                return as_arrays(program, execute(program, [*map(returned, inputs)]))
+                return as_arrays(program, execute(program, [*map(as_numpy, inputs)]))
     return numpy_executor.execute(program, inputs)
 
 

@@ -18,33 +18,34 @@ from jax.experimental import io_callback
 from fxgrad.engine import dtypes, user_lines
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.executors.failures import note_raised
+from fxgrad.engine.executors.failures import note_callback_error
 
 Host = Callable[..., "list[Any]"]
 """A function of NumPy arrays that returns a list of them."""
 
 
-def watch(host: Host, values: Sequence[Any], ordered: bool) -> None:
-    """Calls `host`, which returns nothing, as often as the program runs."""
-    jax.debug.callback(_of_words(host, values, "debug.callback"), *map(_to_words, values), ordered=ordered)
+def emit_debug_callback(host: Host, values: Sequence[Any], ordered: bool) -> None:
+    """Call `host`, which returns nothing, whenever the program runs."""
+    jax.debug.callback(_call_on_words(host, values, "debug.callback"), *map(_to_words, values), ordered=ordered)
 
 
-def act(host: Host, values: Sequence[Any], results: Sequence[Aval], ordered: bool) -> list[Any]:
-    """Calls `host` as often as the program runs; its results are of the types `results`."""
-    outputs = io_callback(_of_words(host, values, "io_callback"), _structs(results), *map(_to_words, values),
+def emit_io_callback(host: Host, values: Sequence[Any], results: Sequence[Aval], ordered: bool) -> list[Any]:
+    """Call `host` whenever the program runs; its results have the types `results`."""
+    outputs = io_callback(_call_on_words(host, values, "io_callback"), _structs(results), *map(_to_words, values),
                           ordered=ordered)
     return [_from_words(output, aval.dtype) for output, aval in zip(outputs, results, strict=True)]
 
 
-def compute(host: Host, values: Sequence[Any], results: Sequence[Aval]) -> list[Any]:
-    """Calls `host` for its results, which are of the types `results`; as often as XLA likes."""
-    outputs = jax.pure_callback(_of_words(host, values, "pure_callback"), _structs(results), *map(_to_words, values),
+def emit_pure_callback(host: Host, values: Sequence[Any], results: Sequence[Aval]) -> list[Any]:
+    """Call `host` for its results, of the types `results`, as often as XLA needs them."""
+    outputs = jax.pure_callback(_call_on_words(host, values, "pure_callback"), _structs(results),
+                                *map(_to_words, values),
                                 vmap_method="sequential")
     return [_from_words(output, aval.dtype) for output, aval in zip(outputs, results, strict=True)]
 
 
-def _of_words(host: Host, values: Sequence[Any], what: str) -> Callable[..., Any]:
-    """`host`, called with what `_to_words` makes of `values`, and returning such; what it raises is noted.
+def _call_on_words(host: Host, values: Sequence[Any], what: str) -> Callable[..., Any]:
+    """Return `host`, called on values restored from words and returning words; note what it raises.
 
     `what` is the operation, in the line of the user's that is being emitted.
     """
@@ -57,7 +58,7 @@ def _of_words(host: Host, values: Sequence[Any], what: str) -> Callable[..., Any
         try:
             results = host(*arrays)
         except Exception as error:
-            note_raised(error, what, line)
+            note_callback_error(error, what, line)
             raise
         return tuple(np.ascontiguousarray(result).view(np.uint32).reshape(*result.shape, _words(result.dtype))
                      if _travels_as_words(result.dtype) else result for result in results)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.arrays import OWN, freeze_result, returned
+from fxgrad.engine.core.arrays import OWN, as_numpy, freeze_result
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.primitive import NO_TANGENT
 from fxgrad.engine.core.program import Equation, Program, Variable
@@ -24,8 +24,8 @@ from fxgrad.engine.core.walk import BackwardStep, pull_back_steps
 from fxgrad.engine.derivation.derive import gc_paused
 from fxgrad.engine.derivation.simplify import live_equations, merge_equal_equations, simplify
 from fxgrad.engine.derivation.simplifying import Template
-from fxgrad.engine.executors.numpy import as_arrays, copy_borrowed, giving_way, runner_of
-from fxgrad.engine.executors.straightline import concrete
+from fxgrad.engine.executors.numpy import as_arrays, copy_borrowed, runner_of, weaken_outputs
+from fxgrad.engine.executors.straightline import as_kernel_operand
 from fxgrad.engine.ops.below_byte import has_below_byte
 from fxgrad.engine.transforms.joint import VjpRule, vjp_rule_of
 
@@ -47,18 +47,18 @@ def gradients(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], comp
     None if the program is short, was run directly often enough, or has operations without a `VjpRule`. The first
     `computed` equations have been computed; they are computed again.
     """
-    chosen = _to_run(program, computed)
+    chosen = _program_to_run(program, computed)
     if chosen is None:
         return None
-    given = _plain(inputs)
+    given = _plain_values(inputs)
     with gc_paused(), np.errstate(all="ignore"):
-        found = _forward(chosen, wrt, given)
+        found = _run_forward(chosen, wrt, given)
         if found is None:
             return None
         outputs, active, steps = found
-        slopes = _gradients(chosen, wrt, active, _removed(steps), [1.0, *[None] * (len(outputs) - 1)])
+        slopes = _gradients(chosen, wrt, active, _pop_steps(steps), [1.0, *[None] * (len(outputs) - 1)])
     results = copy_borrowed([*outputs, *slopes], range(len(outputs) + len(slopes)), given)
-    outputs = giving_way(program, results[:len(outputs)])
+    outputs = weaken_outputs(program, results[:len(outputs)])
     if not _holds_arrays(inputs):
         return outputs, results[len(outputs):]
     return as_arrays(program, outputs), [*map(freeze_result, results[len(outputs):])]
@@ -66,19 +66,19 @@ def gradients(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], comp
 
 def eager_vjp(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], computed: int = 0) -> EagerVjp | None:
     """Run `program`, and return what its pullback needs; None as for `gradients`."""
-    chosen = _to_run(program, computed)
+    chosen = _program_to_run(program, computed)
     if chosen is None:
         return None
-    given = [np.array(value) if type(value) is np.ndarray else value for value in _plain(inputs)]
+    given = [np.array(value) if type(value) is np.ndarray else value for value in _plain_values(inputs)]
     with gc_paused(), np.errstate(all="ignore"):
-        found = _forward(chosen, wrt, given)
+        found = _run_forward(chosen, wrt, given)
     return None if found is None else EagerVjp(
         chosen, wrt, [*map(freeze_result, given)] if _holds_arrays(inputs) else given, *found)
 
 
-def _plain(inputs: Sequence[Any]) -> list[Any]:
+def _plain_values(inputs: Sequence[Any]) -> list[Any]:
     """Return the values that kernels compute with."""
-    return [returned(concrete(value)) for value in inputs]
+    return [as_numpy(as_kernel_operand(value)) for value in inputs]
 
 
 def _holds_arrays(values: Sequence[Any]) -> bool:
@@ -97,7 +97,7 @@ class EagerVjp:
     def __init__(self, program: Program, wrt: Sequence[bool], inputs: Sequence[Any], outputs: Sequence[Any],
                  active: set[Any], steps: list[_Step]) -> None:
         self._program, self._wrt, self.inputs, self._active, self._steps = program, wrt, inputs, active, steps
-        outputs = giving_way(program, [np.array(value)[()] for value in outputs])
+        outputs = weaken_outputs(program, [np.array(value)[()] for value in outputs])
         self.outputs = as_arrays(program, outputs) if _holds_arrays(inputs) else outputs
 
     @property
@@ -107,14 +107,14 @@ class EagerVjp:
 
     def pullback(self, cotangents: Sequence[Any]) -> list[Any]:
         """Return the cotangents of the marked inputs, given those of the outputs (None for zero)."""
-        given = [None if value is None else returned(concrete(value)) for value in cotangents]
+        given = [None if value is None else as_numpy(as_kernel_operand(value)) for value in cotangents]
         with gc_paused(), np.errstate(all="ignore"):
             found = _gradients(self._program, self._wrt, self._active, reversed(self._steps), given)
         slopes = copy_borrowed(found, range(len(found)), [*given, *self.inputs])
         return [*map(freeze_result, slopes)] if _holds_arrays([*self.inputs, *cotangents]) else slopes
 
 
-def _to_run(program: Program, computed: int) -> Program | None:
+def _program_to_run(program: Program, computed: int) -> Program | None:
     """Return the program to run for `program`; None if it is short, was run directly often enough, or has effects."""
     if len(program.equations) < LONG or has_effects(program) or has_below_byte(program):
         return None
@@ -130,8 +130,8 @@ def _to_run(program: Program, computed: int) -> Program | None:
     return program
 
 
-def _forward(program: Program, wrt: Sequence[bool], inputs: Sequence[Any],
-             ) -> tuple[list[Any], set[Any], list[_Step]] | None:
+def _run_forward(program: Program, wrt: Sequence[bool], inputs: Sequence[Any],
+                 ) -> tuple[list[Any], set[Any], list[_Step]] | None:
     """Return the outputs, the variables that depend on the marked inputs, and the steps, the first operation first."""
     values: dict[Any, Any] = dict(zip(program.inputs, inputs, strict=True))
     active: set[Any] = {var for var, marked in zip(program.inputs, wrt, strict=True) if marked}
@@ -139,7 +139,7 @@ def _forward(program: Program, wrt: Sequence[bool], inputs: Sequence[Any],
     for equation in live_equations(program):
         operands, variables = equation.inputs, equation.outputs
         if active.isdisjoint(operands) or equation.primitive.jvp is NO_TANGENT:
-            outputs: Sequence[Any] = _computed(equation, values)
+            outputs: Sequence[Any] = _run_kernel(equation, values)
         else:
             given = {atom: atom for atom in operands if type(atom) is Variable}
             marks = [*map(active.__contains__, given)]
@@ -164,7 +164,7 @@ _Step = tuple[list[Variable], list[Any], VjpRule, Sequence[Any]]
 """The outputs of an operation that cotangents may arrive at, the operands they may go to, its rule, its residuals."""
 
 
-def _removed(steps: list[_Step]) -> Iterator[_Step]:
+def _pop_steps(steps: list[_Step]) -> Iterator[_Step]:
     """Remove the steps from the last to the first: the residuals of each are freed when the next is asked for."""
     while steps:
         yield steps.pop()
@@ -180,7 +180,7 @@ def _gradients(program: Program, wrt: Sequence[bool], active: set[Any], steps: I
             for var, marked in zip(program.inputs, wrt, strict=True) if marked]
 
 
-def _computed(equation: Equation, values: dict[Any, Any]) -> Sequence[Any]:
+def _run_kernel(equation: Equation, values: dict[Any, Any]) -> Sequence[Any]:
     operands = [atom.value if type(atom) is Literal else values[atom] for atom in equation.inputs]
     outputs: Sequence[Any] = equation.primitive.numpy(*operands, **equation.params)
     return outputs
@@ -206,6 +206,6 @@ def _code(template: Template) -> Run:
     run: Run | None = template.code
     if run is None:
         inner = runner_of(template.program)
-        captured = [concrete(value) for value in template.captured]
+        captured = [as_kernel_operand(value) for value in template.captured]
         run = template.code = (lambda *operands: inner(*captured, *operands)) if captured else inner
     return run

@@ -46,8 +46,8 @@ def explicit_mesh(values: Iterable[Any]) -> Any:
     return mesh if _EXPLICIT in mesh.axis_types else None
 
 
-def emitted(emission: Emission, values: Sequence[Any], *, foreseen: bool = True) -> list[Any]:
-    """The outputs of `emission` on `values`, within a trace of jax's, with all Explicit axes as Auto ones.
+def emit_on_auto_axes(emission: Emission, values: Sequence[Any], *, foreseen: bool = True) -> list[Any]:
+    """Return the outputs of `emission` on `values` within a trace of jax, with all Explicit axes as Auto ones.
 
     Raises `ExplicitAxes` if there are some, and they were not `foreseen`.
     """
@@ -56,25 +56,25 @@ def emitted(emission: Emission, values: Sequence[Any], *, foreseen: bool = True)
         return emission(values)
     if not foreseen:
         raise ExplicitAxes
-    with use_abstract_mesh(_automatic(mesh)):
-        return emission([_freed(value) for value in values])
+    with use_abstract_mesh(_auto_mesh(mesh)):
+        return emission([_drop_sharding_type(value) for value in values])
 
 
-def _automatic(mesh: Any) -> Any:
+def _auto_mesh(mesh: Any) -> Any:
     return mesh.update_axis_types({name: AxisType.Auto for name, kind in zip(
         mesh.axis_names, mesh.axis_types, strict=True) if kind is AxisType.Explicit})
 
 
-def _freed(value: Any) -> Any:
-    """`value` as an array of which the type does not say how it lies, although it does lie so."""
+def _drop_sharding_type(value: Any) -> Any:
+    """Return `value` as an array whose type does not include its sharding; the sharding stays."""
     if not isinstance(value, jax.Array) or not is_explicit(value):
         return value
     sharding = jax.typeof(value).sharding
-    return jax.lax.with_sharding_constraint(value, NamedSharding(_automatic(sharding.mesh), sharding.spec))
+    return jax.lax.with_sharding_constraint(value, NamedSharding(_auto_mesh(sharding.mesh), sharding.spec))
 
 
-def given_back(outputs: Any, mesh: Any, inputs: Sequence[Any] = ()) -> Any:
-    """The arrays in `outputs` that lie on `mesh` with its axes Auto, on `mesh` itself; nobody else has them.
+def restore_mesh(outputs: Any, mesh: Any, inputs: Sequence[Any] = ()) -> Any:
+    """Return `outputs` with arrays on the Auto version of `mesh` moved to `mesh` itself; they are donated.
 
     What is one of the `inputs` stays what it is.
     They are donated to a compiled identity: nothing moves, in a fraction of the time that a `device_put` of each takes.
@@ -85,14 +85,14 @@ def given_back(outputs: Any, mesh: Any, inputs: Sequence[Any] = ()) -> Any:
              if isinstance(leaf, jax.Array) and id(leaf) not in kept else None for leaf in leaves]
     places = [place for place, sharding in enumerate(found) if sharding is not None]
     if places:
-        same = _identity(tuple(found[place] for place in places))
+        same = _donating_identity(tuple(found[place] for place in places))
         for place, moved in zip(places, same(*(leaves[place] for place in places)), strict=True):
             leaves[place] = moved
     return tree.unflatten(structure, leaves)
 
 
 @cached("identities on explicit meshes", 256)
-def _identity(shardings: tuple[Any, ...]) -> Callable[..., tuple[Any, ...]]:
+def _donating_identity(shardings: tuple[Any, ...]) -> Callable[..., tuple[Any, ...]]:
     return jax.jit(lambda *arrays: arrays, out_shardings=shardings, donate_argnums=tuple(range(len(shardings))))
 
 
@@ -132,4 +132,4 @@ class OnMeshes:
                 return self.function(*args, **kwargs)
             finally:
                 _is_typed.reset(token)
-        return given_back(self.compiled(*args, **kwargs), mesh, leaves)
+        return restore_mesh(self.compiled(*args, **kwargs), mesh, leaves)

@@ -11,7 +11,7 @@ import jax
 from fxgrad import errors
 from fxgrad.engine import user_lines
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.executors.lines import emitted_place
+from fxgrad.engine.executors.lines import operation_place
 
 AT_RUN_TIME = jax.errors.JaxRuntimeError, FloatingPointError
 """What jax raises where a compiled program fails."""
@@ -25,10 +25,10 @@ _raised: deque[BaseException] = deque(maxlen=4)  # few: each keeps the frames th
 """What callbacks raised lately, since XLA hands on the text of an error alone."""
 
 
-def note_raised(error: BaseException, what: str, line: str) -> None:
-    """Keeps what a callback raised, which the operation `what` in the user's `line` called, for `translate_error`."""
+def note_callback_error(error: BaseException, what: str, line: str) -> None:
+    """Keep the error of a callback, called by the operation `what` in the user's `line`, for `translate_error`."""
     if line:
-        _note(error, f"  in {what}, called by a compiled program at {line}")
+        _add_note(error, f"  in {what}, called by a compiled program at {line}")
     _raised.append(error)
 
 
@@ -47,20 +47,20 @@ def translate_error(error: BaseException) -> BaseException:
                 "shard_map: its mesh has no devices (jax.sharding.AbstractMesh), and no array that it computes with "
                 "lies on any. Make the mesh with fxgrad.make_mesh, call within jax.set_mesh(mesh), or pass arrays of "
                 "NumPy and leave out jit, which needs none"))
-        return _of_callback(str(error)) or error
-    place = emitted_place(error.__traceback__)
+        return _callback_error(str(error)) or error
+    place = operation_place(error.__traceback__)
     if isinstance(error, FloatingPointError) and place:
         for text, what in zip(_INVALID, ("NaN", "infinity"), strict=True):
             if str(error).startswith(text):
                 operation = str(error)[len(text):]
                 return FloatingPointError(f"{what} in the result of {operation}, in a compiled program\n  at {place}")
     if place:
-        _note(error, f"  at {place}")
+        _add_note(error, f"  at {place}")
     return error
 
 
-def _note(error: BaseException, note: str) -> None:
-    """Adds a note, unless it is there: an error may come by more than once."""
+def _add_note(error: BaseException, note: str) -> None:
+    """Add a note to an error unless it has the note: errors may pass more than once."""
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
 
@@ -73,7 +73,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def note_memory(error: BaseException, program: Program) -> None:
     """Adds to an error for want of memory which lines of the program make the largest values."""
     made = [(var.aval.nbytes, str(equation.primitive), var.aval, equation.source)
-            for inner in _reached(program) for equation in inner.equations for var in equation.outputs]
+            for inner in _programs_in(program) for equation in inner.equations for var in equation.outputs]
     largest = heapq.nlargest(3, made, key=operator.itemgetter(0))
     lines = [f"    {aval} = {name}, {nbytes:,} bytes" + ("" if source is None else (
         f", at {source.place} (in {source.code.co_name})")) for nbytes, name, aval, source in largest]
@@ -83,8 +83,8 @@ def note_memory(error: BaseException, program: Program) -> None:
          "grad(f, memory_budget=...), keeps less"))))
 
 
-def _reached(program: Program) -> set[Program]:
-    """A program and all that it holds."""
+def _programs_in(program: Program) -> set[Program]:
+    """Return a program and all programs that it holds."""
     found, remaining = {program}, [program]
     while remaining:
         for equation in remaining.pop().equations:
@@ -94,8 +94,8 @@ def _reached(program: Program) -> set[Program]:
     return found
 
 
-def _of_callback(text: str) -> BaseException | None:
-    """What a callback raised that made XLA end with `text`."""
+def _callback_error(text: str) -> BaseException | None:
+    """Return the error of the callback that made XLA fail with `text`."""
     for error in reversed([*_raised]):
         if f"{type(error).__name__}: {error}".rstrip(": ") in text:
             _raised.remove(error)

@@ -100,8 +100,8 @@ def _varint(number: int) -> bytes:
     return bytes(digits)
 
 
-def emitted_place(traceback: TracebackType | None) -> str:
-    """The user's line of the innermost operation that an error came through, "model.py:3 (in loss)"; "" if of none."""
+def operation_place(traceback: TracebackType | None) -> str:
+    """Return the user's line of the innermost operation that an error passed, "model.py:3 (in loss)"; "" if none."""
     place = ""
     while traceback is not None:
         code = traceback.tb_frame.f_code

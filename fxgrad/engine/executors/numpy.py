@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import config
-from fxgrad.engine.core.arrays import freeze_result, weakened
+from fxgrad.engine.core.arrays import freeze_result, make_weak
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.program_properties import ProgramAttribute, program_property
 from fxgrad.engine.core.walk import eval_program, value_of
 from fxgrad.engine.derivation.simplify import live_equations
-from fxgrad.engine.executors.silence import silenced
-from fxgrad.engine.executors.straightline import concrete, generate
+from fxgrad.engine.executors.silence import silence_warnings
+from fxgrad.engine.executors.straightline import as_kernel_operand, generate
 from fxgrad.engine.ops.below_byte import has_below_byte, kernel_for, kernel_in_bytes
 from fxgrad.engine.ops.strong import is_finite
 from fxgrad.engine.tracing.tape import aval_of
@@ -39,7 +39,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], 
 
     `below_byte` says that some are of dtypes with which NumPy does not compute.
     """
-    values = [concrete(arg) for arg in args]
+    values = [as_kernel_operand(arg) for arg in args]
     kernel = kernel_in_bytes(primitive) if below_byte else primitive.numpy
     try:
         with np.errstate(all="ignore"):
@@ -59,7 +59,7 @@ def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
         return runner(*inputs)
     with np.errstate(all="ignore"):
         outputs = call(program, inputs)
-    return giving_way(program, copy_borrowed(outputs, range(len(outputs)), inputs))
+    return weaken_outputs(program, copy_borrowed(outputs, range(len(outputs)), inputs))
 
 
 def call(program: Program, inputs: Sequence[Any]) -> list[Any]:
@@ -70,7 +70,7 @@ def call(program: Program, inputs: Sequence[Any]) -> list[Any]:
     if _HAS_RUN.of(program):
         return runner_of(program)(*inputs)
     _HAS_RUN.put(program, True)
-    return interpret(program, inputs)
+    return run_reference(program, inputs)
 
 
 def copy_borrowed(outputs: list[Any], borrowed: Iterable[int], inputs: Sequence[Any]) -> list[Any]:
@@ -97,10 +97,10 @@ def _weak_outputs(program: Program) -> tuple[int, ...]:
         aval.shape or aval.dtype not in (np.float64, np.complex128)))
 
 
-def giving_way(program: Program, outputs: list[Any]) -> list[Any]:
-    """The first of `outputs`, which are those of `program`, as weak as they are."""
+def weaken_outputs(program: Program, outputs: list[Any]) -> list[Any]:
+    """Return the first of `outputs`, those of `program`, as weakly typed as the program declares."""
     for index in _weak_outputs(program):
-        outputs[index] = weakened(outputs[index])
+        outputs[index] = make_weak(outputs[index])
     return outputs
 
 
@@ -117,24 +117,24 @@ def _is_among(value: Any, others: Sequence[Any]) -> bool:
     return False
 
 
-def interpret(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """The reference: calls the kernels one by one, and at check level 2 verifies what they return."""
-    step = _checked if config.check_level >= 2 else _computed_in_bytes if has_below_byte(program) else _computed
-    return eval_program(program, [*map(concrete, inputs)], step, value_of, live_equations(program))
+def run_reference(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """Run the kernels one by one: the reference. At check level 2, verify their results."""
+    step = _run_checked if config.check_level >= 2 else _run_in_bytes if has_below_byte(program) else _run_kernel
+    return eval_program(program, [*map(as_kernel_operand, inputs)], step, value_of, live_equations(program))
 
 
-def _computed(equation: Equation, values: list[Any]) -> list[Any]:
+def _run_kernel(equation: Equation, values: list[Any]) -> list[Any]:
     outputs: list[Any] = equation.primitive.numpy(*values, **equation.params)
     return outputs
 
 
-def _computed_in_bytes(equation: Equation, values: list[Any]) -> list[Any]:
+def _run_in_bytes(equation: Equation, values: list[Any]) -> list[Any]:
     outputs: list[Any] = kernel_for(equation)(*values, **equation.params)
     return outputs
 
 
-def _checked(equation: Equation, values: list[Any]) -> list[Any]:
-    outputs = _computed_in_bytes(equation, values)
+def _run_checked(equation: Equation, values: list[Any]) -> list[Any]:
+    outputs = _run_in_bytes(equation, values)
     _check_values(equation, outputs)
     return outputs
 
@@ -156,16 +156,16 @@ def runner_of(program: Program) -> Runner:
     if runner is None:
         source, namespace = generate(program)
         exec(compile(source, "<fxgrad>", "exec"), namespace)  # the source is our own, made of names and numbers
-        _ALONE.put(program, _alone(program, namespace["run"], namespace["borrowed"]))
+        _ALONE.put(program, _main_runner(program, namespace["run"], namespace["borrowed"]))
         runner = _RUNNER.put(program, namespace["run"])
     return runner
 
 
-def _alone(program: Program, runner: Runner, borrowed: Sequence[int]) -> Runner:
-    """A runner for a program that is not part of another one; the outputs at `borrowed` may be inputs or views."""
-    quietly = silenced(runner)
+def _main_runner(program: Program, runner: Runner, borrowed: Sequence[int]) -> Runner:
+    """Return a runner for a program that is no part of another; outputs at `borrowed` may be inputs or views."""
+    quietly = silence_warnings(runner)
     if _weak_outputs(program):
-        return lambda *inputs: giving_way(program, copy_borrowed(quietly(*inputs), borrowed, inputs))
+        return lambda *inputs: weaken_outputs(program, copy_borrowed(quietly(*inputs), borrowed, inputs))
     if not borrowed:
         return quietly
     return lambda *inputs: copy_borrowed(quietly(*inputs), borrowed, inputs)

@@ -31,7 +31,7 @@ def remat_barrier(values: Sequence[Any], places: Collection[int]) -> Sequence[An
 
     def by_data(*values: Any) -> tuple[Any, ...]:
         holds = _always_true(values[moment])
-        return tuple(_selected(holds, value) if place in places else value for place, value in enumerate(values))
+        return tuple(_select_if(holds, value) if place in places else value for place, value in enumerate(values))
 
     return lax.platform_dependent(*values, cpu=by_data, default=_behind_barrier)
 
@@ -58,10 +58,10 @@ def _bits(number: Any) -> Any:
     return lax.bitcast_convert_type(number, f"uint{8 * number.dtype.itemsize}")
 
 
-def _selected(holds: Any, value: Any) -> Any:
+def _select_if(holds: Any, value: Any) -> Any:
     """`value`, chosen by a predicate that holds."""
     if getattr(jax.typeof(value), "memory_space", None) == jax.memory.Space.Host:  # where nothing is computed
-        return jax.device_put(_selected(holds, jax.device_put(value, jax.memory.Space.Device)), jax.memory.Space.Host)
+        return jax.device_put(_select_if(holds, jax.device_put(value, jax.memory.Space.Device)), jax.memory.Space.Host)
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(_selected(holds, jax.random.key_data(value)), impl=jax.random.key_impl(value))
+        return jax.random.wrap_key_data(_select_if(holds, jax.random.key_data(value)), impl=jax.random.key_impl(value))
     return jax.numpy.where(holds, value, lax.full_like(value, 0))

@@ -25,7 +25,7 @@ def _silent_setting() -> tuple[ContextVar[Any], Any] | None:
 _setting = _silent_setting()
 
 
-def silenced(function: Callable[..., Any]) -> Callable[..., Any]:
+def silence_warnings(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, of positional arguments, without warnings of NumPy's."""
     def quietly(*args: Any) -> Any:
         token = variable.set(silence)

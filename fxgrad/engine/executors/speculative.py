@@ -15,7 +15,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.primitive import MissingRule, Primitive
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
-from fxgrad.engine.core.program_properties import axes_used, definitions, has_effects, memoize, program_property
+from fxgrad.engine.core.program_properties import definitions, has_effects, memoize, program_property, used_axes
 from fxgrad.engine.core.regions import Region, marked_inputs, replace_programs
 from fxgrad.engine.derivation.simplify import remove_dead_code
 from fxgrad.engine.ops import arithmetic, pointwise, products, structural
@@ -129,7 +129,7 @@ def _to_look_at(program: Program, strong: frozenset[Primitive]) -> tuple[int, ..
         given = [atom for atom in equation.inputs if atom in suspects.vars]
         suspects.take(equation)
         if suspects.is_source(equation):
-            instead = None if given else _inside(equation, program.outputs, strong)
+            instead = None if given else _called_outputs(equation, program.outputs, strong)
             needed.update({var: [var] if instead is None or var in instead else instead for var in equation.outputs})
         else:
             needed.update(dict.fromkeys(equation.outputs, given))
@@ -144,7 +144,7 @@ def _to_look_at(program: Program, strong: frozenset[Primitive]) -> tuple[int, ..
                  if atom in suspects.vars and (needed[atom] == [atom] or not exposed.issuperset(needed[atom])))
 
 
-def _inside(equation: Equation, outputs: Sequence[Atom], strong: frozenset[Primitive]) -> list[Atom] | None:
+def _called_outputs(equation: Equation, outputs: Sequence[Atom], strong: frozenset[Primitive]) -> list[Atom] | None:
     """Of a call, those of its results that are to be looked at, if all of these are among `outputs`."""
     if [region.role for region in equation.regions] != ["call"]:
         return None
@@ -180,7 +180,7 @@ def speculation_of(program: Program) -> Speculation | None:
 
 def _attempt(program: Program) -> Speculation | None:
     suspects = _Suspects(program, MATRICES)
-    early = _early(program, suspects)
+    early = _early_equations(program, suspects)
     head = [equation for equation in program.equations if equation in early]
     rest = [equation for equation in program.equations if equation not in early]
     made = [var for equation in head for var in equation.outputs]
@@ -189,7 +189,7 @@ def _attempt(program: Program) -> Speculation | None:
     known = [var for var in made if var in used and var not in suspects.vars]
     both = program.replace(equations=head, outputs=[*changed, *known], captured=0, constants=(), signature=None)
     again = remove_dead_code(both.replace(outputs=[*changed]))
-    if not changed or has_effects(again) or axes_used(again):  # which are not repeated, or not by all devices alike
+    if not changed or has_effects(again) or used_axes(again):  # which are not repeated, or not by all devices alike
         return None
     return Speculation(relax_products(both, MATRICES), again, Program([*program.inputs, *changed, *known], rest,
                                                                       program.outputs),
@@ -229,13 +229,13 @@ def _of_product(_: Program, equation: Equation) -> Cuts:
 
 @cut_rules.register(structural.transpose_p)
 def _of_transpose(program: Program, equation: Equation) -> Cuts:
-    return _moved(_cuts(program, equation.inputs[0]), equation.params["permutation"])
+    return _permute_cuts(_cuts(program, equation.inputs[0]), equation.params["permutation"])
 
 
 @cut_rules.register(structural.reduce_sum_p)
 def _of_sum(program: Program, equation: Equation) -> Cuts:
     operand, axes = equation.inputs[0], equation.params["axes"]
-    return _moved(_cuts(program, operand), [axis for axis in range(operand.aval.ndim) if axis not in axes])
+    return _permute_cuts(_cuts(program, operand), [axis for axis in range(operand.aval.ndim) if axis not in axes])
 
 
 @cut_rules.register(structural.reshape_p)
@@ -245,7 +245,7 @@ def _of_reshape(program: Program, equation: Equation) -> Cuts:
     if [operand.aval.shape[axis] for axis in before] != [shape[axis] for axis in after]:
         return _WHOLE
     places = dict(zip(after, before, strict=True))
-    return _moved(_cuts(program, operand), [places.get(axis, -1) for axis in range(len(shape))])
+    return _permute_cuts(_cuts(program, operand), [places.get(axis, -1) for axis in range(len(shape))])
 
 
 @cut_rules.register(arithmetic.neg_p, structural.convert_element_type_p)
@@ -260,13 +260,13 @@ def _of_factor(program: Program, equation: Equation) -> Cuts:
     return _cuts(program, next(each for each in equation.inputs if not is_plain_factor(each)))
 
 
-def _moved(cuts: Cuts, order: Sequence[int]) -> Cuts:
-    """The cuts of an array of which the axes in `order` are left, in this order."""
+def _permute_cuts(cuts: Cuts, order: Sequence[int]) -> Cuts:
+    """Return the cuts of an array that keeps the axes `order`, in this order."""
     moved = tuple(tuple(place for place, axis in enumerate(order) if axis in cut) for cut in cuts)
     return moved if all(moved) else _WHOLE
 
 
-def _early(program: Program, suspects: _Suspects) -> Collection[Equation]:
+def _early_equations(program: Program, suspects: _Suspects) -> Collection[Equation]:
     """The equations that strong products of matrices need, these, and what follows from them alone."""
     late: set[Atom] = set()
     possible = []

@@ -23,8 +23,8 @@ from fxgrad.engine.ops.below_byte import has_below_byte, kernel_for
 from fxgrad.engine.ops.snippets import Snippet, snippet_of
 
 
-def concrete(value: Any) -> Any:
-    """A kernel's operand: literals and Python scalars as NumPy scalars, everything else as it is."""
+def as_kernel_operand(value: Any) -> Any:
+    """Return an operand for a kernel: literals and Python scalars as NumPy scalars, anything else unchanged."""
     if type(value) is Literal:
         return value.value
     aval = PYTHON_AVALS.get(type(value))
@@ -52,7 +52,7 @@ def generate(program: Program) -> tuple[str, dict[str, Any]]:
     calls = [None if in_bytes and kernel_for(equation) is not equation.primitive.numpy else snippet_of(
         equation.primitive, [atom.aval for atom in equation.inputs], equation.params) for equation in equations]
     storage = _Storage(program, equations, calls)
-    writer = (_FloatWriter if _is_of_floats(program, equations, calls) else _Writer)(program, constants)
+    writer = (_FloatWriter if _is_of_floats(program, equations, calls) else _CodeWriter)(program, constants)
     for index, (equation, call) in enumerate(zip(equations, calls, strict=True)):
         target = storage.targets.get(index)
         if target is not None:
@@ -216,13 +216,13 @@ def _memory(var: Variable) -> Aval:
     return var.aval.strong()
 
 
-class _Writer:
+class _CodeWriter:
     """Names for variables, kernels and constants, and the lines of the function."""
 
     def __init__(self, program: Program, constants: dict[Atom, Any]) -> None:
         self._constants = constants
         self.lines: list[str] = []
-        self.namespace: dict[str, Any] = {"scalar": concrete}
+        self.namespace: dict[str, Any] = {"scalar": as_kernel_operand}
         self._names: dict[Variable, str] = {var: f"x{index}" for index, var in enumerate(program.inputs)}
         self._objects: dict[Any, str] = {}
         self._arrays: dict[Literal, str] = {}
@@ -301,7 +301,7 @@ class _Writer:
             self.lines.append(f"    del {', '.join(map(self.name, variables))}")
 
 
-class _FloatWriter(_Writer):
+class _FloatWriter(_CodeWriter):
     """The same for a program of scalars of float64 alone, which are Python's floats between its inputs and results."""
 
     def constant(self, value: Any) -> Any:

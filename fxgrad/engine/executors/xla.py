@@ -14,7 +14,7 @@ from jax import lax
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.caches import Cache
-from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, keys_to_jax, varying_of_jax
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, keys_to_jax, vma_of_jax
 from fxgrad.engine.core.cache_keys import cache_key, param_key
 from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Equation, Program, Variable, subprograms
@@ -71,12 +71,12 @@ def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
             emission.look_into(program)
             outputs = eval_program(program, values, emission.equation, value_of)
         else:
-            outputs = emission.attempted(attempt, values)
+            outputs = emission.speculate(attempt, values)
     return [*map(jax.numpy.asarray, outputs)]
 
 
-def _varying_numbers(equation: Equation, values: list[Any]) -> list[Any]:
-    """`values`, those of literals varying over the mesh axes that programs of the operation have them vary over.
+def _vary_literals(equation: Equation, values: list[Any]) -> list[Any]:
+    """Return `values` with literals varying over the mesh axes that the operation's programs require.
 
     No `pvary` stands before a literal; but where jax knows what varies, it has loops carry values of one type.
     """
@@ -90,12 +90,12 @@ def _varying_numbers(equation: Equation, values: list[Any]) -> list[Any]:
 
 def as_varying(value: Any, aval: Aval) -> Any:
     """A value of jax's, varying over the mesh axes that values of type `aval` do, where jax knows what varies."""
-    missing = tuple(sorted(aval.vma - varying_of_jax(jax.typeof(value)))) if aval.vma else ()
+    missing = tuple(sorted(aval.vma - vma_of_jax(jax.typeof(value)))) if aval.vma else ()
     return lax.pcast(value, missing, to="varying") if missing else value
 
 
-def size_in_jax(axis_name: str) -> int | None:
-    """The size of the axis of that name that jax maps around what is being traced, or None if there is none."""
+def jax_axis_size(axis_name: str) -> int | None:
+    """Return the size of the axis that jax maps under this name, or None."""
     try:
         size = int(lax.axis_size(axis_name))
     except NameError:
@@ -107,8 +107,8 @@ def size_in_jax(axis_name: str) -> int | None:
 
 
 @contextmanager
-def asking_for_axes() -> Iterator[dict[str, int]]:
-    """The axes of jax's that the code in this block asks for, by name, with their sizes: traces depend on these."""
+def record_axis_uses() -> Iterator[dict[str, int]]:
+    """Yield the sizes, by name, of jax's axes that the code in this block uses."""
     asked: dict[str, int] = {}
     around = _axes_asked.get()
     token = _axes_asked.set(asked)
@@ -125,16 +125,19 @@ _axes_asked: ContextVar[dict[str, int] | None] = ContextVar("axes_asked", defaul
 
 def emit_results(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """`emit`, for who hands the outputs to a user: those that give way to other dtypes are weak in jax, too."""
-    return as_weak(program.out_avals, emit(program, inputs))
+    return weaken_jax_outputs(program.out_avals, emit(program, inputs))
 
 
-def as_weak(avals: Sequence[Aval], outputs: Sequence[Any]) -> list[Any]:
-    """`outputs`, of types `avals`, each as weak in jax as its type is."""
-    return [_weakened(output) if aval.weak else output for aval, output in zip(avals, outputs, strict=True)]
+def weaken_jax_outputs(avals: Sequence[Aval], outputs: Sequence[Any]) -> list[Any]:
+    """Return `outputs`, of types `avals`, each as weakly typed in jax as its type."""
+    return [_make_weak(output) if aval.weak else output for aval, output in zip(avals, outputs, strict=True)]
 
 
-def _weakened(value: Any) -> Any:
-    """An array of jax's, made weak. `jax.lax` has no function for it that keeps the dtype."""
+def _make_weak(value: Any) -> Any:
+    """Return a jax array as a weakly typed one, of the same dtype.
+
+    `jax.lax` has no function for it that keeps the dtype.
+    """
     from jax.extend.core.primitives import convert_element_type_p  # imported when needed: it brings Pallas along
 
     return convert_element_type_p.bind(value, new_dtype=value.dtype, weak_type=True, sharding=None)
@@ -155,7 +158,7 @@ def emit_unit(program: Program, inputs: Sequence[Any], name: str) -> list[Any]:
     emission = _under_way.get()
     function = None if emission is None else emission.function(program, name)
     return emit_named(program, inputs, f"jit({name})") if function is None else function(
-        *(typed(value, var) for value, var in zip(inputs, program.inputs, strict=True)))
+        *(cast_to_var(value, var) for value, var in zip(inputs, program.inputs, strict=True)))
 
 
 class _Emission:
@@ -173,7 +176,7 @@ class _Emission:
         self._occurrences: dict[Program, int] = {}
         self._functions: dict[tuple[Program, bool], Callable[..., list[Any]]] = {}
 
-    def attempted(self, attempt: Speculation, values: Sequence[Any]) -> list[Any]:
+    def speculate(self, attempt: Speculation, values: Sequence[Any]) -> list[Any]:
         """The outputs of a program with strong products of matrices, by ordinary ones where these make no NaN.
 
         The strong ones are in a loop of no turns then. A conditional would copy what it hands on.
@@ -188,14 +191,14 @@ class _Emission:
             finally:
                 self.is_again = False
 
-        is_fine = _are_finite([made[place] for place, _ in attempt.looked], [cuts for _, cuts in attempt.looked])
+        is_fine = _are_cuts_finite([made[place] for place, _ in attempt.looked], [cuts for _, cuts in attempt.looked])
         changed = lax.while_loop(lambda state: lax.bitwise_not(state[0]), again, (is_fine, tuple(made[:count])))[1]
         return emit(attempt.rest, [*values, *changed, *made[count:]])
 
     def equation(self, equation: Equation, values: list[Any]) -> list[Any]:
         """Calls the rule of an equation, from the user's line, in the scopes that it is in."""
         if equation.programs and Literal in map(type, equation.inputs):
-            values = _varying_numbers(equation, values)
+            values = _vary_literals(equation, values)
         source, rule = equation.source, lowering_for(equation.primitive, values)
         if source is None:
             outputs: list[Any] = rule(lax, *values, **equation.params)
@@ -231,7 +234,7 @@ class _Emission:
         return function
 
 
-def _are_finite(values: Sequence[Any], cuts: Sequence[Sequence[Sequence[int]]]) -> Any:
+def _are_cuts_finite(values: Sequence[Any], cuts: Sequence[Sequence[Sequence[int]]]) -> Any:
     """Whether all numbers are in parts of `values`, for each of which `cuts` has axes where the first entry counts.
 
     All those of one dtype that are cut are looked at as one array, which takes the time of one.
@@ -243,7 +246,7 @@ def _are_finite(values: Sequence[Any], cuts: Sequence[Sequence[Sequence[int]]]) 
             part = value
             for axis in axes:
                 part = lax.slice_in_dim(part, 0, 0 if part.shape[axis] == 0 else 1, axis=axis)
-            kept = pieces.setdefault((part.dtype, varying_of_jax(jax.typeof(part))), []) if axes else looked
+            kept = pieces.setdefault((part.dtype, vma_of_jax(jax.typeof(part))), []) if axes else looked
             kept.append(lax.reshape(part, (part.size,)) if axes else part)
     looked += [lax.concatenate(some, 0) for some in pieces.values()]
     return functools.reduce(lax.bitwise_and, [is_finite_xla(lax, part) for part in looked])
@@ -252,21 +255,22 @@ def _are_finite(values: Sequence[Any], cuts: Sequence[Sequence[Sequence[int]]]) 
 _under_way: ContextVar[_Emission | None] = ContextVar("emission", default=None)
 
 
-def computed(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """The outputs of the program, compiled by `jax.jit` and kept on the program, on values of jax's."""
-    return _computed(program, ("xla",), lambda inputs: emit_results(program, inputs), inputs)
+def run_compiled(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """Return the outputs of the program on jax values, compiled by `jax.jit` and kept on the program."""
+    return _run_emission(program, ("xla",), lambda inputs: emit_results(program, inputs), inputs)
 
 
-def _computed(program: Program, key: tuple[Any, ...], emission: explicit.Emission, inputs: Sequence[Any]) -> list[Any]:
+def _run_emission(program: Program, key: tuple[Any, ...], emission: explicit.Emission,
+                  inputs: Sequence[Any]) -> list[Any]:
     """Return the outputs of `emission`, compiled and kept on `program` under guards of the user code that it runs."""
     on_meshes = _MET_EXPLICIT_AXES.of(program) is True
     run: Callable[..., list[Any]] = memoize_guarded(
-        program, (*key, on_meshes), functools.partial(_compiled, emission, on_meshes))
+        program, (*key, on_meshes), functools.partial(_compile_emission, emission, on_meshes))
     try:
         return run(*inputs)
     except explicit.ExplicitAxes:  # which only a trace of jax's can find out
         _MET_EXPLICIT_AXES.put(program, True)
-        return _computed(program, key, emission, inputs)
+        return _run_emission(program, key, emission, inputs)
     except jax.errors.JaxRuntimeError as error:
         raise failures.translate_error(error) from None
 
@@ -274,14 +278,14 @@ def _computed(program: Program, key: tuple[Any, ...], emission: explicit.Emissio
 _MET_EXPLICIT_AXES: ProgramAttribute[bool] = ProgramAttribute("met Explicit axes")
 
 
-def _compiled(emission: explicit.Emission, on_meshes: bool, guards: list[Guard]) -> Callable[..., list[Any]]:
+def _compile_emission(emission: explicit.Emission, on_meshes: bool, guards: list[Guard]) -> Callable[..., list[Any]]:
     """Return `emission` compiled; whenever jax traces it, `guards` gains those of the user code that runs.
 
     Explicit axes raise `ExplicitAxes` unless it is to run `on_meshes`.
     """
     def emitted(*inputs: Any) -> list[Any]:
         with collect_guards() as collected:
-            outputs = explicit.emitted(emission, inputs, foreseen=on_meshes)
+            outputs = explicit.emit_on_auto_axes(emission, inputs, foreseen=on_meshes)
         guards.extend(collected)
         return outputs
 
@@ -292,11 +296,12 @@ def _compiled(emission: explicit.Emission, on_meshes: bool, guards: list[Guard])
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """A program on concrete values, at least one of them a jax array; the results are jax arrays."""
     with x64(needs_x64(program)):
-        return computed(program, [typed(value, var) for value, var in zip(inputs, program.inputs, strict=True)])
+        return run_compiled(program,
+                            [cast_to_var(value, var) for value, var in zip(inputs, program.inputs, strict=True)])
 
 
-def typed(value: Any, var: Variable) -> Any:
-    """A value of the dtype that the program expects (Python scalars have none of their own)."""
+def cast_to_var(value: Any, var: Variable) -> Any:
+    """Return a value in the dtype that the program expects; Python scalars have none of their own."""
     if type(value) is Literal:
         return value.value
     if type(value) in PYTHON_SCALARS:
@@ -314,19 +319,20 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
     with x64(wide):
         values = [jax.numpy.asarray(as_jax(arg)) for arg in args]
         if held:  # kept on the program, since jax would compile a loop anew at every call
-            return _computed(held[0], ("xla rule", primitive, *param_key(primitive, params)),
-                             lambda values: as_weak(out_avals, primitive.xla(lax, *values, **params)), values)
+            return _run_emission(held[0], ("xla rule", primitive, *param_key(primitive, params)),
+                                 lambda values: weaken_jax_outputs(out_avals, primitive.xla(lax, *values, **params)),
+                                 values)
         if explicit.explicit_mesh(values) is not None:
             return _on_explicit_axes(primitive, params, values)
         outputs: list[Any] = lowering_for(primitive, values)(lax, *values, **params)
-        return as_weak(out_avals, outputs)
+        return weaken_jax_outputs(out_avals, outputs)
 
 
 def _on_explicit_axes(primitive: Primitive, params: dict[str, Any], values: Sequence[Any]) -> list[Any]:
     """The rule of an operation on arrays of which some lie on Explicit axes, compiled."""
     key = (primitive, *((name, cache_key(value)) for name, value in params.items()))
     function: Callable[..., list[Any]] = _explicit_rules.get(key) or _explicit_rules.add(
-        key, _compiled(lambda values: lowering_for(primitive, values)(lax, *values, **params), True, []))
+        key, _compile_emission(lambda values: lowering_for(primitive, values)(lax, *values, **params), True, []))
     return function(*values)
 
 

@@ -18,7 +18,7 @@ from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, register, total_bytes
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.executors import callbacks
-from fxgrad.engine.frontend.flat import check_leaf, just, leaf_aval
+from fxgrad.engine.frontend.flat import check_leaf, constant_name, leaf_aval
 from fxgrad.engine.higher_order.custom import ByValue
 from fxgrad.engine.higher_order.masking import acts
 from fxgrad.engine.higher_order.saving import kept_always
@@ -76,9 +76,10 @@ class HostFunction(ByValue):
             raise ArgumentError(f"{what}: {self.name} returned a container of the structure {structure}, where "
                                 f"result_shape_dtypes has {out_tree}")
         names = tree.leaf_names(returned, "output")
-        return [self._typed(what, leaf, aval, name) for leaf, aval, name in zip(found, results, names, strict=True)]
+        return [self._check_result(what, leaf, aval, name) for leaf, aval,
+                name in zip(found, results, names, strict=True)]
 
-    def _typed(self, what: str, leaf: Any, aval: Aval, name: str) -> Any:
+    def _check_result(self, what: str, leaf: Any, aval: Aval, name: str) -> Any:
         array = np.asarray(leaf)
         if array.shape != aval.shape:
             raise ShapeError(f"{what}: {self.name} returned an array of shape {array.shape} at {name}, where "
@@ -91,7 +92,7 @@ class HostFunction(ByValue):
 
 def host_function(what: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                   results: Avals, out_tree: Any) -> tuple[HostFunction, list[Any]]:
-    """The user's function on flat arrays, and those arrays; raises `ArgumentError` for what is none.
+    """Return the user's function on flat arrays, and those arrays; raise `ArgumentError` for other leaves.
 
     `debug.print` and `debug.callback` take other objects too, and hand them on as they are.
     """
@@ -104,7 +105,7 @@ def host_function(what: str, function: Callable[..., Any], args: tuple[Any, ...]
     constants = tuple((position, leaf) for position, leaf in enumerate(leaves) if leaf_aval(leaf) is None)
     for position, leaf in constants:
         if what not in LOOKING:
-            check_leaf(leaf, what, just(names[position]))
+            check_leaf(leaf, what, constant_name(names[position]))
         if not _is_hashable(leaf):
             raise ArgumentError(at_user_line(f"{what}: {names[position]} is a {type(leaf).__name__}, which is not "
                                              f"hashable. Pass it as text, str(...), or by closure"))
@@ -138,7 +139,7 @@ class EntryByEntry(ByValue):
                 for place, aval in enumerate(results)]
 
 
-def _batched(results: Avals, size: int) -> Avals:
+def _batch_results(results: Avals, size: int) -> Avals:
     return tuple(Aval((size, *aval.shape), aval.dtype) for aval in results)
 
 
@@ -171,7 +172,7 @@ def _debug_numpy(*values: Any, callback: Host, ordered: bool) -> list[Any]:
 
 
 def _debug_xla(lax: Any, *values: Any, callback: Host, ordered: bool) -> list[Any]:
-    callbacks.watch(callback, values, ordered)
+    callbacks.emit_debug_callback(callback, values, ordered)
     return []
 
 
@@ -198,14 +199,14 @@ def _abstract(*avals: Aval, results: Avals, **_: Any) -> list[Aval]:
 def _io_batch(size: int, values: list[Any], axes: list[int | None], *, callback: Host, results: Avals, ordered: bool,
               ) -> tuple[list[Any], list[int]]:
     each = EntryByEntry(callback, size, tuple(axes), results)
-    return bind(io_callback_p, *values, callback=each, results=_batched(results, size), ordered=ordered), \
+    return bind(io_callback_p, *values, callback=each, results=_batch_results(results, size), ordered=ordered), \
         [0] * len(results)
 
 
 io_callback_p: Primitive = register(Primitive(
     name="io_callback", abstract=_abstract,
     numpy=lambda *values, callback, results, ordered: callback(*values),
-    xla=lambda lax, *values, callback, results, ordered: callbacks.act(callback, values, results, ordered),
+    xla=lambda lax, *values, callback, results, ordered: callbacks.emit_io_callback(callback, values, results, ordered),
     jvp=_refuse_derivative("io_callback"), transpose=NOT_LINEAR, batch=_io_batch, cost=_cost, effectful=True))
 """Calls a function that may do anything, and gives its results. Under `vmap` it is called for each entry."""
 
@@ -215,7 +216,7 @@ io_callback_p: Primitive = register(Primitive(
 
 def _pure_batch(size: int, values: list[Any], axes: list[int | None], *, callback: Host, results: Avals,
                 vmap_method: str | None) -> tuple[list[Any], list[int]]:
-    batched = _batched(results, size)
+    batched = _batch_results(results, size)
     if vmap_method is None:
         name = getattr(callback, "name", "the function")
         raise UnsupportedError(at_user_line(
@@ -238,7 +239,7 @@ def _pure_batch(size: int, values: list[Any], axes: list[int | None], *, callbac
 pure_callback_p: Primitive = register(Primitive(
     name="pure_callback", abstract=_abstract,
     numpy=lambda *values, callback, results, vmap_method: callback(*values),
-    xla=lambda lax, *values, callback, results, vmap_method: callbacks.compute(callback, values, results),
+    xla=lambda lax, *values, callback, results, vmap_method: callbacks.emit_pure_callback(callback, values, results),
     jvp=_refuse_derivative("pure_callback"), transpose=NOT_LINEAR, batch=_pure_batch, cost=_cost))
 """Calls a function without effects, and gives its results."""
 kept_always.enter(True, pure_callback_p)  # how long Python takes is not known

@@ -10,35 +10,35 @@ import numpy as np
 from fxgrad.engine import tree
 from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, without_literals
-from fxgrad.engine.core.program import Path, Program, Signature
+from fxgrad.engine.core.program import ControlFlowPath, Program, Signature
 from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.engine.derivation.simplify import simplify_for_display
-from fxgrad.engine.derivation.sizes import argument_names, size_names, specialised
+from fxgrad.engine.derivation.sizes import argument_names, size_names, specialize
 from fxgrad.engine.frontend.flat import (
     TracedCall,
     argument_aval,
     argument_leaf_names,
     as_struct,
     check_leaf,
-    just,
-    nth,
+    constant_name,
+    insert_static,
+    nth_name,
     record_flat,
     refuse_repeated_effects,
     title_of,
     trace_flat,
-    with_static,
 )
-from fxgrad.engine.frontend.mismatches import Expected
+from fxgrad.engine.frontend.mismatches import ExpectedArguments
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.followed import FollowedTape
-from fxgrad.engine.tracing.trace import DISPLAY, SHARED, Mode, new_tape, varying_here
+from fxgrad.engine.tracing.trace import DISPLAY, SHARED, Mode, join_unchecked_vma, new_tape
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, TreeError, UnsupportedError
 
 
 def require_program(what: str, value: Any) -> Program:
-    """`value`, if it is a program; raises `ArgumentError` if not."""
+    """Return `value` if it is a program; raise `ArgumentError` if not."""
     if isinstance(value, Program):
         return value
     hint = f". Write {what}(fxgrad.make_program(f)(x))" if callable(value) else ""
@@ -46,7 +46,7 @@ def require_program(what: str, value: Any) -> Program:
 
 
 def call_program(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Runs a program on containers like those it was traced with, or on a flat list of inputs without a signature."""
+    """Run a program on containers like those it was traced with, or on a flat list without a signature."""
     expected = len(program.inputs) - len(program.constants)
     if program.signature is None or program.signature.in_tree is None:
         if kwargs:
@@ -54,31 +54,33 @@ def call_program(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]
                 f"the program takes {expected} inputs by position, got {', '.join(kwargs)} by name"))
         if len(args) != expected:
             raise ArgumentError(at_user_line(f"the program takes {expected} inputs, got {len(args)}"))
-        outputs = _run(program, args)
+        outputs = _run_leaves(program, args)
         return outputs[0] if len(outputs) == 1 else outputs
     leaves, structure = tree.flatten((args, kwargs))
     if structure != program.signature.in_tree:
         if not kwargs and len(args) == expected == len(leaves):
             leaves = list(args)
         else:
-            raise TreeError(_other_arguments(program, args, kwargs, program.signature.in_tree))
-    outputs = _run(program, leaves)
+            raise TreeError(_mismatch_message(program, args, kwargs, program.signature.in_tree))
+    outputs = _run_leaves(program, leaves)
     return tree.unflatten(program.signature.out_tree, outputs) if program.signature.out_tree is not None else outputs
 
 
-def _other_arguments(program: Program, args: Sequence[Any], kwargs: Mapping[str, Any], structure: tree.TreeDef) -> str:
-    """The message for arguments, of which `structure` is expected, that are not those a program was traced for."""
+def _mismatch_message(program: Program, args: Sequence[Any], kwargs: Mapping[str, Any], structure: tree.TreeDef) -> str:
+    """Return the message for arguments that do not match the structure a program was traced for."""
     called = f"the program {program.signature.name}" if program.signature else "the program"
-    expected = Expected(structure, tuple(argument_names(program)), tuple(program.in_avals[len(program.constants):]))
+    expected = ExpectedArguments(structure, tuple(argument_names(program)),
+                                 tuple(program.in_avals[len(program.constants):]))
     return expected.message(f"{called} was called with other arguments than it was traced for", "program", args, kwargs,
                             "Trace it again for other types, or convert with x.astype(...)")
 
 
-def _run(program: Program, leaves: Sequence[Any]) -> list[Any]:
-    values = _typed(program, leaves)
+def _run_leaves(program: Program, leaves: Sequence[Any]) -> list[Any]:
+    values = _cast_inputs(program, leaves)
     if values is None:
-        program = _at_types(program, [argument_aval(leaf, "program", just("an input")) for leaf in leaves])
-        values = _typed(program, leaves)
+        program = _specialize_to(program,
+                                 [argument_aval(leaf, "program", constant_name("an input")) for leaf in leaves])
+        values = _cast_inputs(program, leaves)
         assert values is not None
     try:
         _check_path(program, values)
@@ -105,16 +107,16 @@ def _check_path(program: Program, values: Sequence[Any]) -> None:
 _AT_TYPES: ProgramAttribute[BoundedDict] = ProgramAttribute("programs at types of arguments")
 
 
-def _at_types(program: Program, avals: Sequence[Aval]) -> Program:
-    """A program with sizes that have names, for the sizes in these types; kept on it."""
+def _specialize_to(program: Program, avals: Sequence[Aval]) -> Program:
+    """Return a program with symbolic sizes for the sizes in these types; kept on it."""
     known = _AT_TYPES.of(program) or _AT_TYPES.put(program, BoundedDict(256))
     key = (*avals,)
     found: Program | None = known.get(key)
-    return known.add(key, specialised(program, avals)) if found is None else found
+    return known.add(key, specialize(program, avals)) if found is None else found
 
 
-def _typed(program: Program, values: Sequence[Any]) -> list[Any] | None:
-    """The inputs, checked against the program's types; Python scalars take on the dtype asked for.
+def _cast_inputs(program: Program, values: Sequence[Any]) -> list[Any] | None:
+    """Return the inputs checked against the program's types; Python scalars take the declared dtype.
 
     None where the program has sizes with names and does not take these inputs as it stands.
     """
@@ -129,31 +131,31 @@ def _typed(program: Program, values: Sequence[Any]) -> list[Any] | None:
             if size_names(program):
                 return None
             given, places = [*result, *values[len(result):]], tuple(range(len(values)))
-            raise ArgumentError(_other_arguments(program, given, {}, tree.structure((places, {}))))
+            raise ArgumentError(_mismatch_message(program, given, {}, tree.structure((places, {}))))
         result.append(value)
     return result
 
 
 def trace_program(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                   static: Collection[int] = (), as_recorded: bool = False, follow: bool = True) -> Program:
-    """The closed program of a call, for the function `what`; the arguments at `static` are passed as they are.
+    """Return the closed program of a call, for the function `what`; arguments at `static` are passed unchanged.
 
     It is made readable, but for one that is to be `as_recorded`. Where Python's control flow asks for values, it is the
     program of the path for those of the arguments, if they have any and if that path is to be followed.
     """
-    tape, traced, names, structure = _recorded(what, fun, args, kwargs, static, follow)
+    tape, traced, names, structure = _trace_with_tape(what, fun, args, kwargs, static, follow)
     signature = Signature(function_name(fun), tuple(names), structure, traced.out_tree, title_of(fun))
     program = traced.program if as_recorded else simplify_for_display(traced.program)
     if tape.asked:
         conditions = traced.program.replace(outputs=[each.var for each in tape.asked], constants=traced.captured,
                                             signature=signature._replace(out_tree=None))
-        signature = signature._replace(path=Path(
+        signature = signature._replace(path=ControlFlowPath(
             conditions, tuple([each.value for each in tape.asked]), tuple([each.place for each in tape.asked])))
     return program.replace(constants=traced.captured, signature=signature)
 
 
 def require_all_paths(what: str, program: Program) -> Program:
-    """`program`, for `what`, which hands it on; raises `UnsupportedError` if it holds for some values alone."""
+    """Return `program` for `what`, which passes it on; raise `UnsupportedError` if it holds for some values only."""
     signature = program.signature
     path = None if signature is None else signature.path
     if signature is not None and path is not None:
@@ -173,7 +175,7 @@ def trace_with_values(what: str, fun: Callable[..., Any], args: tuple[Any, ...],
 
 
 def refuse_types_alone(what: str, leaves: Iterable[Any]) -> None:
-    """Raises `ArgumentError`, in which `what` was called, if one of `leaves` is a type without a value."""
+    """Raise `ArgumentError` if one of `leaves` is a type without a value."""
     if any(isinstance(as_struct(leaf), tree.ShapeDtypeStruct) for leaf in leaves):
         raise ArgumentError(at_user_line(f"{what}: of an argument the type alone is given, and values are needed"))
 
@@ -190,7 +192,7 @@ def trace_for_rewrite(what: str, fun: Callable[..., Any], args: tuple[Any, ...],
     """
     leaves, structure = tree.flatten((args, kwargs))
     names = argument_leaf_names(fun, args, None, kwargs)
-    avals = [check_leaf(leaf, what, nth(names, index)) for index, leaf in enumerate(leaves)]
+    avals = [check_leaf(leaf, what, nth_name(names, index)) for index, leaf in enumerate(leaves)]
 
     def call(*tracers: Any) -> Any:
         given, keywords = tree.unflatten(structure, tracers)
@@ -204,23 +206,24 @@ def trace_for_rewrite(what: str, fun: Callable[..., Any], args: tuple[Any, ...],
 def trace_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                static: Collection[int] = ()) -> tuple[TracedCall, list[str], Any]:
     """Traces a call without values, as `jit` does: the traced call, names of inputs, tree of the arguments."""
-    _, traced, names, structure = _recorded(what, fun, args, kwargs, static, follow=False)
+    _, traced, names, structure = _trace_with_tape(what, fun, args, kwargs, static, follow=False)
     return traced, names, structure
 
 
-def _recorded(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-              static: Collection[int], follow: bool) -> tuple[FollowedTape, TracedCall, list[str], Any]:
-    """As `trace_call`, with the tape; Python's control flow may go by the values of the arguments if they are known."""
+def _trace_with_tape(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+                     static: Collection[int], follow: bool) -> tuple[FollowedTape, TracedCall, list[str], Any]:
+    """Trace as `trace_call` and return the tape; Python's control flow may use known values of the arguments."""
     moving = [position for position in range(len(args)) if position not in static]
     leaves, structure = tree.flatten((tuple([args[position] for position in moving]), kwargs))
     names = argument_leaf_names(fun, args, moving, kwargs)()
-    avals = [argument_aval(leaf, what, just(name)) for leaf, name in zip(leaves, names, strict=True)]
+    avals = [argument_aval(leaf, what, constant_name(name)) for leaf, name in zip(leaves, names, strict=True)]
 
     def call(*tracers: Any) -> Any:
         given, keywords = tree.unflatten(structure, tracers)
-        return fun(*with_static(args, static, given), **keywords)
+        return fun(*insert_static(args, static, given), **keywords)
 
-    tape = new_tape(varying_here(avals), mode=DISPLAY, name=fun, input_names=lambda: names, tape_class=FollowedTape)
+    tape = new_tape(join_unchecked_vma(avals), mode=DISPLAY, name=fun, input_names=lambda: names,
+                    tape_class=FollowedTape)
     assert isinstance(tape, FollowedTape)
     if follow and not any(isinstance(as_struct(leaf), tree.ShapeDtypeStruct | Tracer) for leaf in leaves):
         tape.follow(leaves)

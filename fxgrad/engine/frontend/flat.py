@@ -13,17 +13,17 @@ import numpy as np
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.avals import Aval, array_aval, check_dtype, struct_aval, without_literals
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.derivation.effects import after_forcing, repeated_effect
+from fxgrad.engine.derivation.effects import repeated_effect, without_forced_effects
 from fxgrad.engine.tracing.tape import Tape
-from fxgrad.engine.tracing.trace import SELECTIVE, Mode, new_tape, varying_here
+from fxgrad.engine.tracing.trace import SELECTIVE, Mode, join_unchecked_vma, new_tape
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, UnsupportedError
 
 
-def origin_of(function: Any) -> Any:
-    """What tells functions apart for interning: the code object, shared by closures made again and again."""
+def function_origin(function: Any) -> Any:
+    """Return what distinguishes functions for interning: the code object, shared by re-created closures."""
     if type(function) is FunctionType and "__wrapped__" not in function.__dict__:
         return function.__code__
     innermost = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function
@@ -32,7 +32,7 @@ def origin_of(function: Any) -> Any:
 
 
 class Transformation(NamedTuple):
-    """What a transformed function is made of: `what(function)`, in the arguments `argnums` where it has such."""
+    """A transformed function: `what(function)`, in the arguments `argnums` if it has such."""
 
     what: str
     function: Any
@@ -44,7 +44,7 @@ _CONVERSIONS = frozenset({"from_jax", "to_jax"})
 
 
 def title_of(function: Any) -> str:
-    """What a program of `function` is called: `grad(loss, [weights, bias])`, `vmap(grad(loss))`, or its name.
+    """Return the title of the program of `function`: `grad(loss, [weights, bias])`, or its name.
 
     >>> import fxgrad
     >>> def loss(weights, bias, x):
@@ -85,7 +85,7 @@ def transformation(what: str, function: Callable[..., Any], argnums: Any = None,
 
 
 def leaf_aval(value: Any) -> Aval | None:
-    """The type of an argument leaf: of a tracer, an array or a number; None for anything else."""
+    """Return the type of an argument leaf: a tracer, an array or a number; None for anything else."""
     return value.variable.aval if type(value) is Tracer else array_aval(value)
 
 
@@ -114,7 +114,7 @@ def keyword_names(function: Any) -> set[str]:
 
 
 def check_leaf(value: Any, what: str, where: Callable[[], str]) -> Aval:
-    """The type of an argument leaf; raises `ArgumentError` naming it if it is no array and no number."""
+    """Return the type of an argument leaf; raise `ArgumentError` naming it if it is no array and no number."""
     aval = leaf_aval(value)
     if aval is None:
         check_dtype(value, f"{what}: {where()}")
@@ -141,13 +141,13 @@ def as_struct(value: Any) -> Any:
     return tree.ShapeDtypeStruct(tuple(value.shape), value.dtype)
 
 
-def nth(names: Callable[[], Sequence[str]], index: int) -> Callable[[], str]:
-    """A function giving one of `names`, which are made for messages only."""
+def nth_name(names: Callable[[], Sequence[str]], index: int) -> Callable[[], str]:
+    """Return a function that returns one of `names`, which are computed for messages only."""
     return lambda: names()[index]
 
 
-def just(name: str) -> Callable[[], str]:
-    """A function giving `name`."""
+def constant_name(name: str) -> Callable[[], str]:
+    """Return a function that returns `name`."""
     return lambda: name
 
 
@@ -185,8 +185,8 @@ def trace_flat(call: Callable[..., Any], in_avals: Sequence[Aval], what: str, fu
     `function` is the user's own, `what` the public name of the transformation, both for messages; `options` are those
     of `core.tape.new_tape`.
     """
-    tape = new_tape(varying_here(in_avals), mode=mode, values=values, name=function, input_names=names,
-                    origin=origin_of(function), **options)
+    tape = new_tape(join_unchecked_vma(in_avals), mode=mode, values=values, name=function, input_names=names,
+                    origin=function_origin(function), **options)
     return finish_trace(tape, *record_flat(tape, call, what, function))
 
 
@@ -207,7 +207,7 @@ def finish_trace(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> Traced
     program = tape.finish(leaves)
     computed, forced = tape.forced()
     if computed:
-        program, computed = after_forcing(program, computed)
+        program, computed = without_forced_effects(program, computed)
     return TracedCall(program, tape.captured, out_tree, computed, forced)
 
 
@@ -238,15 +238,15 @@ _WITH_AUX = frozenset({"grad", "value_and_grad", "vjp", "jvp", "linearize", "jac
 """Transformations of functions that may return something beside arrays."""
 
 
-def with_static(args: Sequence[Any], static: Container[int], dynamic: Iterable[Any]) -> list[Any]:
-    """`args` with the values of `dynamic`, in order, in all positions but the `static` ones."""
+def insert_static(args: Sequence[Any], static: Container[int], dynamic: Iterable[Any]) -> list[Any]:
+    """Return `args` with the values of `dynamic`, in order, in all positions but the `static` ones."""
     remaining = iter(dynamic)
     return [arg if position in static else next(remaining) for position, arg in enumerate(args)]
 
 
 def argument_leaf_names(function: Any, args: Sequence[Any], positions: Sequence[int] | None = None,
                         kwargs: Mapping[str, Any] = MappingProxyType({})) -> Callable[[], list[str]]:
-    """A function giving the leaf names of the positional `args` (those at `positions`), as `params.W[0]`.
+    """Return a function that returns the leaf names of the positional `args`, such as `params.W[0]`.
 
     Those of `kwargs` follow, sorted by the keywords.
     """
@@ -258,8 +258,8 @@ def argument_leaf_names(function: Any, args: Sequence[Any], positions: Sequence[
     return names
 
 
-def spread_over(prefix: Any, value: Any) -> list[Any] | None:
-    """For each leaf of `value` what `prefix` says of it or of a container that it is in; None if that is no prefix."""
+def broadcast_prefix(prefix: Any, value: Any) -> list[Any] | None:
+    """Return for each leaf of `value` the entry of `prefix` for it or a container of it; None if it is no prefix."""
     try:
         spread = tree.map(lambda one, part: [one] * len(tree.leaves(part)), prefix, value, is_leaf=tree.is_none)
     except (ValueError, TypeError):

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.hints import conversion
+from fxgrad.engine.hints import conversion_hint
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.engine.user_source import augmented, is_discarded, item_assignment, running_call, running_code
+from fxgrad.engine.user_source import augmented_assignment, is_discarded, item_assignment, running_call, running_code
 from fxgrad.errors import ArrayConversionError, DTypeError, FxgradError, MutationError, ShapeError
 
 Function = Callable[..., Any]
@@ -52,38 +52,38 @@ _NAMED, _HELD = _seen_by_name(), _seen_elsewhere()
 of Python count no reference of their own while they use a local variable."""
 
 
-def operator(symbol: str, function: Function) -> Function:
-    """The method for `x += y`, where `symbol` is `+` and `function` that of `x + y`."""
+def inplace_operator(symbol: str, function: Function) -> Function:
+    """Return the method for `x += y`, where `symbol` is `+` and `function` computes `x + y`."""
     def method(self: Any, other: Any) -> Any:
         aval = self.variable.aval
         if not aval.shape:  # NumPy's scalars never change: the name gets another
             if _is_array_of_callers(self):
-                raise _refusal(self, symbol, "argument")
+                raise _operator_error(self, symbol, "argument")
             if _is_view_of_array(self):
-                raise _refusal(self, symbol, "view")
+                raise _operator_error(self, symbol, "view")
             return function(self, other)
         count = _references(self)
-        why = _seen(self, count)
+        why = _other_owner(self, count)
         if why:
-            raise _refusal(self, symbol, why, is_item=count < _allowed(self))
+            raise _operator_error(self, symbol, why, is_item=count < _allowed_references(self))
         result = function(self, other)
         if type(result) is Tracer and result.variable.aval != aval:
-            return _of_type(symbol, self, result)
+            return _cast_result(symbol, self, result)
         return result
     return method
 
 
-def _seen(tracer: Tracer, count: int) -> str:
-    """Who else would see a change of the array: "" if nobody."""
+def _other_owner(tracer: Tracer, count: int) -> str:
+    """Return who else would observe a change of the array: "argument", "view", "name", or "" for nobody."""
     viewed = getattr(tracer, "viewed", tracer)
     if type(viewed) is Tracer and viewed is not tracer:
         return "view"
     if viewed is tracer and _is_input(tracer):
         return "" if tracer.tape.owns_inputs else "argument"
-    return "name" if count > _allowed(tracer) else ""
+    return "name" if count > _allowed_references(tracer) else ""
 
 
-def _allowed(tracer: Tracer) -> int:
+def _allowed_references(tracer: Tracer) -> int:
     if _NAMED == _HELD:
         return _HELD
     frame = sys._getframe(2)
@@ -118,21 +118,21 @@ def _is_view_of_array(tracer: Tracer) -> bool:
 _KINDS = "buifc"
 
 
-def _of_type(symbol: str, array: Tracer, result: Tracer) -> Tracer:
-    """The result in the type of the array, as NumPy writes it there; raises where it refuses to."""
+def _cast_result(symbol: str, array: Tracer, result: Tracer) -> Tracer:
+    """Return the result in the type of the array, as NumPy writes it there; raise where NumPy raises."""
     own, aval = array.aval, result.aval
     if aval.shape != own.shape:
         raise ShapeError(at_user_line(
             f"x {symbol}= y: the result has shape {aval.shape} and x has shape {own.shape}, which cannot change in "
             f"place. Write x = x {symbol} y"))
-    if aval.dtype != own.dtype and _KINDS.index(_kind(aval.dtype)) > _KINDS.index(_kind(own.dtype)):
+    if aval.dtype != own.dtype and _KINDS.index(_kind_text(aval.dtype)) > _KINDS.index(_kind_text(own.dtype)):
         raise DTypeError(at_user_line(
             f"x {symbol}= y: the result is of dtype {aval.dtype.name} and x of dtype {own.dtype.name}, which cannot "
             f"change in place. Write x = x {symbol} y, or convert the result: (x {symbol} y).astype(x.dtype)"))
     return convert(result, own.dtype, own.weak)
 
 
-def _kind(dtype: Any) -> str:
+def _kind_text(dtype: Any) -> str:
     return "f" if dtypes.is_inexact(dtype) and not dtypes.is_complex(dtype) else dtype.kind
 
 
@@ -143,14 +143,14 @@ _WHY = {
 }
 
 
-def _refusal(tracer: Tracer, symbol: str, why: str, is_item: bool = False) -> MutationError:
+def _operator_error(tracer: Tracer, symbol: str, why: str, is_item: bool = False) -> MutationError:
     statement = running_code().statement
     if is_item:
         assignment = item_assignment(statement)
         if assignment is not None:
             return MutationError(at_user_line(
                 f"{assignment.done} on a traced array: traced arrays cannot change. Write {assignment.instead}"))
-    assignment = augmented(statement)
+    assignment = augmented_assignment(statement)
     done, instead = assignment or (f"x {symbol}= y", f"x = x {symbol} y")
     return MutationError(at_user_line(
         f"{done} would change a traced array ({tracer.aval}) in place: {_WHY[why]}. Write {instead}"))
@@ -179,30 +179,30 @@ CHANGING_FUNCTIONS = frozenset(_FUNCTIONS)
 """Functions of NumPy's that do nothing but change their first argument."""
 
 
-def changing_methods() -> dict[str, Function]:
-    """Methods that refuse what traced arrays cannot do, by name."""
+def mutating_methods() -> dict[str, Function]:
+    """Return methods that raise for changes that traced arrays do not support, by name."""
     def refusing(name: str, instead: str) -> Function:
         def method(self: Any, *_: Any, **__: Any) -> Any:
-            raise _changed(f"x.{name}(...)", self, instead, is_method=True)
+            raise _mutation_error(f"x.{name}(...)", self, instead, is_method=True)
         method.__name__ = method.__qualname__ = name
         method.__doc__ = f"Refused: traced arrays cannot change. Write `{instead.format(x='x', arguments='...')}`."
         return method
     return {name: refusing(name, instead) for name, instead in _METHODS.items()}
 
 
-def sorting(sorted_copy: Function) -> Function:
-    """`x.sort()`: a sorted copy, as jax's; refused where the result is not used, for it is to change `x` then."""
+def sort_method(sorted_copy: Function) -> Function:
+    """Return the method `x.sort()`: it returns a sorted copy, and raises if the result is discarded."""
     def sort(self: Any, *args: Any, **options: Any) -> Any:
         if is_discarded(sys._getframe(1)):
-            raise _changed("x.sort()", self, "{x} = np.sort({x}{arguments})", is_method=True)
+            raise _mutation_error("x.sort()", self, "{x} = np.sort({x}{arguments})", is_method=True)
         return sorted_copy(self, *args, **options)
     sort.__doc__ = sorted_copy.__doc__
     return sort
 
 
-def refuse_function(name: str, args: Any, options: Any) -> FxgradError:
-    """The error for a call of one of `CHANGING_FUNCTIONS`, by the user or by another function of NumPy's."""
-    found = conversion()
+def function_error(name: str, args: Any, options: Any) -> FxgradError:
+    """Return the error for a call of one of `CHANGING_FUNCTIONS`."""
+    found = conversion_hint()
     if found is not None and not found.done.split("(")[0].endswith(name):
         return ArrayConversionError(at_user_line(
             f"{found.done} would make an array of NumPy's of traced ones, and cut them off from the derivative. "
@@ -210,37 +210,37 @@ def refuse_function(name: str, args: Any, options: Any) -> FxgradError:
     instead = _FUNCTIONS[name]
     if name == "copyto" and (options.get("where", True) is not True or len(args) > 3):
         instead = "{x} = np.where({where}, {second}, {x})"
-    return _changed(f"np.{name}(...)", args[0] if args else None, instead)
+    return _mutation_error(f"np.{name}(...)", args[0] if args else None, instead)
 
 
-def refuse_option(name: str, array: Any, option: str) -> MutationError:
-    """The error for `out=` and `copy=False`, by which functions of NumPy's write to `array`."""
-    return _changed(f"np.{name}(..., {option}=...)", array, "{target} = {call}", without=option)
+def option_error(name: str, array: Any, option: str) -> MutationError:
+    """Return the error for `out=` and `copy=False`, by which NumPy functions write to `array`."""
+    return _mutation_error(f"np.{name}(..., {option}=...)", array, "{target} = {call}", without=option)
 
 
-def refuse_out(name: str, out: Any) -> MutationError:
-    """The error for a ufunc with `out=`; NumPy's arrays call one so for `S *= k` too."""
+def out_error(name: str, out: Any) -> MutationError:
+    """Return the error for a ufunc with `out=`, which NumPy arrays call for `S *= k` too."""
     statement = running_code().statement
-    assignment = augmented(statement)
+    assignment = augmented_assignment(statement)
     if assignment is None:
-        return refuse_option(name, out, "out")
+        return option_error(name, out, "out")
     if getattr(out, "base", None) is not None:
         assignment = item_assignment(statement, at="fxgrad.numpy.at({array})") or assignment
     return MutationError(at_user_line(
-        f"{assignment.done} would change {_shown(out)} in place, which cannot be. Write {assignment.instead}"))
+        f"{assignment.done} would change {_array_text(out)} in place, which cannot be. Write {assignment.instead}"))
 
 
-def refuse_ufunc_at(name: str, array: Any) -> MutationError:
-    """The error for `np.add.at(x, i, y)` and its like."""
+def ufunc_at_error(name: str, array: Any) -> MutationError:
+    """Return the error for `np.add.at(x, i, y)` and similar calls."""
     method = name if name in ("add", "subtract", "multiply", "divide", "power") else ""
     method = {"maximum": "max", "minimum": "min"}.get(name, method)
     at = "{x}.at" if type(array) is Tracer else "fxgrad.numpy.at({x})"
     instead = f"{{x}} = {at}[{{second}}].{method}({{third}})" if method else (
         f"{{x}} = {at}[{{second}}].set(np.{name}({{x}}[{{second}}], {{third}}))")
-    return _changed(f"np.{name}.at(...)", array, instead)
+    return _mutation_error(f"np.{name}.at(...)", array, instead)
 
 
-def _changed(shown: str, array: Any, instead: str, is_method: bool = False, without: str = "") -> MutationError:
+def _mutation_error(shown: str, array: Any, instead: str, is_method: bool = False, without: str = "") -> MutationError:
     call = running_call()
     fields: dict[str, Any] = {"x": "x", "arguments": "...", "call": "...", "target": "result", "where": "mask"}
     places = ["x", "i", "y"]
@@ -256,7 +256,7 @@ def _changed(shown: str, array: Any, instead: str, is_method: bool = False, with
     elif instead.endswith("({x}{arguments})"):
         fields["arguments"] = ""
     fields |= {"second": places[1], "third": places[2]}
-    return MutationError(at_user_line(f"{shown} would change {_shown(array)} in place, which cannot be. "
+    return MutationError(at_user_line(f"{shown} would change {_array_text(array)} in place, which cannot be. "
                                       f"Write {instead.format(**fields)}"))
 
 
@@ -264,5 +264,5 @@ def _assignable(target: str) -> str:
     return target if target.isidentifier() else "result"
 
 
-def _shown(array: Any) -> str:
+def _array_text(array: Any) -> str:
     return f"a traced array ({array.aval})" if type(array) is Tracer else "an array of NumPy's by traced values"

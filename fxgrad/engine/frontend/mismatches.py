@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.sizes import has_symbolic_dim
-from fxgrad.engine.frontend.flat import argument_aval, just
+from fxgrad.engine.frontend.flat import argument_aval, constant_name
 from fxgrad.engine.user_lines import at_user_line
 
 MOST = 8
 """How many arguments are named; of others the number is told."""
 
 
-class Expected(NamedTuple):
-    """What something was made for: the container of `(args, kwargs)`, and names and types of the leaves."""
+class ExpectedArguments(NamedTuple):
+    """The expected arguments: the container of `(args, kwargs)`, and names and types of the leaves."""
 
     structure: tree.TreeDef
     names: tuple[str, ...]
@@ -30,30 +30,30 @@ class Expected(NamedTuple):
         >>> import numpy as np
         >>> structure = tree.structure(((0, {"w": 0, "b": 0}), {}))
         >>> types = [Aval(shape, np.dtype("float64")) for shape in ((), (3,), (2, 3))]
-        >>> expected = Expected(structure, ("x", "p.b", "p.w"), tuple(types))
+        >>> expected = ExpectedArguments(structure, ("x", "p.b", "p.w"), tuple(types))
         >>> for line in expected.mismatches("f", [1.0, {"w": np.ones((2, 4)), "c": np.ones(3)}], {}):
         ...     print(line)
         p.b: f64[3] is missing
         p.w: f64[2,3] is needed, not f64[2,4]: axis 1 has 4 and not 3
         p.c: f64[3] is not among them
         """
-        given = self._named(args, kwargs)
+        given = self._leaves_by_name(args, kwargs)
         expected = dict(zip(self.names, self.avals, strict=True))
         found: dict[str, None] = {}
         for name, aval in expected.items():
             if name in given:
                 found |= dict.fromkeys(_differences(what, name, aval, given[name]))
-            elif within := _within(name, given):
+            elif within := _parts_of(name, given):
                 found[f"{name}: {aval} is needed, not a container of {len(within)} arrays or numbers"] = None
                 given = {other: value for other, value in given.items() if other not in within}
-            elif (around := _around(name, given)) and around not in expected:
-                found[f"{around}: {', '.join(_within(around, expected))} are needed in it, and it is "
-                      f"{argument_aval(given[around], what, just(around))}"] = None
+            elif (around := _container_of(name, given)) and around not in expected:
+                found[f"{around}: {', '.join(_parts_of(around, expected))} are needed in it, and it is "
+                      f"{argument_aval(given[around], what, constant_name(around))}"] = None
             else:
                 found[f"{name}: {aval} is missing"] = None
         for name, value in given.items():
-            if name not in expected and not _within(name, expected):
-                found[f"{name}: {argument_aval(value, what, just(name))} is not among them"] = None
+            if name not in expected and not _parts_of(name, expected):
+                found[f"{name}: {argument_aval(value, what, constant_name(name))} is not among them"] = None
         lines = [*found] or self._other_containers(args, kwargs)
         return lines if len(lines) <= MOST else [*lines[:MOST], f"and {len(lines) - MOST} more"]
 
@@ -71,9 +71,9 @@ class Expected(NamedTuple):
             return [f"{', '.join(other)} by {ways[0]}, and not by {ways[1]}"] if other else []
         structure = tree.structure((tuple(args), dict(kwargs)))
         return [] if structure == self.structure else [
-            f"the containers are {_shown(structure)}, and {_shown(self.structure)} are needed"]
+            f"the containers are {_structure_text(structure)}, and {_structure_text(self.structure)} are needed"]
 
-    def _named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def _leaves_by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The leaves by the names that they would have had."""
         roots = self._roots()
         found: dict[str, Any] = {}
@@ -94,18 +94,18 @@ class Expected(NamedTuple):
         return roots
 
 
-def _within(name: str, names: Iterable[str]) -> list[str]:
+def _parts_of(name: str, names: Iterable[str]) -> list[str]:
     """Those of `names` that are parts of the container called `name`."""
     return [other for other in names if other.startswith((f"{name}.", f"{name}["))]
 
 
-def _around(name: str, names: Iterable[str]) -> str:
+def _container_of(name: str, names: Iterable[str]) -> str:
     """The one of `names` that would be a container of what is called `name`."""
     return next((other for other in names if name.startswith((f"{other}.", f"{other}["))), "")
 
 
 def _differences(what: str, name: str, aval: Aval, value: Any) -> list[str]:
-    got = argument_aval(value, what, just(name))
+    got = argument_aval(value, what, constant_name(name))
     if got.dtype == aval.dtype and (got.shape == aval.shape or (got.ndim == aval.ndim
                                                                 and has_symbolic_dim(*aval.shape))):
         return []  # what a size with a name stands for is found elsewhere
@@ -118,5 +118,5 @@ def _differences(what: str, name: str, aval: Aval, value: Any) -> list[str]:
     return [f"{name}: {aval} is needed, not {got}{where}"]
 
 
-def _shown(structure: tree.TreeDef) -> str:
+def _structure_text(structure: tree.TreeDef) -> str:
     return str(structure).removeprefix("PyTreeDef(").removesuffix(")")

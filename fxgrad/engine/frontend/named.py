@@ -13,9 +13,9 @@ from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import SHARED
 
 
-def call_by_name(what: str, fun: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any],
-                 ) -> Any:
-    """`fun(*args, **kwargs)` recorded as one call of `name`; the arguments are containers of arrays and numbers."""
+def record_named_call(what: str, fun: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any],
+                      ) -> Any:
+    """Record `fun(*args, **kwargs)` as one call of `name`; the arguments are containers of arrays and numbers."""
     leaves, structure = tree.flatten((args, kwargs))
     # Python's numbers and bools stay what they are: an `if` can ask them.
     arrays = [place for place, leaf in enumerate(leaves) if type(leaf) not in PYTHON_SCALARS]

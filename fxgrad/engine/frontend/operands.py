@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from fxgrad.engine import config, dtypes
-from fxgrad.engine.core.arrays import ARRAYS, WEAK_CLASSES, Integer, freeze_result, scalar, weakened, wrap_array
+from fxgrad.engine.core.arrays import ARRAYS, WEAK_CLASSES, Integer, as_scalar, freeze_result, make_weak, wrap_array
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, Shape
 from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.sizes import SymbolicDim, index_of
@@ -33,7 +33,7 @@ _ARRAYS = frozenset({Tracer, np.ndarray, Literal, *PYTHON_SCALARS})
 
 
 def operand(value: Any) -> Any:
-    """`value` as something with a type: nested lists become arrays; raises `ArgumentError` for what is no number."""
+    """Return `value` as an object with a type: nested lists become arrays; raise `ArgumentError` for other objects."""
     if type(value) in _ARRAYS or isinstance(value, np.generic | np.ndarray | jax.Array):
         return value
     if isinstance(value, list | tuple):
@@ -58,11 +58,11 @@ def from_nested(values: Sequence[Any]) -> Any:
     Python's numbers give way to the arrays and scalars beside them.
     """
     found: dict[Any, Any] = {}
-    _collect_kinds(values, found)
+    _collect_types(values, found)
     if not any(type(one) is Tracer or isinstance(one, jax.Array) for one in found.values()):
         array = np.asarray(values)
-        return array if len(found) < 2 or array.dtype.kind not in "iufcO" else _as_promoted(array, found)
-    parts = promoted(*(operand(value) for value in values))
+        return array if len(found) < 2 or array.dtype.kind not in "iufcO" else _promote_collected(array, found)
+    parts = promote_operands(*(operand(value) for value in values))
     shapes = {aval_of(part).shape for part in parts}
     if len(shapes) > 1:
         raise ShapeError(at_user_line(f"array: a list of arrays of shapes {', '.join(map(str, sorted(shapes)))}; all "
@@ -70,19 +70,19 @@ def from_nested(values: Sequence[Any]) -> Any:
     return stack(parts, 0)
 
 
-def _collect_kinds(values: Sequence[Any], found: dict[Any, Any]) -> None:
+def _collect_types(values: Sequence[Any], found: dict[Any, Any]) -> None:
     """Enters one of each type of number, and one array or scalar of each dtype, that a nested list holds."""
     for value in values:
         kind = type(value)
         if kind in PYTHON_SCALARS:
             found[kind] = value
         elif isinstance(value, list | tuple):
-            _collect_kinds(value, found)
+            _collect_types(value, found)
         else:
             found[getattr(value, "dtype", kind) if kind is not Tracer else kind] = value
 
 
-def _as_promoted(array: Any, found: dict[Any, Any]) -> Any:
+def _promote_collected(array: Any, found: dict[Any, Any]) -> Any:
     """NumPy's array of what was found in a list, in the dtype that it has here; Python's numbers are weak."""
     kinds = [(aval_of(one).dtype, type(one) in PYTHON_SCALARS) for one in found.values()]
     dtype, _ = dtypes.promote(*kinds)
@@ -100,13 +100,13 @@ def new_array(result: Any, given: Any) -> Any:
     return result
 
 
-def unchanged(value: Any) -> Any:
-    """An operand that is the result too: NumPy's array as an `Array`."""
+def as_result(value: Any) -> Any:
+    """Return an operand as a result: a NumPy array as an `Array`."""
     return freeze_result(value, [value])
 
 
-def as_array(value: Any) -> Any:
-    """`operand(value)`, but Python numbers become NumPy scalars of their weak type."""
+def as_array_operand(value: Any) -> Any:
+    """Return `operand(value)`, with Python numbers as NumPy scalars of their weak type."""
     value = operand(value)
     return weak_scalar(value) if type(value) in PYTHON_SCALARS else value
 
@@ -130,12 +130,12 @@ def weak_scalar(value: Any) -> Any:
 
 
 def is_concrete(value: Any) -> bool:
-    """Whether `value` is in NumPy's or Python's hands: its numbers can be looked at for free."""
+    """Return whether the numbers of `value` are available at no cost: a NumPy array or a Python number."""
     return type(value) in PYTHON_SCALARS or isinstance(value, np.ndarray | np.generic)
 
 
-def concrete(x: Any, use: str) -> Any:
-    """The numbers in `x`, where they are known; raises `ConcretizationError` where they are not."""
+def require_concrete(x: Any, use: str) -> Any:
+    """Return the numbers in `x`; raise `ConcretizationError` if they are unknown."""
     x = operand(x)
     return x.tape.force(x, use) if type(x) is Tracer else np.asarray(x)
 
@@ -143,8 +143,8 @@ def concrete(x: Any, use: str) -> Any:
 # --- dtypes -------------------------------------------------------------------------------------------------------
 
 
-def typed(value: Any, dtype: DType, weak: bool) -> Any:
-    """An operand converted to the common dtype; Python numbers stay what they are where the result is weak."""
+def cast_operand(value: Any, dtype: DType, weak: bool) -> Any:
+    """Return an operand in the common dtype; Python numbers stay unchanged if the result is weak."""
     if type(value) in PYTHON_SCALARS or type(value) in WEAK_SCALARS:
         if not weak:
             return dtype.type(value)
@@ -164,38 +164,38 @@ def common_type(avals: Sequence[Aval]) -> tuple[DType, bool]:
     return dtypes.promote(*((aval.dtype, aval.weak) for aval in avals))
 
 
-def promoted(*values: Any) -> list[Any]:
-    """The operands in their common dtype."""
+def promote_operands(*values: Any) -> list[Any]:
+    """Return the operands in their common dtype."""
     avals = [aval_of(value) for value in values]
     first = avals[0]
     if all(aval.dtype == first.dtype and aval.weak == first.weak for aval in avals):
         return list(values)
     dtype, weak = common_type(avals)
-    return [typed(value, dtype, weak) for value in values]
+    return [cast_operand(value, dtype, weak) for value in values]
 
 
-def promoted_inexact(*values: Any) -> list[Any]:
-    """The operands in their common dtype, or the default float dtype if that is an integer or bool."""
+def promote_inexact(*values: Any) -> list[Any]:
+    """Return the operands in their common dtype, or the default float dtype if that is an integer or bool."""
     dtype, weak = common_type([aval_of(value) for value in values])
     inexact = dtypes.inexact_dtype(dtype)
     if inexact != dtype:
         dtype, weak = inexact, weak and dtype != dtypes.bool_
-    return [typed(value, dtype, weak) for value in values]
+    return [cast_operand(value, dtype, weak) for value in values]
 
 
-def settled(values: Sequence[Any]) -> list[Any]:
-    """Promoted operands with Python numbers as NumPy's, for functions made of several operations."""
+def as_numpy_scalars(values: Sequence[Any]) -> list[Any]:
+    """Return promoted operands with Python numbers as NumPy scalars, for functions of several operations."""
     return [aval_of(value).dtype.type(value) if type(value) in PYTHON_SCALARS else value for value in values]
 
 
 def common_operands(*values: Any) -> list[Any]:
     """What a caller gave as arrays of one dtype, to which Python's numbers give way, in operators too."""
-    return [*map(_with_operators, settled(promoted(*map(operand, values))))]
+    return [*map(_with_operators, as_numpy_scalars(promote_operands(*map(operand, values))))]
 
 
 def inexact_operands(*values: Any) -> list[Any]:
     """What a caller gave as arrays of one inexact dtype, to which Python's numbers give way, in operators too."""
-    return [*map(_with_operators, settled(promoted_inexact(*map(operand, values))))]
+    return [*map(_with_operators, as_numpy_scalars(promote_inexact(*map(operand, values))))]
 
 
 def _with_operators(value: Any) -> Any:
@@ -206,8 +206,8 @@ def _with_operators(value: Any) -> Any:
 
 
 def mask_of(name: str, where: Any) -> Any:
-    """What a caller gave as `where`, an array of bools; raises `DTypeError` for other dtypes."""
-    where = as_array(where)
+    """Return the argument `where` as an array of bools; raise `DTypeError` for other dtypes."""
+    where = as_array_operand(where)
     if (dtype := aval_of(where).dtype) != dtypes.bool_:
         raise DTypeError(at_user_line(f"{name}: where must be an array of bools, and its dtype is {dtype.name}. "
                                       "Write where != 0"))
@@ -215,7 +215,7 @@ def mask_of(name: str, where: Any) -> Any:
 
 
 def refuse_complex(name: str, *values: Any) -> None:
-    """Raises `DTypeError` for operands of a function that complex numbers have not."""
+    """Raise `DTypeError` for operands of a function that is undefined for complex numbers."""
     for value in values:
         if dtypes.is_complex(aval_of(value).dtype):
             raise DTypeError(at_user_line(f"{name}: not defined for complex numbers ({aval_of(value).dtype.name}); use "
@@ -239,15 +239,15 @@ def apply(primitive: Primitive, *values: Any, **params: Any) -> Any:
             return bind(primitive, *values, **params)[0]
     with np.errstate(all="ignore"):
         scalars = [weak_scalar(value) if type(value) in PYTHON_SCALARS else value for value in values]
-        typed = promoted(*scalars)
+        typed = promote_operands(*scalars)
         numbers = [np.int64(value) if type(value) is Integer else value for value in typed]
-        result = scalar(primitive.numpy(*numbers, **params)[0])
+        result = as_scalar(primitive.numpy(*numbers, **params)[0])
     is_weak = type(result) is np.int64 and infer_types(primitive, [*map(aval_of, typed)], params)[0].weak
-    return weakened(result) if is_weak else result
+    return make_weak(result) if is_weak else result
 
 
-def constant(shape: Shape, value: Any, dtype: DType) -> Any:
-    """An array of one repeated number: in the words of a program where one is being staged, else NumPy's."""
+def constant_array(shape: Shape, value: Any, dtype: DType) -> Any:
+    """Return an array of one repeated number: recorded as such while staging, else a NumPy array."""
     return full(shape, value, dtype) if shape and is_staging() else freeze_result(np.full(shape, value, dtype))
 
 
@@ -264,8 +264,8 @@ def is_staging() -> bool:
     return innermost_for(()) is not None
 
 
-def default_float() -> DType:
-    """The dtype of floats that meet no array."""
+def default_float_dtype() -> DType:
+    """Return the dtype of floats that meet no array."""
     return config.default_float()
 
 
@@ -290,16 +290,16 @@ def as_shape(shape: Any, what: str = "a shape") -> Shape:
         raise ArgumentError(at_user_line(f"{what} is an integer or a sequence of integers, got {shape!r}")) from None
 
 
-def sizes_of(name: str, shape: Any) -> Shape:
-    """The shape of a new array, as a caller gave it; raises `ShapeError` for negative sizes."""
+def as_new_shape(name: str, shape: Any) -> Shape:
+    """Return the shape of a new array; raise `ShapeError` for negative sizes."""
     sizes = as_shape(shape)
     if any(size < 0 for size in sizes):
         raise ShapeError(at_user_line(f"{name}: the shape {sizes} has a negative size"))
     return sizes
 
 
-def whole(name: str, number: Any) -> int:
-    """An integer that a caller gave; raises `ArgumentError` for anything else."""
+def as_integer(name: str, number: Any) -> int:
+    """Return an integer argument; raise `ArgumentError` for anything else."""
     if type(number) is SymbolicDim:
         return cast(int, number)  # it can do what an integer can, as far as that can be told
     try:
@@ -310,16 +310,16 @@ def whole(name: str, number: Any) -> int:
         raise ArgumentError(at_user_line(f"{name}: an integer is needed, got {number!r}")) from None
 
 
-def extent(name: str, size: Any) -> int:
-    """The size of an axis that a caller gave; raises `ArgumentError` for what is no integer, or negative."""
-    number = whole(name, size)
+def as_axis_size(name: str, size: Any) -> int:
+    """Return the size of an axis; raise `ArgumentError` for a non-integer or negative one."""
+    number = as_integer(name, size)
     if number < 0:
         raise ArgumentError(at_user_line(f"{name}: a size from 0 on is needed, got {number}"))
     return number
 
 
-def axis_number(name: str, axis: Any) -> int:
-    """An axis that a caller gave; raises `ArgumentError` for what is no integer, bools among it."""
+def as_axis_number(name: str, axis: Any) -> int:
+    """Return an axis argument; raise `ArgumentError` for a non-integer or a bool."""
     if type(axis) is bool:  # which Python counts among the integers, and NumPy does not
         raise ArgumentError(at_user_line(f"{name}: axis must be an integer, got {axis!r}"))
     try:
@@ -332,7 +332,7 @@ def axis_number(name: str, axis: Any) -> int:
 
 def axis_of(name: str, axis: Any, rank: int) -> int:
     """`axis` counted from the front; raises `AxisError` if there is no such axis."""
-    number = axis_number(name, axis)
+    number = as_axis_number(name, axis)
     if not -rank <= number < rank:
         allowed = f"an axis from {-rank} to {rank - 1} is needed" if rank else "a scalar has no axes"
         raise AxisError(at_user_line(f"{name}: axis {number} of an array with {rank} axes; {allowed}"))
@@ -372,6 +372,6 @@ def refuse_out(name: str, out: Any) -> None:
 
 
 def wide_dtype(x: Any) -> DType | None:
-    """What NumPy adds up such elements in, where that is not their own dtype: int64 or uint64."""
+    """Return the dtype in which NumPy sums such elements, int64 or uint64; None if it is their own."""
     kind = dtypes.kind_of(aval_of(operand(x)).dtype)
     return dtypes.int64 if kind in "bi" else dtypes.SUPPORTED["uint64"] if kind == "u" else None

@@ -9,8 +9,8 @@ import jax
 from fxgrad.engine import tree
 from fxgrad.engine.core.avals import keys_to_jax
 from fxgrad.engine.executors.xla import x64
-from fxgrad.engine.frontend.flat import spread_over
-from fxgrad.engine.parallel.shardings import constrained, placement_of, shown
+from fxgrad.engine.frontend.flat import broadcast_prefix
+from fxgrad.engine.parallel.shardings import constrain, placement_of, shardings_text
 from fxgrad.engine.tracing.tape import aval_of, innermost_for
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
@@ -21,23 +21,24 @@ def shardings_of_leaves(what: str, xs: Any, shardings: Any, one: str = "one shar
 
     Raises `ArgumentError` for what is neither; `one` says what may be given for all.
     """
-    given = spread_over(shardings, xs)
+    given = broadcast_prefix(shardings, xs)
     if given is None:
         raise ArgumentError(at_user_line(
-            f"{what}: {shown(shardings)} is not a prefix of the container {tree.structure(xs)}. Write {one} for all "
+            f"{what}: {shardings_text(shardings)} is not a prefix of the container {tree.structure(xs)}. Write {one} "
+            "for all "
             "of it, or a container of its structure"))
     return given
 
 
-def placed(what: str, x: Any, sharding: Any, name: str = "the result") -> Any:
-    """The array `x` where `sharding` says, a NamedSharding or a PartitionSpec on the mesh that is set.
+def place_array(what: str, x: Any, sharding: Any, name: str = "the result") -> Any:
+    """Return the array `x` on the sharding `sharding`, a NamedSharding or a PartitionSpec on the current mesh.
 
     A traced one is held to it by the program; with values known it is moved, and becomes an array of jax's. Raises
     `ArgumentError` and `ShapeError` for shardings that do not fit, in which `what` was called.
     """
     shape = aval_of(x).shape
     if innermost_for((x,)) is not None:
-        return constrained(what, x, sharding, shape, name)
+        return constrain(what, x, sharding, shape, name)
     placement_of(what, sharding, shape, name)
     with x64():
         return jax.device_put(keys_to_jax(x), sharding)

@@ -10,16 +10,16 @@ import numpy as np
 
 from fxgrad.engine.frontend.inplace import (
     CHANGING_FUNCTIONS,
-    refuse_function,
-    refuse_option,
-    refuse_out,
-    refuse_ufunc_at,
+    function_error,
+    option_error,
+    out_error,
+    ufunc_at_error,
 )
 from fxgrad.engine.frontend.operands import wide_dtype
 from fxgrad.engine.frontend.ufuncs import Elementwise
-from fxgrad.engine.frontend.views import VIEWS, view
-from fxgrad.engine.hints import conversion
-from fxgrad.engine.tracing.call_cache import replayed
+from fxgrad.engine.frontend.views import VIEWS, note_view
+from fxgrad.engine.hints import conversion_hint
+from fxgrad.engine.tracing.call_cache import replay_calls
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
@@ -47,11 +47,11 @@ def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: An
         raise _unsupported(ufunc.__name__, method)
     out = options.pop("out", None)
     if out is not None and any(array is not None for array in out):
-        raise refuse_out(ufunc.__name__, out[0])
+        raise out_error(ufunc.__name__, out[0])
     if method == "__call__":
         return function(*inputs, **options)
     if method == "at":
-        raise refuse_ufunc_at(ufunc.__name__, inputs[0])
+        raise ufunc_at_error(ufunc.__name__, inputs[0])
     if method in ("reduce", "accumulate") and ufunc in _accumulations and options.get("dtype") is None:
         options["dtype"] = wide_dtype(inputs[0])
     if method == "accumulate" and ufunc in _accumulations:
@@ -65,7 +65,7 @@ def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: An
 
 
 def function_of(ufunc: Any) -> Function | None:
-    """What a ufunc called without options is here; None if there is no such function."""
+    """Return the function for a ufunc called without options; None if there is none."""
     return _plain.get(ufunc)
 
 
@@ -74,26 +74,26 @@ def _array_function(_: Tracer, function: Any, __: Any, args: Sequence[Any], opti
     own = _functions.get(function)
     if own is None:
         if function.__name__ in CHANGING_FUNCTIONS and function.__module__ == "numpy":
-            raise refuse_function(function.__name__, args, options)
-        raise _unsupported(_name_of(function))
+            raise function_error(function.__name__, args, options)
+        raise _unsupported(_function_text(function))
     if options:
         if options.get("out") is not None:
-            raise refuse_option(_name_of(function), options["out"], "out")
+            raise option_error(_function_text(function), options["out"], "out")
         options = {key: value for key, value in options.items() if key not in _IGNORED}
     if function is np.nan_to_num and not (args[1] if len(args) > 1 else options.get("copy", True)):
-        raise refuse_option("nan_to_num", args[0], "copy")
+        raise option_error("nan_to_num", args[0], "copy")
     return own(*args, **options)
 
 
-def _name_of(function: Any) -> str:
+def _function_text(function: Any) -> str:
     module = getattr(function, "__module__", "numpy").removeprefix("numpy").removeprefix(".")
     return f"{module}.{function.__name__}" if module else str(function.__name__)
 
 
 def _unsupported(name: str, method: str = "__call__") -> UnsupportedError:
     called = f"np.{name}" if method == "__call__" else f"np.{name}.{method}"
-    supported = {_name_of(function) for function in (*_functions, *_ufuncs)}
-    found = conversion()
+    supported = {_function_text(function) for function in (*_functions, *_ufuncs)}
+    found = conversion_hint()
     if found is not None:
         return UnsupportedError(at_user_line(f"{found.done} is not supported for traced arrays. {found.instead}"))
     near = difflib.get_close_matches(name, supported, 3, 0.5)
@@ -118,5 +118,5 @@ def install(functions: dict[str, Function], np_module: str = "", accumulations: 
             _ufuncs[theirs], _plain[theirs] = function, getattr(function, "function", function)
         elif callable(theirs) and not isinstance(theirs, type) and function is not theirs and (
                 name not in CHANGING_FUNCTIONS):
-            _functions[theirs] = replayed(function, views=view if name in VIEWS else None)
+            _functions[theirs] = replay_calls(function, views=note_view if name in VIEWS else None)
     Tracer.__array_ufunc__, Tracer.__array_function__ = _array_ufunc, _array_function  # type: ignore[attr-defined]

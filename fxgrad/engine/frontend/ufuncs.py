@@ -14,18 +14,18 @@ from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.frontend.operands import (
     apply,
     as_dtype,
+    as_numpy_scalars,
     operand,
     operands,
-    promoted,
-    promoted_inexact,
+    promote_inexact,
+    promote_operands,
     refuse_out,
-    settled,
     shape_of,
 )
 from fxgrad.engine.ops.structural import convert, reshape
 from fxgrad.engine.pickling import import_object
-from fxgrad.engine.tracing.call_cache import replayed
-from fxgrad.engine.tracing.op_cache import recalled_binary, recalled_unary
+from fxgrad.engine.tracing.call_cache import replay_calls
+from fxgrad.engine.tracing.op_cache import memoize_binary, memoize_unary
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
@@ -44,8 +44,8 @@ _operators: dict[Function, Callable[[Function], tuple[Function, Function]]] = {}
 """What makes operators of functions of two operands, from what takes the operands that are none of ours."""
 
 
-def operators(name: str, function: Function) -> tuple[Function, Function]:
-    """The operator of a traced array and the reflected one, which gets the traced array first.
+def operator_pair(name: str, function: Function) -> tuple[Function, Function]:
+    """Return the operator of a traced array and the reflected one, which gets the traced array first.
 
     Where the class of the other operand has a reflected operator of its own, and is no array and no number, that one
     computes, as Python's data model and jax have it.
@@ -80,7 +80,7 @@ class Elementwise:
 
     def __init__(self, function: Function, name: str, nin: int, doc: str, module: str, users: bool = False) -> None:
         # What a user's function records follows from more than its arguments.
-        self.function = function if users or function in _recalling else replayed(function, captures=True)
+        self.function = function if users or function in _recalling else replay_calls(function, captures=True)
         self.nin = nin
         self.__name__ = self.__qualname__ = name
         self.__doc__, self.__module__ = doc, module
@@ -133,26 +133,26 @@ class Elementwise:
         return f"<fxgrad function {self.__name__!r}>"
 
 
-def unary(primitive: Primitive, kinds: str = "fc") -> Function:
-    """The function of one operand that applies `primitive`; dtypes of other `kinds` become inexact first."""
+def unary_function(primitive: Primitive, kinds: str = "fc") -> Function:
+    """Return the function of one operand that applies `primitive`; dtypes of other `kinds` become inexact first."""
     def function(x: Any) -> Any:
         if type(x) is Tracer and x.variable.aval.dtype.kind in kinds:
             return bind(primitive, x)[0]
         x = operand(x)
-        return apply(primitive, x if aval_of(x).dtype.kind in kinds else promoted_inexact(x)[0])
+        return apply(primitive, x if aval_of(x).dtype.kind in kinds else promote_inexact(x)[0])
 
-    recalled = recalled_unary(primitive, function)
+    recalled = memoize_unary(primitive, function)
     _recalling.add(recalled)
     return recalled
 
 
-def binary(primitive: Primitive, general: Function | None = None, kinds: str = "iufcV") -> Function:
-    """The function of two operands that applies `primitive` at once where their dtypes are equal, of these `kinds`.
+def binary_function(primitive: Primitive, general: Function | None = None, kinds: str = "iufcV") -> Function:
+    """Return the function of two operands that binds `primitive` at once if their dtypes are equal, of these `kinds`.
 
     All else goes to `general`, which by default promotes to the common dtype.
     """
     def promoting(x: Any, y: Any) -> Any:
-        return apply(primitive, *promoted(x, y))
+        return apply(primitive, *promote_operands(x, y))
 
     rest = general or promoting
     with_numbers = kinds.replace("b", "")  # a bool gives way to a number, not the number to it
@@ -186,24 +186,24 @@ def binary(primitive: Primitive, general: Function | None = None, kinds: str = "
                 return bind(primitive, number, y)[0]
         return rest(operand(x), operand(y))
 
-    recalled, _ = recalled_binary(primitive, typed)
-    _operators[recalled] = functools.partial(recalled_binary, primitive, typed)
+    recalled, _ = memoize_binary(primitive, typed)
+    _operators[recalled] = functools.partial(memoize_binary, primitive, typed)
     _recalling.add(recalled)
     return recalled
 
 
-def inexact(primitive: Primitive) -> Function:
-    """As `binary`, for operations that make floats of integers."""
-    return binary(primitive, lambda x, y: apply(primitive, *promoted_inexact(x, y)), kinds="fc")
+def inexact_function(primitive: Primitive) -> Function:
+    """Return a function as `binary_function` does, for operations that turn integers into floats."""
+    return binary_function(primitive, lambda x, y: apply(primitive, *promote_inexact(x, y)), kinds="fc")
 
 
-def composite(function: Function, exact: bool = False) -> Function:
-    """The function of operands in their common inexact dtype, made of operations.
+def composite_function(function: Function, exact: bool = False) -> Function:
+    """Return the function of operands in their common inexact dtype, made of operations.
 
     Those of floats of a byte are made in float32, unless `function` rounds nothing.
     """
     def composed(*values: Any) -> Any:
-        typed = settled(promoted_inexact(*operands(*values)))
+        typed = as_numpy_scalars(promote_inexact(*operands(*values)))
         dtype = aval_of(typed[0]).dtype
         if exact or dtype.itemsize > 1:
             return function(*typed)
@@ -212,10 +212,10 @@ def composite(function: Function, exact: bool = False) -> Function:
     return composed
 
 
-def with_bool_as(general: Function, logical: Function) -> Function:
-    """A general path that takes two bools elsewhere."""
+def dispatch_bools(general: Function, logical: Function) -> Function:
+    """Return a general path that uses `logical` for two bools."""
     def function(x: Any, y: Any) -> Any:
-        x, y = promoted(x, y)
+        x, y = promote_operands(x, y)
         return logical(x, y) if aval_of(x).dtype == dtypes.bool_ else general(x, y)
     return function
 

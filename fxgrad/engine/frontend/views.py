@@ -18,41 +18,41 @@ VIEWS = frozenset([
 """Functions and methods whose results may be views of an argument."""
 
 
-def view(result: Any, args: tuple[Any, ...]) -> Any:
-    """The result of one of `VIEWS` with a note of what it is a view of."""
+def note_view(result: Any, args: tuple[Any, ...]) -> Any:
+    """Return the result of one of `VIEWS`, noting the array that it is a view of."""
     array = args[0] if args else None
     if type(result) is Tracer and type(array) is Tracer and result is not array:
         result.viewed = array
         return result
     if type(result) is Tracer:
-        return _noted(result, array)
+        return _note_base(result, array)
     if isinstance(result, list | tuple):
         owners = [arg if type(arg) is Tracer else array for arg in (*args, *[array] * len(result))]
-        return type(result)([_noted(part, owner) for part, owner in zip(result, owners, strict=False)])
+        return type(result)([_note_base(part, owner) for part, owner in zip(result, owners, strict=False)])
     return result
 
 
-def view_of_real(result: Any, args: tuple[Any, ...]) -> Any:
-    """The result of the method `conj`, which in NumPy is the array itself where that is real."""
-    return view(result, args) if result.dtype.kind != "c" else result
+def note_real_view(result: Any, args: tuple[Any, ...]) -> Any:
+    """Return the result of the method `conj`, which in NumPy is the array itself if that is real."""
+    return note_view(result, args) if result.dtype.kind != "c" else result
 
 
-def item(result: Any, args: tuple[Any, ...]) -> Any:
-    """`x[index]` with a note that it is a view, where NumPy's is: not of index arrays, and no scalar."""
+def note_item_view(result: Any, args: tuple[Any, ...]) -> Any:
+    """Return `x[index]`, noting that it is a view if NumPy's result is one."""
     index = args[1]
     kind = type(index)
     if kind is int or kind is slice:  # by far the most frequent cases
         if result.variable.aval.shape:
             array = args[0]
             if result is array:
-                return _noted(result, array)
+                return _note_base(result, array)
             result.viewed = array
     elif _is_view(index, result):
-        return _noted(result, args[0])
+        return _note_base(result, args[0])
     return result
 
 
-def _noted(result: Any, array: Any) -> Any:
+def _note_base(result: Any, array: Any) -> Any:
     if type(result) is not Tracer or type(array) is not Tracer:
         return result
     if result is array:

@@ -11,27 +11,27 @@ from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import INVARIANT, Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Program, Variable
-from fxgrad.engine.core.regions import Region, region_roles, whole
+from fxgrad.engine.core.regions import Region, region_roles, whole_region
 from fxgrad.engine.derivation.derive import Derived, derive
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments
 from fxgrad.engine.higher_order.divergent import make_divergent
 from fxgrad.engine.higher_order.groups import (
-    are_linear,
     cotangents_of,
-    divided,
-    joined,
+    join_groups,
+    linear_mask,
     nonzero_mask,
     nonzero_tangents,
-    others,
+    select_unmarked,
+    split_by_sizes,
 )
-from fxgrad.engine.higher_order.masking import from_live_lanes, passed_through, refuse_actions, spread_over
-from fxgrad.engine.higher_order.narrowing import narrowed, remaining_operands, used_places
+from fxgrad.engine.higher_order.masking import expand_mask, fill_dead_lanes, passthrough_inputs, refuse_effects
+from fxgrad.engine.higher_order.narrowing import remaining_operands, remove_inputs, used_input_places
 from fxgrad.engine.higher_order.partition import partition
 from fxgrad.engine.higher_order.saving import keep_by_cost
-from fxgrad.engine.higher_order.wiring import dual_outputs, dual_program, needs_tangent_tape, rewired
+from fxgrad.engine.higher_order.wiring import dual_outputs, dual_program, needs_tangent_tape, rewire
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.reductions import reduce_or
@@ -42,7 +42,7 @@ from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import batched_program
 from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.engine.transforms.linearize import linearize_program
-from fxgrad.engine.transforms.transpose import transposed
+from fxgrad.engine.transforms.transpose import transpose_program
 from fxgrad.errors import DTypeError, ProgramError
 
 Branches = tuple[Program, ...]
@@ -84,18 +84,18 @@ def _emit(lax: Any, index: Any, *values: Any, branches: Branches) -> list[Any]:
 
 
 def bind_cond(index: Any, parts: Sequence[Derived], operands: Sequence[Any]) -> list[Any]:
-    """Applies `cond_p` to branches of which each has captured values: they are inputs of all, before `operands`."""
-    captured = joined(part.captured for part in parts)
-    places = divided(range(len(captured)), [len(part.captured) for part in parts])
+    """Apply `cond_p` to branches with captured values of their own, which become inputs of all."""
+    captured = join_groups(part.captured for part in parts)
+    places = split_by_sizes(range(len(captured)), [len(part.captured) for part in parts])
     branches = []
     for part, own in zip(parts, places, strict=True):
         avals = (*map(aval_of, captured), *part.program.in_avals[len(own):])
-        branches.append(rewired(part.program, avals, (*own, *range(len(captured), len(avals)))))
+        branches.append(rewire(part.program, avals, (*own, *range(len(captured), len(avals)))))
     return bind_branches(index, branches, [*captured, *operands])
 
 
 def bind_branches(index: Any, branches: Sequence[Program], operands: Sequence[Any]) -> list[Any]:
-    """Applies `cond_p` to branches of the same inputs."""
+    """Apply `cond_p` to branches of the same inputs."""
     programs, given = make_divergent(aval_of(index).vma, branches, operands)
     return bind(cond_p, index, *given, branches=programs)
 
@@ -121,7 +121,7 @@ def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: B
              for part in linear]
     slots = _slots([[var.aval.strong() for var in part.saved] for part in parts])
     places = [_places(slots, part.saved) for part in parts]
-    known = [Derived(_filled(part.forward, count, slots, place), one.captured, None)
+    known = [Derived(_fill_slots(part.forward, count, slots, place), one.captured, None)
              for part, place, one in zip(parts, places, linear, strict=True)]
     results = bind_cond(index, known, operands)
     outputs, saved = results[:count], results[count:]
@@ -131,16 +131,16 @@ def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: B
     halves = []
     for part, place, one in zip(parts, places, linear, strict=True):
         avals = (*map(aval_of, one.captured), *rest)
-        inputs, at_slots, at_tangents = divided(
+        inputs, at_slots, at_tangents = split_by_sizes(
             range(len(avals)), (len(one.captured) + len(operands), len(slots), sum(wrt)))
         positions = (*inputs, *(at_slots[slot] for slot in place), *at_tangents)
-        halves.append(Derived(rewired(part.tangent, avals, positions), one.captured, None))
+        halves.append(Derived(rewire(part.tangent, avals, positions), one.captured, None))
     out_tangents = bind_cond(index, halves, [*operands, *saved, *nonzero_tangents(tangents)])
     return outputs, fill_zeros(branches[0].out_avals, reached, out_tangents)
 
 
 def _slots(saved: Sequence[Sequence[Aval]]) -> list[Aval]:
-    """The fewest slots in which the saved values of any branch find room, by type."""
+    """Return the fewest slots, by type, that hold the saved values of any branch."""
     most: Counter[Aval] = Counter()
     for avals in saved:
         most |= Counter(avals)
@@ -158,8 +158,8 @@ def _places(slots: Sequence[Aval], saved: Sequence[Variable]) -> tuple[int, ...]
     return tuple(places)
 
 
-def _filled(program: Program, count: int, slots: Sequence[Aval], places: tuple[int, ...]) -> Program:
-    """`program` with its saved values in their slots, and zeros in the slots of other branches."""
+def _fill_slots(program: Program, count: int, slots: Sequence[Aval], places: tuple[int, ...]) -> Program:
+    """Return `program` with its saved values in their slots, and zeros in the slots of other branches."""
     def build(*values: Any) -> tuple[list[Any], None]:
         results = apply_equations(program, values)
         filled = dict(zip(places, results[count:], strict=True))
@@ -170,9 +170,9 @@ def _filled(program: Program, count: int, slots: Sequence[Aval], places: tuple[i
 
 def _transpose(cotangents: list[Any], inputs: list[Any], *, branches: Branches) -> list[Any]:
     index, *operands = inputs
-    linear = are_linear(operands)
-    parts = [transposed(branch, linear) for branch in branches]
-    found = bind_cond(index, parts, [*others(operands, linear), *map(instantiate_zeros, cotangents)])
+    linear = linear_mask(operands)
+    parts = [transpose_program(branch, linear) for branch in branches]
+    found = bind_cond(index, parts, [*select_unmarked(operands, linear), *map(instantiate_zeros, cotangents)])
     return [None, *cotangents_of(operands, linear, found)]
 
 
@@ -192,29 +192,29 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, branches: Br
 
 def _batch_by_selecting(size: int, index: Any, operands: list[Any], axes: Sequence[int | None], branches: Branches,
                         ) -> tuple[list[Any], list[int | None]]:
-    """Every branch for all lanes, each lane getting the result of its own; what all pass on stays without lanes."""
-    refuse_actions("cond", branches)
+    """Run every branch for all lanes and select each lane's result; values passed through stay unbatched."""
+    refuse_effects("cond", branches)
     which = clamp(scalar_like(0, index), index, scalar_like(len(branches) - 1, index))
     results = []
     for number, branch in enumerate(branches):
         mask = eq(which, scalar_like(number, index))
-        given, in_axes = from_live_lanes(mask, size, operands, axes)
+        given, in_axes = fill_dead_lanes(mask, size, operands, axes)
         derived = batched_program(branch, size, tuple(in_axes))
-        results.append(_if_any(mask, derived, given) if size and _may_be_long(branch) else
+        results.append(_run_if_any(mask, derived, given) if size and _may_be_long(branch) else
                        apply_equations(derived.program, [*derived.captured, *given]))
-    passed = passed_through(branches, axes)
-    outputs = [select_n(spread_over(which, len(aval_of(cases[0]).shape)), *cases) if place is None else operands[place]
+    passed = passthrough_inputs(branches, axes)
+    outputs = [select_n(expand_mask(which, len(aval_of(cases[0]).shape)), *cases) if place is None else operands[place]
                for place, cases in zip(passed, zip(*results, strict=True), strict=True)]
     return outputs, [0 if place is None else None for place in passed]
 
 
 def _may_be_long(program: Program) -> bool:
-    """Whether a program holds others that may be loops, so that it should not run where no lane needs it."""
+    """Return whether a program holds programs that may be loops, so that it should run only if a lane needs it."""
     return any(region.role != "inline" for equation in program.equations for region in equation.regions)
 
 
-def _if_any(mask: Any, derived: Derived, given: Sequence[Any]) -> list[Any]:
-    """The outputs if any lane of `mask` is live, and zeros otherwise."""
+def _run_if_any(mask: Any, derived: Derived, given: Sequence[Any]) -> list[Any]:
+    """Return the outputs if any lane of `mask` is live, and zeros otherwise."""
     program = derived.program
 
     def nothing(*_: Any) -> tuple[list[Any], None]:
@@ -231,7 +231,8 @@ def _cost(index: Aval, *avals: Aval, branches: Branches) -> Cost:
 
 
 def _regions(operands: Sequence[Any], *, branches: Branches) -> tuple[Region, ...]:
-    return tuple([whole("branch", branch, ("branches", number), 1, None) for number, branch in enumerate(branches)])
+    return tuple([whole_region("branch", branch, ("branches", number), 1, None) for number,
+                  branch in enumerate(branches)])
 
 
 cond_p = register(Primitive(name="cond", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,
@@ -241,15 +242,15 @@ region_roles.enter(("branch",), cond_p)
 
 
 @rewrites.register(cond_p)
-def _cond_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _cond_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Operands that no branch uses are left out, and numbers stand in the branches."""
     index, *operands = inputs
     branches = params["branches"]
-    used = frozenset().union(*map(used_places, branches))
+    used = frozenset().union(*map(used_input_places, branches))
     constants = tuple((place, operand if place in used else None) for place, operand in enumerate(operands)
                       if place not in used or (type(operand) is Literal and all(
                           branch.inputs[place].aval == operand.aval for branch in branches)))
     if not constants:
         return None
-    return bind(cond_p, index, *remaining_operands(operands, constants), branches=tuple(narrowed(branch, constants)
+    return bind(cond_p, index, *remaining_operands(operands, constants), branches=tuple(remove_inputs(branch, constants)
                                                                                         for branch in branches))

@@ -20,20 +20,26 @@ from fxgrad.engine.core.interpreter import interpret
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.program_properties import needs_x64
-from fxgrad.engine.core.regions import region_roles, whole
+from fxgrad.engine.core.regions import region_roles, whole_region
 from fxgrad.engine.core.sources import in_place
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
-from fxgrad.engine.higher_order.groups import are_linear, cotangents_of, nonzero_mask, nonzero_tangents, others
-from fxgrad.engine.higher_order.wiring import dual_outputs, dual_program, needs_tangent_tape, with_outputs
+from fxgrad.engine.higher_order.groups import (
+    cotangents_of,
+    linear_mask,
+    nonzero_mask,
+    nonzero_tangents,
+    select_unmarked,
+)
+from fxgrad.engine.higher_order.wiring import dual_outputs, dual_program, needs_tangent_tape, select_outputs
 from fxgrad.engine.tracing.provenance import note_library
 from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
-from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.transforms.batch import batched_program
-from fxgrad.engine.transforms.forward import fill_zeros, forward
+from fxgrad.engine.transforms.forward import fill_zeros, push_forward
 from fxgrad.engine.transforms.linearize import linearize_program
-from fxgrad.engine.transforms.transpose import transposed
+from fxgrad.engine.transforms.transpose import transpose_program
 from fxgrad.errors import ProgramError
 
 Jvp = Callable[..., "tuple[list[Any], list[Any]]"]
@@ -45,14 +51,15 @@ def check_arguments(name: str, expected: Sequence[Aval], given: Sequence[Aval]) 
         raise ProgramError(f"{name}: the program called takes {list(expected)}, got {list(given)}")
 
 
-def as_it_is(program: Program, linear: Sequence[bool]) -> Program:
-    """What most calls make of a program that is transposed."""
+def keep_program(program: Program, linear: Sequence[bool]) -> Program:
+    """Return the program unchanged: the default treatment of a transposed program."""
     return program
 
 
 def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Callable[..., list[Any]],
-                   role: str = "call", of_linear: Callable[[Program, Sequence[bool]], Program] = as_it_is) -> Primitive:
-    """The record of a call; parameters are the program, a name to show, and others that stay what they are.
+                   role: str = "call",
+                   of_linear: Callable[[Program, Sequence[bool]], Program] = keep_program) -> Primitive:
+    """Return the record of a call primitive; its parameters are the program, a name, and others that never change.
 
     `of_linear` is what is made of a transposed program, given which of its inputs it is linear in.
     """
@@ -61,13 +68,13 @@ def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Ca
         return program.out_avals
 
     def transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **params: Any) -> list[Any]:
-        linear = are_linear(inputs)
-        asked = with_outputs(program, nonzero_mask(cotangents))  # what is not asked for need not be linear
+        linear = linear_mask(inputs)
+        asked = select_outputs(program, nonzero_mask(cotangents))  # what is not asked for need not be linear
         arriving = nonzero_tangents(cotangents)
-        back = transposed(asked, linear)
+        back = transpose_program(asked, linear)
         marks = [False] * (len(back.program.inputs) - len(arriving)) + [True] * len(arriving)
         back = back._replace(program=of_linear(back.program, marks))
-        return cotangents_of(inputs, linear, _call(back, [*others(inputs, linear), *arriving], params))
+        return cotangents_of(inputs, linear, _call(back, [*select_unmarked(inputs, linear), *arriving], params))
 
     def batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, **params: Any,
               ) -> tuple[list[Any], list[int | None]]:
@@ -82,7 +89,7 @@ def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Ca
 
     primitive = register(Primitive(name=name, abstract=abstract, numpy=numpy, xla=xla, jvp=jvp,
                                    transpose=transpose, batch=batch, cost=count,
-                                   regions=lambda operands, *, program, **params: (whole(role, program),)))
+                                   regions=lambda operands, *, program, **params: (whole_region(role, program),)))
     region_roles.enter((role,), primitive)
     return primitive
 
@@ -93,7 +100,7 @@ def run_with_numpy(*values: Any, program: Program, **_: Any) -> list[Any]:
 
 
 def emit_inline(lax: Any, *values: Any, program: Program, **_: Any) -> list[Any]:
-    """The XLA rule of a call: its equations in its place."""
+    """Emit the equations of a called program in place of the call."""
     return xla_executor.emit(program, values)
 
 
@@ -105,7 +112,7 @@ def _emit_unit(lax: Any, *values: Any, program: Program, name: str) -> list[Any]
 def _inline_jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str,
                 ) -> tuple[list[Any], list[Any]]:
     with in_place(name):
-        return forward(program, primals, tangents)
+        return push_forward(program, primals, tangents)
 
 
 def _emit_named(lax: Any, *values: Any, program: Program, name: str) -> list[Any]:
@@ -137,13 +144,13 @@ def _split_jvp(primals: list[Any], tangents: list[Any], *, program: Program, nam
     return outputs, fill_zeros(program.out_avals, reached, out_tangents)
 
 
-def _run_compiled(*values: Any, program: Program, name: str) -> list[Any]:
+def _run_unit(*values: Any, program: Program, name: str) -> list[Any]:
     with xla_executor.x64(needs_x64(program)):
-        outputs = xla_executor.computed(program, [*map(keys_to_jax, values)])
+        outputs = xla_executor.run_compiled(program, [*map(keys_to_jax, values)])
         return [*map(to_numpy, outputs)]
 
 
-jit_call_p = call_primitive("jit_call", _split_jvp, _run_compiled, _emit_unit)
+jit_call_p = call_primitive("jit_call", _split_jvp, _run_unit, _emit_unit)
 """A function that was jitted inside another transformation: computed by XLA as a unit, also from NumPy."""
 
 
@@ -215,7 +222,7 @@ def _library_program(function: Callable[..., Any], name: str, avals: tuple[Aval,
         result = function(*tracers, *args, **static)
         return list(result) if isinstance(result, tuple) else [result]
 
-    program, captured = trace(outputs, list(avals), mode=WITH_LITERALS, name=name)
+    program, captured = trace_at(outputs, list(avals), mode=WITH_LITERALS, name=name)
     if captured:
         raise ValueError(f"the library function {name} closes over an array; make it an argument, or leave out named")
     positional = [each.name for each in inspect.signature(function).parameters.values()
@@ -224,8 +231,8 @@ def _library_program(function: Callable[..., Any], name: str, avals: tuple[Aval,
     return program
 
 
-def opened(program: Program, calls: Sequence[Primitive]) -> Program:
-    """The program with the equations of what these operations call in their places, at every depth.
+def inline_calls(program: Program, calls: Sequence[Primitive]) -> Program:
+    """Return the program with the calls of these primitives inlined, at every depth.
 
     It is `program` itself if there are none, and where a rule of the user's would bring in what is there only now.
     """
@@ -233,17 +240,17 @@ def opened(program: Program, calls: Sequence[Primitive]) -> Program:
         return program
 
     def build(*values: Any) -> tuple[list[Any], None]:
-        return _opened(program, values, calls), None
+        return _eval_inlined(program, values, calls), None
 
     made = derive(program, ("opened", *calls), build, program.in_avals)
     return program if made.captured else made.program
 
 
-def _opened(program: Program, values: Sequence[Any], calls: Sequence[Primitive]) -> list[Any]:
+def _eval_inlined(program: Program, values: Sequence[Any], calls: Sequence[Primitive]) -> list[Any]:
     def step(equation: Equation, inputs: list[Any]) -> list[Any]:
         if equation.primitive in calls:
             with in_place(equation.params["name"]):
-                return _opened(equation.params["program"], inputs, calls)
+                return _eval_inlined(equation.params["program"], inputs, calls)
         return bind(equation.primitive, *inputs, **equation.params)
 
     return interpret(program, values, step)

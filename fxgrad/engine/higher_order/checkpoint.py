@@ -16,17 +16,17 @@ from fxgrad.engine.higher_order.call import call_primitive, emit_inline, run_wit
 from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents
 from fxgrad.engine.higher_order.partition import Partition, partition
 from fxgrad.engine.higher_order.saving import keep_by_policy
-from fxgrad.engine.higher_order.storing import packing, unpacking
+from fxgrad.engine.higher_order.storing import pack_outputs, unpack_inputs
 from fxgrad.engine.higher_order.wiring import (
     dual_outputs,
     dual_program,
     needs_tangent_tape,
-    selected_inputs,
+    select_inputs,
     used_inputs,
 )
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.engine.transforms.linearize import linearize_program
 
@@ -53,7 +53,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str
 
     parts = partition(known.program, count, known.extra, (True,) * len(known.program.inputs), keep, reached)
     inputs = [*known.captured, *primals]
-    ahead, tangent = _stored(parts, count, [answers.get(var) for var in parts.saved])
+    ahead, tangent = _store_saved(parts, count, [answers.get(var) for var in parts.saved])
     results = bind(checkpoint_p, *inputs, program=ahead, name=name, **settings)
     outputs, saved = results[:count], results[count:]
     if not any(reached):
@@ -62,25 +62,25 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str
     if prevent_cse:
         residuals = used_inputs(tangent)[:len(inputs) + len(saved)]
         order = (*compress(range(len(residuals)), residuals), *range(len(residuals), len(again)))
-        moved = bind(recompute_p, *(again[index] for index in order), program=selected_inputs(tangent, order),
+        moved = bind(recompute_p, *(again[index] for index in order), program=select_inputs(tangent, order),
                      name=name)
     else:
         moved = apply_equations(tangent, again)
     return outputs, fill_zeros(program.out_avals, reached, moved)
 
 
-def _stored(parts: Partition, count: int, answers: Sequence[Any]) -> tuple[Program, Program]:
+def _store_saved(parts: Partition, count: int, answers: Sequence[Any]) -> tuple[Program, Program]:
     """Return both programs of a partition with `count` outputs, storing saved values as the policy answered."""
     stores = [answer if type(answer) is str else "" for answer in answers]
     if not any(stores):
         return parts.forward, parts.tangent
-    ahead = packing(parts.forward, stores)
-    return ahead, unpacking(parts.tangent, len(parts.forward.inputs), stores, ahead.out_avals[count:])
+    ahead = pack_outputs(parts.forward, stores)
+    return ahead, unpack_inputs(parts.tangent, len(parts.forward.inputs), stores, ahead.out_avals[count:])
 
 
 def rematerialize(function: Callable[..., Sequence[Any]], values: Sequence[Any], name: str) -> list[Any]:
     """Call `function` under a checkpoint that keeps only `values`, its inputs; `name` is that of the block."""
-    program, captured = trace(function, [*map(aval_of, values)], mode=WITH_LITERALS, name=name)
+    program, captured = trace_at(function, [*map(aval_of, values)], mode=WITH_LITERALS, name=name)
     return bind(checkpoint_p, *captured, *values, program=program, name=name)
 
 

@@ -1,7 +1,7 @@
 """Functions with derivatives of their own: the primitives behind `custom_jvp` and `custom_vjp`.
 
-A rule is user code that runs when the function is differentiated. Its wrappers (`JvpRule`, `VjpRule`) are parameters
-of the equation and speak flat lists; batching wraps them once more.
+A rule is user code that runs when the function is differentiated. Its wrappers (`CustomJvpRule`, `CustomVjpRule`) are
+parameters of the equation and take flat lists; batching wraps them once more.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Program, Variable
-from fxgrad.engine.core.regions import Region, region_roles, whole
+from fxgrad.engine.core.regions import Region, region_roles, whole_region
 from fxgrad.engine.core.sources import in_place
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments
 from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents, select_marked
-from fxgrad.engine.higher_order.masking import once_where_equal
-from fxgrad.engine.higher_order.wiring import added, dual_outputs
+from fxgrad.engine.higher_order.masking import unbatched_where_equal
+from fxgrad.engine.higher_order.wiring import add_tangents, dual_outputs
 from fxgrad.engine.ops.structural import convert, instantiate_zeros, reduce_sum
-from fxgrad.engine.ops.varying import summed_to
+from fxgrad.engine.ops.varying import sum_to_vma
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.transforms.batch import Batch, Batched, batched_axis, batched_program, batching_over, put_axis
-from fxgrad.engine.transforms.forward import fill_zeros, forward, has_tangent
-from fxgrad.engine.transforms.transpose import backward
+from fxgrad.engine.transforms.forward import fill_zeros, has_tangent, push_forward
+from fxgrad.engine.transforms.transpose import backward_pass
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import LinearityError, UnsupportedError
 
 Flat = Sequence[Any]
 
 
-class JvpRule(Protocol):
-    """What a `custom_jvp` equation knows of its derivative."""
+class CustomJvpRule(Protocol):
+    """The derivative of a `custom_jvp` equation."""
 
     name: str
 
@@ -47,13 +47,13 @@ class JvpRule(Protocol):
         ...
 
 
-class VjpRule(Protocol):
-    """What a `custom_vjp` equation knows of its derivative."""
+class CustomVjpRule(Protocol):
+    """The derivative of a `custom_vjp` equation."""
 
     name: str
 
     def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
-        """Outputs, residuals, and what `backward` needs to know of the residuals' structure.
+        """Outputs, residuals, and what `backward_pass` needs to know of the residuals' structure.
 
         `moving` says of which primals cotangents will be asked for.
         """
@@ -82,28 +82,28 @@ def _cost(*avals: Aval, program: Program, rule: Any) -> Cost:
 
 
 def _regions(operands: Sequence[Any], *, program: Program, rule: Any) -> tuple[Region, ...]:
-    return (whole("call", program),)
+    return (whole_region("call", program),)
 
 
 def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, rule: Any) -> list[Any]:
     """A function that is linear itself is transposed through its own equations."""
     with in_place():
-        return backward(program, inputs, cotangents)
+        return backward_pass(program, inputs, cotangents)
 
 
 # --- custom_jvp -------------------------------------------------------------------------------------------
 
 
-def _custom_jvp_jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: JvpRule,
+def _custom_jvp_jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: CustomJvpRule,
                     ) -> tuple[list[Any], list[Any]]:
-    explicit, through = _captured_apart(primals, tangents, program, rule)
+    explicit, through = _split_captured(primals, tangents, program, rule)
     outputs, out_tangents = rule.jvp(primals, explicit)
-    return outputs, added(out_tangents, through)
+    return outputs, add_tangents(out_tangents, through)
 
 
-def _captured_apart(primals: list[Any], tangents: list[Any], program: Program, rule: Any,
+def _split_captured(primals: list[Any], tangents: list[Any], program: Program, rule: Any,
                     ) -> tuple[list[Any], Sequence[Any]]:
-    """The tangents without those of captured inputs, and the tangents of the outputs that these make.
+    """Return the tangents without those of captured inputs, and the tangents of the outputs that these make.
 
     Rules speak of the arguments alone; in what it closes over, the function is differentiated as it is.
     """
@@ -112,20 +112,21 @@ def _captured_apart(primals: list[Any], tangents: list[Any], program: Program, r
         return tangents, [Zero(aval) for aval in program.out_avals]
     zeros = [Zero(aval_of(primal)) for primal in primals]
     with in_place():
-        _, through = forward(program, primals, [*tangents[:captured], *zeros[captured:]])
+        _, through = push_forward(program, primals, [*tangents[:captured], *zeros[captured:]])
     return [*zeros[:captured], *tangents[captured:]], through
 
 
-def _custom_jvp_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: JvpRule,
+def _custom_jvp_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: CustomJvpRule,
                       ) -> tuple[list[Any], list[int | None]]:
     derived = batched_program(program, size, tuple(axes))
     if isinstance(rule, StraightThrough):
-        return [straight_through(*(put_axis(Batched(value, axis), size, 0)
-                                   for value, axis in zip(values, axes, strict=True)))], [0]
+        return [bind_straight_through(*(put_axis(Batched(value, axis), size, 0)
+                                        for value, axis in zip(values, axes, strict=True)))], [0]
     if derived.captured:
         raise AssertionError("a custom_jvp program captured values while it was batched; this is a bug in fxgrad")
     wrapped = BatchedJvpRule(rule, size, tuple(axes), batched_axis.get())
-    return once_where_equal(program, size, axes, bind(custom_jvp_p, *values, program=derived.program, rule=wrapped))
+    return unbatched_where_equal(program, size, axes,
+                                 bind(custom_jvp_p, *values, program=derived.program, rule=wrapped))
 
 
 custom_jvp_p = register(Primitive(
@@ -134,16 +135,16 @@ custom_jvp_p = register(Primitive(
 region_roles.enter(("call",), custom_jvp_p)
 
 
-def _one(aval: Aval, axis: int | None) -> Aval:
+def _single_aval(aval: Aval, axis: int | None) -> Aval:
     return aval if axis is None else aval.update(shape=aval.shape[:axis] + aval.shape[axis + 1:])
 
 
 def _apply_batched(function: Callable[..., Sequence[Any]], size: int, values: Flat, axes: Sequence[int | None],
                    name: str | None) -> list[Batched]:
     """`function`, which takes values without the batch axis (for collectives: `name`), on batches."""
-    avals = [_one(aval_of(value), axis) for value, axis in zip(values, axes, strict=True)]
-    program, captured = trace(function, avals, mode=WITH_LITERALS,
-                              axes={} if name is None else {name: size})
+    avals = [_single_aval(aval_of(value), axis) for value, axis in zip(values, axes, strict=True)]
+    program, captured = trace_at(function, avals, mode=WITH_LITERALS,
+                                 axes={} if name is None else {name: size})
     with batching_over(name):
         return Batch(size).run(program, [*(Batched(value, None) for value in captured),
                                          *(Batched(value, axis) for value, axis in zip(values, axes, strict=True))])
@@ -182,7 +183,7 @@ class BatchedJvpRule(ByValue):
 
     __slots__ = ()
 
-    def __init__(self, rule: JvpRule, size: int, axes: tuple[int | None, ...], axis_name: str | None) -> None:
+    def __init__(self, rule: CustomJvpRule, size: int, axes: tuple[int | None, ...], axis_name: str | None) -> None:
         super().__init__(rule, size, axes, axis_name)
 
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
@@ -216,19 +217,19 @@ class StraightThrough(NamedTuple):
 
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
         """The value, and the tangent of the other operand in its dtype."""
-        value, (_, tangent) = straight_through(*primals), tangents
+        value, (_, tangent) = bind_straight_through(*primals), tangents
         aval = aval_of(value)
         return [value], [Zero(aval) if type(tangent) is Zero else convert(tangent, aval.dtype)]
 
 
-def straight_through(value: Any, like: Any) -> Any:
-    """`value`, with the derivative of `like`, an array of the same shape."""
-    program = _first_of_two(aval_of(value), aval_of(like))
+def bind_straight_through(value: Any, like: Any) -> Any:
+    """Return `value` with the derivative of `like`, an array of the same shape."""
+    program = _first_operand_program(aval_of(value), aval_of(like))
     return bind(custom_jvp_p, value, like, program=program, rule=StraightThrough())[0]
 
 
 @cached("programs of straight-through values", 256)
-def _first_of_two(value: Aval, like: Aval) -> Program:
+def _first_operand_program(value: Aval, like: Aval) -> Program:
     first, second = Variable(value), Variable(like)
     return Program([first, second], [], [first])
 
@@ -236,25 +237,26 @@ def _first_of_two(value: Aval, like: Aval) -> Program:
 # --- custom_vjp -------------------------------------------------------------------------------------------
 
 
-def _custom_vjp_jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: VjpRule,
+def _custom_vjp_jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: CustomVjpRule,
                     ) -> tuple[list[Any], list[Any]]:
-    tangents, through = _captured_apart(primals, tangents, program, rule)
+    tangents, through = _split_captured(primals, tangents, program, rule)
     marks = nonzero_mask(tangents)
     outputs, residuals, structure = rule.forward(primals, marks)
     out_avals = tuple(aval.strong() for aval in program.out_avals)
     out_tangents = bind(custom_vjp_tangent_p, *residuals, *nonzero_tangents(tangents), rule=rule, structure=structure,
                         moving=marks, in_avals=tuple(aval_of(primal).strong() for primal in primals),
                         out_avals=out_avals)
-    return outputs, added([tangent if has_tangent(aval) else Zero(aval)
-                           for tangent, aval in zip(out_tangents, out_avals, strict=True)], through)
+    return outputs, add_tangents([tangent if has_tangent(aval) else Zero(aval)
+                                  for tangent, aval in zip(out_tangents, out_avals, strict=True)], through)
 
 
-def _custom_vjp_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: VjpRule,
+def _custom_vjp_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: CustomVjpRule,
                       ) -> tuple[list[Any], list[int | None]]:
     derived = batched_program(program, size, tuple(axes))
-    avals = tuple(_one(aval_of(value), axis).strong() for value, axis in zip(values, axes, strict=True))
+    avals = tuple(_single_aval(aval_of(value), axis).strong() for value, axis in zip(values, axes, strict=True))
     wrapped = BatchedVjpRule(rule, size, tuple(axes), avals, batched_axis.get())
-    return once_where_equal(program, size, axes, bind(custom_vjp_p, *values, program=derived.program, rule=wrapped))
+    return unbatched_where_equal(program, size, axes,
+                                 bind(custom_vjp_p, *values, program=derived.program, rule=wrapped))
 
 
 custom_vjp_p = register(Primitive(
@@ -268,7 +270,7 @@ class BatchedVjpRule(ByValue):
 
     __slots__ = ()
 
-    def __init__(self, rule: VjpRule, size: int, axes: tuple[int | None, ...], avals: tuple[Aval, ...],
+    def __init__(self, rule: CustomVjpRule, size: int, axes: tuple[int | None, ...], avals: tuple[Aval, ...],
                  axis_name: str | None) -> None:
         super().__init__(rule, size, axes, avals, axis_name)
 
@@ -289,12 +291,12 @@ class BatchedVjpRule(ByValue):
         """As the rule's; cotangents of inputs that are not batched are summed over the batch."""
         rule, size, axes, avals, axis_name = self._key
         count, marks = len(residuals), nonzero_mask(cotangents)
-        types = [_one(value.aval if type(value) is Zero else aval_of(value), 0) for value in cotangents]
+        types = [_single_aval(value.aval if type(value) is Zero else aval_of(value), 0) for value in cotangents]
 
         def one(*values: Any) -> list[Any]:
             given = rule.backward(structure, values[:count], fill_zeros(types, marks, values[count:]))
             return [instantiate_zeros(Zero(aval) if cotangent is None else cotangent
-                            if type(cotangent) is Zero else summed_to(cotangent, aval))
+                            if type(cotangent) is Zero else sum_to_vma(cotangent, aval))
                     for cotangent, aval in zip(given, avals, strict=True)]
 
         arriving = [*residuals, *nonzero_tangents(cotangents)]
@@ -308,14 +310,14 @@ class BatchedVjpRule(ByValue):
 # by transposing that pass once more, which takes that the pass is linear in the cotangent and transposable.
 
 
-def _tangent_abstract(*avals: Aval, rule: VjpRule, moving: tuple[bool, ...], in_avals: tuple[Aval, ...],
+def _tangent_abstract(*avals: Aval, rule: CustomVjpRule, moving: tuple[bool, ...], in_avals: tuple[Aval, ...],
                       out_avals: tuple[Aval, ...], **_: Any) -> list[Aval]:
     expected = [aval for aval, moves in zip(in_avals, moving, strict=True) if moves]
     check_arguments(rule.name, expected, avals[len(avals) - len(expected):])
     return list(out_avals)
 
 
-def _tangent_program(avals: Sequence[Aval], *, rule: VjpRule, structure: Any, moving: tuple[bool, ...],
+def _tangent_program(avals: Sequence[Aval], *, rule: CustomVjpRule, structure: Any, moving: tuple[bool, ...],
                      in_avals: tuple[Aval, ...], out_avals: tuple[Aval, ...]) -> tuple[Program, list[Any]]:
     """(residuals, tangents) -> output tangents, by transposing cotangents -> backward(residuals, cotangents)."""
     count = len(avals) - sum(moving)
@@ -327,9 +329,9 @@ def _tangent_program(avals: Sequence[Aval], *, rule: VjpRule, structure: Any, mo
 
     def tangents_of(*values: Any) -> list[Any]:
         residuals, tangents = values[:count], values[count:]
-        program, captured = trace(pass_back, [*avals[:count], *out_avals], mode=WITH_LITERALS)
+        program, captured = trace_at(pass_back, [*avals[:count], *out_avals], mode=WITH_LITERALS)
         try:
-            results = backward(program, [*captured, *residuals, *map(Linear, out_avals)], tangents)
+            results = backward_pass(program, [*captured, *residuals, *map(Linear, out_avals)], tangents)
         except (LinearityError, UnsupportedError) as error:
             raise UnsupportedError(at_user_line(
                 f"forward mode through the custom_vjp function {rule.name}: its derivative was to be derived from the "
@@ -337,7 +339,7 @@ def _tangent_program(avals: Sequence[Aval], *, rule: VjpRule, structure: Any, mo
                 "Define the function with custom_jvp, or use reverse mode (grad, vjp, jacrev)")) from None
         return [instantiate_zeros(result) for result in results[len(captured) + count:]]
 
-    return trace(tangents_of, avals, mode=WITH_LITERALS)
+    return trace_at(tangents_of, avals, mode=WITH_LITERALS)
 
 
 def _tangent_numpy(*values: Any, **params: Any) -> list[Any]:
@@ -354,21 +356,21 @@ def _tangent_xla(lax: Any, *values: Any, **params: Any) -> list[Any]:
 def _tangent_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple[list[Any], list[Any]]:
     program, captured = _tangent_program([aval_of(primal) for primal in primals], **params)
     zeros = [Zero(aval_of(value)) for value in captured]
-    return forward(program, [*captured, *primals], [*zeros, *tangents])
+    return push_forward(program, [*captured, *primals], [*zeros, *tangents])
 
 
-def _tangent_transpose(cotangents: list[Any], inputs: list[Any], *, rule: VjpRule, structure: Any,
+def _tangent_transpose(cotangents: list[Any], inputs: list[Any], *, rule: CustomVjpRule, structure: Any,
                        moving: tuple[bool, ...], in_avals: tuple[Aval, ...], out_avals: tuple[Aval, ...]) -> list[Any]:
     count = len(inputs) - sum(moving)
     given = rule.backward(structure, inputs[:count], cotangents)
-    moved = [Zero(aval) if cotangent is None else cotangent if type(cotangent) is Zero else summed_to(cotangent, aval)
+    moved = [Zero(aval) if cotangent is None else cotangent if type(cotangent) is Zero else sum_to_vma(cotangent, aval)
              for cotangent, aval, moves in zip(given, in_avals, moving, strict=True) if moves]
     return [*[None] * count, *(cotangent if type(value) is Linear else None
                                for cotangent, value in zip(moved, inputs[count:], strict=True))]
 
 
 def _tangent_batch(size: int, values: list[Any], axes: list[int | None], **params: Any) -> tuple[list[Any], list[int]]:
-    avals = [_one(aval_of(value), axis) for value, axis in zip(values, axes, strict=True)]
+    avals = [_single_aval(aval_of(value), axis) for value, axis in zip(values, axes, strict=True)]
     with batching_over(None):  # what the user's rule batches is something else
         program, captured = _tangent_program(avals, **params)
     results = Batch(size).run(program, [*(Batched(value, None) for value in captured),

@@ -28,11 +28,11 @@ def make_divergent(names: frozenset[str], programs: Sequence[Program], values: S
     if not names or all(names <= aval.vma for program in programs for aval in program.in_avals):
         return tuple(programs), [*values]
     order = tuple(sorted(names))
-    return tuple(varying(program, order) for program in programs), [pvary(value, order) for value in values]
+    return tuple(make_varying(program, order) for program in programs), [pvary(value, order) for value in values]
 
 
-def varying(program: Program, names: Names) -> Program:
-    """Return `program` with all inputs, outputs and values between them varying over the mesh axes `names`."""
+def make_varying(program: Program, names: Names) -> Program:
+    """Return `program` with all inputs, outputs and intermediates varying over the mesh axes `names`."""
     def step(equation: Equation, values: list[Any]) -> list[Any]:
         if equation.primitive is pvary_p:
             return [pvary(values[0], equation.params["axis_name"])]
@@ -42,7 +42,7 @@ def varying(program: Program, names: Names) -> Program:
             return bind_equation(equation, values)
         taken = {link.place for region in equation.regions for link in region.inputs}
         given = [pvary(value, names) if place in taken else value for place, value in enumerate(values)]
-        inner = [varying(region.program, names) for region in equation.regions]
+        inner = [make_varying(region.program, names) for region in equation.regions]
         return bind(equation.primitive, *given, **replace_programs(equation.params, equation.regions, inner))
 
     def build(*values: Any) -> tuple[list[Any], None]:

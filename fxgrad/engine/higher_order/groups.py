@@ -27,15 +27,15 @@ def select_marked(values: Sequence[Any], marks: Sequence[bool]) -> list[Any]:
     return [value for value, marked in zip(values, marks, strict=True) if marked]
 
 
-def others(values: Sequence[Any], marks: Sequence[bool]) -> list[Any]:
+def select_unmarked(values: Sequence[Any], marks: Sequence[bool]) -> list[Any]:
     """Return the values that are not marked."""
     return [value for value, marked in zip(values, marks, strict=True) if not marked]
 
 
-def merged(marks: Sequence[bool], marked: Iterable[Any], rest: Iterable[Any]) -> list[Any]:
-    """Undo `select_marked` and `others`: the list of which these return `marked` and `rest`.
+def merge_marked(marks: Sequence[bool], marked: Iterable[Any], rest: Iterable[Any]) -> list[Any]:
+    """Undo `select_marked` and `select_unmarked`: return the list of which these return `marked` and `rest`.
 
-    >>> merged([True, False, True], "ac", "b")
+    >>> merge_marked([True, False, True], "ac", "b")
     ['a', 'b', 'c']
     """
     one, other = iter(marked), iter(rest)
@@ -52,19 +52,19 @@ def nonzero_tangents(tangents: Sequence[Any]) -> list[Any]:
     return [tangent for tangent in tangents if type(tangent) is not Zero]
 
 
-def are_linear(values: Sequence[Any]) -> Marks:
+def linear_mask(values: Sequence[Any]) -> Marks:
     """Return a mask of the inputs of a transpose rule that are markers of linearity."""
     return tuple(type(value) is Linear for value in values)
 
 
 def with_markers(avals: Sequence[Aval], linear: Sequence[bool], rest: Iterable[Any]) -> list[Any]:
     """Return the inputs of a program to transpose: markers in the linear places and `rest` in the others."""
-    return merged(linear, map(Linear, select_marked(avals, linear)), rest)
+    return merge_marked(linear, map(Linear, select_marked(avals, linear)), rest)
 
 
 def with_zeros(avals: Sequence[Aval], linear: Sequence[bool], rest: Iterable[Any]) -> list[Any]:
     """Return the inputs of a program that ignores its linear ones: zeros in their places and `rest` in the others."""
-    return merged(linear, map(zeros, select_marked(avals, linear)), rest)
+    return merge_marked(linear, map(zeros, select_marked(avals, linear)), rest)
 
 
 def cotangents_of(inputs: Sequence[Any], linear: Sequence[bool], found: Iterable[Any]) -> list[Any]:
@@ -73,7 +73,7 @@ def cotangents_of(inputs: Sequence[Any], linear: Sequence[bool], found: Iterable
     A loop marks more than the inputs that are `Linear`: those that meet linear values at a later step.
     """
     return [cotangent if type(value) is Linear else None
-            for value, cotangent in zip(inputs, merged(linear, found, itertools.repeat(None)), strict=True)]
+            for value, cotangent in zip(inputs, merge_marked(linear, found, itertools.repeat(None)), strict=True)]
 
 
 # --- groups -------------------------------------------------------------------------------------------------
@@ -122,8 +122,8 @@ class Groups(Generic[Parts]):
     def without_tangents(self, values: Sequence[Any], marks: Sequence[bool]) -> tuple[list[Any], list[Any]]:
         """Undoes `with_tangents`, given which tangents are nonzero: the values, and those tangents."""
         counts = zip(self.sizes, map(sum, self.split(marks)), strict=True)
-        pieces = divided(values, itertools.chain(*counts))
-        return joined(pieces[::2]), joined(pieces[1::2])
+        pieces = split_by_sizes(values, itertools.chain(*counts))
+        return join_groups(pieces[::2]), join_groups(pieces[1::2])
 
     def links(self, **how: How) -> tuple[Links, ...]:
         """How the inputs or outputs of a program are linked to these groups, those that it has in its order."""
@@ -141,8 +141,8 @@ def groups_of(parts: type[Parts], *sizes: int) -> Groups[Parts]:
     return Groups(parts, sizes)
 
 
-def divided(values: Sequence[Any], sizes: Iterable[int]) -> list[list[Any]]:
-    """`values` in pieces of these sizes; the last one gets what is left as well."""
+def split_by_sizes(values: Sequence[Any], sizes: Iterable[int]) -> list[list[Any]]:
+    """Split `values` into pieces of these sizes; the last one gets the remaining values."""
     start, pieces = 0, []
     for size in sizes:
         pieces.append([*values[start:start + size]])
@@ -152,12 +152,12 @@ def divided(values: Sequence[Any], sizes: Iterable[int]) -> list[list[Any]]:
     return pieces
 
 
-def joined(groups: Iterable[Iterable[Any]]) -> list[Any]:
-    """All values of all groups."""
+def join_groups(groups: Iterable[Iterable[Any]]) -> list[Any]:
+    """Return all values of all groups."""
     return [*itertools.chain.from_iterable(groups)]
 
 
-class Step(NamedTuple):
+class StepInputs(NamedTuple):
     """The groups of the inputs of one step of a loop."""
 
     consts: Sequence[Any]
@@ -170,13 +170,14 @@ class Carry(NamedTuple):
     carry: Sequence[Any]
 
 
-def step_groups(program: Program) -> tuple[Groups[Step], Groups[Carry]]:
+def step_groups(program: Program) -> tuple[Groups[StepInputs], Groups[Carry]]:
     """The inputs and the outputs of a step (constants, carry) -> carry."""
     carry = len(program.outputs)
-    return groups_of(Step, len(program.inputs) - carry, carry), groups_of(Carry, carry)
+    return groups_of(StepInputs, len(program.inputs) - carry, carry), groups_of(Carry, carry)
 
 
 def derive_grouped(program: Program, key: Any, build: Callable[..., Sequence[Any]], **avals: Sequence[Aval]) -> Derived:
     """As `derive`, for a `build` that takes a list for each group of inputs, of these types, and gives the outputs."""
     sizes = [*map(len, avals.values())]
-    return derive(program, key, lambda *values: (build(*divided(values, sizes)), None), joined(avals.values()))
+    return derive(program, key, lambda *values: (build(*split_by_sizes(values, sizes)), None),
+                  join_groups(avals.values()))

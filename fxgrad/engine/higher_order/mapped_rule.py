@@ -12,27 +12,27 @@ from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.regions import Region, region_roles, whole
+from fxgrad.engine.core.regions import Region, region_roles, whole_region
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments
 from fxgrad.engine.higher_order.groups import (
     Marks,
-    are_linear,
     cotangents_of,
-    merged,
+    linear_mask,
+    merge_marked,
     nonzero_mask,
     nonzero_tangents,
-    others,
     select_marked,
+    select_unmarked,
 )
-from fxgrad.engine.higher_order.wiring import dual_outputs, dual_program, needs_tangent_tape, with_outputs
+from fxgrad.engine.higher_order.wiring import dual_outputs, dual_program, needs_tangent_tape, select_outputs
 from fxgrad.engine.ops.structural import move_axis
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.transforms.batch import Batched, put_axis
 from fxgrad.engine.transforms.forward import has_tangent
-from fxgrad.engine.transforms.transpose import transposed
+from fxgrad.engine.transforms.transpose import transpose_program
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 
@@ -74,15 +74,15 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: Bat
     both = dual_program(program, wrt, wanted, separate)
     known = bind(custom_vmap_p, *primals, program=program, rule=rule) if separate else []
     dual = _DualRule(rule, wrt, wanted, len(both.captured), separate)
-    body = with_outputs(both.program, [False] * len(wanted) + [True] * sum(wanted)) if separate else both.program
+    body = select_outputs(both.program, [False] * len(wanted) + [True] * sum(wanted)) if separate else both.program
     results = bind(custom_vmap_p, *both.captured, *primals, *nonzero_tangents(tangents), program=body, rule=dual)
     return dual_outputs(program.out_avals, wanted, [*known, *results])
 
 
 def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, rule: BatchRule) -> list[Any]:
-    linear, reached = are_linear(inputs), nonzero_mask(cotangents)
-    back = transposed(with_outputs(program, reached), linear)
-    found = bind(custom_vmap_p, *back.captured, *others(inputs, linear), *nonzero_tangents(cotangents),
+    linear, reached = linear_mask(inputs), nonzero_mask(cotangents)
+    back = transpose_program(select_outputs(program, reached), linear)
+    found = bind(custom_vmap_p, *back.captured, *select_unmarked(inputs, linear), *nonzero_tangents(cotangents),
                  program=back.program, rule=_TransposedRule(rule, linear, reached, program, len(back.captured)))
     return cotangents_of(inputs, linear, found)
 
@@ -104,13 +104,13 @@ class _DerivedRule:
                 "batch rule is not told. Make it an argument"))
         return values[self._captured:], batched[self._captured:]
 
-    def _recorded(self, size: int, avals: Sequence[Aval], batched: Sequence[bool]) -> tuple[Program, list[Any]]:
+    def _record_rule(self, size: int, avals: Sequence[Aval], batched: Sequence[bool]) -> tuple[Program, list[Any]]:
         """The rule as a program of batches, all of whose outputs are batches too; and what it closed over."""
         def batches(*values: Any) -> list[Any]:
             outputs, marks = self._rule.batch(size, values, batched)
             return [put_axis(Batched(output, 0 if mark else None), size, 0)
                     for output, mark in zip(outputs, marks, strict=True)]
-        return trace(batches, avals, mode=WITH_LITERALS)
+        return trace_at(batches, avals, mode=WITH_LITERALS)
 
 
 class _DualRule(_DerivedRule):
@@ -129,11 +129,11 @@ class _DualRule(_DerivedRule):
         for value, mark, moves in zip(values[:count], batched[:count], wrt, strict=True):
             tangent, along = next(behind) if moves else (None, False)
             either = mark or along
-            primals.append(_in_front(value, mark, either, size))
+            primals.append(_batch_in_front(value, mark, either, size))
             marks.append(either)
             if moves:
-                tangents.append(_in_front(tangent, along, either, size))
-        program, captured = self._recorded(size, [*map(aval_of, primals)], marks)
+                tangents.append(_batch_in_front(tangent, along, either, size))
+        program, captured = self._record_rule(size, [*map(aval_of, primals)], marks)
         dual = dual_program(program, (False,) * len(captured) + wrt, self._wanted, self._separate)
         results = dual([*captured, *primals, *tangents])
         outputs = results[len(self._wanted):] if self._separate else results
@@ -151,18 +151,18 @@ class _TransposedRule(_DerivedRule):
         """Whatever is linear is a batch."""
         values, batched = self._own(values, batched)
         linear, count = self._linear, len(self._linear) - sum(self._linear)
-        marks = merged(linear, [True] * sum(linear), batched[:count])
-        avals = merged(linear, [aval.update(shape=(size, *aval.shape))
-                                for aval in select_marked(self._in_avals, linear)], map(aval_of, values[:count]))
-        program, captured = self._recorded(size, avals, marks)
-        arriving = [_in_front(value, mark, True, size)
+        marks = merge_marked(linear, [True] * sum(linear), batched[:count])
+        avals = merge_marked(linear, [aval.update(shape=(size, *aval.shape))
+                                      for aval in select_marked(self._in_avals, linear)], map(aval_of, values[:count]))
+        program, captured = self._record_rule(size, avals, marks)
+        arriving = [_batch_in_front(value, mark, True, size)
                     for value, mark in zip(values[count:], batched[count:], strict=True)]
-        back = transposed(with_outputs(program, self._reached), (*[False] * len(captured), *linear))
+        back = transpose_program(select_outputs(program, self._reached), (*[False] * len(captured), *linear))
         return back([*captured, *values[:count], *arriving]), [True] * sum(linear)
 
 
-def _in_front(value: Any, is_batch: bool, wanted: bool, size: int) -> Any:
-    """`value`, repeated along a batch axis in front if it is to be a batch and is none."""
+def _batch_in_front(value: Any, is_batch: bool, wanted: bool, size: int) -> Any:
+    """Return `value` repeated along a leading batch axis if it should be a batch and is none."""
     return put_axis(Batched(value, 0 if is_batch else None), size, 0) if wanted else value
 
 
@@ -171,7 +171,7 @@ def _cost(*avals: Aval, program: Program, rule: BatchRule) -> Cost:
 
 
 def _regions(operands: Sequence[Any], *, program: Program, rule: BatchRule) -> tuple[Region, ...]:
-    return (whole("call", program),)
+    return (whole_region("call", program),)
 
 
 custom_vmap_p = register(Primitive(name="custom_vmap", abstract=_abstract, numpy=_run, xla=_emit, jvp=_jvp,

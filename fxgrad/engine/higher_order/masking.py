@@ -11,8 +11,8 @@ from typing import Any
 
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.program_properties import axes_used, has_effects
-from fxgrad.engine.core.regions import closed_marks
+from fxgrad.engine.core.program_properties import has_effects, used_axes
+from fxgrad.engine.core.regions import close_marks
 from fxgrad.engine.higher_order.groups import Marks
 from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.engine.ops.dynamic import dynamic_slice
@@ -27,14 +27,14 @@ from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
 
 
-def spread_over(mask: Any, rank: int) -> Any:
+def expand_mask(mask: Any, rank: int) -> Any:
     """Return `mask`, of one axis, with axes of size 1 behind it up to `rank`."""
     return reshape(mask, (*aval_of(mask).shape, *[1] * (rank - 1)))
 
 
-def from_live_lanes(mask: Any, size: int, values: Sequence[Any], axes: Sequence[int | None],
+def fill_dead_lanes(mask: Any, size: int, values: Sequence[Any], axes: Sequence[int | None],
                     ) -> tuple[list[Any], list[int | None]]:
-    """Return values (batched ones batch first) in which lanes that `mask` leaves out repeat a live lane."""
+    """Return values (batched ones batch first) in which lanes outside of `mask` repeat a live lane."""
     if size == 0:
         return list(values), list(axes)
     some = reduce_or(mask, (0,))
@@ -49,25 +49,25 @@ def from_live_lanes(mask: Any, size: int, values: Sequence[Any], axes: Sequence[
             shape = aval_of(in_front).shape
             starts = [first, *[scalar_like(0, first)] * (len(shape) - 1)]
             live = stop_gradient(dynamic_slice(in_front, starts, (1, *shape[1:])))
-            results.append(where(spread_over(mask, len(shape)), in_front, live))
+            results.append(where(expand_mask(mask, len(shape)), in_front, live))
     return results, [None if axis is None else 0 for axis in axes]
 
 
-def once_where_equal(program: Program, size: int, axes: Sequence[int | None], outputs: Sequence[Any],
-                     ) -> tuple[list[Any], list[int | None]]:
-    """Return outputs of an operation with a rule of its own, batched first of all, and their batch axes.
+def unbatched_where_equal(program: Program, size: int, axes: Sequence[int | None], outputs: Sequence[Any],
+                          ) -> tuple[list[Any], list[int | None]]:
+    """Return outputs of an operation with a rule of its own, and their batch axes; equal lanes are computed once.
 
     What `program` makes equal for all entries, by speaking over their axis, is that of the first; so its cotangent goes
     there, and the rule does with it what it would do with the cotangents of all entries apart.
     """
-    if size == 0 or batched_axis.get() not in axes_used(program):
+    if size == 0 or batched_axis.get() not in used_axes(program):
         return [*outputs], [0] * len(outputs)
     differ = batched_program(program, size, tuple(axes), (None,) * len(outputs)).extra
     return [output if differs else reshape(slice_in_dim(output, 0, 1, 0), aval_of(output).shape[1:])
             for output, differs in zip(outputs, differ, strict=True)], [0 if differs else None for differs in differ]
 
 
-def passed_through(programs: Sequence[Program], axes: Sequence[int | None]) -> list[int | None]:
+def passthrough_inputs(programs: Sequence[Program], axes: Sequence[int | None]) -> list[int | None]:
     """Return for each output the unbatched input that every program returns there; None if there is none.
 
     Such an output is the same for all lanes too, whichever program each of them runs, and how often.
@@ -81,26 +81,26 @@ def passed_through(programs: Sequence[Program], axes: Sequence[int | None]) -> l
     return found
 
 
-def but_kept(program: Program, consts: Sequence[Any], carry: Sequence[Any], axes: Sequence[int | None],
-              results: Sequence[Any]) -> tuple[list[Any], list[int | None]]:
+def keep_unchanged_carries(program: Program, consts: Sequence[Any], carry: Sequence[Any], axes: Sequence[int | None],
+                            results: Sequence[Any]) -> tuple[list[Any], list[int | None]]:
     """Return results by lane, but carries that every step leaves unchanged once."""
     own = len(consts)
-    kept = [place == own + at for at, place in enumerate(passed_through([program], [*[None] * own, *axes]))]
+    kept = [place == own + at for at, place in enumerate(passthrough_inputs([program], [*[None] * own, *axes]))]
     return ([before if keeps else after for keeps, before, after in zip(kept, carry, results, strict=True)],
             [None if keeps else 0 for keeps in kept])
 
 
-def where_live(mask: Any, new: Any, old: Any) -> Any:
-    """Return `new` in the lanes that `mask` marks and `old` in the others; both with the batch axis first."""
-    return where(spread_over(mask, len(aval_of(new).shape)), new, old)
+def select_live(mask: Any, new: Any, old: Any) -> Any:
+    """Return `new` in the lanes that `mask` marks and `old` in the others; both batch first."""
+    return where(expand_mask(mask, len(aval_of(new).shape)), new, old)
 
 
-def refuse_actions(what: str, programs: Sequence[Program]) -> None:
+def refuse_effects(what: str, programs: Sequence[Program]) -> None:
     """Raise `UnsupportedError` for programs with side effects, which masked lanes would have too.
 
     What only looks (`debug_callback`) may see dead lanes too.
     """
-    if any(map(_acts, programs)):
+    if any(map(_has_side_effects, programs)):
         raise UnsupportedError(at_user_line(
             f"{what}: the entries of vmap choose for themselves, and io_callback cannot be called for some of them "
             "alone. Call it outside, and choose between results with fxgrad.numpy.where"))
@@ -111,9 +111,9 @@ acts: Analysis[bool] = Analysis(
     missing="derive", derive=lambda primitive: primitive.effectful)
 
 
-def _acts(program: Program) -> bool:
+def _has_side_effects(program: Program) -> bool:
     return has_effects(program) and any(
-        acts.of(equation.primitive) or any(map(_acts, equation.programs)) for equation in program.equations)
+        acts.of(equation.primitive) or any(map(_has_side_effects, equation.programs)) for equation in program.equations)
 
 
 # --- which values of a loop differ between lanes --------------------------------------------------------------
@@ -127,11 +127,12 @@ def lane_axes(marks: Sequence[bool]) -> tuple[int | None, ...]:
 def batched_marks(step: Program, size: int, fixed: Sequence[int | None], carry: Sequence[bool]) -> Marks:
     """Return which carried values differ between lanes at some step of (fixed, carry) -> carry."""
     open_axes = (None,) * len(step.outputs)
-    return closed_marks(
+    return close_marks(
         lambda marks: batched_program(step, size, (*fixed, *lane_axes(marks)), open_axes).extra, carry)
 
 
-def fronted(size: int, values: Sequence[Any], axes: Sequence[int | None], marks: Sequence[bool]) -> list[Any]:
-    """Return marked values with the batch axis first, broadcast if they have none; others unchanged."""
+def batch_first_if_marked(size: int, values: Sequence[Any], axes: Sequence[int | None],
+                          marks: Sequence[bool]) -> list[Any]:
+    """Return marked values batch first, broadcast if they are unbatched; others unchanged."""
     return [put_axis(Batched(value, axis), size, 0) if marked else value
             for value, axis, marked in zip(values, axes, marks, strict=True)]

@@ -9,13 +9,13 @@ from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.program import Atom, Equation, Program
 from fxgrad.engine.core.program_properties import ProgramAttribute, program_property
-from fxgrad.engine.core.regions import closed_marks
+from fxgrad.engine.core.regions import close_marks
 from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.engine.higher_order.groups import Marks, select_marked
-from fxgrad.engine.higher_order.wiring import with_outputs
+from fxgrad.engine.higher_order.wiring import select_outputs
 from fxgrad.engine.tracing.tracer import Tracer
 
-Instead = tuple[tuple[int, Any], ...]
+InputValues = tuple[tuple[int, Any], ...]
 """Places of inputs that are left out, each with what stands for it: a number, the place of an equal input, or None."""
 
 _NARROWED: ProgramAttribute[BoundedDict] = ProgramAttribute("narrowed")
@@ -24,15 +24,15 @@ _MOST_NARROWED = 64
 
 
 @program_property
-def used_places(program: Program) -> frozenset[int]:
-    """The places of the inputs that the program does something with."""
+def used_input_places(program: Program) -> frozenset[int]:
+    """Return the places of the inputs that the program uses."""
     atoms = {*program.outputs, *(atom for equation in live_equations(program) for atom in equation.inputs)}
     return frozenset(place for place, var in enumerate(program.inputs) if var in atoms)
 
 
-def left_out(program: Program, operands: Sequence[Any], first: int = 0) -> Instead:
-    """What the inputs of `program` from `first` on need not be given, where `operands` are the same at every run."""
-    used = used_places(program)
+def removable_inputs(program: Program, operands: Sequence[Any], first: int = 0) -> InputValues:
+    """Return the inputs of `program` from `first` on that it can do without, where `operands` are loop-invariant."""
+    used = used_input_places(program)
     instead: list[tuple[int, Any]] = []
     kept: dict[Any, int] = {}
     for place, operand in enumerate(operands, first):
@@ -49,8 +49,8 @@ def left_out(program: Program, operands: Sequence[Any], first: int = 0) -> Inste
     return tuple(instead)
 
 
-def narrowed(program: Program, instead: Instead) -> Program:
-    """The program without the inputs at the places of `instead`."""
+def remove_inputs(program: Program, instead: InputValues) -> Program:
+    """Return the program without the inputs at the places of `instead`."""
     if not instead:
         return program
     known = _NARROWED.of(program)
@@ -71,36 +71,36 @@ def narrowed(program: Program, instead: Instead) -> Program:
     return result
 
 
-def remaining_operands(operands: Sequence[Any], instead: Instead, first: int = 0) -> list[Any]:
-    """Return the operands, which begin at the place `first`, that are not left out."""
+def remaining_operands(operands: Sequence[Any], instead: InputValues, first: int = 0) -> list[Any]:
+    """Return the operands, which begin at the place `first`, that are not removed."""
     places = {place for place, _ in instead}
     return [operand for place, operand in enumerate(operands, first) if place not in places]
 
 
-def repeated(program: Program, first: int) -> list[int]:
-    """For each output from `first` on the number of the first of them that is equal to it, counted among the firsts."""
+def duplicate_outputs(program: Program, first: int) -> list[int]:
+    """Return for each output from `first` on the index of the first equal output, counted among them."""
     numbers: dict[Any, int] = {}
     return [numbers.setdefault(atom, len(numbers)) for atom in program.outputs[first:]]
 
 
 def wanted_outputs(body: Program, used: Sequence[bool], first: int, carried: int, also: Container[int] = ()) -> Marks:
-    """Which outputs of the body of a loop are wanted, where only those that `used` marks are used behind it.
+    """Return a mask of the outputs of a loop body that are needed if those that `used` marks are used later.
 
     The first `carried` outputs are the next values of the inputs from `first` on; those in `also` are asked for
     elsewhere. What is carried only for its own sake is not wanted.
     """
     def closer(marks: Marks) -> Marks:
-        places = used_places(with_outputs(body, marks))
+        places = used_input_places(select_outputs(body, marks))
         return (*(first + number in places for number in range(carried)), *marks[carried:])
 
     asked = tuple(flag or (number < carried and number in also) for number, flag in enumerate(used))
-    return closed_marks(closer, asked)
+    return close_marks(closer, asked)
 
 
-def with_wanted(body: Program, marks: Marks, first: int, carried: int) -> Program:
-    """The body of a loop with those outputs alone, and without the values that are carried to no purpose."""
+def keep_wanted_outputs(body: Program, marks: Marks, first: int, carried: int) -> Program:
+    """Return the body of a loop with the wanted outputs alone, and without carries that then serve no purpose."""
     dropped = tuple((first + number, None) for number in range(carried) if not marks[number])
-    return narrowed(with_outputs(body, marks), dropped)
+    return remove_inputs(select_outputs(body, marks), dropped)
 
 
 def with_fewer_outputs(equation: Equation, marks: Sequence[bool], inputs: list[Atom], params: dict[str, Any],

@@ -57,7 +57,7 @@ def partition(known: Program, count: int, half: Linearized, free: Marks, keep: S
             note_provenance(outputs, PRIMAL, known, equation.outputs)
             return [there.get(var, value) for var, value in zip(equation.outputs, outputs, strict=True)]
 
-        part = Program(given, _missing(known, needed, given), residuals)
+        part = Program(given, _missing_equations(known, needed, given), residuals)
         recomputed = interpret(part, values[:len(given)], recompute)
         outputs = apply_equations(linear, [*recomputed, *values[len(given):]])
         out_avals = [atom.aval.strong() for atom in known.outputs[:count]]
@@ -86,7 +86,7 @@ def _with_effects_kept(known: Program, needed: Sequence[Variable], free: set[Var
                       if var in kept and var not in saved)]
 
 
-def _missing(program: Program, needed: Sequence[Variable], given: Sequence[Variable]) -> list[Equation]:
+def _missing_equations(program: Program, needed: Sequence[Variable], given: Sequence[Variable]) -> list[Equation]:
     """Return the equations from which the values of `needed` follow, where those of `given` are known."""
     known = {*given}
     wanted = {var for var in needed if var not in known}

@@ -13,21 +13,21 @@ from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import Derived
 from fxgrad.engine.executors.numpy import run_first
 from fxgrad.engine.executors.speculative import nan_check_outputs, propagates_nans, relax_products
-from fxgrad.engine.higher_order.call import call_primitive, emit_inline, named_call_p, opened, run_with_numpy
+from fxgrad.engine.higher_order.call import call_primitive, emit_inline, inline_calls, named_call_p, run_with_numpy
 from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents
 from fxgrad.engine.ops.strong import has_free_axes, is_plain_factor, strong_form
 from fxgrad.engine.ops.strong_solves import strong_solve
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.engine.transforms.linearize import linearize_program
 
 # --- strong products in the place of ordinary ones ----------------------------------------------------------------
 
 
-def strengthened(program: Program, linear: Sequence[bool], arguments: Sequence[bool] = (), matrices: bool = True,
-                 ) -> Program:
-    """A program that is linear in the inputs marked, with strong products, down to the bodies of its loops.
+def strengthen(program: Program, linear: Sequence[bool], arguments: Sequence[bool] = (), matrices: bool = True,
+               ) -> Program:
+    """Return a program, linear in the marked inputs, with strong products, down to the bodies of its loops.
 
     `arguments` are the inputs that the derivative is taken in: products of matrices by such a one stay what they are,
     or else every step would read all parameters of a model once more. Without `matrices` all of these do.
@@ -43,7 +43,7 @@ def strengthened(program: Program, linear: Sequence[bool], arguments: Sequence[b
             moving = [atom in reached for atom in equation.inputs]
             if any(moving):
                 reached.update(equation.outputs)
-                made = _strong(equation, moving, [atom in known for atom in equation.inputs], matrices)
+                made = _strengthen_equation(equation, moving, [atom in known for atom in equation.inputs], matrices)
                 equations.append(made)
             else:
                 equations.append(equation)
@@ -52,10 +52,10 @@ def strengthened(program: Program, linear: Sequence[bool], arguments: Sequence[b
     return memoize(program, ("strengthened", marks, given, matrices), make)
 
 
-def _strong(equation: Equation, moving: Sequence[bool], known: Sequence[bool], matrices: bool) -> Equation:
+def _strengthen_equation(equation: Equation, moving: Sequence[bool], known: Sequence[bool], matrices: bool) -> Equation:
     if equation.regions:
-        inner = [strengthened(region.program, marked_inputs(region, moving),
-                              [link.how == "same" and known[link.place] for link in region.inputs], matrices)
+        inner = [strengthen(region.program, marked_inputs(region, moving),
+                            [link.how == "same" and known[link.place] for link in region.inputs], matrices)
                  for region in equation.regions]
         return equation.replace(equation.inputs, replace_programs(equation.params, equation.regions, inner))
     solve = strong_solve.of(equation.primitive)
@@ -72,17 +72,17 @@ def _strong(equation: Equation, moving: Sequence[bool], known: Sequence[bool], m
 
 
 def _strong_solve(equation: Equation, solve: Callable[..., Any]) -> Equation:
-    """The call of what solves strongly in the place of an equation."""
+    """Return the call of the strong solver that replaces an equation."""
     def build(*values: Any) -> list[Any]:
         return [solve(*values, **equation.params)]
 
-    program, _ = trace(build, [atom.aval for atom in equation.inputs], mode=WITH_LITERALS, name="strong solve")
+    program, _ = trace_at(build, [atom.aval for atom in equation.inputs], mode=WITH_LITERALS, name="strong solve")
     return Equation(named_call_p, equation.inputs, {"program": program, "name": "strong_solve"}, equation.outputs,
                     equation.source)
 
 
-def with_strong_slopes(program: Program, values: Sequence[bool]) -> Program:
-    """A program whose outputs marked are values of the function and whose others are slopes, with these made strongly.
+def strengthen_slopes(program: Program, values: Sequence[bool]) -> Program:
+    """Return a program whose marked outputs are values, and whose slopes are computed with strong products.
 
     The values stay what they are. Such a slope is `out * log(x)`, that of a power in its exponent, which is 0 at 0.
     """
@@ -96,11 +96,11 @@ def with_strong_slopes(program: Program, values: Sequence[bool]) -> Program:
             if any(wanted) and not equation.regions:
                 needed.update(equation.inputs)
             elif equation.regions:
-                equation = _with_slopes(equation, wanted)  # noqa: PLW2901
+                equation = _strengthen_slopes_of(equation, wanted)  # noqa: PLW2901
                 if any(wanted):
                     needed.update(equation.inputs)
             elif not any(type(atom) is Literal for atom in equation.inputs) and not _is_square(equation):
-                equation = _strong(equation, (), (), matrices=False)  # noqa: PLW2901
+                equation = _strengthen_equation(equation, (), (), matrices=False)  # noqa: PLW2901
             equations.append(equation)
         return program.replace(equations=equations[::-1])
 
@@ -112,8 +112,8 @@ def _is_square(equation: Equation) -> bool:
     return equation.primitive.commutative and equation.inputs[0] is equation.inputs[1]
 
 
-def _with_slopes(equation: Equation, wanted: Sequence[bool]) -> Equation:
-    programs = [with_strong_slopes(region.program, [
+def _strengthen_slopes_of(equation: Equation, wanted: Sequence[bool]) -> Equation:
+    programs = [strengthen_slopes(region.program, [
         link.how in ("carry", "inside") or wanted[link.place] for link in region.outputs])
         for region in equation.regions]
     return equation.replace(equation.inputs, replace_programs(equation.params, equation.regions, programs))
@@ -127,25 +127,25 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str
     first = linearize_program(program, nonzero_mask(tangents))
     count, half, moving = len(program.outputs), first.extra, nonzero_tangents(tangents)
     residuals = len(first.program.outputs) - count
-    ready = with_strong_slopes(first.program, [True] * count + [False] * residuals)
+    ready = strengthen_slopes(first.program, [True] * count + [False] * residuals)
     known = bind(safe_call_p, *first.captured, *primals, program=ready, name=name)
     if not any(half.nonzero_outputs):
         return known[:count], fill_zeros(program.out_avals, half.nonzero_outputs, [])
     given = {var for var, tangent in zip(first.program.inputs[len(first.captured):], tangents, strict=True)
              if type(tangent) is not Zero}
-    linear = strengthened(half.linear, [False] * residuals + [True] * len(moving),
-                          [atom in given for atom in first.program.outputs[count:]])
+    linear = strengthen(half.linear, [False] * residuals + [True] * len(moving),
+                        [atom in given for atom in first.program.outputs[count:]])
     out_tangents = bind(safe_call_p, *known[count:], *moving, program=linear, name=name)
     return known[:count], fill_zeros(program.out_avals, half.nonzero_outputs, out_tangents)
 
 
 safe_call_p = call_primitive("safe_call", _jvp, run_with_numpy, emit_inline,
-                             of_linear=lambda program, linear: strengthened(program, linear, matrices=False))
+                             of_linear=lambda program, linear: strengthen(program, linear, matrices=False))
 """A function of `fxgrad.safe`, or a part of one of its derivatives."""
 
 
-def wrapped(program: Program, name: str) -> Program:
-    """The program that does nothing but to call `program` safely."""
+def wrap_safely(program: Program, name: str) -> Program:
+    """Return a program that only calls `program` safely."""
     if _call_of(program) is not None:
         return program
 
@@ -160,7 +160,7 @@ def wrapped(program: Program, name: str) -> Program:
 
 
 def _call_of(program: Program) -> Equation | None:
-    """The equation of a program that `wrapped` made."""
+    """The equation of a program that `wrap_safely` made."""
     if len(program.equations) != 1:
         return None
     equation, = program.equations
@@ -169,19 +169,19 @@ def _call_of(program: Program) -> Equation | None:
     return equation if is_all else None
 
 
-def inside_safely(program: Program, make: Callable[[Program], Program]) -> Program:
-    """What `make` makes of a program; of a safe call, a safe call of what it makes of the program called."""
+def map_inside_safe_call(program: Program, make: Callable[[Program], Program]) -> Program:
+    """Apply `make` to a program; within a safe call, apply it to the called program."""
     call = _call_of(program)
     if call is None:
         return make(program)
     made, count = make(call.params["program"]), program.captured
     capturing = memoize(made, ("captured", count), lambda: made.replace(captured=count))
-    return wrapped(capturing, call.params["name"])
+    return wrap_safely(capturing, call.params["name"])
 
 
 def without_safe_calls(derived: Derived) -> Derived:
-    """The program with the equations of safe calls in their place, for who derives nothing of it."""
-    program = opened(derived.program, (safe_call_p,))
+    """Return the program with the equations of safe calls inlined, for users that derive nothing of it."""
+    program = inline_calls(derived.program, (safe_call_p,))
     if program is derived.program:
         return derived
     if not has_effects(program) and not calls_user_code(program) and propagates_nans(program):

@@ -311,7 +311,7 @@ def offload(policy: AnyPolicy = everything_saveable) -> Policy:
     >>> fxgrad.grad(lambda x: np.sum(block(x)))(np.zeros(2))
     array([1., 1.])
     """
-    return _stored("offload", policy, HOST)
+    return _with_store("offload", policy, HOST)
 
 
 def store_as(dtype: Any, policy: AnyPolicy = everything_saveable) -> Policy:
@@ -330,10 +330,10 @@ def store_as(dtype: Any, policy: AnyPolicy = everything_saveable) -> Policy:
     if name not in STORES or name == HOST:
         raise ArgumentError(at_user_line(
             f"store_as: dtype is {name!r}; 'bfloat16', 'float16', 'float32' and 'int8' are there"))
-    return _stored("store_as", policy, name)
+    return _with_store("store_as", policy, name)
 
 
-def _stored(what: str, policy: AnyPolicy, store: str) -> Policy:
+def _with_store(what: str, policy: AnyPolicy, store: str) -> Policy:
     if not callable(policy):
         raise ArgumentError(at_user_line(
             f"{what}: policy is a {type(policy).__name__}, where one of fxgrad.checkpoint_policies or a function is "

@@ -1,4 +1,4 @@
-"""`scan`: a program applied to each entry of its inputs in turn, with values carried from one to the next."""
+"""`bind_scan`: a program applied to each entry of its inputs in turn, with values carried from one to the next."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.program_properties import is_effectful
-from fxgrad.engine.core.regions import Region, closed_marks, dependent, region_roles
+from fxgrad.engine.core.regions import Region, close_marks, dependent_outputs, region_roles
 from fxgrad.engine.derivation.derive import Derived, holds_tracers
 from fxgrad.engine.derivation.guards import memoize_guarded
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.derivation.simplify import partial_use
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
@@ -23,39 +23,39 @@ from fxgrad.engine.higher_order.call import check_arguments
 from fxgrad.engine.higher_order.groups import (
     Groups,
     Marks,
-    are_linear,
     cotangents_of,
     derive_grouped,
     groups_of,
-    joined,
+    join_groups,
+    linear_mask,
     nonzero_mask,
     nonzero_tangents,
-    others,
     select_marked,
+    select_unmarked,
     with_markers,
     with_zeros,
 )
-from fxgrad.engine.higher_order.masking import fronted, lane_axes
+from fxgrad.engine.higher_order.masking import batch_first_if_marked, lane_axes
 from fxgrad.engine.higher_order.narrowing import (
-    left_out,
-    narrowed,
+    duplicate_outputs,
+    keep_wanted_outputs,
     remaining_operands,
-    repeated,
+    removable_inputs,
+    remove_inputs,
     wanted_outputs,
     with_fewer_outputs,
-    with_wanted,
 )
 from fxgrad.engine.higher_order.partition import Partition, partition
 from fxgrad.engine.higher_order.saving import keep_by_cost
 from fxgrad.engine.higher_order.wiring import (
-    added,
+    add_tangents,
     dual_grouped,
     join_carry_vma,
     needs_tangent_tape,
-    reached_by,
-    selected_inputs,
+    nonzero_outputs_of,
+    select_inputs,
+    select_outputs,
     used_inputs,
-    with_outputs,
 )
 from fxgrad.engine.ops.structural import instantiate_zeros, move_axis, zeros
 from fxgrad.engine.tracing.apply import apply_equations
@@ -63,10 +63,10 @@ from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.transforms.batch import batched_program
 from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.engine.transforms.linearize import linearize_program
-from fxgrad.engine.transforms.transpose import backward
+from fxgrad.engine.transforms.transpose import backward_pass
 
 
-class Inputs(NamedTuple):
+class ScanInputs(NamedTuple):
     """The groups of the inputs; the program takes single entries of `xs`."""
 
     consts: Sequence[Any]
@@ -74,7 +74,7 @@ class Inputs(NamedTuple):
     xs: Sequence[Any]
 
 
-class Outputs(NamedTuple):
+class ScanOutputs(NamedTuple):
     """The groups of the outputs; the program makes single entries of `ys`."""
 
     carry: Sequence[Any]
@@ -90,23 +90,23 @@ class Loop(NamedTuple):
     num_consts: int
     num_carry: int
 
-    def takes(self, program: Program) -> Groups[Inputs]:
+    def takes(self, program: Program) -> Groups[ScanInputs]:
         """The inputs of a scan of `program`, and those of the program."""
         xs = len(program.inputs) - self.num_consts - self.num_carry
-        return groups_of(Inputs, self.num_consts, self.num_carry, xs)
+        return groups_of(ScanInputs, self.num_consts, self.num_carry, xs)
 
-    def makes(self, program: Program) -> Groups[Outputs]:
+    def makes(self, program: Program) -> Groups[ScanOutputs]:
         """The outputs of a scan of `program`, and those of the program."""
-        return groups_of(Outputs, self.num_carry, len(program.outputs) - self.num_carry)
+        return groups_of(ScanOutputs, self.num_carry, len(program.outputs) - self.num_carry)
 
     def again(self, program: Program, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any]) -> list[Any]:
         """A scan of as many steps, in the same order."""
-        return scan(program, consts, carry, xs, self.length, self.reverse, self.unroll)
+        return bind_scan(program, consts, carry, xs, self.length, self.reverse, self.unroll)
 
 
-def scan(program: Program, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any], length: int,
-         reverse: bool = False, unroll: int = 1) -> list[Any]:
-    """Applies `scan_p` to lists of constants, carried values and stacked inputs."""
+def bind_scan(program: Program, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any], length: int,
+              reverse: bool = False, unroll: int = 1) -> list[Any]:
+    """Apply `scan_p` to lists of constants, carried values and stacked inputs."""
     return bind(scan_p, *consts, *carry, *xs, program=program, length=length, reverse=reverse, unroll=unroll,
                 num_consts=len(consts), num_carry=len(carry))
 
@@ -115,13 +115,13 @@ def _abstract(*avals: Aval, program: Program, **params: Any) -> list[Aval]:
     loop = Loop(**params)
     takes, makes = loop.takes(program), loop.makes(program)
     consts, carry, xs = takes.split(avals)
-    check_arguments("scan", program.in_avals, [*consts, *carry, *map(_entry, xs)])
+    check_arguments("scan", program.in_avals, [*consts, *carry, *map(_entry_aval, xs)])
     check_arguments("scan", takes.split(program.in_avals).carry, makes.split(program.out_avals).carry)
     outputs = _out_avals(program, loop)
     return [*join_carry_vma(outputs[:loop.num_carry], carry), *outputs[loop.num_carry:]]
 
 
-def _entry(aval: Aval) -> Aval:
+def _entry_aval(aval: Aval) -> Aval:
     return aval.update(shape=aval.shape[1:])
 
 
@@ -161,29 +161,29 @@ def _emit(lax: Any, *values: Any, program: Program, **params: Any) -> list[Any]:
 # --- forward mode -----------------------------------------------------------------------------------------
 
 
-def _reached_carry(program: Program, loop: Loop, wrt: Marks) -> Marks:
-    """Which carried values have a tangent at some step, given which inputs have one."""
+def _nonzero_carry(program: Program, loop: Loop, wrt: Marks) -> Marks:
+    """Return a mask of carried values that have a tangent at some step."""
     consts, carry, xs = loop.takes(program).split(wrt)
     makes = loop.makes(program)
-    return closed_marks(lambda marks: makes.split(reached_by(program, (*consts, *marks, *xs))).carry, carry)
+    return close_marks(lambda marks: makes.split(nonzero_outputs_of(program, (*consts, *marks, *xs))).carry, carry)
 
 
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, **params: Any) -> tuple[list[Any], list[Any]]:
     loop = Loop(**params)
     takes, makes = loop.takes(program), loop.makes(program)
-    carried = _reached_carry(program, loop, nonzero_mask(tangents))
+    carried = _nonzero_carry(program, loop, nonzero_mask(tangents))
     tangents = _with_tangents(takes, tangents, carried)
     if needs_tangent_tape(primals, tangents):
         return _split_jvp(primals, tangents, program, loop)
     wrt = nonzero_mask(tangents)
-    wanted = (*carried, *makes.split(reached_by(program, wrt)).ys)
+    wanted = (*carried, *makes.split(nonzero_outputs_of(program, wrt)).ys)
     both = dual_grouped(program, takes, makes, wrt, wanted)
     consts, carry, xs = takes.with_tangents(primals, tangents)
     outputs, found = makes.without_tangents(loop.again(both.program, [*both.captured, *consts], carry, xs), wanted)
     return outputs, fill_zeros(_out_avals(program, loop), wanted, found)
 
 
-def _with_tangents(takes: Groups[Inputs], tangents: Sequence[Any], carried: Marks) -> list[Any]:
+def _with_tangents(takes: Groups[ScanInputs], tangents: Sequence[Any], carried: Marks) -> list[Any]:
     """`tangents` with zeros for carried values that get a tangent at a later step."""
     consts, carry, xs = takes.split(tangents)
     return [*consts, *(instantiate_zeros(tangent) if marked else tangent
@@ -216,7 +216,7 @@ class _Half(NamedTuple):
 
 
 def _split_jvp(primals: list[Any], tangents: list[Any], program: Program, loop: Loop) -> tuple[list[Any], list[Any]]:
-    halves = _halves(program, nonzero_mask(tangents), loop)
+    halves = _linearized_halves(program, nonzero_mask(tangents), loop)
     consts, carry, xs = loop.takes(program).split(primals)
     fixed = [*halves.captured, *consts]
     fixed += apply_equations(halves.hoisted, fixed)
@@ -229,15 +229,15 @@ def _split_jvp(primals: list[Any], tangents: list[Any], program: Program, loop: 
     takes = groups_of(_Half, *map(len, given))
     at, needed = takes.split(range(len(body.inputs))), takes.split(used_inputs(body))
     # What is known and not used is left out.
-    places = Inputs([*select_marked(at.fixed, needed.fixed), *at.consts], at.carry,
-                    [*select_marked(at.entries, needed.entries), *at.xs])
-    values = joined(given)
-    found = loop.again(selected_inputs(body, tuple(joined(places))), *([values[place] for place in group]
-                                                                       for group in places))
+    places = ScanInputs([*select_marked(at.fixed, needed.fixed), *at.consts], at.carry,
+                        [*select_marked(at.entries, needed.entries), *at.xs])
+    values = join_groups(given)
+    found = loop.again(select_inputs(body, tuple(join_groups(places))), *([values[place] for place in group]
+                                                                          for group in places))
     return outputs, fill_zeros(_out_avals(program, loop), halves.wanted, found)
 
 
-def _halves(program: Program, wrt: Marks, loop: Loop) -> _Halves:
+def _linearized_halves(program: Program, wrt: Marks, loop: Loop) -> _Halves:
     takes, makes = loop.takes(program), loop.makes(program)
 
     def make(_: Any) -> _Halves:
@@ -245,7 +245,7 @@ def _halves(program: Program, wrt: Marks, loop: Loop) -> _Halves:
         reached = derived.extra.nonzero_outputs
         wanted = (*takes.split(wrt).carry, *makes.split(reached).ys)
         own = len(derived.captured) + loop.num_consts
-        hoisted, rest = _hoist(derived.program, own)
+        hoisted, rest = _hoist_constant_part(derived.program, own)
         _, carry, xs = takes.split(program.inputs)
         free = (*[True] * (own + len(hoisted.outputs)), *[False] * len(carry), *[True] * len(xs))
         parts = partition(rest, len(program.outputs), derived.extra, free, keep_by_cost, wanted)
@@ -256,8 +256,8 @@ def _halves(program: Program, wrt: Marks, loop: Loop) -> _Halves:
     return halves
 
 
-def _hoist(program: Program, count: int) -> tuple[Program, Program]:
-    """Splits off what depends on the first `count` inputs only: (constants) -> values, and the rest given those too."""
+def _hoist_constant_part(program: Program, count: int) -> tuple[Program, Program]:
+    """Split off what depends on the first `count` inputs only: (constants) -> values, and the rest given those."""
     fixed = set(program.inputs[:count])
     outside, inside = [], []
     for equation in program.equations:
@@ -279,29 +279,29 @@ def _hoist(program: Program, count: int) -> tuple[Program, Program]:
 def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **params: Any) -> list[Any]:
     loop = Loop(**params)
     takes, makes = loop.takes(program), loop.makes(program)
-    consts, carry, xs = takes.split(are_linear(inputs))
+    consts, carry, xs = takes.split(linear_mask(inputs))
     # A carried value may begin as a known one and meet linear ones later: it is linear then, and begins as a constant.
-    carried = closed_marks(lambda marks: makes.split(dependent(program, (*consts, *marks, *xs))).carry, carry)
+    carried = close_marks(lambda marks: makes.split(dependent_outputs(program, (*consts, *marks, *xs))).carry, carry)
     linear = (*consts, *carried, *xs)
     states = _known_carry(program, loop, linear, inputs)
-    known, moved = takes.each(others, inputs, linear), takes.each(select_marked, program.in_avals, linear)
+    known, moved = takes.each(select_unmarked, inputs, linear), takes.each(select_marked, program.in_avals, linear)
     ct_carry, ct_ys = makes.split(cotangents)
     arriving = [instantiate_zeros(cotangent) for cotangent in select_marked(ct_carry, carried)]
-    body = _transposed_body(program, loop, linear, nonzero_mask(ct_ys))
+    body = _backward_body(program, loop, linear, nonzero_mask(ct_ys))
     sums = [zeros(aval.strong()) for aval in moved.consts]
-    found = scan(body.program, [*body.captured, *known.consts], [*sums, *arriving],
-                 [*states, *known.xs, *nonzero_tangents(ct_ys)], loop.length, not loop.reverse, loop.unroll)
+    found = bind_scan(body.program, [*body.captured, *known.consts], [*sums, *arriving],
+                      [*states, *known.xs, *nonzero_tangents(ct_ys)], loop.length, not loop.reverse, loop.unroll)
     return cotangents_of(inputs, linear, found)
 
 
 def _known_carry(program: Program, loop: Loop, linear: Marks, inputs: Sequence[Any]) -> list[Any]:
     """The carried values that are not linear, at every step: a scan of the known part alone."""
     takes, makes = loop.takes(program), loop.makes(program)
-    known, avals = takes.each(others, inputs, linear), takes.each(others, program.in_avals, linear)
+    known, avals = takes.each(select_unmarked, inputs, linear), takes.each(select_unmarked, program.in_avals, linear)
     if not known.carry:
         return []
     _, ys = makes.split(program.outputs)
-    kept = with_outputs(program, [*(not marked for marked in takes.split(linear).carry), *[False] * len(ys)])
+    kept = select_outputs(program, [*(not marked for marked in takes.split(linear).carry), *[False] * len(ys)])
 
     def build(consts: list[Any], carry: list[Any], xs: list[Any]) -> list[Any]:
         return [*apply_equations(kept, with_zeros(program.in_avals, linear, [*consts, *carry, *xs])), *carry]
@@ -311,7 +311,7 @@ def _known_carry(program: Program, loop: Loop, linear: Marks, inputs: Sequence[A
     return loop.again(body, *known)[len(known.carry):]
 
 
-def _transposed_body(program: Program, loop: Loop, linear: Marks, arriving: Marks) -> Derived:
+def _backward_body(program: Program, loop: Loop, linear: Marks, arriving: Marks) -> Derived:
     """One step backwards.
 
     (known constants; sums for linear constants, cotangents of the carry; known carry, known entries, cotangents of
@@ -319,14 +319,15 @@ def _transposed_body(program: Program, loop: Loop, linear: Marks, arriving: Mark
     """
     takes, makes = loop.takes(program), loop.makes(program)
     avals, marks = program.in_avals, takes.split(linear)
-    known, moved = takes.each(others, avals, linear), takes.each(select_marked, avals, linear)
+    known, moved = takes.each(select_unmarked, avals, linear), takes.each(select_marked, avals, linear)
 
     def build(consts: list[Any], sums: list[Any], ct_carry: list[Any], carry: list[Any], xs: list[Any],
               ct_ys: list[Any]) -> list[Any]:
         inputs = with_markers(avals, linear, [*consts, *carry, *xs])
         cotangents = fill_zeros(program.out_avals, (*marks.carry, *arriving), [*ct_carry, *ct_ys])
-        found = takes.each(select_marked, backward(program, inputs, cotangents), linear)
-        return [*added(sums, found.consts), *map(instantiate_zeros, found.carry), *map(instantiate_zeros, found.xs)]
+        found = takes.each(select_marked, backward_pass(program, inputs, cotangents), linear)
+        return [*add_tangents(sums, found.consts), *map(instantiate_zeros, found.carry),
+                *map(instantiate_zeros, found.xs)]
 
     key = ("transposed step", linear, arriving, loop.num_consts, loop.num_carry)
     return derive_grouped(
@@ -350,13 +351,14 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, program: Pro
         return (*const_axes, *lane_axes(marks), *(None if axis is None else 0 for axis in x_axes))
 
     open_axes = (None,) * len(program.outputs)
-    carried = closed_marks(
+    carried = close_marks(
         lambda marks: makes.split(batched_program(program, size, in_axes(marks), open_axes).extra).carry,
         [axis is not None for axis in carry_axes])
     _, stacked = makes.split(batched_program(program, size, in_axes(carried), open_axes).extra)
     carried_axes, stacked_axes = lane_axes(carried), lane_axes(stacked)
     derived = batched_program(program, size, in_axes(carried), (*carried_axes, *stacked_axes))
-    results = loop.again(derived.program, [*derived.captured, *consts], fronted(size, carry, carry_axes, carried), xs)
+    results = loop.again(derived.program, [*derived.captured, *consts],
+                         batch_first_if_marked(size, carry, carry_axes, carried), xs)
     return results, [*carried_axes, *(None if axis is None else 1 for axis in stacked_axes)]
 
 
@@ -378,18 +380,18 @@ region_roles.enter(("body",), scan_p)
 
 
 @rewrites.register(scan_p)
-def _scan_rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _scan_rewrite(_: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """What the body does not use, gets twice or makes twice is left out; numbers among its constants stand in it."""
     program = params["program"]
     loop = Loop(**{name: value for name, value in params.items() if name != "program"})
     consts, carry, xs = loop.takes(program).split(inputs)
     behind = loop.num_consts + loop.num_carry
-    fixed, entries = left_out(program, consts), left_out(program, xs, behind)
-    stacks = repeated(program, loop.num_carry)
+    fixed, entries = removable_inputs(program, consts), removable_inputs(program, xs, behind)
+    stacks = duplicate_outputs(program, loop.num_carry)
     firsts = [place == stacks.index(number) for place, number in enumerate(stacks)]
     if not (fixed or entries) and all(firsts):
         return None
-    body = with_outputs(narrowed(program, fixed + entries), [*[True] * loop.num_carry, *firsts])
+    body = select_outputs(remove_inputs(program, fixed + entries), [*[True] * loop.num_carry, *firsts])
     results = loop.again(body, remaining_operands(consts, fixed), carry, remaining_operands(xs, entries, behind))
     return [*results[:loop.num_carry], *(results[loop.num_carry + number] for number in stacks)]
 
@@ -401,6 +403,6 @@ def _scan_in_part(equation: Equation, used: Sequence[bool]) -> Equation:
     wanted = wanted_outputs(program, used, loop.num_consts, loop.num_carry)
     consts, carry, xs = loop.takes(program).split(equation.inputs)
     kept_carry = select_marked(carry, wanted[:loop.num_carry])
-    body = with_wanted(program, wanted, loop.num_consts, loop.num_carry)
+    body = keep_wanted_outputs(program, wanted, loop.num_consts, loop.num_carry)
     return with_fewer_outputs(equation, wanted, [*consts, *kept_carry, *xs],
                               {**equation.params, "program": body, "num_carry": len(kept_carry)})

@@ -13,21 +13,21 @@ from fxgrad.engine.core.regions import Links, Region, region_roles
 from fxgrad.engine.core.sources import in_place
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import Derived
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments
-from fxgrad.engine.higher_order.groups import Groups, are_linear, cotangents_of, groups_of, joined, nonzero_mask
-from fxgrad.engine.higher_order.masking import once_where_equal
-from fxgrad.engine.higher_order.narrowing import left_out, narrowed, remaining_operands
-from fxgrad.engine.higher_order.wiring import dual_program, with_outputs
+from fxgrad.engine.higher_order.groups import Groups, cotangents_of, groups_of, join_groups, linear_mask, nonzero_mask
+from fxgrad.engine.higher_order.masking import unbatched_where_equal
+from fxgrad.engine.higher_order.narrowing import remaining_operands, removable_inputs, remove_inputs
+from fxgrad.engine.higher_order.wiring import dual_program, select_outputs
 from fxgrad.engine.ops.arithmetic import neg, sub
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.engine.tracing.trace import inner_mode, takes_literals, trace
+from fxgrad.engine.tracing.trace import inner_mode, takes_literals, trace_at
 from fxgrad.engine.transforms.batch import Batched, batched_program, put_axis
-from fxgrad.engine.transforms.forward import forward
-from fxgrad.engine.transforms.transpose import transposed
+from fxgrad.engine.transforms.forward import push_forward
+from fxgrad.engine.transforms.transpose import transpose_program
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import LinearityError
 
@@ -38,7 +38,7 @@ Programs = tuple[Any, ...]
 """Four programs, in the order of the groups of their constants; None where the user gave no transposed solve."""
 
 
-class Inputs(NamedTuple):
+class SolveInputs(NamedTuple):
     """The groups of the inputs: constants of each program, and the right-hand sides."""
 
     matvec: Sequence[Any]
@@ -48,27 +48,27 @@ class Inputs(NamedTuple):
     rhs: Sequence[Any]
 
 
-class Outputs(NamedTuple):
-    """The groups of the outputs: the solution, and what else the solver returns."""
+class SolveOutputs(NamedTuple):
+    """The groups of the outputs: the solution, and the solver's other results."""
 
     solution: Sequence[Any]
     extra: Sequence[Any]
 
 
-def _groups(programs: Programs, counts: Counts) -> tuple[Groups[Inputs], Groups[Outputs]]:
+def _solve_groups(programs: Programs, counts: Counts) -> tuple[Groups[SolveInputs], Groups[SolveOutputs]]:
     matvec, solve, _, _ = programs
     size = len(matvec.outputs)
-    return groups_of(Inputs, *counts, size), groups_of(Outputs, size, len(solve.outputs) - size)
+    return groups_of(SolveInputs, *counts, size), groups_of(SolveOutputs, size, len(solve.outputs) - size)
 
 
-def _bind(programs: Programs, given: Inputs) -> list[Any]:
+def _bind_solve(programs: Programs, given: SolveInputs) -> list[Any]:
     """Applies `linear_solve_p` to groups of inputs."""
     *constants, _ = given
-    return bind(linear_solve_p, *joined(given), programs=programs, counts=tuple(map(len, constants)))
+    return bind(linear_solve_p, *join_groups(given), programs=programs, counts=tuple(map(len, constants)))
 
 
 def _abstract(*avals: Aval, programs: Programs, counts: Counts) -> list[Aval]:
-    *constants, rhs = _groups(programs, counts)[0].split(avals)
+    *constants, rhs = _solve_groups(programs, counts)[0].split(avals)
     for program, given in zip(programs, constants, strict=True):
         if program is not None:
             check_arguments("custom_linear_solve", program.in_avals, [*given, *rhs])
@@ -76,12 +76,12 @@ def _abstract(*avals: Aval, programs: Programs, counts: Counts) -> list[Aval]:
 
 
 def _run_numpy(*values: Any, programs: Programs, counts: Counts) -> list[Any]:
-    given = _groups(programs, counts)[0].split(values)
+    given = _solve_groups(programs, counts)[0].split(values)
     return numpy_executor.call(programs[1], [*given.solve, *given.rhs])
 
 
 def _emit(lax: Any, *values: Any, programs: Programs, counts: Counts) -> list[Any]:
-    given = _groups(programs, counts)[0].split(values)
+    given = _solve_groups(programs, counts)[0].split(values)
     return xla_executor.emit(programs[1], [*given.solve, *given.rhs])
 
 
@@ -89,23 +89,23 @@ def _jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, counts:
          ) -> tuple[list[Any], list[Any]]:
     """From A x = b: A dx = db - dA x. What `solve` computes with is of no importance."""
     outputs = bind(linear_solve_p, *primals, programs=programs, counts=counts)
-    takes, makes = _groups(programs, counts)
+    takes, makes = _solve_groups(programs, counts)
     given, moved = takes.split(primals), takes.split(tangents)
     solution, extra = makes.split(outputs)
     along = [Zero(aval_of(x)) for x in solution]
     if any(nonzero_mask(moved.matvec)):
         with in_place():
-            _, along = forward(programs[0], [*given.matvec, *solution], [*moved.matvec, *along])
+            _, along = push_forward(programs[0], [*given.matvec, *solution], [*moved.matvec, *along])
     if not any(nonzero_mask([*along, *moved.rhs])):
         return outputs, [Zero(aval_of(output)) for output in outputs]
     right = [sub(instantiate_zeros(one), instantiate_zeros(other)) for one, other in zip(moved.rhs, along, strict=True)]
-    found, _ = makes.split(_bind(programs, given._replace(rhs=right)))
+    found, _ = makes.split(_bind_solve(programs, given._replace(rhs=right)))
     return outputs, [*found, *(Zero(aval_of(value)) for value in extra)]
 
 
 def _transpose(cotangents: list[Any], inputs: list[Any], *, programs: Programs, counts: Counts) -> list[Any]:
-    takes, makes = _groups(programs, counts)
-    *constants, rhs = takes.split(are_linear(inputs))
+    takes, makes = _solve_groups(programs, counts)
+    *constants, rhs = takes.split(linear_mask(inputs))
     if any(map(any, constants)) or not all(rhs):
         raise LinearityError(at_user_line("cannot transpose custom_linear_solve but in its right-hand side as a whole"))
     matvec, solve, transposed_matvec, transposed_solve = programs
@@ -114,28 +114,28 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, programs: Programs, 
             "custom_linear_solve: reverse mode solves the transposed system, and there is no transpose_solve. "
             "Pass transpose_solve=function(vecmat, b), or symmetric=True if the matrix is equal to its transpose"))
     given, arriving = takes.split(inputs), makes.split(cotangents)
-    swapped = Inputs(given.transposed_matvec, given.transposed_solve, given.matvec, given.solve,
-                     [*map(instantiate_zeros, arriving.solution)])
-    found, _ = makes.split(_bind((transposed_matvec, transposed_solve, matvec, solve), swapped))
-    return cotangents_of(inputs, joined([*constants, rhs]), found)
+    swapped = SolveInputs(given.transposed_matvec, given.transposed_solve, given.matvec, given.solve,
+                          [*map(instantiate_zeros, arriving.solution)])
+    found, _ = makes.split(_bind_solve((transposed_matvec, transposed_solve, matvec, solve), swapped))
+    return cotangents_of(inputs, join_groups([*constants, rhs]), found)
 
 
 def _batch(size: int, values: list[Any], axes: list[int | None], *, programs: Programs, counts: Counts,
            ) -> tuple[list[Any], list[int | None]]:
-    takes, _ = _groups(programs, counts)
+    takes, _ = _solve_groups(programs, counts)
     *constants, rhs = takes.split(values)
     *const_axes, rhs_axes = takes.split(axes)
     lanes = [0] * len(rhs)
     parts = [None if program is None else batched_program(program, size, (*given, *lanes))
              for program, given in zip(programs, const_axes, strict=True)]
-    given, in_front = _given_batches(size, parts, constants, rhs, rhs_axes)
-    outputs = bind(linear_solve_p, *joined(given), *in_front, counts=tuple(map(len, given)),
+    given, in_front = _batch_given(size, parts, constants, rhs, rhs_axes)
+    outputs = bind(linear_solve_p, *join_groups(given), *in_front, counts=tuple(map(len, given)),
                    programs=tuple(None if part is None else part.program for part in parts))
     return outputs, [0] * len(outputs)
 
 
-def _given_batches(size: int, parts: Sequence[Derived | None], constants: Sequence[Sequence[Any]],
-                   values: Sequence[Any], axes: Sequence[int | None]) -> tuple[list[list[Any]], list[Any]]:
+def _batch_given(size: int, parts: Sequence[Derived | None], constants: Sequence[Sequence[Any]],
+                 values: Sequence[Any], axes: Sequence[int | None]) -> tuple[list[list[Any]], list[Any]]:
     """The constants of batched programs, with what those captured; and `values` with the batch axis first."""
     return ([[*([] if part is None else part.captured), *own] for part, own in zip(parts, constants, strict=True)],
             [put_axis(Batched(value, axis), size, 0) for value, axis in zip(values, axes, strict=True)])
@@ -147,11 +147,11 @@ def _cost(*avals: Aval, programs: Programs, counts: Counts) -> Cost:
 
 def _regions(operands: Sequence[Any], *, programs: Programs, counts: Counts) -> tuple[Region, ...]:
     """Only `solve` runs; derivatives run the others."""
-    takes, _ = _groups(programs, counts)
-    return _held(programs, takes, region_roles.of(linear_solve_p), 1)
+    takes, _ = _solve_groups(programs, counts)
+    return _solve_regions(programs, takes, region_roles.of(linear_solve_p), 1)
 
 
-def _held(programs: Programs, takes: Groups[Any], roles: Sequence[str], solver: int) -> tuple[Region, ...]:
+def _solve_regions(programs: Programs, takes: Groups[Any], roles: Sequence[str], solver: int) -> tuple[Region, ...]:
     *names, last = takes.parts._fields
     regions = []
     for number, (role, name, program) in enumerate(zip(roles, names, programs, strict=True)):
@@ -171,8 +171,8 @@ linear_solve_p = register(Primitive(
 region_roles.enter(("matvec", "solve", "transposed matvec", "transposed solve"), linear_solve_p)
 
 
-def _traced(function: Function, avals: Sequence[Aval]) -> Derived:
-    program, captured = trace(function, avals, mode=inner_mode(takes_literals()))
+def _trace_groups(function: Function, avals: Sequence[Aval]) -> Derived:
+    program, captured = trace_at(function, avals, mode=inner_mode(takes_literals()))
     return Derived(program, captured, None)
 
 
@@ -181,26 +181,26 @@ def linear_solve(matvec: Function, rhs: Sequence[Any], solve: Callable[[Function
                  ) -> list[Any]:
     """The outputs of `solve(matvec, rhs)`, all functions taking and returning flat lists."""
     avals = [aval_of(value).strong() for value in rhs]
-    forwards = _traced(matvec, avals)
+    forwards = _trace_groups(matvec, avals)
 
     def apply(*values: Any) -> list[Any]:
         return forwards(values)
 
-    solved = _traced(lambda *values: solve(apply, values), avals)
+    solved = _trace_groups(lambda *values: solve(apply, values), avals)
     parts: list[Derived | None] = [forwards, solved, None, None]
     if symmetric:
         parts[2:] = [forwards, solved]
     elif transpose_solve is not None:
         own = len(forwards.captured)
-        flipped = transposed(forwards.program, (*[False] * own, *[True] * len(avals)))
+        flipped = transpose_program(forwards.program, (*[False] * own, *[True] * len(avals)))
         backwards = Derived(flipped.program, [*flipped.captured, *forwards.captured], None)
 
         def apply_transposed(*values: Any) -> list[Any]:
             return backwards(values)
 
-        parts[2:] = [backwards, _traced(lambda *values: transpose_solve(apply_transposed, values), avals)]
-    given = Inputs._make([*([] if part is None else part.captured for part in parts), [*rhs]])
-    return _bind(tuple(None if part is None else part.program for part in parts), given)
+        parts[2:] = [backwards, _trace_groups(lambda *values: transpose_solve(apply_transposed, values), avals)]
+    given = SolveInputs._make([*([] if part is None else part.captured for part in parts), [*rhs]])
+    return _bind_solve(tuple(None if part is None else part.program for part in parts), given)
 
 
 # --- roots ----------------------------------------------------------------------------------------------------
@@ -220,10 +220,10 @@ class RootInputs(NamedTuple):
     guess: Sequence[Any]
 
 
-def _root_groups(programs: Programs, counts: Counts) -> tuple[Groups[RootInputs], Groups[Outputs]]:
+def _root_groups(programs: Programs, counts: Counts) -> tuple[Groups[RootInputs], Groups[SolveOutputs]]:
     solver, function, _, _ = programs
     size = len(function.outputs)
-    return groups_of(RootInputs, *counts, size), groups_of(Outputs, size, len(solver.outputs) - size)
+    return groups_of(RootInputs, *counts, size), groups_of(SolveOutputs, size, len(solver.outputs) - size)
 
 
 def _root_abstract(*avals: Aval, programs: Programs, counts: Counts) -> list[Aval]:
@@ -258,21 +258,21 @@ def _root_jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, co
         return outputs, [Zero(aval_of(output)) for output in outputs]
     at = [*given.function, *root]
     with in_place():
-        _, pushed = forward(function, at, [*theta_tangents, *(Zero(aval_of(x)) for x in root)])
-    matvec, vecmat = along_root(function, len(given.function))
-    solved = _bind((matvec.program, solver, vecmat.program, transposed_solver), Inputs(
+        _, pushed = push_forward(function, at, [*theta_tangents, *(Zero(aval_of(x)) for x in root)])
+    matvec, vecmat = root_derivatives(function, len(given.function))
+    solved = _bind_solve((matvec.program, solver, vecmat.program, transposed_solver), SolveInputs(
         [*matvec.captured, *at], [*given.tangent_solver, *at], [*vecmat.captured, *at], [*given.cotangent_solver, *at],
         [neg(instantiate_zeros(tangent)) for tangent in pushed]))
     return outputs, [*makes.split(solved).solution, *(Zero(aval_of(value)) for value in extra)]
 
 
-def along_root(function: Program, num_consts: int) -> tuple[Derived, Derived]:
-    """f_x as a program (constants, x, direction) -> change of f; and its transpose."""
+def root_derivatives(function: Program, num_consts: int) -> tuple[Derived, Derived]:
+    """Return f_x as a program (constants, x, direction) -> change of f, and its transpose."""
     count = len(function.outputs)
     derived = dual_program(function, (*[False] * num_consts, *[True] * count), (True,) * count, separate=True)
-    matvec = Derived(with_outputs(derived.program, [False] * count + [True] * count), derived.captured, None)
+    matvec = Derived(select_outputs(derived.program, [False] * count + [True] * count), derived.captured, None)
     own = len(derived.captured)
-    flipped = transposed(matvec.program, (*[False] * (own + num_consts + count), *[True] * count))
+    flipped = transpose_program(matvec.program, (*[False] * (own + num_consts + count), *[True] * count))
     return matvec, Derived(flipped.program, [*flipped.captured, *derived.captured], None)
 
 
@@ -287,10 +287,10 @@ def _root_batch(size: int, values: list[Any], axes: list[int | None], *, program
                [*given.cotangent_solver, *at, *lanes])
     parts = [batched_program(program, size, tuple(each)) for program, each in zip(programs, axes_of, strict=True)
              if program is not None]
-    fixed, begin = _given_batches(size, parts, constants, guess, given.guess)
-    outputs = bind(root_p, *joined(fixed), *begin, programs=tuple(part.program for part in parts),
+    fixed, begin = _batch_given(size, parts, constants, guess, given.guess)
+    outputs = bind(root_p, *join_groups(fixed), *begin, programs=tuple(part.program for part in parts),
                    counts=tuple(map(len, fixed)))
-    return once_where_equal(programs[0], size, [*given.solver, *given.guess], outputs)
+    return unbatched_where_equal(programs[0], size, [*given.solver, *given.guess], outputs)
 
 
 def _root_cost(*avals: Aval, programs: Programs, counts: Counts) -> Cost:
@@ -300,7 +300,7 @@ def _root_cost(*avals: Aval, programs: Programs, counts: Counts) -> Cost:
 def _root_regions(operands: Sequence[Any], *, programs: Programs, counts: Counts) -> tuple[Region, ...]:
     """Only the solver runs; derivatives run the others."""
     takes, _ = _root_groups(programs, counts)
-    return _held(programs, takes, region_roles.of(root_p), 0)
+    return _solve_regions(programs, takes, region_roles.of(root_p), 0)
 
 
 root_p = register(Primitive(name="custom_root", abstract=_root_abstract, numpy=_root_numpy, xla=_root_emit,
@@ -311,27 +311,27 @@ region_roles.enter(("solve", "function", "tangent solve", "cotangent solve"), ro
 
 
 @rewrites.register(linear_solve_p)
-def _solve_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _solve_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Constants that a program does not use or gets twice are left out of it, and numbers stand in it."""
-    takes, _ = _groups(params["programs"], params["counts"])
-    return _narrowed_parts(linear_solve_p, takes, inputs, params["programs"], range(4))
+    takes, _ = _solve_groups(params["programs"], params["counts"])
+    return _narrow_parts(linear_solve_p, takes, inputs, params["programs"], range(4))
 
 
 @rewrites.register(root_p)
-def _root_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _root_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """As for linear systems, but for the constants of the function, which the solvers of tangents take too."""
     takes, _ = _root_groups(params["programs"], params["counts"])
-    return _narrowed_parts(root_p, takes, inputs, params["programs"], (0, 2, 3))
+    return _narrow_parts(root_p, takes, inputs, params["programs"], (0, 2, 3))
 
 
-def _narrowed_parts(primitive: Primitive, takes: Groups[Any], inputs: list[Any], programs: Programs,
-                    places: Sequence[int]) -> list[Any] | None:
+def _narrow_parts(primitive: Primitive, takes: Groups[Any], inputs: list[Any], programs: Programs,
+                  places: Sequence[int]) -> list[Any] | None:
     *constants, last = takes.split(inputs)
-    instead = [left_out(program, given) if number in places and program is not None else ()
+    instead = [removable_inputs(program, given) if number in places and program is not None else ()
                for number, (program, given) in enumerate(zip(programs, constants, strict=True))]
     if not any(instead):
         return None
     fewer = [remaining_operands(given, each) for given, each in zip(constants, instead, strict=True)]
-    return bind(primitive, *joined(fewer), *last, counts=tuple(map(len, fewer)), programs=tuple(
-        program if program is None else narrowed(program, each)
+    return bind(primitive, *join_groups(fewer), *last, counts=tuple(map(len, fewer)), programs=tuple(
+        program if program is None else remove_inputs(program, each)
         for program, each in zip(programs, instead, strict=True)))

@@ -30,8 +30,11 @@ STORES = (HOST, INT8, *NARROW)
 """What a policy may answer beside whether to keep a value: where it is kept, or in which dtype."""
 
 
-def packed(value: Any, store: str) -> list[Any]:
-    """What is kept of `value`: one array, or for scaled integers two. What gains nothing is kept as it is."""
+def pack(value: Any, store: str) -> list[Any]:
+    """Return what is stored of `value`: one array, or two for scaled integers; `value` if storing gains nothing.
+
+    What gains nothing is kept as it is.
+    """
     aval = aval_of(value)
     if store == HOST:
         return [move(value, HOST)] if not dtypes.is_key(aval.dtype) else [value]
@@ -46,8 +49,8 @@ def packed(value: Any, store: str) -> list[Any]:
     return [convert(value, NARROW[store])]
 
 
-def unpacked(values: Sequence[Any], store: str, aval: Aval) -> Any:
-    """The value of which `values` were kept."""
+def unpack(values: Sequence[Any], store: str, aval: Aval) -> Any:
+    """Return the value of which `values` were stored."""
     if store == HOST:
         return move(values[0], "device") if not dtypes.is_key(aval.dtype) else values[0]
     if not _is_narrowed(aval, store):
@@ -62,13 +65,13 @@ def _is_narrowed(aval: Aval, store: str) -> bool:
     return aval.dtype.itemsize > (1 if store == INT8 else NARROW[store].itemsize)
 
 
-def count(aval: Aval, store: str) -> int:
-    """How many arrays are kept of a value."""
+def num_stored(aval: Aval, store: str) -> int:
+    """Return the number of arrays stored of a value."""
     return 2 if store == INT8 and _is_narrowed(aval, store) else 1
 
 
-def packing(forward: Program, stores: Sequence[str]) -> Program:
-    """`forward`, whose last outputs are values that are kept by `stores`, making what is kept of them; "" is itself.
+def pack_outputs(forward: Program, stores: Sequence[str]) -> Program:
+    """Return `forward` with its last outputs stored as `stores` says; "" keeps a value unchanged.
 
     Each value is packed right after it is made, so that it need not be there to the end.
     """
@@ -80,7 +83,7 @@ def packing(forward: Program, stores: Sequence[str]) -> Program:
 
         def step(equation: Equation, inputs: list[Any]) -> list[Any]:
             outputs = bind(equation.primitive, *inputs, **equation.params)
-            kept.update({var: packed(value, wanted[var])
+            kept.update({var: pack(value, wanted[var])
                          for var, value in zip(equation.outputs, outputs, strict=True) if var in wanted})
             return outputs
 
@@ -92,8 +95,8 @@ def packing(forward: Program, stores: Sequence[str]) -> Program:
     return derive(forward, ("packing", tuple(stores)), build, forward.in_avals).program
 
 
-def unpacking(tangent: Program, first: int, stores: Sequence[str], kept: Sequence[Aval]) -> Program:
-    """`tangent`, whose inputs from `first` on are `stores` of values, taking what was kept of these.
+def unpack_inputs(tangent: Program, first: int, stores: Sequence[str], kept: Sequence[Aval]) -> Program:
+    """Return `tangent` with its inputs from `first` on, stored as `stores` says, unpacked.
 
     `kept` are the types of that; a store "" is none.
     """
@@ -102,12 +105,12 @@ def unpacking(tangent: Program, first: int, stores: Sequence[str], kept: Sequenc
 
     def build(*values: Any) -> tuple[list[Any], None]:
         given = iter(values[first:])
-        found = [_next(given, store, aval) for store, aval in zip(stores, avals[first:beyond], strict=True)]
+        found = [_take_stored(given, store, aval) for store, aval in zip(stores, avals[first:beyond], strict=True)]
         return apply_equations(tangent, [*values[:first], *found, *given]), None
 
     return derive(tangent, ("unpacking", first, tuple(stores)), build,
                   [*avals[:first], *kept, *avals[beyond:]]).program
 
 
-def _next(given: Iterator[Any], store: str, aval: Aval) -> Any:
-    return unpacked([*islice(given, count(aval, store))], store, aval) if store else next(given)
+def _take_stored(given: Iterator[Any], store: str, aval: Aval) -> Any:
+    return unpack([*islice(given, num_stored(aval, store))], store, aval) if store else next(given)

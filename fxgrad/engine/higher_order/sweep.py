@@ -1,4 +1,4 @@
-"""`sweep`: goes forward through a number of states known at run time, then back, visiting them in reverse order.
+"""`bind_sweep`: goes forward through a number of states known at run time, then back, visiting them in reverse order.
 
 It is what the transpose of a loop does. NumPy keeps every state. XLA, where memory has to be known beforehand, keeps a
 table of a fixed number of them and computes the others again from the nearest one before: with `s` free places,
@@ -19,32 +19,38 @@ from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register, registry
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.regions import Links, Region, closed_marks, region_roles
+from fxgrad.engine.core.regions import Links, Region, close_marks, region_roles
 from fxgrad.engine.core.sizes import size_hint
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.derivation.derive import Derived, derive
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments
 from fxgrad.engine.higher_order.groups import (
     Carry,
     Groups,
-    Step,
-    are_linear,
+    StepInputs,
     cotangents_of,
     derive_grouped,
-    divided,
     groups_of,
-    joined,
+    join_groups,
+    linear_mask,
     nonzero_mask,
     nonzero_tangents,
     select_marked,
+    split_by_sizes,
     step_groups,
 )
-from fxgrad.engine.higher_order.masking import batched_marks, fronted, lane_axes
-from fxgrad.engine.higher_order.narrowing import left_out, narrowed, remaining_operands
-from fxgrad.engine.higher_order.wiring import dual_grouped, dual_outputs, join_carry_vma, needs_tangent_tape, reached_by
+from fxgrad.engine.higher_order.masking import batch_first_if_marked, batched_marks, lane_axes
+from fxgrad.engine.higher_order.narrowing import remaining_operands, removable_inputs, remove_inputs
+from fxgrad.engine.higher_order.wiring import (
+    dual_grouped,
+    dual_outputs,
+    join_carry_vma,
+    needs_tangent_tape,
+    nonzero_outputs_of,
+)
 from fxgrad.engine.ops.arithmetic import div, sub
 from fxgrad.engine.ops.arithmetic import max as maximum
 from fxgrad.engine.ops.arithmetic import min as minimum
@@ -57,14 +63,14 @@ from fxgrad.engine.ops.structural import convert, instantiate_zeros, reduce_sum,
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import Batch, Batched, batched_program, put_axis
-from fxgrad.engine.transforms.forward import forward
-from fxgrad.engine.transforms.transpose import backward
+from fxgrad.engine.transforms.forward import push_forward
+from fxgrad.engine.transforms.transpose import backward_pass
 from fxgrad.errors import DTypeError
 
 
-def sweep(count: Any, step: Program, step_consts: Sequence[Any], back: Program, back_consts: Sequence[Any],
-          state: Sequence[Any], carry: Sequence[Any]) -> list[Any]:
-    """The carry after `back` has visited the `count` states before each `step`, the last one first.
+def bind_sweep(count: Any, step: Program, step_consts: Sequence[Any], back: Program, back_consts: Sequence[Any],
+               state: Sequence[Any], carry: Sequence[Any]) -> list[Any]:
+    """Return the carry after `back` visited the `count` states before each `step`, the last one first.
 
     `step` takes (constants, state) to the next state, `back` takes (constants, state, carry) to the next carry.
     """
@@ -72,7 +78,7 @@ def sweep(count: Any, step: Program, step_consts: Sequence[Any], back: Program, 
                 num_step_consts=len(step_consts), num_back_consts=len(back_consts))
 
 
-class Inputs(NamedTuple):
+class SweepInputs(NamedTuple):
     """The groups of the inputs; `steps` is their number, one value."""
 
     steps: Sequence[Any]
@@ -90,8 +96,8 @@ class BackInputs(NamedTuple):
     carry: Sequence[Any]
 
 
-def _groups(step: Program, back: Program, num_step_consts: int, num_back_consts: int) -> Groups[Inputs]:
-    return groups_of(Inputs, 1, num_step_consts, num_back_consts, len(step.outputs), len(back.outputs))
+def _sweep_groups(step: Program, back: Program, num_step_consts: int, num_back_consts: int) -> Groups[SweepInputs]:
+    return groups_of(SweepInputs, 1, num_step_consts, num_back_consts, len(step.outputs), len(back.outputs))
 
 
 def _back_groups(step: Program, back: Program) -> tuple[Groups[BackInputs], Groups[Carry]]:
@@ -101,7 +107,7 @@ def _back_groups(step: Program, back: Program) -> tuple[Groups[BackInputs], Grou
 
 
 def _abstract(*avals: Aval, step: Program, back: Program, **counts: int) -> list[Aval]:
-    (count,), step_consts, back_consts, state, carry = _groups(step, back, **counts).split(avals)
+    (count,), step_consts, back_consts, state, carry = _sweep_groups(step, back, **counts).split(avals)
     if count.shape != () or not dtypes.is_integer(count.dtype):
         raise DTypeError(f"sweep: the number of steps must be an integer scalar, got {count}")
     check_arguments("sweep", step.in_avals, [*step_consts, *state])
@@ -112,7 +118,7 @@ def _abstract(*avals: Aval, step: Program, back: Program, **counts: int) -> list
 
 
 def _run_numpy(*values: Any, step: Program, back: Program, **counts: int) -> list[Any]:
-    (count,), step_consts, back_consts, state, carry = _groups(step, back, **counts).split(values)
+    (count,), step_consts, back_consts, state, carry = _sweep_groups(step, back, **counts).split(values)
     states = []
     for _ in range(int(count)):
         states.append(state)
@@ -139,8 +145,8 @@ def table_size(state: Sequence[Aval]) -> int:
     return min(MOST_STATES, max(FEWEST_STATES, TABLE_BYTES // max(size, 1)))
 
 
-def reach(size: int) -> np.ndarray[Any, Any]:
-    """`reach(size)[s, r]`: how many steps `s` free places walk back with at most `r` repetitions of each."""
+def steps_within(size: int) -> np.ndarray[Any, Any]:
+    """Return a table: `table[s, r]` is the number of steps that `s` places walk back with `r` repetitions of each."""
     return np.array([[min(math.comb(s + r, s), 2**31 - 1) for r in range(REPETITIONS)] for s in range(size)],
                     np.int32)
 
@@ -149,25 +155,25 @@ def _number(value: int) -> Literal:
     return Literal(value, INDEX)
 
 
-def _loop(name: str, *values: Any, **params: Any) -> list[Any]:
+def _bind_loop(name: str, *values: Any, **params: Any) -> list[Any]:
     """A loop by the name of its primitive: loops are transposed to sweeps, and sweeps are made of loops."""
     return bind(registry[name], *values, **params)
 
 
-def with_table(step: Program, back: Program) -> Derived:
-    """A program equal to the sweep, made of loops: (count, constants, state, carry) -> carry."""
+def sweep_as_loops(step: Program, back: Program) -> Derived:
+    """Return a program equal to the sweep, made of loops: (count, constants, state, carry) -> carry."""
     size = table_size(step.out_avals)
-    ahead, behind = _types(step, back)
+    ahead, behind = _input_types(step, back)
     visit = _visit(step, back, _advance(step, ahead.consts, size), size)
 
     def build(count: list[Any], step_consts: list[Any], back_consts: list[Any], state: list[Any], carry: list[Any],
               ) -> list[Any]:
         fixed = [*visit.captured, *step_consts, *back_consts]
-        slots = [_stored(zeros(slot), value, _number(0))
+        slots = [_store_entry(zeros(slot), value, _number(0))
                  for slot, value in zip(_slot_avals(step.out_avals, size), state, strict=True)]
         begin = [sub(*count, _number(1)), zeros(INDEX), zeros(_positions_aval(size)), *slots, *carry]
-        results = _loop("while", *fixed, *begin, condition=_not_negative(visit.program, len(fixed)),
-                        body=visit.program, num_condition_consts=0, num_body_consts=len(fixed))
+        results = _bind_loop("while", *fixed, *begin, condition=_is_not_negative(visit.program, len(fixed)),
+                             body=visit.program, num_condition_consts=0, num_body_consts=len(fixed))
         return results[len(results) - len(carry):]
 
     return derive_grouped(back, ("with table", step), build, count=[INDEX],
@@ -175,12 +181,12 @@ def with_table(step: Program, back: Program) -> Derived:
                           carry=back.out_avals)
 
 
-def _types(step: Program, back: Program) -> tuple[Step, BackInputs]:
+def _input_types(step: Program, back: Program) -> tuple[StepInputs, BackInputs]:
     """The types of the inputs of `step` and of `back`, by group."""
     return step_groups(step)[0].split(step.in_avals), _back_groups(step, back)[0].split(back.in_avals)
 
 
-def _not_negative(body: Program, num_consts: int) -> Program:
+def _is_not_negative(body: Program, num_consts: int) -> Program:
     def build(*values: Any) -> tuple[list[Any], None]:
         return [ge(values[0], _number(0))], None
     return derive(body, "first is not negative", build, body.in_avals[num_consts:]).program
@@ -209,12 +215,12 @@ def _advance(step: Program, const_avals: Sequence[Aval], size: int) -> Derived:
         beyond = eq(reduce_sum(convert(short, dtypes.int32), (0,)), _number(REPETITIONS))
         stretch = where(beyond, maximum(stretch, div(distance, _number(2))), stretch)
         stretch = minimum(stretch, sub(distance, _number(1)))
-        state = _loop("for", stretch, *consts, *state, program=step, num_consts=len(consts))
+        state = _bind_loop("for", stretch, *consts, *state, program=step, num_consts=len(consts))
         position = add(position, stretch)
         keep = and_(lt(position, target), gt(free, _number(0)))
         place = where(keep, add(top, _number(1)), _number(size))  # the last place is for what is not kept
-        return [position, where(keep, place, top), _stored(positions, position, place),
-                *(_stored(slot, value, place) for slot, value in zip(slots, state, strict=True)), *state]
+        return [position, where(keep, place, top), _store_entry(positions, position, place),
+                *(_store_entry(slot, value, place) for slot, value in zip(slots, state, strict=True)), *state]
 
     return derive_grouped(
         step, ("advance", len(const_avals), size), build, fixed=[Aval((size, REPETITIONS), dtypes.int32), INDEX],
@@ -224,22 +230,22 @@ def _advance(step: Program, const_avals: Sequence[Aval], size: int) -> Derived:
 
 def _visit(step: Program, back: Program, advance: Derived, size: int) -> Derived:
     """One step back: (constants, target, top, positions, slots, carry) -> the last five for the step before."""
-    ahead, behind = _types(step, back)
+    ahead, behind = _input_types(step, back)
 
     def build(step_consts: list[Any], back_consts: list[Any], places: list[Any], slots: list[Any], carry: list[Any],
               ) -> list[Any]:
         target, top, positions = places
-        position = _entry(positions, top)
-        state = [_entry(slot, top) for slot in slots]
-        fixed = [*advance.captured, reach(size), target, *step_consts]
+        position = _table_entry(positions, top)
+        state = [_table_entry(slot, top) for slot in slots]
+        fixed = [*advance.captured, steps_within(size), target, *step_consts]
         going = derive(advance.program, "ahead", lambda goal, now, *_: ([lt(now, goal)], None),
                        [INDEX, *advance.program.out_avals]).program
-        _, top, positions, *rest = _loop(
+        _, top, positions, *rest = _bind_loop(
             "while", target, *fixed, position, top, positions, *slots, *state, condition=going, body=advance.program,
             num_condition_consts=1, num_body_consts=len(fixed))
-        slots, state = divided(rest, (len(slots), len(state)))
+        slots, state = split_by_sizes(rest, (len(slots), len(state)))
         carry = apply_equations(back, [*back_consts, *state, *carry])
-        done = convert(eq(_entry(positions, top), target), dtypes.int32)
+        done = convert(eq(_table_entry(positions, top), target), dtypes.int32)
         return [sub(target, _number(1)), sub(top, done), positions, *slots, *carry]
 
     return derive_grouped(
@@ -247,24 +253,24 @@ def _visit(step: Program, back: Program, advance: Derived, size: int) -> Derived
         places=[INDEX, INDEX, _positions_aval(size)], slots=_slot_avals(step.out_avals, size), carry=back.out_avals)
 
 
-def _entry(table: Any, place: Any) -> Any:
+def _table_entry(table: Any, place: Any) -> Any:
     shape = aval_of(table).shape[1:]
     return reshape(dynamic_slice(table, [place, *[_number(0)] * len(shape)], (1, *shape)), shape)
 
 
-def _stored(table: Any, value: Any, place: Any) -> Any:
+def _store_entry(table: Any, value: Any, place: Any) -> Any:
     shape = aval_of(value).shape
     return dynamic_update_slice(table, reshape(value, (1, *shape)), [place, *[_number(0)] * len(shape)])
 
 
-def _by_table(values: Sequence[Any], step: Program, back: Program) -> tuple[Program, list[Any]]:
+def _loops_and_inputs(values: Sequence[Any], step: Program, back: Program) -> tuple[Program, list[Any]]:
     """The program made of loops, and its inputs."""
-    derived = with_table(step, back)
+    derived = sweep_as_loops(step, back)
     return derived.program, [*derived.captured, convert(values[0], dtypes.int32), *values[1:]]
 
 
 def _emit(lax: Any, *values: Any, step: Program, back: Program, **counts: int) -> list[Any]:
-    derived = with_table(step, back)
+    derived = sweep_as_loops(step, back)
     count = lax.convert_element_type(values[0], np.int32)
     return xla_executor.emit(derived.program, [*derived.captured, count, *values[1:]])
 
@@ -276,50 +282,50 @@ def _jvp(primals: list[Any], tangents: list[Any], *, step: Program, back: Progra
          ) -> tuple[list[Any], list[Any]]:
     if needs_tangent_tape(primals, tangents):
         # Known and linear work are told apart in the loops that a sweep is made of.
-        program, inputs = _by_table(primals, step, back)
+        program, inputs = _loops_and_inputs(primals, step, back)
         unmoved = len(inputs) - len(primals) + 1
-        return forward(program, inputs, [*map(Zero, map(aval_of, inputs[:unmoved])), *tangents[1:]])
-    takes = _groups(step, back, **counts)
+        return push_forward(program, inputs, [*map(Zero, map(aval_of, inputs[:unmoved])), *tangents[1:]])
+    takes = _sweep_groups(step, back, **counts)
     (count,), step_consts, back_consts, state, carry = takes.split(primals)
     _, step_marks, back_marks, state_marks, carry_marks = takes.split(nonzero_mask(tangents))
-    states = closed_marks(lambda marks: reached_by(step, (*step_marks, *marks)), state_marks)
-    carried = closed_marks(lambda marks: reached_by(back, (*back_marks, *states, *marks)), carry_marks)
+    states = close_marks(lambda marks: nonzero_outputs_of(step, (*step_marks, *marks)), state_marks)
+    carried = close_marks(lambda marks: nonzero_outputs_of(back, (*back_marks, *states, *marks)), carry_marks)
     if not any(carried):
-        return sweep(count, step, step_consts, back, back_consts, state, carry), list(map(Zero, back.out_avals))
+        return bind_sweep(count, step, step_consts, back, back_consts, state, carry), list(map(Zero, back.out_avals))
     ahead = dual_grouped(step, *step_groups(step), (*step_marks, *states), states)
     behind = dual_grouped(back, *_back_groups(step, back), (*back_marks, *states, *carried), carried)
     moved = takes.split(tangents)
     along = [instantiate_zeros(tangent) for tangent in select_marked([*moved.state, *moved.carry], (*states, *carried))]
-    state_along, carry_along = divided(along, (sum(states), sum(carried)))
-    results = sweep(count, ahead.program, [*ahead.captured, *step_consts, *nonzero_tangents(moved.step_consts)],
-                    behind.program, [*behind.captured, *back_consts, *nonzero_tangents(moved.back_consts)],
-                    [*state, *state_along], [*carry, *carry_along])
+    state_along, carry_along = split_by_sizes(along, (sum(states), sum(carried)))
+    results = bind_sweep(count, ahead.program, [*ahead.captured, *step_consts, *nonzero_tangents(moved.step_consts)],
+                         behind.program, [*behind.captured, *back_consts, *nonzero_tangents(moved.back_consts)],
+                         [*state, *state_along], [*carry, *carry_along])
     return dual_outputs(back.out_avals, carried, results)
 
 
 def _transpose(cotangents: list[Any], inputs: list[Any], *, step: Program, back: Program, **counts: int) -> list[Any]:
     """Linear in the carry alone, it is a loop forwards; in general, that of the loops it is made of."""
-    takes = _groups(step, back, **counts)
-    *known, carry = takes.split(are_linear(inputs))
+    takes = _sweep_groups(step, back, **counts)
+    *known, carry = takes.split(linear_mask(inputs))
     if any(map(any, known)) or not all(carry):
-        program, given = _by_table(inputs, step, back)
-        found = backward(program, given, cotangents)
+        program, given = _loops_and_inputs(inputs, step, back)
+        found = backward_pass(program, given, cotangents)
         return [None, *found[len(given) - len(inputs) + 1:]]
     (count,), step_consts, back_consts, state, _ = takes.split(inputs)
-    body = _along(step, back)
+    body = _joint_step(step, back)
     consts = [*body.captured, *step_consts, *back_consts]
-    results = _loop("for", count, *consts, *state, *map(instantiate_zeros, cotangents), program=body.program,
-                    num_consts=len(consts))
-    return cotangents_of(inputs, joined([*known, carry]), results[len(state):])
+    results = _bind_loop("for", count, *consts, *state, *map(instantiate_zeros, cotangents), program=body.program,
+                         num_consts=len(consts))
+    return cotangents_of(inputs, join_groups([*known, carry]), results[len(state):])
 
 
-def _along(step: Program, back: Program) -> Derived:
+def _joint_step(step: Program, back: Program) -> Derived:
     """(constants, state, cotangents of the carry) -> (next state, cotangents of the carry one visit earlier)."""
-    ahead, behind = _types(step, back)
+    ahead, behind = _input_types(step, back)
     back_takes, _ = _back_groups(step, back)
 
     def build(step_consts: list[Any], back_consts: list[Any], state: list[Any], arriving: list[Any]) -> list[Any]:
-        found = backward(back, [*back_consts, *state, *map(Linear, back.out_avals)], arriving)
+        found = backward_pass(back, [*back_consts, *state, *map(Linear, back.out_avals)], arriving)
         following = apply_equations(step, [*step_consts, *state])
         return [*following, *map(instantiate_zeros, back_takes.split(found).carry)]
 
@@ -334,13 +340,13 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, step: Progra
            ) -> tuple[list[Any], list[int | None]]:
     if axes[0] is not None:
         # Each lane has its own number of steps: that is written with loops once, in theirs.
-        derived = with_table(step, back)
+        derived = sweep_as_loops(step, back)
         given = [Batched(value, None) for value in derived.captured]
         given.append(Batched(convert(values[0], dtypes.int32), axes[0]))
         given += [Batched(value, axis) for value, axis in zip(values[1:], axes[1:], strict=True)]
         outputs = Batch(size).run(derived.program, given)
         return [put_axis(output, size, 0) for output in outputs], [0] * len(outputs)
-    takes = _groups(step, back, **counts)
+    takes = _sweep_groups(step, back, **counts)
     (count,), step_consts, back_consts, state, carry = takes.split(values)
     _, step_const_axes, back_const_axes, state_axes, carry_axes = takes.split(axes)
     states = batched_marks(step, size, step_const_axes, [axis is not None for axis in state_axes])
@@ -349,9 +355,9 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, step: Progra
     carry_lanes = lane_axes(carried)
     ahead = batched_program(step, size, (*step_const_axes, *state_lanes), state_lanes)
     behind = batched_program(back, size, (*back_const_axes, *state_lanes, *carry_lanes), carry_lanes)
-    results = sweep(count, ahead.program, [*ahead.captured, *step_consts], behind.program,
-                    [*behind.captured, *back_consts], fronted(size, state, state_axes, states),
-                    fronted(size, carry, carry_axes, carried))
+    results = bind_sweep(count, ahead.program, [*ahead.captured, *step_consts], behind.program,
+                         [*behind.captured, *back_consts], batch_first_if_marked(size, state, state_axes, states),
+                         batch_first_if_marked(size, carry, carry_axes, carried))
     return results, list(carry_lanes)
 
 
@@ -361,7 +367,7 @@ def _cost(*avals: Aval, step: Program, back: Program, **_: int) -> Cost:
 
 
 def _regions(operands: Sequence[Any], *, step: Program, back: Program, **counts: int) -> tuple[Region, ...]:
-    takes, (_, makes) = _groups(step, back, **counts), _back_groups(step, back)
+    takes, (_, makes) = _sweep_groups(step, back, **counts), _back_groups(step, back)
     return (Region("step", ("step",), step, takes.links(step_consts="same", state="carry"),
                    (Links("inside", 0, len(step.outputs)),), None),
             Region("back", ("back",), back, takes.links(back_consts="same", state="inside", carry="carry"),
@@ -375,12 +381,13 @@ region_roles.enter(("step", "back"), sweep_p)
 
 
 @rewrites.register(sweep_p)
-def _sweep_rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _sweep_rewrite(_: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Constants that a program does not use or gets twice are left out of it, and numbers stand in it."""
     step, back = params["step"], params["back"]
-    (count,), ahead, behind, state, carry = _groups(**params).split(inputs)
-    before, inside = left_out(step, ahead), left_out(back, behind)
+    (count,), ahead, behind, state, carry = _sweep_groups(**params).split(inputs)
+    before, inside = removable_inputs(step, ahead), removable_inputs(back, behind)
     if not before and not inside:
         return None
-    return sweep(count, narrowed(step, before), remaining_operands(ahead, before), narrowed(back, inside),
-                 remaining_operands(behind, inside), state, carry)
+    return bind_sweep(count, remove_inputs(step, before), remaining_operands(ahead, before),
+                      remove_inputs(back, inside),
+                      remaining_operands(behind, inside), state, carry)

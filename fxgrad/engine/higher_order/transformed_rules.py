@@ -12,7 +12,7 @@ from fxgrad.engine.higher_order.custom import ByValue, Flat, custom_jvp_p, custo
 from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents, select_marked
 from fxgrad.engine.higher_order.mapped_rule import custom_vmap_p
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.transforms.forward import fill_zeros
 
 
@@ -32,7 +32,7 @@ class _Transformed(ByValue):
     def _apply(self, function: Callable[..., Sequence[Any]], values: Flat) -> list[Any]:
         """Return what `function` computes of `values`, transformed."""
         _, transform = self._key
-        program, captured = trace(function, [aval_of(value) for value in values], mode=WITH_LITERALS)
+        program, captured = trace_at(function, [aval_of(value) for value in values], mode=WITH_LITERALS)
         outputs: list[Any] = transform(program, [*captured, *values])
         return outputs
 

@@ -12,11 +12,11 @@ from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.core.regions import Links, Region, closed_marks, dependent, region_roles
+from fxgrad.engine.core.regions import Links, Region, close_marks, dependent_outputs, region_roles
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.derivation.effects import without_effects
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.derivation.simplify import partial_use
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
@@ -25,25 +25,39 @@ from fxgrad.engine.higher_order.divergent import make_divergent
 from fxgrad.engine.higher_order.groups import (
     Groups,
     Marks,
-    are_linear,
     derive_grouped,
     groups_of,
-    merged,
+    linear_mask,
+    merge_marked,
     nonzero_mask,
     nonzero_tangents,
     select_marked,
     step_groups,
 )
-from fxgrad.engine.higher_order.loop import COUNTER, TWICE, for_loop, live_step, tangents_of_carry, transpose_steps
-from fxgrad.engine.higher_order.masking import batched_marks, but_kept, fronted, lane_axes, refuse_actions, where_live
+from fxgrad.engine.higher_order.loop import (
+    COUNTER,
+    TWICE,
+    bind_for,
+    step_live_lanes,
+    tangents_of_carry,
+    transpose_steps,
+)
+from fxgrad.engine.higher_order.masking import (
+    batch_first_if_marked,
+    batched_marks,
+    keep_unchanged_carries,
+    lane_axes,
+    refuse_effects,
+    select_live,
+)
 from fxgrad.engine.higher_order.narrowing import (
-    left_out,
-    narrowed,
+    keep_wanted_outputs,
     remaining_operands,
-    used_places,
+    removable_inputs,
+    remove_inputs,
+    used_input_places,
     wanted_outputs,
     with_fewer_outputs,
-    with_wanted,
 )
 from fxgrad.engine.higher_order.wiring import (
     dual_grouped,
@@ -51,7 +65,7 @@ from fxgrad.engine.higher_order.wiring import (
     join_carry_vma,
     needs_tangent_tape,
     primal_step,
-    with_outputs,
+    select_outputs,
 )
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.reductions import reduce_or
@@ -63,7 +77,7 @@ from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import LinearityError, ProgramError
 
 
-class Inputs(NamedTuple):
+class WhileInputs(NamedTuple):
     """The groups of the inputs."""
 
     condition_consts: Sequence[Any]
@@ -71,12 +85,12 @@ class Inputs(NamedTuple):
     carry: Sequence[Any]
 
 
-def _groups(body: Program, num_condition_consts: int, num_body_consts: int) -> Groups[Inputs]:
-    return groups_of(Inputs, num_condition_consts, num_body_consts, len(body.outputs))
+def _while_groups(body: Program, num_condition_consts: int, num_body_consts: int) -> Groups[WhileInputs]:
+    return groups_of(WhileInputs, num_condition_consts, num_body_consts, len(body.outputs))
 
 
 def _while_abstract(*avals: Aval, condition: Program, body: Program, **counts: int) -> list[Aval]:
-    asked, given, carry = _groups(body, **counts).split(avals)
+    asked, given, carry = _while_groups(body, **counts).split(avals)
     check_arguments("while", condition.in_avals, [*asked, *carry])
     check_arguments("while", body.in_avals, [*given, *carry])
     check_arguments("while", body.in_avals[len(given):], body.out_avals)
@@ -86,7 +100,7 @@ def _while_abstract(*avals: Aval, condition: Program, body: Program, **counts: i
 
 
 def _while_numpy(*values: Any, condition: Program, body: Program, **counts: int) -> list[Any]:
-    asked, given, carry = _groups(body, **counts).split(values)
+    asked, given, carry = _while_groups(body, **counts).split(values)
     begun = False
     while numpy_executor.call(condition, [*asked, *carry])[0]:
         carry, begun = numpy_executor.call(body, [*given, *carry]), True
@@ -94,7 +108,7 @@ def _while_numpy(*values: Any, condition: Program, body: Program, **counts: int)
 
 
 def _while_emit(lax: Any, *values: Any, condition: Program, body: Program, **counts: int) -> list[Any]:
-    asked, given, carry = _groups(body, **counts).split(values)
+    asked, given, carry = _while_groups(body, **counts).split(values)
     outputs: list[Any] = lax.while_loop(
         lambda carry: xla_executor.emit(condition, [*asked, *carry])[0],
         lambda carry: xla_executor.emit(body, [*given, *carry]), [*carry])
@@ -111,8 +125,8 @@ def bind_while(condition: Program, asked: Sequence[Any], body: Program, given: S
 
 def _while_jvp(primals: list[Any], tangents: list[Any], *, condition: Program, body: Program, **counts: int,
                ) -> tuple[list[Any], list[Any]]:
-    asked, given, carry = _groups(body, **counts).split(primals)
-    _, given_tangents, carry_tangents = _groups(body, **counts).split(tangents)
+    asked, given, carry = _while_groups(body, **counts).split(primals)
+    _, given_tangents, carry_tangents = _while_groups(body, **counts).split(tangents)
     carry_tangents, carried = tangents_of_carry(body, given_tangents, carry_tangents)
     if not any(carried):
         return bind_while(condition, asked, body, given, carry), list(map(Zero, body.out_avals))
@@ -123,16 +137,16 @@ def _while_jvp(primals: list[Any], tangents: list[Any], *, condition: Program, b
     fixed, begin = [*step.captured, *given, *nonzero_tangents(given_tangents)], [*carry, *along]
     if separate:
         primal, captured = primal_step(step, body, wrt)
-        count, outputs = _counted(condition, asked, primal, [*captured, *given], carry)
-        results = for_loop(count, without_effects(step.program, TWICE), fixed, begin)
+        count, outputs = _count_steps(condition, asked, primal, [*captured, *given], carry)
+        results = bind_for(count, without_effects(step.program, TWICE), fixed, begin)
         _, moved = dual_outputs(body.out_avals, carried, results)
         return outputs, moved
-    going = _ignoring(condition, len(asked), behind=tuple(map(aval_of, along)))
+    going = _ignore_carries(condition, len(asked), behind=tuple(map(aval_of, along)))
     return dual_outputs(body.out_avals, carried, bind_while(going, asked, step.program, fixed, begin))
 
 
-def _ignoring(condition: Program, num_consts: int, before: tuple[Aval, ...] = (), behind: tuple[Aval, ...] = (),
-              ) -> Program:
+def _ignore_carries(condition: Program, num_consts: int, before: tuple[Aval, ...] = (), behind: tuple[Aval, ...] = (),
+                    ) -> Program:
     """A condition that takes further carried values, before its own or behind them, and does not look at them."""
     def build(consts: list[Any], before: list[Any], carry: list[Any], behind: list[Any]) -> list[Any]:
         return apply_equations(condition, [*consts, *carry])
@@ -142,8 +156,8 @@ def _ignoring(condition: Program, num_consts: int, before: tuple[Aval, ...] = ()
                           before=before, carry=avals[num_consts:], behind=behind).program
 
 
-def _counted(condition: Program, asked: Sequence[Any], body: Program, given: Sequence[Any], carry: Sequence[Any],
-             ) -> tuple[Any, list[Any]]:
+def _count_steps(condition: Program, asked: Sequence[Any], body: Program, given: Sequence[Any], carry: Sequence[Any],
+                 ) -> tuple[Any, list[Any]]:
     """The number of steps of a while loop, and its outputs."""
     def build(consts: list[Any], numbers: list[Any], carry: list[Any]) -> list[Any]:
         return [add(*numbers, Literal(1, COUNTER)), *apply_equations(body, [*consts, *carry])]
@@ -151,7 +165,7 @@ def _counted(condition: Program, asked: Sequence[Any], body: Program, given: Seq
     avals = body.in_avals
     counted = derive_grouped(body, ("counted", len(given)), build, consts=avals[:len(given)], numbers=[COUNTER],
                              carry=avals[len(given):]).program
-    count, *outputs = bind_while(_ignoring(condition, len(asked), before=(COUNTER,)), asked, counted, given,
+    count, *outputs = bind_while(_ignore_carries(condition, len(asked), before=(COUNTER,)), asked, counted, given,
                                  [zeros(COUNTER), *carry])
     return count, outputs
 
@@ -159,42 +173,42 @@ def _counted(condition: Program, asked: Sequence[Any], body: Program, given: Seq
 def _while_transpose(cotangents: list[Any], inputs: list[Any], *, condition: Program, body: Program, **counts: int,
                      ) -> list[Any]:
     """Counts the steps with the known values alone, and goes back as many."""
-    asked, given, carry = _groups(body, **counts).split(inputs)
-    const_marks = are_linear(given)
-    carried = closed_marks(lambda marks: dependent(body, (*const_marks, *marks)), are_linear(carry))
-    if any(are_linear(asked)) or any(dependent(condition, (*[False] * len(asked), *carried))):
+    asked, given, carry = _while_groups(body, **counts).split(inputs)
+    const_marks = linear_mask(given)
+    carried = close_marks(lambda marks: dependent_outputs(body, (*const_marks, *marks)), linear_mask(carry))
+    if any(linear_mask(asked)) or any(dependent_outputs(condition, (*[False] * len(asked), *carried))):
         raise LinearityError(at_user_line("cannot transpose a while loop whose condition depends on linear values"))
     # A linear value is used neither by the condition nor by the known part of the body.
     known_given, known_carry = ([zeros(value.aval) if type(value) is Linear else value for value in values]
                                 for values in (given, carry))
-    count, _ = _counted(condition, asked, _with_frozen(body, carried), known_given, known_carry)
+    count, _ = _count_steps(condition, asked, _freeze_carries(body, carried), known_given, known_carry)
     return [*[None] * len(asked), *transpose_steps(count, cotangents, given, carry, without_effects(body, TWICE))]
 
 
-def _with_frozen(body: Program, frozen: Marks) -> Program:
+def _freeze_carries(body: Program, frozen: Marks) -> Program:
     """`body` with the carried values that are marked left as they are."""
     takes, _ = step_groups(body)
 
     def build(*values: Any) -> tuple[list[Any], None]:
-        outputs = apply_equations(with_outputs(body, [not marked for marked in frozen]), values)
-        return merged(frozen, select_marked(takes.split(values).carry, frozen), outputs), None
+        outputs = apply_equations(select_outputs(body, [not marked for marked in frozen]), values)
+        return merge_marked(frozen, select_marked(takes.split(values).carry, frozen), outputs), None
     return derive(body, ("frozen", frozen), build, body.in_avals).program
 
 
 def _while_batch(size: int, values: list[Any], axes: list[int | None], *, condition: Program, body: Program,
                  **counts: int) -> tuple[list[Any], list[int | None]]:
-    asked, given, carry = _groups(body, **counts).split(values)
-    asked_axes, given_axes, carry_axes = _groups(body, **counts).split(axes)
+    asked, given, carry = _while_groups(body, **counts).split(values)
+    asked_axes, given_axes, carry_axes = _while_groups(body, **counts).split(axes)
     carried = batched_marks(body, size, given_axes, [axis is not None for axis in carry_axes])
     out_axes = lane_axes(carried)
     test = batched_program(condition, size, (*asked_axes, *out_axes), (None,))
     if test.extra[0]:
         results = _while_batch_by_lane(size, condition, asked, asked_axes, body, given, given_axes,
-                                       fronted(size, carry, carry_axes, [True] * len(carry)))
-        return but_kept(body, given, carry, carry_axes, results)
+                                       batch_first_if_marked(size, carry, carry_axes, [True] * len(carry)))
+        return keep_unchanged_carries(body, given, carry, carry_axes, results)
     step = batched_program(body, size, (*given_axes, *out_axes), out_axes)
     outputs = bind_while(test.program, [*test.captured, *asked], step.program, [*step.captured, *given],
-                         fronted(size, carry, carry_axes, carried))
+                         batch_first_if_marked(size, carry, carry_axes, carried))
     return outputs, list(out_axes)
 
 
@@ -202,7 +216,7 @@ def _while_batch_by_lane(size: int, condition: Program, asked: Sequence[Any], as
                          body: Program, given: Sequence[Any], given_axes: Sequence[int | None], carry: Sequence[Any],
                          ) -> list[Any]:
     """Goes on while any lane does; lanes that have stopped keep their carry."""
-    refuse_actions("while_loop", (condition, body))
+    refuse_effects("while_loop", (condition, body))
     lanes = [0] * len(carry)
     test = batched_program(condition, size, (*asked_axes, *lanes), (0,))
 
@@ -211,8 +225,8 @@ def _while_batch_by_lane(size: int, condition: Program, asked: Sequence[Any], as
 
     def step(asked: list[Any], given: list[Any], carry: list[Any]) -> list[Any]:
         mask = test([*asked, *carry])[0]
-        results = live_step(body, size, mask, [*given, *carry], [*given_axes, *lanes])
-        return [where_live(mask, new, old) for new, old in zip(results, carry, strict=True)]
+        results = step_live_lanes(body, size, mask, [*given, *carry], [*given_axes, *lanes])
+        return [select_live(mask, new, old) for new, old in zip(results, carry, strict=True)]
 
     avals = {"asked": [*map(aval_of, asked)], "carry": [*map(aval_of, carry)]}
     key = (size, tuple(asked_axes), tuple(given_axes), condition)
@@ -228,7 +242,7 @@ def _while_cost(*avals: Aval, condition: Program, body: Program, **_: int) -> Co
 
 
 def _while_regions(operands: Sequence[Any], *, condition: Program, body: Program, **counts: int) -> tuple[Region, ...]:
-    takes, (_, makes) = _groups(body, **counts), step_groups(body)
+    takes, (_, makes) = _while_groups(body, **counts), step_groups(body)
     return (Region("condition", ("condition",), condition, takes.links(condition_consts="same", carry="carry"),
                    (Links("inside", 0, len(condition.outputs)),), None),
             Region("body", ("body",), body, takes.links(body_consts="same", carry="carry"), makes.links(carry="carry"),
@@ -243,14 +257,14 @@ region_roles.enter(("condition", "body"), while_p)
 
 
 @rewrites.register(while_p)
-def _while_rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _while_rewrite(_: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Constants that a program does not use or gets twice are left out of it, and numbers stand in it."""
     condition, body = params["condition"], params["body"]
-    asked, given, carry = _groups(body, params["num_condition_consts"], params["num_body_consts"]).split(inputs)
-    before, inside = left_out(condition, asked), left_out(body, given)
+    asked, given, carry = _while_groups(body, params["num_condition_consts"], params["num_body_consts"]).split(inputs)
+    before, inside = removable_inputs(condition, asked), removable_inputs(body, given)
     if not before and not inside:
         return None
-    return bind_while(narrowed(condition, before), remaining_operands(asked, before), narrowed(body, inside),
+    return bind_while(remove_inputs(condition, before), remaining_operands(asked, before), remove_inputs(body, inside),
                       remaining_operands(given, inside), carry)
 
 
@@ -258,10 +272,10 @@ def _while_rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) ->
 def _while_in_part(equation: Equation, used: Sequence[bool]) -> Equation:
     condition, body = equation.params["condition"], equation.params["body"]
     before, inside = equation.params["num_condition_consts"], equation.params["num_body_consts"]
-    asked = {place - before for place in used_places(condition)}
+    asked = {place - before for place in used_input_places(condition)}
     wanted = wanted_outputs(body, used, inside, len(used), asked)
-    fixed, given, carry = _groups(body, before, inside).split(equation.inputs)
+    fixed, given, carry = _while_groups(body, before, inside).split(equation.inputs)
     dropped = tuple((before + number, None) for number, mark in enumerate(wanted) if not mark)
     return with_fewer_outputs(equation, wanted, [*fixed, *given, *select_marked(carry, wanted)], {
-        **equation.params, "condition": narrowed(condition, dropped),
-        "body": with_wanted(body, wanted, inside, len(used))})
+        **equation.params, "condition": remove_inputs(condition, dropped),
+        "body": keep_wanted_outputs(body, wanted, inside, len(used))})

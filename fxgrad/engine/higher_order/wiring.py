@@ -11,19 +11,19 @@ from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.simplify import remove_dead_code
-from fxgrad.engine.higher_order.groups import Groups, Marks, divided, joined, nonzero_mask, nonzero_tangents
+from fxgrad.engine.higher_order.groups import Groups, Marks, join_groups, nonzero_mask, nonzero_tangents, split_by_sizes
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.structural import convert, instantiate_zeros
 from fxgrad.engine.ops.varying import pvary
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import innermost_for
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.engine.transforms.forward import fill_zeros, forward
+from fxgrad.engine.transforms.forward import fill_zeros, push_forward
 from fxgrad.engine.transforms.linearize import linearize_in_place
 
 
-def rewired(program: Program, avals: tuple[Aval, ...], positions: tuple[int, ...]) -> Program:
-    """`program` with inputs of `avals`, of which those at `positions` are its own, in its order; no others are used."""
+def rewire(program: Program, avals: tuple[Aval, ...], positions: tuple[int, ...]) -> Program:
+    """Return `program` with inputs of `avals`; those at `positions` are its own, in order, the others unused."""
     def make() -> Program:
         own = dict(zip(positions, program.inputs, strict=True))
         inputs = [own[index] if index in own else Variable(aval) for index, aval in enumerate(avals)]
@@ -34,14 +34,14 @@ def rewired(program: Program, avals: tuple[Aval, ...], positions: tuple[int, ...
     return memoize(program, ("rewired", avals, positions), make)
 
 
-def selected_inputs(program: Program, order: tuple[int, ...]) -> Program:
-    """`program` taking some of its inputs, in another order; it does not use the others."""
+def select_inputs(program: Program, order: tuple[int, ...]) -> Program:
+    """Return `program` taking some of its inputs, in another order; it does not use the others."""
     return memoize(program, ("selected inputs", order), lambda: Program(
         [program.inputs[index] for index in order], program.equations, program.outputs))
 
 
-def with_outputs(program: Program, kept: Sequence[bool]) -> Program:
-    """`program` with some of its outputs, without what only the others need."""
+def select_outputs(program: Program, kept: Sequence[bool]) -> Program:
+    """Return `program` with some of its outputs, without the code for the others."""
     if all(kept):
         return program
     marks = tuple(kept)
@@ -53,8 +53,8 @@ def with_outputs(program: Program, kept: Sequence[bool]) -> Program:
     return memoize(program, ("with outputs", marks), make)
 
 
-def with_output_types(program: Program, avals: Sequence[Aval]) -> Program:
-    """`program` with outputs of the types `avals`, which have the same shapes and vary no less."""
+def cast_outputs(program: Program, avals: Sequence[Aval]) -> Program:
+    """Return `program` with outputs of the types `avals`, of the same shapes, that vary no less."""
     if program.out_avals == list(avals):
         return program
 
@@ -78,7 +78,7 @@ def join_carry_vma(outputs: Sequence[Aval], begin: Sequence[Aval], decides: Aval
 
 
 def used_inputs(program: Program) -> Marks:
-    """Which inputs an equation or an output of `program` uses."""
+    """Return a mask of the inputs that an equation or an output of `program` uses."""
     atoms = {atom for equation in program.equations for atom in equation.inputs if type(atom) is Variable}
     atoms.update(atom for atom in program.outputs if type(atom) is Variable)
     return tuple(var in atoms for var in program.inputs)
@@ -95,7 +95,7 @@ def needs_tangent_tape(primals: Sequence[Any], tangents: Sequence[Any]) -> bool:
 
 
 def dual_program(program: Program, wrt: Marks, wanted: Marks | None = None, separate: bool = False) -> Derived:
-    """The program (inputs, tangents that `wrt` marks) -> (outputs, tangents that `wanted` marks).
+    """Return the program (inputs, tangents that `wrt` marks) -> (outputs, tangents that `wanted` marks).
 
     By default those that are reached; `extra` marks which are. With `separate` no equation computes both what is known
     and tangents that are used, so that the program can be transposed in its tangents.
@@ -109,7 +109,7 @@ def dual_program(program: Program, wrt: Marks, wanted: Marks | None = None, sepa
             tangents = fill_zeros(program.out_avals, split.nonzero_outputs,
                                   apply_equations(split.linear, [*residuals, *given]))
         else:
-            outputs, tangents = forward(program, primals, fill_zeros(avals, wrt, given))
+            outputs, tangents = push_forward(program, primals, fill_zeros(avals, wrt, given))
         reached = nonzero_mask(tangents)
         shown = [instantiate_zeros(tangent) for tangent, asked in zip(tangents, wanted or reached, strict=True)
                  if asked]
@@ -120,8 +120,8 @@ def dual_program(program: Program, wrt: Marks, wanted: Marks | None = None, sepa
 
 
 def dual_outputs(avals: Sequence[Aval], reached: Marks, results: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """What a jvp rule returns, where `results` are those of a dual program with outputs of types `avals`."""
-    outputs, tangents = divided(results, (len(avals), sum(reached)))
+    """Return the result of a jvp rule from `results`, those of a dual program with outputs of types `avals`."""
+    outputs, tangents = split_by_sizes(results, (len(avals), sum(reached)))
     return outputs, fill_zeros(avals, reached, tangents)
 
 
@@ -131,16 +131,16 @@ def dual_grouped(program: Program, takes: Groups[Any], makes: Groups[Any], wrt: 
     def build(*values: Any) -> tuple[list[Any], None]:
         primals, tangents = takes.without_tangents(values, wrt)
         results = dual_program(program, wrt, wanted, separate)([*primals, *tangents])
-        return joined(makes.with_tangents(*dual_outputs(program.out_avals, wanted, results))), None
+        return join_groups(makes.with_tangents(*dual_outputs(program.out_avals, wanted, results))), None
 
     avals = program.in_avals
     along = [aval if marked else Zero(aval) for aval, marked in zip(avals, wrt, strict=True)]
     key = ("dual grouped", takes.sizes, makes.sizes, wrt, wanted, separate)
-    return derive(program, key, build, joined(takes.with_tangents(avals, along)))
+    return derive(program, key, build, join_groups(takes.with_tangents(avals, along)))
 
 
 def primal_step(step: Derived, program: Program, wrt: Marks) -> tuple[Program, list[Any]]:
-    """What computes the outputs of `program` where `step`, its dual program in `wrt`, gives the tangents; and captured.
+    """Return the program for the outputs of `program` where `step`, its dual program in `wrt`, gives the tangents.
 
     That is `program` itself, unless there are functions with rules of their own in it: where such a function was
     differentiated its value is that which its rule gave, so that the next derivative is that of the rule.
@@ -155,13 +155,13 @@ def primal_step(step: Derived, program: Program, wrt: Marks) -> tuple[Program, l
     return derived.program, derived.captured
 
 
-def reached_by(program: Program, wrt: Marks) -> Marks:
-    """Which outputs have a tangent if the inputs that `wrt` marks have one."""
+def nonzero_outputs_of(program: Program, wrt: Marks) -> Marks:
+    """Return a mask of outputs that have a tangent if the inputs that `wrt` marks have one."""
     marks: Marks = dual_program(program, wrt).extra
     return marks
 
 
-def added(sums: Sequence[Any], found: Sequence[Any]) -> list[Any]:
-    """Sums of tangents or cotangents, any of which may be `Zero`."""
+def add_tangents(sums: Sequence[Any], found: Sequence[Any]) -> list[Any]:
+    """Return sums of tangents or cotangents, any of which may be `Zero`."""
     return [total if type(one) is Zero else one if type(total) is Zero else add(total, one)
             for total, one in zip(sums, found, strict=True)]

@@ -12,12 +12,12 @@ from fxgrad.engine.core.avals import Aval, FoldedConstant, Literal
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.sources import equation_source
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.derivation.rewrites import Definitions, is_literal, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, is_literal, rewrites
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.families import is_linear
 from fxgrad.engine.ops.pointwise import add, add_p, align, binary, is_same, operation, scalar_like, unary
 from fxgrad.engine.ops.select import where
-from fxgrad.engine.ops.snippets import Snippet, of_ufunc, snippets
+from fxgrad.engine.ops.snippets import Snippet, snippets, ufunc_snippet
 from fxgrad.engine.ops.structural import unbroadcast
 from fxgrad.engine.tracing.tape import aval_of
 
@@ -27,19 +27,19 @@ COVERED_BY = {"add_any": "add: sums of cotangents are sums like any other"}
 # --- exact algebra ------------------------------------------------------------------------------------------
 
 
-def is_complex(value: Any) -> bool:
+def mixes_parts(value: Any) -> bool:
     """Whether products and quotients of `value` mix two parts, with infinities and signs of zeros of their own."""
     return aval_of(value).dtype.kind == "c"
 
 
-def folded(primitive: Primitive, inputs: list[Any]) -> list[Any] | None:
-    """The result as a literal, if every input is one; for operations that NumPy and XLA round alike.
+def fold_constants(primitive: Primitive, inputs: list[Any]) -> list[Any] | None:
+    """Return the result as a literal if every input is one, for operations that NumPy and XLA round alike.
 
     Products and quotients of complex numbers are not such.
     """
     if any(type(value) is not Literal for value in inputs):
         return None
-    if (primitive in (mul_p, div_p) and is_complex(inputs[0])) or dtypes.is_below_byte(inputs[0].dtype):
+    if (primitive in (mul_p, div_p) and mixes_parts(inputs[0])) or dtypes.is_below_byte(inputs[0].dtype):
         return None
     aval = primitive.abstract(*(literal.aval for literal in inputs))[0]
     with np.errstate(all="ignore"):
@@ -62,8 +62,8 @@ neg = operation(neg_p)
 
 
 @rewrites.register(neg_p, makers=(neg_p,))
-def _neg_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    return folded(neg_p, inputs) or known.inputs_if(inputs[0], neg_p)
+def _neg_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    return fold_constants(neg_p, inputs) or known.inputs_if(inputs[0], neg_p)
 
 
 def _sub_transpose(cotangents: list[Any], inputs: list[Any]) -> list[Any]:
@@ -78,17 +78,17 @@ sub = operation(sub_p)
 
 
 @rewrites.register(sub_p, makers=(neg_p,))
-def _sub_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _sub_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """x - 0 is x, and x - (-y) is x + y, exactly."""
     x, y = inputs
     if is_literal(y, 0) and keeps_type(x, y):
         return [x]
     negated = known.inputs_if(y, neg_p)
-    return folded(sub_p, inputs) or ([add(x, negated[0])] if negated else None)
+    return fold_constants(sub_p, inputs) or ([add(x, negated[0])] if negated else None)
 
 
 @rewrites.register(add_p, makers=(neg_p,))
-def _add_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _add_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """x + (-y) is x - y, exactly; x + 0 is not x where x is -0."""
     x, y = inputs
     right, left = known.inputs_if(y, neg_p), known.inputs_if(x, neg_p)
@@ -96,7 +96,7 @@ def _add_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) 
         return [sub(x, right[0])]
     if left:
         return [sub(y, left[0])]
-    return folded(add_p, inputs)
+    return fold_constants(add_p, inputs)
 
 
 def _mul_transpose(cotangents: list[Any], inputs: list[Any]) -> list[Any]:
@@ -112,14 +112,14 @@ mul = operation(mul_p)
 
 
 @rewrites.register(mul_p, makers=(neg_p,))
-def _mul_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _mul_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Factors 1 and -1 vanish; signs move outward, so that products which differ in sign alone are shared.
 
     Of complex numbers only two signs vanish together: `(inf+1j) * 1.0` is `inf+nanj`, and the parts are differences
     and sums, in which a sign that moves changes that of a zero.
     """
     x, y = inputs
-    if is_complex(x):
+    if mixes_parts(x):
         first, second = known.inputs_if(x, neg_p), known.inputs_if(y, neg_p)
         return [mul(first[0], second[0])] if first and second else None
     if type(x) is Literal or type(y) is Literal:
@@ -128,7 +128,7 @@ def _mul_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) 
                 return [factor]
             if is_literal(literal, -1) and keeps_type(factor, literal):
                 return [neg(factor)]
-        return folded(mul_p, inputs)
+        return fold_constants(mul_p, inputs)
     first, second = known.inputs_if(x, neg_p), known.inputs_if(y, neg_p)
     if first and second:
         return [mul(first[0], second[0])]
@@ -164,19 +164,19 @@ div = operation(div_p)
 
 @snippets.register(div_p)
 def _div_snippet(avals: Sequence[Aval], _: dict[str, Any]) -> Snippet | None:
-    return None if dtypes.is_integer(avals[0].dtype) else of_ufunc(np.true_divide, avals)
+    return None if dtypes.is_integer(avals[0].dtype) else ufunc_snippet(np.true_divide, avals)
 
 
 @rewrites.register(div_p, makers=(neg_p,))
-def _div_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _div_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """x / 1 is x, and signs move outward as in products, but for integers: -x may be x, or wrap, or be divided by 0."""
     x, y = inputs
-    if is_complex(x):
+    if mixes_parts(x):
         return None
     if is_literal(y, 1) and keeps_type(x, y):
         return [x]
     if dtypes.is_integer(aval_of(x).dtype):
-        return folded(div_p, inputs)
+        return fold_constants(div_p, inputs)
     above, below = known.inputs_if(x, neg_p), known.inputs_if(y, neg_p)
     if above and below:
         return [div(above[0], below[0])]
@@ -184,7 +184,7 @@ def _div_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) 
         return [neg(div(above[0], y))]
     if below and type(x) is not Literal:
         return [neg(div(x, below[0]))]
-    return folded(div_p, inputs)
+    return fold_constants(div_p, inputs)
 
 
 # --- remainders -----------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ name_p = unary("name", numpy=lambda x, name: x, xla=lambda lax, x, name: x, acce
 
 
 @rewrites.register(stop_gradient_p)
-def _stop_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _stop_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     return [inputs[0]] if known.inputs_if(inputs[0], stop_gradient_p) else None
 
 
@@ -248,7 +248,7 @@ max, min = operation(max_p), operation(min_p)
 
 
 @rewrites.register(max_p, min_p)
-def _extremum_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _extremum_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     return [inputs[0]] if is_same(*inputs) else None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.ops.pointwise import binary, comparison, is_same, operation, unary
 from fxgrad.engine.ops.structural import broadcast_to
 from fxgrad.engine.tracing.tape import aval_of
@@ -49,33 +49,33 @@ def _le_to_numpy(x: Any, y: Any) -> Any:
     return np.less_equal(_rank(x), _rank(y))
 
 
-def _bound(name: str) -> Callable[..., Any]:
+def _lax_primitive(name: str) -> Callable[..., Any]:
     """`lax` has these three as primitives only, under public names."""
     return lambda lax, x, y: getattr(lax, name).bind(x, y)
 
 
-eq_to_p = comparison("eq_to", numpy=_eq_to_numpy, xla=_bound("eq_to_p"), commutative=True)
-le_to_p = comparison("le_to", numpy=_le_to_numpy, xla=_bound("le_to_p"))
-lt_to_p = comparison("lt_to", numpy=_lt_to_numpy, xla=_bound("lt_to_p"))
+eq_to_p = comparison("eq_to", numpy=_eq_to_numpy, xla=_lax_primitive("eq_to_p"), commutative=True)
+le_to_p = comparison("le_to", numpy=_le_to_numpy, xla=_lax_primitive("le_to_p"))
+lt_to_p = comparison("lt_to", numpy=_lt_to_numpy, xla=_lax_primitive("lt_to_p"))
 eq_to, le_to, lt_to = operation(eq_to_p), operation(le_to_p), operation(lt_to_p)
 
 # --- logic, bit by bit -----------------------------------------------------------------------------------------
 
 
-def _of_bits(name: str, kernel: np.ufunc) -> Primitive:
+def _bit_operation(name: str, kernel: np.ufunc) -> Primitive:
     """An operation on two integers or bools, whose name in NumPy and in `lax` is that of its kernel."""
     return binary(name, numpy=kernel, accepts="integral", xla=kernel.__name__, tangents=None, public=kernel.__name__,
                   commutative=True)
 
 
-and_p, or_p = _of_bits("and", np.bitwise_and), _of_bits("or", np.bitwise_or)
-xor_p = _of_bits("xor", np.bitwise_xor)
+and_p, or_p = _bit_operation("and", np.bitwise_and), _bit_operation("or", np.bitwise_or)
+xor_p = _bit_operation("xor", np.bitwise_xor)
 not_p = unary("not", numpy=np.invert, accepts="integral", xla="bitwise_not", tangent=None, public="invert")
 and_, or_, xor, not_ = operation(and_p), operation(or_p), operation(xor_p), operation(not_p)
 
 
 @rewrites.register(not_p)
-def _not_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _not_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Two negations vanish, and those of equalities change sides (an order's would change with NaNs)."""
     for primitive, negated in ((eq_p, ne_p), (ne_p, eq_p)):
         compared = known.inputs_if(inputs[0], primitive)
@@ -84,10 +84,10 @@ def _not_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) 
     return known.inputs_if(inputs[0], not_p)
 
 
-def _absorbs(primitive: Primitive, neutral: bool) -> None:
+def _register_absorption(primitive: Primitive, neutral: bool) -> None:
     """Enters the algebra of `and` and `or`: x with itself is x, and so is x with the neutral element (of bools)."""
     @rewrites.register(primitive)
-    def rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    def rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
         for x, y in (inputs, inputs[::-1]):
             neutral_literal = type(y) is Literal and y.dtype.kind == "b" and bool(y.value) == neutral
             if is_same(x, y) or (neutral_literal and aval_of(x).ndim >= aval_of(y).ndim):
@@ -95,12 +95,12 @@ def _absorbs(primitive: Primitive, neutral: bool) -> None:
         return None
 
 
-_absorbs(and_p, True)
-_absorbs(or_p, False)
+_register_absorption(and_p, True)
+_register_absorption(or_p, False)
 
 
 @rewrites.register(and_p)
-def _and_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _and_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """What is a NaN is equal to nothing: `x != x and x == y` holds nowhere."""
     for one, other in (inputs, inputs[::-1]):
         unequal, equal = known.inputs_if(one, ne_p), known.inputs_if(other, eq_p)

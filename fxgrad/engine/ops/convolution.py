@@ -249,7 +249,7 @@ def _conv_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple[l
     return out, [sum_of_parts(parts, aval_of(out[0]))]
 
 
-def _merged(x: Any, at: int, axis: int, groups: int) -> Any:
+def _merge_axis(x: Any, at: int, axis: int, groups: int) -> Any:
     """The axis `at` put into the axis `axis` (counted without it), within each of the `groups` that this one has."""
     size = aval_of(x).shape[at]
     moved = move_axis(x, at, axis)
@@ -261,8 +261,8 @@ def _merged(x: Any, at: int, axis: int, groups: int) -> Any:
     return reshape(moved, (*shape[:axis], size * extent, *shape[axis + 2:]))
 
 
-def _parted(x: Any, axis: int, groups: int, size: int) -> Any:
-    """The undoing of `_merged`: an axis of this size comes out of `axis` and stands before it."""
+def _split_axis(x: Any, axis: int, groups: int, size: int) -> Any:
+    """The undoing of `_merge_axis`: an axis of this size comes out of `axis` and stands before it."""
     shape = aval_of(x).shape
     extent = shape[axis] // size
     apart = reshape(x, (*shape[:axis], groups, size, extent // groups, *shape[axis + 1:]))
@@ -276,7 +276,7 @@ def _cotangent_of_image(cotangent: Any, image: Aval, kernel: Any, geometry: Geom
     groups = max(geometry.feature_group_count, geometry.batch_group_count)
     turned = rev(kernel, rhs_spec[2:])
     if groups > 1:  # the groups move from the output features of the kernel to its input features
-        turned = _merged(_parted(turned, rhs_spec[0], 1, groups), rhs_spec[0], rhs_spec[1], 1)
+        turned = _merge_axis(_split_axis(turned, rhs_spec[0], 1, groups), rhs_spec[0], rhs_spec[1], 1)
     padding = padding_of_adjoint(
         [image.shape[axis] for axis in lhs_spec[2:]], [window[axis] for axis in rhs_spec[2:]],
         [aval_of(cotangent).shape[axis] for axis in out_spec[2:]], geometry.window_strides, geometry.padding,
@@ -285,7 +285,7 @@ def _cotangent_of_image(cotangent: Any, image: Aval, kernel: Any, geometry: Geom
         geometry.lhs_dilation, padding, geometry.window_strides, geometry.rhs_dilation,
         (out_spec, (rhs_spec[1], rhs_spec[0], *rhs_spec[2:]), lhs_spec), groups, 1), precision)
     if geometry.batch_group_count > 1:
-        result = _merged(_parted(result, lhs_spec[1], 1, groups), lhs_spec[1], lhs_spec[0], 1)
+        result = _merge_axis(_split_axis(result, lhs_spec[1], 1, groups), lhs_spec[1], lhs_spec[0], 1)
     return result
 
 
@@ -336,15 +336,15 @@ def _conv_batch(size: int, values: list[Any], axes: list[int | None], **params: 
     by_feature, by_batch = geometry.feature_group_count, geometry.batch_group_count
     if rhs_at is None:
         assert at is not None
-        lhs, target, groups = _merged(lhs, at, lhs_spec[0], by_batch), out_spec[0], 1
+        lhs, target, groups = _merge_axis(lhs, at, lhs_spec[0], by_batch), out_spec[0], 1
     elif at is None:
         groups = max(by_feature, by_batch)
-        rhs, target = _merged(rhs, rhs_at, rhs_spec[0], groups), out_spec[1]
+        rhs, target = _merge_axis(rhs, rhs_at, rhs_spec[0], groups), out_spec[1]
     else:
-        lhs = _merged(lhs, at, lhs_spec[0 if by_batch > 1 else 1], 1)
-        rhs, target, groups = _merged(rhs, rhs_at, rhs_spec[0], 1), out_spec[1], 1
+        lhs = _merge_axis(lhs, at, lhs_spec[0 if by_batch > 1 else 1], 1)
+        rhs, target, groups = _merge_axis(rhs, rhs_at, rhs_spec[0], 1), out_spec[1], 1
         params["batch_group_count" if by_batch > 1 else "feature_group_count"] *= size
-    return [_parted(bind(conv_general_dilated_p, lhs, rhs, **params)[0], target, groups, size)], [target]
+    return [_split_axis(bind(conv_general_dilated_p, lhs, rhs, **params)[0], target, groups, size)], [target]
 
 
 def _conv_cost(lhs: Aval, rhs: Aval, **params: Any) -> Cost:

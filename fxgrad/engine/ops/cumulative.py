@@ -17,12 +17,12 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.engine.core.sizes import surely_less
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.ops.arithmetic import complex_extremum, mul, sub
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.exponential import exp
 from fxgrad.engine.ops.families import check_axes, check_kind, check_same_dtype, linear_unary
-from fxgrad.engine.ops.joining import batched_alike
+from fxgrad.engine.ops.joining import align_batch_axes
 from fxgrad.engine.ops.parts import is_finite
 from fxgrad.engine.ops.pointwise import add, scalar_like
 from fxgrad.engine.ops.select import where
@@ -33,12 +33,12 @@ from fxgrad.errors import ShapeError
 
 def _batch(primitive: Primitive, size: int, values: list[Any], axes: list[int | None], *, axis: int,
            reverse: bool) -> tuple[list[Any], list[int]]:
-    alike, at = batched_alike(size, values, axes)
+    alike, at = align_batch_axes(size, values, axes)
     return bind(primitive, *alike, axis=axis + (axis >= at), reverse=reverse), [at]
 
 
-def shifted(x: Any, fill: float, axis: int, reverse: bool) -> Any:
-    """`x` moved on by one place along `axis`, in the direction of the running result; `fill` comes in."""
+def shift_along(x: Any, fill: float, axis: int, reverse: bool) -> Any:
+    """Return `x` moved by one place along `axis`, in the direction of the running result."""
     config = [(0, 0, 0)] * len(aval_of(x).shape)
     config[axis] = (-1, 1, 0) if reverse else (1, -1, 0)
     return pad(x, scalar_like(fill, x), config)
@@ -87,14 +87,14 @@ def _recurrence_jvp(primals: list[Any], tangents: list[Any], *, axis: int,
     out = linear_recurrence(a, b, axis, reverse)
     terms = db
     if type(da) is not Zero:
-        through_a = mul(da, shifted(out, 0.0, axis, reverse))
+        through_a = mul(da, shift_along(out, 0.0, axis, reverse))
         terms = through_a if type(db) is Zero else add(through_a, db)
     return [out], [Zero(aval_of(out)) if type(terms) is Zero else linear_recurrence(a, terms, axis, reverse)]
 
 
 def _recurrence_transpose(cotangents: list[Any], inputs: list[Any], *, axis: int, reverse: bool) -> list[Any]:
     a, _ = inputs
-    return [None, linear_recurrence(shifted(a, 0.0, axis, not reverse), cotangents[0], axis, not reverse)]
+    return [None, linear_recurrence(shift_along(a, 0.0, axis, not reverse), cotangents[0], axis, not reverse)]
 
 
 linear_recurrence_p = register(Primitive(
@@ -115,7 +115,7 @@ def linear_recurrence(a: Any, b: Any, axis: int, reverse: bool = False) -> Any:
 # --- running sums, products, extrema ----------------------------------------------------------------------------
 
 
-def _accumulated(ufunc: np.ufunc) -> Callable[..., Any]:
+def _accumulate_kernel(ufunc: np.ufunc) -> Callable[..., Any]:
     def kernel(x: Any, *, axis: int, reverse: bool) -> Any:
         if reverse:
             return np.flip(ufunc.accumulate(np.flip(x, axis), axis=axis, dtype=x.dtype), axis)
@@ -123,7 +123,7 @@ def _accumulated(ufunc: np.ufunc) -> Callable[..., Any]:
     return kernel
 
 
-def _checked(name: str, accepts: str) -> Callable[..., list[Aval]]:
+def _checked_abstract(name: str, accepts: str) -> Callable[..., list[Aval]]:
     def abstract(x: Aval, *, axis: int, reverse: bool) -> list[Aval]:
         check_kind(name, accepts, x)
         check_axes(name, x, (axis,))
@@ -132,7 +132,7 @@ def _checked(name: str, accepts: str) -> Callable[..., list[Aval]]:
 
 
 cumsum_p = linear_unary(
-    "cumsum", abstract=_checked("cumsum", "numeric"), numpy=_accumulated(np.add), flops=1,
+    "cumsum", abstract=_checked_abstract("cumsum", "numeric"), numpy=_accumulate_kernel(np.add), flops=1,
     xla=lambda lax, x, *, axis, reverse: lax.cumsum(x, axis, reverse),
     transpose=lambda cotangent, aval, *, axis, reverse: cumsum(cotangent, axis, not reverse),
     batch=lambda *args, **params: _batch(cumsum_p, *args, **params))
@@ -154,7 +154,7 @@ def _cumulative(name: str, ufunc: np.ufunc, accepts: str, weights: Callable[...,
         return [out], [linear_recurrence(kept, mul(tangents[0], given), axis, reverse)]
 
     primitive = register(Primitive(
-        name=name, abstract=_checked(name, accepts), numpy=ArrayKernel(_accumulated(ufunc)),
+        name=name, abstract=_checked_abstract(name, accepts), numpy=ArrayKernel(_accumulate_kernel(ufunc)),
         xla=lambda lax, x, *, axis, reverse: [_accumulated_xla(lax, name, x, axis, reverse)],
         jvp=jvp, transpose=NOT_LINEAR, batch=lambda *args, **params: _batch(primitive, *args, **params),
         cost=lambda x, **params: Cost(x.size, total_bytes([x], [x]))))
@@ -162,19 +162,19 @@ def _cumulative(name: str, ufunc: np.ufunc, accepts: str, weights: Callable[...,
 
 
 def _product_weights(x: Any, out: Any, axis: int, reverse: bool) -> tuple[Any, Any]:
-    return x, shifted(out, 1.0, axis, reverse)
+    return x, shift_along(out, 1.0, axis, reverse)
 
 
 def _extremum_weights(x: Any, out: Any, axis: int, reverse: bool) -> tuple[Any, Any]:
     """1 for the new element or for the extremum so far, and 1/2 each at a tie: max of two, taken again and again."""
-    tied = where(eq(shifted(out, math.nan, axis, reverse), out), 0.5, scalar_like(1.0, x))
+    tied = where(eq(shift_along(out, math.nan, axis, reverse), out), 0.5, scalar_like(1.0, x))
     given = where(eq(x, out), tied, 0.0)
     return sub(1.0, given), given
 
 
 def _logsumexp_weights(x: Any, out: Any, axis: int, reverse: bool) -> tuple[Any, Any]:
     finite = where(is_finite(out), out, 0.0)
-    return exp(sub(shifted(out, -math.inf, axis, reverse), finite)), exp(sub(x, finite))
+    return exp(sub(shift_along(out, -math.inf, axis, reverse), finite)), exp(sub(x, finite))
 
 
 cumprod_p = _cumulative("cumprod", np.multiply, "numeric", _product_weights)
@@ -183,15 +183,15 @@ cummin_p = _cumulative("cummin", np.minimum, "numeric", _extremum_weights)
 cumlogsumexp_p = _cumulative("cumlogsumexp", np.logaddexp, "floating", _logsumexp_weights)
 
 
-def _trivial_along_one(primitive: Primitive) -> None:
+def _register_trivial_axis(primitive: Primitive) -> None:
     """Enters the algebra: the running result along an axis of size 1 is the array itself."""
     @rewrites.register(primitive)
-    def rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    def rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
         return [inputs[-1]] if aval_of(inputs[-1]).shape[params["axis"]] == 1 else None
 
 
 for _primitive in (cumsum_p, cumprod_p, cummax_p, cummin_p, cumlogsumexp_p):
-    _trivial_along_one(_primitive)
+    _register_trivial_axis(_primitive)
 
 
 def cumsum(x: Any, axis: int, reverse: bool = False) -> Any:

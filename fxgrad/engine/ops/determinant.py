@@ -10,17 +10,17 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.ops.arithmetic import mul, neg
-from fxgrad.engine.ops.cumulative import cumprod, shifted
+from fxgrad.engine.ops.cumulative import cumprod, shift_along
 from fxgrad.engine.ops.eigen import svd
 from fxgrad.engine.ops.families import check_same_dtype
 from fxgrad.engine.ops.matrices import (
     adjoint,
     as_column,
     as_row,
+    cast_real_like,
     check_matrices,
     diagonal,
-    in_dtype_of,
-    is_complex,
+    has_complex_dtype,
     lapack,
     lower_or_upper,
     matmul,
@@ -28,8 +28,8 @@ from fxgrad.engine.ops.matrices import (
     real_of,
     shape_of,
     stack_rule,
+    transpose_matrices,
     triu,
-    turned,
 )
 from fxgrad.engine.ops.parts import complex, imag, real
 from fxgrad.engine.ops.pointwise import add, scalar_like
@@ -186,12 +186,12 @@ def _cofactor_jvp(primals: list[Any], tangents: list[Any]) -> tuple[list[Any], l
     a = primals[0]
     u, s, vh = svd(a)
     inner = matmul(adjoint(u), matmul(tangents[0], adjoint(vh)))
-    pairs = in_dtype_of(_pair_products(s), inner)
+    pairs = cast_real_like(_pair_products(s), inner)
     spread = matmul(pairs, as_column(diagonal(inner)))
     adjugate = where(on_diagonal(inner), broadcast_to(spread, shape_of(inner)), neg(mul(pairs, inner)))
     moved = matmul(matmul(adjoint(vh), adjugate), adjoint(u))  # of the adjugate, up to det(U Vᴴ)
     value = reshape(mul(det(u), det(vh)), (*shape_of(a)[:-2], 1, 1))
-    return [cofactor(a)], [mul(value, turned(moved))]
+    return [cofactor(a)], [mul(value, transpose_matrices(moved))]
 
 
 def _pair_products(s: Any) -> Any:
@@ -200,11 +200,11 @@ def _pair_products(s: Any) -> Any:
     last = len(shape) - 1
     above = triu(broadcast_to(as_row(s), shape), 1)
     ones = lower_or_upper(full(shape, 1, aval_of(s).dtype), above)
-    between = shifted(cumprod(ones, last), 1.0, last, False)
-    before = shifted(cumprod(s, last - 1), 1.0, last - 1, False)
-    behind = shifted(cumprod(s, last - 1, reverse=True), 1.0, last - 1, True)
+    between = shift_along(cumprod(ones, last), 1.0, last, False)
+    before = shift_along(cumprod(s, last - 1), 1.0, last - 1, False)
+    behind = shift_along(cumprod(s, last - 1, reverse=True), 1.0, last - 1, True)
     products = triu(mul(mul(as_column(before), between), as_row(behind)), 1)
-    return add(products, turned(products))
+    return add(products, transpose_matrices(products))
 
 
 cofactor_p = register(Primitive(
@@ -261,7 +261,7 @@ def _slogdet_jvp(primals: list[Any], tangents: list[Any]) -> tuple[list[Any], li
         return [sign, logarithm], [Zero(aval_of(sign)), Zero(aval_of(logarithm))]
     middle = diagonal(lu_solve(a, factors, permutation, tangents[0]))
     change = reduce_sum(middle, (len(shape_of(middle)) - 1,))
-    if not is_complex(a):
+    if not has_complex_dtype(a):
         return [sign, logarithm], [Zero(aval_of(sign)), change]
     turning = complex(scalar_like(0, logarithm), imag(change))
     return [sign, logarithm], [mul(sign, turning), real(change)]

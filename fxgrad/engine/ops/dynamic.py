@@ -11,7 +11,7 @@ from fxgrad.engine.core.avals import Aval, Literal, Shape
 from fxgrad.engine.core.primitive import ArrayKernel, Cost, Primitive, register
 from fxgrad.engine.core.sizes import surely_less
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.ops.families import check_kind, check_same_dtype, is_linear
 from fxgrad.engine.ops.indexing import gather, scatter
 from fxgrad.engine.ops.joining import stack
@@ -112,7 +112,7 @@ def _known_starts(starts: Sequence[Any], shape: Shape, sizes: Shape) -> list[int
 
 
 @rewrites.register(dynamic_slice_p)
-def _slice_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _slice_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """A window as large as the array is the array; one at literal places is a slice."""
     x, *starts = inputs
     shape, sizes = aval_of(x).shape, params["slice_sizes"]
@@ -181,7 +181,7 @@ def dynamic_update_slice(x: Any, update: Any, start_indices: Sequence[Any]) -> A
 
 
 @rewrites.register(dynamic_update_slice_p)
-def _update_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _update_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """An update as large as the array takes its place."""
     x, update = inputs[:2]
     whole = aval_of(x).shape == aval_of(update).shape

@@ -27,15 +27,15 @@ from fxgrad.engine.ops.matrices import (
     adjoint,
     as_column,
     as_row,
+    cast_real_like,
     check_matrices,
     coincide,
     columns,
     complex_of,
     diagonal,
     each_matrix,
+    has_complex_dtype,
     hermitian,
-    in_dtype_of,
-    is_complex,
     lapack,
     matmul,
     on_diagonal,
@@ -78,9 +78,9 @@ def _eigh_jvp(primals: list[Any], tangents: list[Any], *, lower: bool) -> tuple[
     vectors, values = bind(eigh_p, *primals, lower=lower)
     inner = matmul(adjoint(vectors), matmul(hermitian(tangents[0], lower), vectors))
     gaps = sub(as_row(values), as_column(values))
-    quotients = mul(inner, in_dtype_of(safe_reciprocal(gaps, coincide(values, gaps)), inner))
+    quotients = mul(inner, cast_real_like(safe_reciprocal(gaps, coincide(values, gaps)), inner))
     moved = diagonal(inner)
-    return [vectors, values], [matmul(vectors, quotients), real(moved) if is_complex(moved) else moved]
+    return [vectors, values], [matmul(vectors, quotients), real(moved) if has_complex_dtype(moved) else moved]
 
 
 eigh_p = register(Primitive(
@@ -142,18 +142,18 @@ def _eig_xla(lax: Any, a: Any, *, left: bool, right: bool) -> list[Any]:
 def _eig_jvp(primals: list[Any], tangents: list[Any], *, left: bool, right: bool) -> tuple[list[Any], list[Any]]:
     values, *vectors = bind(eig_p, *primals, left=left, right=True)
     change = convert(tangents[0], aval_of(values).dtype)
-    moved, right_moved = _vectors_moved(values, vectors[-1], change, right)
+    moved, right_moved = _eigen_tangents(values, vectors[-1], change, right)
     outputs, out_tangents = [values], [moved]
     if left:
         outputs.append(vectors[0])
-        out_tangents.append(_vectors_moved(conj(values), vectors[0], adjoint(change), True)[1])
+        out_tangents.append(_eigen_tangents(conj(values), vectors[0], adjoint(change), True)[1])
     if right:
         outputs.append(vectors[-1])
         out_tangents.append(right_moved)
     return outputs, out_tangents
 
 
-def _vectors_moved(values: Any, vectors: Any, change: Any, wanted: bool) -> tuple[Any, Any]:
+def _eigen_tangents(values: Any, vectors: Any, change: Any, wanted: bool) -> tuple[Any, Any]:
     """The tangents of eigenvalues and, if `wanted`, of their vectors: with M = V^-1 dA V, dw = diag(M), and
     dV = V (M / (w_j - w_i) + diag(c)).
 
@@ -226,26 +226,26 @@ def _svd_jvp(primals: list[Any], tangents: list[Any], *, full_matrices: bool,
     left, right = columns(u, 0, size), adjoint(rows(vh, 0, size))
     inner = matmul(adjoint(left), matmul(change, right))
     moved = diagonal(inner)
-    ds = real(moved) if is_complex(moved) else moved
+    ds = real(moved) if has_complex_dtype(moved) else moved
     if not compute_uv:
         return [s], [ds]
     row, column = as_row(s), as_column(s)
     gaps = sub(row, column)
-    quotient = in_dtype_of(safe_reciprocal(mul(add(row, column), gaps), coincide(s, gaps)), inner)
+    quotient = cast_real_like(safe_reciprocal(mul(add(row, column), gaps), coincide(s, gaps)), inner)
     inverse = safe_reciprocal(s, coincide(s, s))
-    scaled, scaled_other = (mul(inner, in_dtype_of(each, inner)) for each in (row, column))
+    scaled, scaled_other = (mul(inner, cast_real_like(each, inner)) for each in (row, column))
     turn_left = mul(quotient, add(scaled, adjoint(scaled)))
     turn_right = mul(quotient, add(scaled_other, adjoint(scaled_other)))
-    if is_complex(inner):  # the phases of a pair of vectors turn together; all is given to the left one
-        phase = mul(mul(sub(inner, adjoint(inner)), 0.5), in_dtype_of(as_row(inverse), inner))
+    if has_complex_dtype(inner):  # the phases of a pair of vectors turn together; all is given to the left one
+        phase = mul(mul(sub(inner, adjoint(inner)), 0.5), cast_real_like(as_row(inverse), inner))
         turn_left = add(turn_left, where(on_diagonal(phase), phase, 0.0))
-    inverse = in_dtype_of(as_row(inverse), inner)
-    du = _turned(u, left, turn_left, mul(matmul(change, right), inverse), full_matrices)
-    dv = _turned(adjoint(vh), right, turn_right, mul(matmul(adjoint(change), left), inverse), full_matrices)
+    inverse = cast_real_like(as_row(inverse), inner)
+    du = _rotation_tangent(u, left, turn_left, mul(matmul(change, right), inverse), full_matrices)
+    dv = _rotation_tangent(adjoint(vh), right, turn_right, mul(matmul(adjoint(change), left), inverse), full_matrices)
     return outputs, [du, ds, adjoint(dv)]
 
 
-def _turned(whole: Any, first: Any, within: Any, outward: Any, full_matrices: bool) -> Any:
+def _rotation_tangent(whole: Any, first: Any, within: Any, outward: Any, full_matrices: bool) -> Any:
     """The tangent of vectors that turn `within` what `first` spans, and out of it as `outward` says."""
     moved = matmul(first, within)
     size, count, height = shape_of(first)[-1], shape_of(whole)[-1], shape_of(whole)[-2]

@@ -15,13 +15,13 @@ import numpy as np
 
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg_p, sub
 from fxgrad.engine.ops.comparison import and_, eq, ne
 from fxgrad.engine.ops.families import by_float32
 from fxgrad.engine.ops.pointwise import align, binary, operation, unary
 from fxgrad.engine.ops.select import where
-from fxgrad.engine.ops.snippets import Snippet, of_ufunc, snippets
+from fxgrad.engine.ops.snippets import Snippet, snippets, ufunc_snippet
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.errors import DTypeError
 
@@ -101,7 +101,7 @@ square = operation(square_p)
 
 
 @rewrites.register(square_p)
-def _square_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _square_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     negated = known.inputs_if(inputs[0], neg_p)
     return [square(negated[0])] if negated else None
 
@@ -140,7 +140,7 @@ integer_pow_p = unary("integer_pow", numpy=_integer_pow_numpy, accepts="numeric"
 
 @snippets.register(integer_pow_p)
 def _integer_pow_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
-    return of_ufunc(np.multiply, [avals[0], avals[0]]).of(0, 0) if params["exponent"] == 2 else None
+    return ufunc_snippet(np.multiply, [avals[0], avals[0]]).of(0, 0) if params["exponent"] == 2 else None
 
 
 def integer_pow(x: Any, exponent: int) -> Any:
@@ -149,7 +149,7 @@ def integer_pow(x: Any, exponent: int) -> Any:
 
 
 @rewrites.register(integer_pow_p)
-def _integer_pow_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _integer_pow_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     return [inputs[0]] if params["exponent"] == 1 else None
 
 

@@ -24,7 +24,7 @@ from fxgrad.engine.ops.matrices import (
     adjoint,
     check_matrices,
     columns,
-    conjugated,
+    conj_if_complex,
     diagonal,
     each_matrix,
     eye,
@@ -33,13 +33,13 @@ from fxgrad.engine.ops.matrices import (
     lapack,
     matmul,
     on_diagonal,
-    permuted_rows,
+    permute_rows,
     rows,
     shape_of,
     stack_rule,
+    transpose_matrices,
     tril,
     triu,
-    turned,
 )
 from fxgrad.engine.ops.ordering import argsort
 from fxgrad.engine.ops.pointwise import add
@@ -74,7 +74,7 @@ def _cholesky_numpy(a: Any) -> Any:
                                   "multiple of the identity added to it often helps.") from None
 
 
-def _halved(x: Any) -> Any:
+def _halve_diagonal(x: Any) -> Any:
     """The lower triangles with half of the diagonals."""
     halves = where(on_diagonal(x), 0.5, full(shape_of(x), 1, aval_of(x).dtype))
     return mul(tril(x), halves)
@@ -110,11 +110,11 @@ def _factor_tangent(factor: Any, moved: Any) -> Any:
             column.append(triangular_solve(on, known, lower=True, transpose_a=True, conjugate_a=True))
             taken = matmul(column[1], adjoint(below))
             moved = sub(rows(moved, block, size - start), add(taken, adjoint(taken)))
-        found.append(_below(start, concatenate(column, axis - 1)))
+        found.append(_with_zero_rows(start, concatenate(column, axis - 1)))
     return concatenate(found, axis)
 
 
-def _below(count: int, x: Any) -> Any:
+def _with_zero_rows(count: int, x: Any) -> Any:
     """The matrices with so many rows of zeros above."""
     shape = shape_of(x)
     return x if not count else concatenate(
@@ -125,7 +125,7 @@ def _undivided_tangent(factor: Any, moved: Any) -> Any:
     """dL = L halved(L^-1 dA L^-H): Giles, 3.1."""
     half = triangular_solve(factor, hermitian(moved), left_side=True, lower=True)
     whole = triangular_solve(factor, half, lower=True, transpose_a=True, conjugate_a=True)
-    return matmul(factor, _halved(whole))
+    return matmul(factor, _halve_diagonal(whole))
 
 
 cholesky_p = register(Primitive(
@@ -180,7 +180,7 @@ def _lu_jvp(primals: list[Any], tangents: list[Any]) -> tuple[list[Any], list[An
     factors, pivots, permutation = bind(lu_p, primals[0])
     height, width = shape_of(factors)[-2:]
     size = min(height, width)
-    moved = permuted_rows(tangents[0], permutation)
+    moved = permute_rows(tangents[0], permutation)
     square = rows(columns(factors, 0, size), 0, size)
     half = triangular_solve(square, rows(moved, 0, size), left_side=True, lower=True, unit_diagonal=True)
     whole = triangular_solve(square, columns(half, 0, size))
@@ -271,7 +271,7 @@ def _qr_jvp(primals: list[Any], tangents: list[Any], *, full_matrices: bool,
     x, dx = primals[0], tangents[0]
     height, width = shape_of(x)[-2:]
     if order:
-        x, dx = (turned(permuted_rows(turned(each), order[0])) for each in (x, dx))
+        x, dx = (transpose_matrices(permute_rows(transpose_matrices(each), order[0])) for each in (x, dx))
     size = min(height, width)
     first = columns(q, 0, size)
     dq, dr = _square_qr(first, rows(columns(r, 0, size), 0, size), columns(dx, 0, size))
@@ -292,7 +292,7 @@ def _square_qr(q: Any, r: Any, dx: Any) -> tuple[Any, Any]:
     low = tril(inner, -1)
     skew = sub(low, adjoint(low))
     if dtypes.is_complex(aval_of(q).dtype):  # the diagonal of R stays real
-        turning = mul(sub(inner, conjugated(inner)), 0.5)
+        turning = mul(sub(inner, conj_if_complex(inner)), 0.5)
         skew = add(skew, where(on_diagonal(inner), turning, 0.0))
     upper = sub(inner, skew)
     return sub(scaled, matmul(q, upper)), matmul(upper, r)
@@ -313,7 +313,8 @@ def _rest_of_q(first: Any, moved: Any) -> Any:
     def divided(x: Any) -> Any:  # x square^-1
         y = triangular_solve(factors, x)
         y = triangular_solve(factors, y, lower=True, unit_diagonal=True)
-        return turned(permuted_rows(turned(y), argsort(permutation, len(shape_of(permutation)) - 1)))
+        return transpose_matrices(permute_rows(transpose_matrices(y),
+                                               argsort(permutation, len(shape_of(permutation)) - 1)))
 
     below = divided(rows(less, width, height))
     change = divided(sub(rows(moved, width, height), matmul(below, rows(moved, 0, width))))

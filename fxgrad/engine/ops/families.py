@@ -111,7 +111,7 @@ def linear_unary(name: str, *, abstract: Rule, numpy: Callable[..., Any], xla: C
 # --- reductions -------------------------------------------------------------------------------------------
 
 
-def reduced(aval: Aval, axes: tuple[int, ...]) -> Shape:
+def reduced_shape(aval: Aval, axes: tuple[int, ...]) -> Shape:
     """The shape without `axes`."""
     return tuple(extent for axis, extent in enumerate(aval.shape) if axis not in axes)
 
@@ -156,7 +156,7 @@ def reduction(name: str, *, numpy: Callable[..., Any], accepts: str, jvp: Rule, 
     def abstract(aval: Aval, *, axes: tuple[int, ...]) -> list[Aval]:
         check_kind(shown, accepts, aval)
         check_axes(shown, aval, axes)
-        return [Aval(reduced(aval, axes), aval.dtype, aval.weak)]
+        return [Aval(reduced_shape(aval, axes), aval.dtype, aval.weak)]
 
     def batch(size: int, values: list[Any], batch_axes: list[int], *, axes: tuple[int, ...],
               ) -> tuple[list[Any], list[int]]:

@@ -56,19 +56,21 @@ def _as_scatter(windows: Windows, mode: str, promises: Sequence[str]) -> dict[st
             "mode": mode, "promises": tuple(promises)}
 
 
-def _up(axes: Axes) -> Axes:
+def _behind_new_axis(axes: Axes) -> Axes:
     """Axes, counted behind a new first one."""
     return tuple(axis + 1 for axis in axes)
 
 
-def _batched(windows: Windows, operand: bool, indices: bool) -> Windows:
+def _batch_windows(windows: Windows, operand: bool, indices: bool) -> Windows:
     """The windows with a batch axis in front of the operand, the indices or both; the result has it in front."""
     offset, collapsed, start, batching, index_batching = windows
     if operand and indices:
-        return Windows(_up(offset), _up(collapsed), _up(start), (0, *_up(batching)), (0, *_up(index_batching)))
+        return Windows(_behind_new_axis(offset), _behind_new_axis(collapsed), _behind_new_axis(start),
+                       (0, *_behind_new_axis(batching)), (0, *_behind_new_axis(index_batching)))
     if operand:
-        return Windows((0, *_up(offset)), _up(collapsed), _up(start), _up(batching), index_batching)
-    return Windows(_up(offset), collapsed, start, batching, _up(index_batching))
+        return Windows((0, *_behind_new_axis(offset)), _behind_new_axis(collapsed), _behind_new_axis(start),
+                       _behind_new_axis(batching), index_batching)
+    return Windows(_behind_new_axis(offset), collapsed, start, batching, _behind_new_axis(index_batching))
 
 
 def _lax_mode(lax: Any, mode: str) -> Any:
@@ -141,7 +143,7 @@ def _gather_transpose(cotangents: list[Any], inputs: list[Any], *, slice_sizes: 
 def _gather_batch(size: int, values: list[Any], axes: list[int | None], *, slice_sizes: Shape,
                   **params: Any) -> tuple[list[Any], list[int]]:
     (x, indices), (at, indices_at) = values, axes
-    windows = _batched(_gather_windows(params), at is not None, indices_at is not None)
+    windows = _batch_windows(_gather_windows(params), at is not None, indices_at is not None)
     sizes = slice_sizes
     if at is not None:
         x = move_axis(x, at, 0)
@@ -234,7 +236,7 @@ def _scatter(name: str, combine: np.ufunc | None, accepts: str, jvp: Rule, trans
         for place in (0, 2):
             if axes[place] is None:
                 moved[place] = broadcast_to(moved[place], (size, *aval_of(moved[place]).shape))
-        windows = _batched(_scatter_windows(params), True, axes[1] is not None)
+        windows = _batch_windows(_scatter_windows(params), True, axes[1] is not None)
         return bind(primitive, *moved, **_as_scatter(windows, params["mode"], params["promises"])), [0]
 
     primitive = register(Primitive(
@@ -243,7 +245,7 @@ def _scatter(name: str, combine: np.ufunc | None, accepts: str, jvp: Rule, trans
     return primitive
 
 
-def _back(array: Any, indices: Any, updates: Aval, params: dict[str, Any]) -> Any:
+def _take_at_updates(array: Any, indices: Any, updates: Aval, params: dict[str, Any]) -> Any:
     """What stands in `array` where each element of the updates goes; 0 for those that go nowhere."""
     windows = _scatter_windows(params)
     return gather(array, indices, windows, windows.slice_sizes(aval_of(array).ndim, updates.shape), params["mode"], 0,
@@ -273,7 +275,7 @@ def _linear_transpose(sign: Callable[[Any], Any]) -> Rule:
     def transpose(cotangents: list[Any], inputs: list[Any], **params: Any) -> list[Any]:
         x, indices, updates = inputs
         return [cotangents[0] if is_linear(x) else None, None,
-                sign(_back(cotangents[0], indices, updates.aval, params)) if is_linear(updates) else None]
+                sign(_take_at_updates(cotangents[0], indices, updates.aval, params)) if is_linear(updates) else None]
     return transpose
 
 
@@ -287,7 +289,7 @@ def _winners(x: Aval, indices: Any, updates: Aval, params: dict[str, Any]) -> tu
     """Where the operand keeps its element, and which updates are the ones that stay (not overwritten by others)."""
     numbers = reshape(add(iota(dtypes.int32, (updates.size,)), 1), updates.shape)
     written = bind(scatter_p, full(x.shape, 0, dtypes.int32), indices, numbers, **params)[0]
-    return eq(written, 0), eq(numbers, _back(written, indices, updates, params))
+    return eq(written, 0), eq(numbers, _take_at_updates(written, indices, updates, params))
 
 
 def _scatter_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple[list[Any], list[Any]]:
@@ -307,10 +309,10 @@ def _scatter_transpose(cotangents: list[Any], inputs: list[Any], **params: Any) 
     x_aval, updates_aval = (value.aval if is_linear(value) else aval_of(value) for value in (x, updates))
     if _is_distinct(indices, params):
         return [bind(scatter_p, cotangent, indices, zeros(updates_aval), **params)[0] if is_linear(x) else None, None,
-                _back(cotangent, indices, updates_aval, params) if is_linear(updates) else None]
+                _take_at_updates(cotangent, indices, updates_aval, params) if is_linear(updates) else None]
     kept, stays = _winners(x_aval, indices, updates_aval, params)
     return [where(kept, cotangent, 0) if is_linear(x) else None, None,
-            where(stays, _back(cotangent, indices, updates_aval, params), 0) if is_linear(updates) else None]
+            where(stays, _take_at_updates(cotangent, indices, updates_aval, params), 0) if is_linear(updates) else None]
 
 
 scatter_p = _scatter("scatter", None, "all", _scatter_jvp, _scatter_transpose)
@@ -323,19 +325,19 @@ def _scatter_mul_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> 
     if type(tangents[0]) is not Zero:
         parts.append(bind(scatter_mul_p, tangents[0], indices, updates, **params)[0])
     if type(tangents[2]) is not Zero:
-        rest = _back(x, indices, aval_of(updates), params)
+        rest = _take_at_updates(x, indices, aval_of(updates), params)
         if not _is_distinct(indices, params):
-            rest = mul(rest, _others(x, indices, updates, params))
+            rest = mul(rest, _products_of_others(x, indices, updates, params))
         parts.append(bind(scatter_add_p, zeros(aval_of(x).strong()), indices, mul(rest, tangents[2]), **params)[0])
     return out, [add(*parts) if len(parts) == 2 else parts[0] if parts else Zero(aval_of(out[0]))]
 
 
-def _others(x: Any, indices: Any, updates: Any, params: dict[str, Any]) -> Any:
+def _products_of_others(x: Any, indices: Any, updates: Any, params: dict[str, Any]) -> Any:
     """For each update the product of all others of the same element, by comparing all pairs."""
     aval, count = aval_of(updates), aval_of(updates).size
     # Counted from 1, since updates that are dropped read 0: then they are beside each other and no element.
     places = reshape(add(iota(dtypes.int32, (aval_of(x).size,)), 1), aval_of(x).shape)
-    targets = reshape(_back(places, indices, aval, params), (count,))
+    targets = reshape(_take_at_updates(places, indices, aval, params), (count,))
     numbers = iota(dtypes.int32, (count,))
     same = and_(eq(reshape(targets, (count, 1)), targets), ne(reshape(numbers, (count, 1)), numbers))
     return reshape(reduce_prod(where(same, reshape(updates, (1, count)), 1), (1,)), aval.shape)
@@ -355,7 +357,7 @@ def _extremal(name: str, combine: np.ufunc) -> Primitive:
         aval = aval_of(updates)
         out, = bind(primitive, *primals, **params)
         own = convert(eq(x, out), aval.dtype)
-        theirs = convert(eq(updates, _back(out, indices, aval, params)), aval.dtype)
+        theirs = convert(eq(updates, _take_at_updates(out, indices, aval, params)), aval.dtype)
         count = bind(scatter_add_p, own, indices, theirs, **params)[0]
         old = mul(instantiate_zeros(tangents[0]), own)
         new = mul(instantiate_zeros(tangents[2]), theirs)

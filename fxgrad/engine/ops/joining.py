@@ -11,7 +11,7 @@ import numpy as np
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Cost, Primitive, Rule, register, total_bytes
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.ops.families import check_axes, check_same_dtype, is_linear
 from fxgrad.engine.ops.shaping import linear_many, slice_in_dim
 from fxgrad.engine.ops.structural import broadcast_to, instantiate_zeros, move_axis, reshape, zeros
@@ -19,8 +19,8 @@ from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ShapeError
 
 
-def batched_alike(size: int, values: Sequence[Any], axes: Sequence[int | None]) -> tuple[list[Any], int]:
-    """The values with one common batch axis, and that axis; unbatched ones are repeated along it."""
+def align_batch_axes(size: int, values: Sequence[Any], axes: Sequence[int | None]) -> tuple[list[Any], int]:
+    """Return the values with one common batch axis, and that axis; unbatched ones are repeated along it."""
     if None not in axes and len(set(axes)) == 1:
         return list(values), axes[0] or 0
     return [broadcast_to(value, (size, *aval_of(value).shape)) if axis is None else move_axis(value, axis, 0)
@@ -61,7 +61,7 @@ def _concatenate_transpose(cotangents: list[Any], inputs: list[Any], *, dimensio
 
 def _concatenate_batch(size: int, values: list[Any], axes: list[int | None], *,
                        dimension: int) -> tuple[list[Any], list[int]]:
-    aligned, at = batched_alike(size, values, axes)
+    aligned, at = align_batch_axes(size, values, axes)
     return bind(concatenate_p, *aligned, dimension=dimension + (dimension >= at)), [at]
 
 
@@ -78,7 +78,7 @@ def concatenate(operands: Sequence[Any], dimension: int) -> Any:
 
 
 @rewrites.register(concatenate_p)
-def _concatenate_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _concatenate_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     return inputs if len(inputs) == 1 else None
 
 
@@ -100,7 +100,7 @@ def _stack_transpose(cotangents: list[Any], inputs: list[Any], *, axis: int) -> 
 
 
 def _stack_batch(size: int, values: list[Any], axes: list[int | None], *, axis: int) -> tuple[list[Any], list[int]]:
-    aligned, at = batched_alike(size, values, axes)
+    aligned, at = align_batch_axes(size, values, axes)
     # The new axis comes before the batch axis or after it.
     return bind(stack_p, *aligned, axis=axis + (axis > at)), [at + (axis <= at)]
 
@@ -170,7 +170,7 @@ def split(x: Any, sizes: Sequence[int], axis: int) -> list[Any]:
 
 
 @rewrites.register(split_p)
-def _split_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _split_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     return inputs if len(params["sizes"]) == 1 else None
 
 
@@ -197,7 +197,7 @@ def unstack(x: Any, axis: int) -> list[Any]:
 
 
 @rewrites.register(stack_p)
-def _stack_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _stack_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """One array is only reshaped."""
     if len(inputs) > 1:
         return None

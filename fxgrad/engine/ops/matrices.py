@@ -64,25 +64,25 @@ def shape_of(x: Any) -> Shape:
     return aval_of(x).shape
 
 
-def is_complex(x: Any) -> bool:
+def has_complex_dtype(x: Any) -> bool:
     """Whether `x` is of a complex dtype."""
     return dtypes.is_complex(aval_of(x).dtype)
 
 
-def turned(x: Any) -> Any:
-    """The transposes of the matrices (without conjugation)."""
+def transpose_matrices(x: Any) -> Any:
+    """Return the transposes of the matrices, without conjugation."""
     rank = len(shape_of(x))
     return transpose(x, (*range(rank - 2), rank - 1, rank - 2))
 
 
-def conjugated(x: Any) -> Any:
-    """`conj(x)`; `x` itself if it is real."""
-    return conj(x) if is_complex(x) else x
+def conj_if_complex(x: Any) -> Any:
+    """Return `conj(x)`; `x` itself if it is real."""
+    return conj(x) if has_complex_dtype(x) else x
 
 
 def adjoint(x: Any) -> Any:
     """The conjugate transposes of the matrices."""
-    return conjugated(turned(x))
+    return conj_if_complex(transpose_matrices(x))
 
 
 def matmul(x: Any, y: Any) -> Any:
@@ -167,16 +167,16 @@ def hermitian(x: Any, lower: bool = True) -> Any:
     """The Hermitian matrices that have the lower (or upper) triangles of `x`; diagonals lose their imaginary part."""
     other = adjoint(x)
     full = lower_or_upper(x, other) if lower else lower_or_upper(other, x, -1)
-    return mul(add(full, adjoint(full)), 0.5) if is_complex(x) else full
+    return mul(add(full, adjoint(full)), 0.5) if has_complex_dtype(x) else full
 
 
-def in_dtype_of(real: Any, x: Any) -> Any:
+def cast_real_like(real: Any, x: Any) -> Any:
     """Real numbers as numbers of the dtype of `x`, which may be complex."""
     return convert(real, aval_of(x).dtype)
 
 
-def permuted_rows(x: Any, permutation: Any) -> Any:
-    """The rows of the matrices in the order that the integer vectors `permutation` say."""
+def permute_rows(x: Any, permutation: Any) -> Any:
+    """Return the rows of the matrices in the order that the integer vectors `permutation` give."""
     shape = shape_of(x)
     rank = len(shape) - 2
     batch = tuple(range(rank))
@@ -207,13 +207,13 @@ def safe_reciprocal(x: Any, zero: Any) -> Any:
 def stack_rule(primitive: Callable[[], Primitive]) -> Rule:
     """The batch rule of an operation on stacks: the batch axis is one more axis in front."""
     def batch(size: int, values: list[Any], axes: list[int | None], **params: Any) -> tuple[list[Any], list[int]]:
-        outputs = bind(primitive(), *fronted(size, values, axes), **params)
+        outputs = bind(primitive(), *batch_first(size, values, axes), **params)
         return outputs, [0] * len(outputs)
     return batch
 
 
-def fronted(size: int, values: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
-    """The values with the batch axis in front; those that have none are repeated."""
+def batch_first(size: int, values: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
+    """Return the values with the batch axis in front; unbatched ones are repeated."""
     return [broadcast_to(value, (size, *shape_of(value))) if axis is None else move_axis(value, axis, 0)
             for value, axis in zip(values, axes, strict=True)]
 

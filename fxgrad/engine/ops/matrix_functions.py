@@ -25,7 +25,7 @@ from fxgrad.engine.ops.matrices import (
     rows,
     shape_of,
     stack_rule,
-    turned,
+    transpose_matrices,
 )
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.structural import convert, instantiate_zeros, zeros
@@ -198,7 +198,7 @@ expm_frechet_p = register(Primitive(
     numpy=ArrayKernel(lambda a, direction, *, max_squarings: _expm_numpy(max_squarings, a, direction)),
     xla=lambda lax, a, direction, *, max_squarings: _expm_xla(lax, max_squarings, a, direction), jvp=_frechet_jvp,
     transpose=lambda cotangents, inputs, **params: [
-        None, bind(expm_frechet_p, turned(inputs[0]), cotangents[0], **params)[0]],
+        None, bind(expm_frechet_p, transpose_matrices(inputs[0]), cotangents[0], **params)[0]],
     batch=stack_rule(lambda: expm_frechet_p),
     cost=lambda a, direction, **params: Cost(60 * a.size * a.shape[-1], 3 * a.nbytes)))
 
@@ -263,7 +263,8 @@ def _sylvester_jvp(primals: list[Any], tangents: list[Any]) -> tuple[list[Any], 
 sylvester_p = register(Primitive(
     name="solve_sylvester", abstract=_sylvester_abstract, numpy=ArrayKernel(_sylvester_numpy), xla=_sylvester_xla,
     jvp=_sylvester_jvp, batch=stack_rule(lambda: sylvester_p),
-    transpose=lambda cotangents, inputs: [None, None, sylvester(turned(inputs[0]), turned(inputs[1]), cotangents[0])],
+    transpose=lambda cotangents,
+    inputs: [None, None, sylvester(transpose_matrices(inputs[0]), transpose_matrices(inputs[1]), cotangents[0])],
     cost=lambda a, b, c: Cost(25 * (a.size * a.shape[-1] + b.size * b.shape[-1]), total_bytes([a, b, c], [c]))))
 
 
@@ -363,7 +364,8 @@ def _unitary_jvp(primals: list[Any], tangents: list[Any]) -> tuple[list[Any], li
     if shape_of(a)[-2] > shape_of(a)[-1]:
         factors, _, permutation = lu(stop_gradient(positive))
         outside = sub(change, matmul(unitary, inner))
-        moved = add(moved, turned(lu_solve(positive, factors, permutation, turned(outside), transpose_a=True)))
+        moved = add(moved, transpose_matrices(lu_solve(positive, factors, permutation, transpose_matrices(outside),
+                                                       transpose_a=True)))
     return [unitary], [moved]
 
 

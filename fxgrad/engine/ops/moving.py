@@ -47,7 +47,7 @@ move_p: Primitive = linear_unary(
     batch=lambda size, values, axes, *, to: (bind(move_p, *values, to=to), axes))
 
 
-def _refused(*_: Any) -> Any:
+def _refuse_move(*_: Any) -> Any:
     raise UnsupportedError(at_user_line(
         "a second derivative goes through what a checkpoint keeps in int8, and rounding has no derivative. Keep it in "
         "bfloat16, fxgrad.checkpoint_policies.store_as('bfloat16'), or as it is"))
@@ -58,7 +58,7 @@ round_to_int8_p: Primitive = unary(
     xla=lambda lax, x: lax.convert_element_type(
         lax.clamp(lax.full_like(x, -127), lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN), lax.full_like(x, 127)),
         INT8),
-    tangent=_refused, result=lambda dtype: INT8)
+    tangent=_refuse_move, result=lambda dtype: INT8)
 """Numbers from -127 to 127 rounded to whole ones, of dtype int8; what is less or greater is the nearest of these."""
 
 

@@ -12,11 +12,11 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import NOT_LINEAR, Cost, Primitive, register, total_bytes
 from fxgrad.engine.core.sizes import surely_less
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.families import check_axes
 from fxgrad.engine.ops.indexing import take_along
-from fxgrad.engine.ops.joining import batched_alike
+from fxgrad.engine.ops.joining import align_batch_axes
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ArgumentError, ShapeError
 
@@ -77,7 +77,7 @@ def _sort_jvp(primals: list[Any], tangents: list[Any], *, dimension: int,
 
 def _sort_batch(size: int, values: list[Any], axes: list[int | None], *, dimension: int,
                 num_keys: int) -> tuple[list[Any], list[int]]:
-    alike, at = batched_alike(size, values, axes)
+    alike, at = align_batch_axes(size, values, axes)
     return sort(alike, dimension + (dimension >= at), num_keys), [at] * len(values)
 
 
@@ -106,6 +106,6 @@ def argsort(x: Any, axis: int) -> Any:
 
 
 @rewrites.register(sort_p)
-def _sort_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _sort_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     extent = aval_of(inputs[0]).shape[params["dimension"]]
     return list(inputs) if surely_less(extent, 2) else None

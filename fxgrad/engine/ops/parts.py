@@ -10,7 +10,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.ops.arithmetic import div, mul, neg, neg_p
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.families import is_linear, linear_unary
@@ -50,7 +50,7 @@ abs = operation(abs_p)
 
 
 @rewrites.register(abs_p)
-def _abs_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _abs_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """|-x| is |x|, but for unsigned integers, of which -x is another number; and |x| has no sign to lose."""
     negated = known.inputs_if(inputs[0], neg_p) if dtypes.kind_of(aval_of(inputs[0]).dtype) != "u" else None
     return [abs(negated[0])] if negated else [inputs[0]] if known.inputs_if(inputs[0], abs_p) else None
@@ -89,15 +89,15 @@ def trunc(x: Any) -> Any:
     return mul(sign(x), floor(abs(x)))
 
 
-def _whole_already(primitive: Primitive) -> None:
+def _register_idempotent(primitive: Primitive) -> None:
     """Enters the algebra: what has been rounded is not rounded again."""
     @rewrites.register(primitive)
-    def rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    def rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
         return [inputs[0]] if any(known.inputs_if(inputs[0], made) for made in (floor_p, ceil_p, round_p)) else None
 
 
 for _primitive in (floor_p, ceil_p, round_p):
-    _whole_already(_primitive)
+    _register_idempotent(_primitive)
 
 is_finite_p = unary("is_finite", numpy=np.isfinite, accepts="floating", tangent=None,
                     result=lambda dtype: dtypes.bool_, public="isfinite")
@@ -214,7 +214,7 @@ complex = operation(complex_p)
 
 
 @rewrites.register(real_p)
-def _real_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _real_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     made, mirrored = known.inputs_if(inputs[0], complex_p), known.inputs_if(inputs[0], conj_p)
     if made and aval_of(made[0]).shape == aval_of(inputs[0]).shape and keeps_weakness(made[0], inputs[0]):
         return [made[0]]
@@ -222,7 +222,7 @@ def _real_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any])
 
 
 @rewrites.register(imag_p)
-def _imag_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _imag_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     made, mirrored = known.inputs_if(inputs[0], complex_p), known.inputs_if(inputs[0], conj_p)
     if made and aval_of(made[1]).shape == aval_of(inputs[0]).shape and keeps_weakness(made[1], inputs[0]):
         return [made[1]]
@@ -235,5 +235,5 @@ def keeps_weakness(value: Any, other: Any) -> bool:
 
 
 @rewrites.register(conj_p)
-def _conj_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _conj_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     return known.inputs_if(inputs[0], conj_p)

@@ -28,7 +28,7 @@ from fxgrad.engine.core.primitive import (
 )
 from fxgrad.engine.core.sizes import SymbolicDim
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops import structural
 from fxgrad.engine.ops.creation import size_in
@@ -127,7 +127,7 @@ def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: str | 
             dtype = result(first)
             if check is None and not parameters:
                 results[first] = dtype
-        return [_joined(shown, avals, dtype)]
+        return [_result_type(shown, avals, dtype)]
 
     emitted = lax_function(xla)
     # The functions of `lax` broadcast scalars and axes of size 1 by themselves: fewer equations for jax to trace.
@@ -166,7 +166,7 @@ def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: str | 
     return primitive
 
 
-def _joined(name: str, avals: Sequence[Aval], dtype: DType) -> Aval:
+def _result_type(name: str, avals: Sequence[Aval], dtype: DType) -> Aval:
     """The type of an elementwise result: one of `avals` if that is of this type, which is most often so."""
     weak = dtype is not dtypes.bool_ and avals[0].weak
     shape = avals[0].shape
@@ -183,7 +183,8 @@ def _joined(name: str, avals: Sequence[Aval], dtype: DType) -> Aval:
 def _leave_out_broadcasts(primitive: Primitive) -> None:
     """Enters the rewrite that takes operands before they were broadcast, since the operation broadcasts by itself."""
     @rewrites.register(primitive, makers=(structural.broadcast_to_p, structural.reshape_p))
-    def without_needless_broadcasts(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    def without_needless_broadcasts(known: RecordedDefinitions, inputs: list[Any],
+                                    params: dict[str, Any]) -> list[Any] | None:
         scalars = [structural.repeated_scalar(known, value) for value in inputs]
         if primitive.exactly_rounded and any(aval_of(value).shape for value in inputs) and \
                 all(scalar is not None for scalar in scalars):
@@ -208,7 +209,7 @@ def align_batch(values: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
     """Batched operands with the batch axis first, and the other axes aligned from the right."""
     ranks = [rank_of(value) - (axis is not None) for value, axis in zip(values, axes, strict=True)]
     rank = max(ranks)
-    return [value if axis is None else structural.front(value, axis, rank)
+    return [value if axis is None else structural.move_batch_first(value, axis, rank)
             for value, axis in zip(values, axes, strict=True)]
 
 

@@ -16,7 +16,7 @@ from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops.convolution import dilated, padding_of_adjoint, window_counts
 from fxgrad.engine.ops.families import check_kind, check_same_dtype, linear_unary
-from fxgrad.engine.ops.joining import batched_alike
+from fxgrad.engine.ops.joining import align_batch_axes
 from fxgrad.engine.ops.shaping import pad, pad_p
 from fxgrad.engine.ops.structural import is_negative, zeros
 from fxgrad.engine.tracing.tape import aval_of, bind
@@ -189,13 +189,13 @@ def _window_xla(name: str, function: str) -> Callable[..., Any]:
 
 def _window_batch(primitive: Callable[[], Primitive]) -> Rule:
     def batch(size: int, values: list[Any], axes: list[int | None], **params: Any) -> tuple[list[Any], list[int]]:
-        alike, at = batched_alike(size, values, axes)
+        alike, at = align_batch_axes(size, values, axes)
         fields = {field: params.pop(field) for field in Sliding._fields}
         return bind(primitive(), *alike, **Sliding(**fields).with_axis(at)._asdict(), **params), [at]
     return batch
 
 
-def _elements(windows: Sliding) -> int:
+def _elements_of_window(windows: Sliding) -> int:
     return math.prod(windows.window_dimensions)
 
 
@@ -229,7 +229,7 @@ def _extremum(name: str, combine: np.ufunc) -> Primitive:
 
     def cost(x: Aval, **params: Any) -> Cost:
         outputs = abstract(x, **params)
-        return Cost(outputs[0].size * _elements(Sliding(**params)), total_bytes([x], outputs))
+        return Cost(outputs[0].size * _elements_of_window(Sliding(**params)), total_bytes([x], outputs))
 
     xla = _window_xla(name, name)
     primitive = register(Primitive(
@@ -282,10 +282,10 @@ def _gather_xla(lax: Any, tangents: Any, operand: Any, *, greatest: bool, **para
     counts = windows.result_shape(operand.shape)
     if 0 in counts or 0 in operand.shape:
         return [lax.full(counts, 0, tangents.dtype)]
-    return [_selected(lax, operand, tangents, 0, windows, greatest)]
+    return [_select_by_keys(lax, operand, tangents, 0, windows, greatest)]
 
 
-def _selected(lax: Any, keys: Any, values: Any, fill: Any, windows: Sliding, greatest: bool) -> Any:
+def _select_by_keys(lax: Any, keys: Any, values: Any, fill: Any, windows: Sliding, greatest: bool) -> Any:
     """As `_positions`, of any values; `fill` is in the padding."""
     config = [(low, high, holes - 1) for (low, high), holes in
               zip(windows.padding, windows.base_dilation, strict=True)]
@@ -325,13 +325,14 @@ def _scatter_xla(lax: Any, source: Any, operand: Any, *, greatest: bool, **param
     # XLA has none for windows with holes, jax none for negative padding: the chosen positions are addressed, and those
     # in the padding lie beyond the end.
     numbers = lax.reshape(lax.iota(np.int32, operand.size), shape)
-    found = _selected(lax, operand, numbers, operand.size, windows, greatest)
+    found = _select_by_keys(lax, operand, numbers, operand.size, windows, greatest)
     flat = lax.full((operand.size,), 0, source.dtype)
     return [lax.reshape(flat.at[found.reshape(-1)].add(source.reshape(-1), mode="drop"), shape)]
 
 
-def _choosing(name: str, abstract: Rule, numpy: Callable[..., Any], xla: Rule, adjoint: Callable[[], Primitive],
-              ) -> Primitive:
+def _choosing_primitive(name: str, abstract: Rule, numpy: Callable[..., Any], xla: Rule,
+                        adjoint: Callable[[], Primitive],
+                        ) -> Primitive:
     """The record of an operation that is linear in its first array, as the second one chooses."""
     def jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple[list[Any], list[Any]]:
         out = bind(primitive, *primals, **params)
@@ -343,7 +344,7 @@ def _choosing(name: str, abstract: Rule, numpy: Callable[..., Any], xla: Rule, a
         outputs = abstract(values, operand, **params)
         windows = Sliding(**{field: params[field] for field in Sliding._fields})
         count = min(values.size, outputs[0].size)
-        return Cost(count * _elements(windows), total_bytes([values, operand], outputs))
+        return Cost(count * _elements_of_window(windows), total_bytes([values, operand], outputs))
 
     primitive = register(Primitive(
         name=name, abstract=abstract, numpy=ArrayKernel(numpy), xla=xla, jvp=jvp,
@@ -352,10 +353,11 @@ def _choosing(name: str, abstract: Rule, numpy: Callable[..., Any], xla: Rule, a
     return primitive
 
 
-select_and_gather_add_p = _choosing("select_and_gather_add", _gather_abstract, _gather_numpy, _gather_xla,
-                                    lambda: select_and_scatter_add_p)
-select_and_scatter_add_p = _choosing("select_and_scatter_add", _scatter_abstract, _scatter_numpy, _scatter_xla,
-                                     lambda: select_and_gather_add_p)
+select_and_gather_add_p = _choosing_primitive("select_and_gather_add", _gather_abstract, _gather_numpy, _gather_xla,
+                                              lambda: select_and_scatter_add_p)
+select_and_scatter_add_p = _choosing_primitive("select_and_scatter_add", _scatter_abstract, _scatter_numpy,
+                                               _scatter_xla,
+                                               lambda: select_and_gather_add_p)
 
 
 def window_pads(shape: Sequence[int], window: Sequence[int], strides: Sequence[int],

@@ -13,7 +13,7 @@ from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval, Shape
 from fxgrad.engine.core.primitive import ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.conversion import converted, converted_by_xla
@@ -153,11 +153,11 @@ def _cotangent_of_first(cotangent: Any, aval: Aval, y: Any, x_axes: tuple[Axes, 
     (x_contract, x_batch), (y_contract, y_batch) = x_axes, y_axes
     x_free, y_free = _free(aval.ndim, x_contract, x_batch), _free(rank_of(y), y_contract, y_batch)
     if not rank_of(cotangent):
-        return transpose(by.mul(y, cotangent), inverse_permutation(_paired(x_contract, y_contract)))
+        return transpose(by.mul(y, cotangent), inverse_permutation(_pair_axes(x_contract, y_contract)))
     batch = tuple(range(len(x_batch)))
     first = len(batch) + (len(x_free) if x_is_left else 0)
     ct_axes = tuple(range(first, first + len(y_free)))
-    by_y = _paired(x_contract, y_contract)
+    by_y = _pair_axes(x_contract, y_contract)
     # Either order of the operands gives the product; one of them often gives it with its axes in place.
     swapped = [*x_batch, *by_y, *x_free]
     if swapped == sorted(swapped):
@@ -166,13 +166,13 @@ def _cotangent_of_first(cotangent: Any, aval: Aval, y: Any, x_axes: tuple[Axes, 
     return transpose(result, inverse_permutation([*x_batch, *x_free, *by_y]))
 
 
-def _paired(x_contract: Axes, y_contract: Axes) -> list[int]:
+def _pair_axes(x_contract: Axes, y_contract: Axes) -> list[int]:
     """The contracted axes of x in the order of those of y."""
     return [x_contract[i] for i in sorted(range(len(y_contract)), key=y_contract.__getitem__)]
 
 
-def transposed_by(by: Products, cotangents: list[Any], inputs: list[Any], dimension_numbers: DotDimensions,
-                  ) -> list[Any]:
+def transpose_contraction(by: Products, cotangents: list[Any], inputs: list[Any], dimension_numbers: DotDimensions,
+                          ) -> list[Any]:
     """The transpose rule of a contraction."""
     (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers
     x_axes, y_axes = (x_contract, x_batch), (y_contract, y_batch)
@@ -188,7 +188,7 @@ def transposed_by(by: Products, cotangents: list[Any], inputs: list[Any], dimens
     return [None, convert(_cotangent_of_first(cotangent, aval, x, y_axes, x_axes, False, by), aval.dtype)]
 
 
-def alike(x: Any, y: Any, preferred_element_type: DType | None) -> tuple[Any, Any]:
+def unify_operands(x: Any, y: Any, preferred_element_type: DType | None) -> tuple[Any, Any]:
     """Operands whose sums are made in a dtype that is given: floats of a byte beside others as these, without loss."""
     pair = aval_of(x).dtype, aval_of(y).dtype
     if preferred_element_type is None or pair[0] == pair[1] or not all(map(dtypes.is_floating, pair)) or not any(
@@ -200,7 +200,7 @@ def alike(x: Any, y: Any, preferred_element_type: DType | None) -> tuple[Any, An
 
 def _dot_transpose(cotangents: list[Any], inputs: list[Any], *, dimension_numbers: DotDimensions,
                    precision: str | None, preferred_element_type: DType | None) -> list[Any]:
-    return transposed_by(Products(dot_general, mul), cotangents, inputs, dimension_numbers)
+    return transpose_contraction(Products(dot_general, mul), cotangents, inputs, dimension_numbers)
 
 
 def batched_dimensions(values: Sequence[Any], axes: Sequence[int | None], dimension_numbers: DotDimensions,
@@ -208,7 +208,7 @@ def batched_dimensions(values: Sequence[Any], axes: Sequence[int | None], dimens
     """The dimension numbers of a contraction of batched operands, and the batch axis of the result."""
     (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers
     (x_contract, x_batch), (y_contract, y_batch) = (
-        (contract, batch) if at is None else (_shifted(contract, at), _shifted(batch, at))
+        (contract, batch) if at is None else (_shift_axes(contract, at), _shift_axes(batch, at))
         for contract, batch, at in ((x_contract, x_batch, axes[0]), (y_contract, y_batch, axes[1])))
     at, y_at = axes
     if at is not None and y_at is not None:
@@ -228,7 +228,7 @@ def _dot_batch(size: int, values: list[Any], axes: list[int | None], *, dimensio
     return bind(dot_general_p, *values, dimension_numbers=numbers, **params), [place]
 
 
-def _shifted(axes: Axes, at: int) -> Axes:
+def _shift_axes(axes: Axes, at: int) -> Axes:
     return tuple(axis + (axis >= at) for axis in axes)
 
 
@@ -298,7 +298,7 @@ def _with_effect(x: Aval, y: Aval, precision: Any, preferred: DType | None) -> t
 
 
 @rewrites.register(dot_general_p, makers=(transpose_p,))
-def _dot_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _dot_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """A transposed operand is contracted along other axes instead, where its free axes and the sums stay in order."""
     contract, batch = params["dimension_numbers"]
     operands, contracts, batches = list(inputs), list(contract), list(batch)

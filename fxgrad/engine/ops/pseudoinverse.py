@@ -16,8 +16,8 @@ from fxgrad.engine.ops.matrices import (
     adjoint,
     as_column,
     as_row,
+    cast_real_like,
     check_matrices,
-    in_dtype_of,
     matmul,
     real_of,
     safe_reciprocal,
@@ -108,7 +108,7 @@ def _mixing(a: Any, rtol: Any, change: Any) -> Any:
     large, small = where(gt(row, column), row, column), where(gt(row, column), column, row)
     is_pair = ne(broadcast_to(as_row(counts), shape), broadcast_to(as_column(counts), shape))
     factor = safe_reciprocal(mul(mul(large, large), sub(mul(large, large), mul(small, small))), eq(is_pair, False))
-    weights = [in_dtype_of(mul(mul(small, each), factor), inner) for each in (large, small)]
+    weights = [cast_real_like(mul(mul(small, each), factor), inner) for each in (large, small)]
     mixed = add(mul(weights[0], inner), mul(weights[1], adjoint(inner)))
     return matmul(adjoint(vh), matmul(mixed, adjoint(u)))
 

@@ -47,24 +47,26 @@ def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any, dimensions: RaggedD
     if ragged in batch:
         return dot_general(lhs, rhs, dimensions.dot, precision, preferred_element_type)
     counted = convert(group_sizes, dtypes.int32)
-    before = _before(left.ndim, dimensions)
-    masked = _masked(lhs, ragged, counted, before)
+    before = _axes_before(left.ndim, dimensions)
+    masked = _mask_groups(lhs, ragged, counted, before)
     if ragged not in contracted:
         assert dimensions.group is not None
-        numbers = (((*_shifted(contracted), 0), (*right_contracted, dimensions.group)), (_shifted(batch), right_batch))
+        numbers = (((*_shift_axes(contracted), 0), (*right_contracted, dimensions.group)),
+                   (_shift_axes(batch), right_batch))
         return dot_general(masked, rhs, numbers, precision, preferred_element_type)
     partners = dict(zip((*batch, *contracted), (*right_batch, *right_contracted), strict=True))
-    other = _masked(rhs, partners[ragged], counted, [partners[axis] for axis in before])
-    numbers = ((_shifted(contracted), _shifted(right_contracted)), ((0, *_shifted(batch)), (0, *_shifted(right_batch))))
+    other = _mask_groups(rhs, partners[ragged], counted, [partners[axis] for axis in before])
+    numbers = ((_shift_axes(contracted), _shift_axes(right_contracted)),
+               ((0, *_shift_axes(batch)), (0, *_shift_axes(right_batch))))
     return dot_general(masked, other, numbers, precision, preferred_element_type)
 
 
-def _shifted(axes: Sequence[int]) -> tuple[int, ...]:
+def _shift_axes(axes: Sequence[int]) -> tuple[int, ...]:
     """The axes of an array once there is a new one in front."""
     return tuple([axis + 1 for axis in axes])
 
 
-def _before(ndim: int, dimensions: RaggedDimensions) -> list[int]:
+def _axes_before(ndim: int, dimensions: RaggedDimensions) -> list[int]:
     """The axes of the left operand for whose entries group sizes may differ: those that come before the ragged one."""
     (contracted, _), (batch, _) = dimensions.dot
     ragged = dimensions.ragged
@@ -74,7 +76,7 @@ def _before(ndim: int, dimensions: RaggedDimensions) -> list[int]:
     return [*batch, *kin[:kin.index(ragged)]]
 
 
-def _masked(x: Any, axis: int, sizes: Any, before: Sequence[int]) -> Any:
+def _mask_groups(x: Any, axis: int, sizes: Any, before: Sequence[int]) -> Any:
     """`x` for each group, along a new axis in front: 0 where `axis` has entries of other groups."""
     shape, groups = aval_of(x).shape, aval_of(sizes).shape[-1]
     ends = cumsum(sizes, aval_of(sizes).ndim - 1)
@@ -103,7 +105,7 @@ def _check(left: Sequence[int], right: Sequence[int], sizes: Sequence[int], dime
     if group is not None and not (0 <= group < len(right) and group not in (*right_contracted, *right_batch)):
         raise ShapeError(f"{name}: rhs_group_dimensions has {group}; an axis of rhs, whose shape is {tuple(right)}, is "
                          "needed that is neither contracted nor a batch axis")
-    wanted = (*(left[axis] for axis in _before(len(left), dimensions)), sizes[-1] if sizes else 0)
+    wanted = (*(left[axis] for axis in _axes_before(len(left), dimensions)), sizes[-1] if sizes else 0)
     if len(sizes) != 1 and tuple(sizes) != wanted:
         raise ShapeError(f"{name}: group_sizes has the shape {tuple(sizes)}; (groups,) or {wanted[:-1]} and the groups "
                          "are needed")

@@ -15,12 +15,12 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.engine.core.sizes import surely_less
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops.arithmetic import complex_extremum, div, mul
 from fxgrad.engine.ops.comparison import eq
-from fxgrad.engine.ops.cumulative import cumprod, shifted
-from fxgrad.engine.ops.families import check_axes, check_kind, reduced, reduction
+from fxgrad.engine.ops.cumulative import cumprod, shift_along
+from fxgrad.engine.ops.families import check_axes, check_kind, reduced_shape, reduction
 from fxgrad.engine.ops.structural import convert, inverse_permutation, reduce_sum, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import DTypeError, ShapeError
@@ -34,7 +34,7 @@ COVERED_BY = {
 # --- products ---------------------------------------------------------------------------------------------------
 
 
-def _others(x: Any, axes: tuple[int, ...]) -> Any:
+def _products_of_others(x: Any, axes: tuple[int, ...]) -> Any:
     """For each element the product of all others that it is reduced with: those before it times those behind it."""
     shape = aval_of(x).shape
     if len(axes) == 1:
@@ -44,8 +44,8 @@ def _others(x: Any, axes: tuple[int, ...]) -> Any:
         kept = tuple(axis for axis in range(len(shape)) if axis not in axes)
         order, axis = (*kept, *axes), len(kept)
         flat = reshape(transpose(x, order), (*(shape[at] for at in kept), math.prod(shape[at] for at in axes)))
-    before = cumprod(shifted(flat, 1.0, axis, reverse=False), axis)
-    behind = cumprod(shifted(flat, 1.0, axis, reverse=True), axis, reverse=True)
+    before = cumprod(shift_along(flat, 1.0, axis, reverse=False), axis)
+    behind = cumprod(shift_along(flat, 1.0, axis, reverse=True), axis, reverse=True)
     product = reshape(mul(before, behind), tuple(shape[at] for at in order))
     return transpose(product, inverse_permutation(order))
 
@@ -55,7 +55,7 @@ def _prod_jvp(primals: list[Any], tangents: list[Any], *, axes: tuple[int, ...])
     count = math.prod(aval_of(x).shape[axis] for axis in axes)
     if surely_less(count, 2):
         return [out], [reduce_sum(tangents[0], axes) if count else Zero(aval_of(out))]
-    return [out], [reduce_sum(mul(tangents[0], _others(x, axes)), axes)]
+    return [out], [reduce_sum(mul(tangents[0], _products_of_others(x, axes)), axes)]
 
 
 reduce_prod_p = reduction(
@@ -83,7 +83,7 @@ def _extremum(ufunc: np.ufunc, least: bool) -> Callable[..., Any]:
     def kernel(x: Any, axes: tuple[int, ...]) -> Any:
         if x.size:
             return ufunc.reduce(x, axis=axes)
-        return np.full(reduced(Aval(x.shape, x.dtype), axes), of_nothing(x.dtype), x.dtype)
+        return np.full(reduced_shape(Aval(x.shape, x.dtype), axes), of_nothing(x.dtype), x.dtype)
     return kernel
 
 
@@ -155,16 +155,16 @@ def reduce_xor(x: Any, axes: Sequence[int]) -> Any:
     return bind(reduce_xor_p, x, axes=tuple(sorted(axes)))[0] if axes else x
 
 
-def _trivial_along_ones(primitive: Primitive) -> None:
+def _register_trivial_axes(primitive: Primitive) -> None:
     """Enters the algebra: over axes of size 1, such a reduction only changes the shape."""
     @rewrites.register(primitive)
-    def rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    def rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
         aval, axes = aval_of(inputs[0]), params["axes"]
-        return [reshape(inputs[0], reduced(aval, axes))] if all(aval.shape[axis] == 1 for axis in axes) else None
+        return [reshape(inputs[0], reduced_shape(aval, axes))] if all(aval.shape[axis] == 1 for axis in axes) else None
 
 
 for _primitive in (reduce_prod_p, reduce_max_p, reduce_min_p, reduce_and_p, reduce_or_p, reduce_xor_p):
-    _trivial_along_ones(_primitive)
+    _register_trivial_axes(_primitive)
 
 # --- positions --------------------------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ def _position(name: str, numpy: Callable[..., Any]) -> Primitive:
         if not x.shape[axis]:
             raise ShapeError(f"{name}: axis {axis} of an array of shape {x.shape} has no elements to choose from; "
                              "at least one is needed")
-        return [Aval(reduced(x, (axis,)), index_dtype)]
+        return [Aval(reduced_shape(x, (axis,)), index_dtype)]
 
     def kernel(x: Any, *, axis: int, index_dtype: DType) -> Any:
         return numpy(x, axis=axis).astype(index_dtype)

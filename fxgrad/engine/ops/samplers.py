@@ -20,7 +20,7 @@ from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.exponential import exp
 from fxgrad.engine.ops.families import check_kind, check_same_dtype
 from fxgrad.engine.ops.gamma import random_gamma_grad
-from fxgrad.engine.ops.joining import batched_alike
+from fxgrad.engine.ops.joining import align_batch_axes
 from fxgrad.engine.ops.random import check_keys
 from fxgrad.engine.ops.select import where
 from fxgrad.engine.tracing.tape import aval_of, bind
@@ -47,7 +47,7 @@ def _sampler(name: str, kernel: Callable[..., Any], result: Callable[..., DType]
         return [kernel(*operands, **params)]
 
     def batch(size: int, values: list[Any], axes: list[int | None], **params: Any) -> tuple[list[Any], list[int]]:
-        alike, at = batched_alike(size, values, axes)
+        alike, at = align_batch_axes(size, values, axes)
         return bind(primitive, *alike, **params), [at]
 
     def cost(*avals: Aval, **params: Any) -> Cost:

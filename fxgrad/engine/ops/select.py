@@ -10,7 +10,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.ops.comparison import and_, gt, lt, or_
 from fxgrad.engine.ops.families import broadcast_shapes, check_same_dtype, is_linear
 from fxgrad.engine.ops.pointwise import align, align_batch, elementwise, is_same, operation, scalar_like, scalars_like
@@ -96,7 +96,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 
 
 @rewrites.register(select_n_p)
-def _select_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _select_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """A choice between equal cases, and one that is known, are no choice."""
     which, *cases = inputs
     avals = [aval_of(value) for value in inputs]
@@ -125,7 +125,7 @@ def _clamp_xla(lax: Any, low: Any, x: Any, high: Any) -> Any:
     return lax.clamp(low, x, high)
 
 
-def _chosen(t: Any, condition: Any) -> Any:
+def _mask_tangent(t: Any, condition: Any) -> Any:
     """`t` where `condition` holds, and 0 elsewhere."""
     return where(condition, t, 0.0)
 
@@ -134,9 +134,9 @@ clamp_p = elementwise(
     "clamp", 3, numpy=_clamp_numpy, accepts="ordered", public="clip",
     xla=_clamp_xla,
     # At a tie of x with a bound every part is 0, as in jax.
-    tangents=[lambda t, out, low, x, high: _chosen(t, and_(gt(low, x), lt(low, high))),
-              lambda t, out, low, x, high: _chosen(t, and_(gt(x, low), lt(x, high))),
-              lambda t, out, low, x, high: _chosen(t, or_(lt(high, x), lt(high, low)))])
+    tangents=[lambda t, out, low, x, high: _mask_tangent(t, and_(gt(low, x), lt(low, high))),
+              lambda t, out, low, x, high: _mask_tangent(t, and_(gt(x, low), lt(x, high))),
+              lambda t, out, low, x, high: _mask_tangent(t, or_(lt(high, x), lt(high, low)))])
 
 
 def clamp(low: Any, x: Any, high: Any) -> Any:

@@ -12,9 +12,9 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval, Literal, Shape
 from fxgrad.engine.core.primitive import ArrayKernel, Cost, Primitive, Rule, register, total_bytes
-from fxgrad.engine.core.sizes import has_symbolic_dim, larger, surely_less
+from fxgrad.engine.core.sizes import has_symbolic_dim, max_size, surely_less
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.ops.arithmetic import sub
 from fxgrad.engine.ops.families import check_axes, check_same_dtype, is_linear, linear_unary
 from fxgrad.engine.ops.select import select_n
@@ -99,7 +99,7 @@ def broadcast_in_dim(x: Any, shape: Shape, broadcast_dimensions: Sequence[int]) 
 
 
 @rewrites.register(broadcast_in_dim_p)
-def _in_dim_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _in_dim_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     shape, dims = params["shape"], params["broadcast_dimensions"]
     return [broadcast_to(inputs[0], shape)] if dims == tuple(range(len(shape) - len(dims), len(shape))) else None
 
@@ -130,7 +130,7 @@ def rev(x: Any, dimensions: Sequence[int]) -> Any:
 
 
 @rewrites.register(rev_p)
-def _rev_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _rev_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Axes of size 0 and 1 need no reversal, and two reversals of an axis cancel."""
     aval = aval_of(inputs[0])
     needed = {dim for dim in params["dimensions"] if not surely_less(aval.shape[dim], 2)}
@@ -172,8 +172,8 @@ def _slice_transpose(cotangent: Any, aval: Aval, *, start_indices: tuple[int, ..
                      strides: tuple[int, ...]) -> Any:
     config = []
     for begin, stride, kept, extent in zip(start_indices, strides, aval_of(cotangent).shape, aval.shape, strict=True):
-        covered = larger((kept - 1) * stride + 1,
-                         0) if has_symbolic_dim(kept) else (kept - 1) * stride + 1 if kept else 0
+        covered = max_size((kept - 1) * stride + 1,
+                           0) if has_symbolic_dim(kept) else (kept - 1) * stride + 1 if kept else 0
         config.append((begin, extent - begin - covered, stride - 1))
     return pad(cotangent, Literal(0, Aval((), aval.dtype)), config)
 
@@ -210,7 +210,7 @@ def slice_in_dim(x: Any, start: int, limit: int, axis: int, stride: int = 1) -> 
 
 
 @rewrites.register(slice_p)
-def _slice_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _slice_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """A slice of everything is its input; a slice of a slice is one slice."""
     x, starts, strides = inputs[0], params["start_indices"], params["strides"]
     shape = aval_of(x).shape
@@ -243,7 +243,7 @@ def _pad_abstract(x: Aval, value: Aval, *, padding_config: PaddingConfig) -> lis
     if len(padding_config) != x.ndim or any(interior < 0 for _, _, interior in padding_config):
         raise ShapeError(f"pad: padding_config {padding_config} of an array of shape {x.shape}; one triple (low, high, "
                          "interior) with interior >= 0 is needed for each axis")
-    shape = tuple(low + high + extent + (larger(extent - 1, 0) * interior if interior else 0)
+    shape = tuple(low + high + extent + (max_size(extent - 1, 0) * interior if interior else 0)
                   for extent, (low, high, interior) in zip(x.shape, padding_config, strict=True))
     if any(surely_less(extent, 0) for extent in shape):
         raise ShapeError(f"pad: padding_config {padding_config} removes more than there is in shape {x.shape}")
@@ -336,7 +336,7 @@ def pad(x: Any, value: Any, padding_config: Sequence[tuple[int, int, int]]) -> A
 
 
 @rewrites.register(pad_p)
-def _pad_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _pad_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Padding by nothing is the input."""
     extents = aval_of(inputs[0]).shape
     trivial = all(low == high == 0 and (interior == 0 or surely_less(extent, 2))
@@ -372,5 +372,5 @@ def tile(x: Any, reps: Sequence[int]) -> Any:
 
 
 @rewrites.register(tile_p)
-def _tile_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _tile_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     return inputs if all(count == 1 for count in params["reps"]) else None

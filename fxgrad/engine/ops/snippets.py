@@ -41,18 +41,18 @@ class Snippet(NamedTuple):
 Rule = Callable[[Sequence[Aval], dict[str, Any]], "Snippet | None"]
 
 
-def _of_kernel(primitive: Primitive) -> Rule:
+def _kernel_snippet(primitive: Primitive) -> Rule:
     """What the kernel tells: of a ufunc its call, of any other nothing."""
     kernel = primitive.numpy
     if not isinstance(kernel, ArrayKernel) or not isinstance(kernel.function, np.ufunc):
         return lambda avals, params: None
     ufunc = kernel.function
-    return lambda avals, params: None if params else of_ufunc(ufunc, avals)
+    return lambda avals, params: None if params else ufunc_snippet(ufunc, avals)
 
 
 snippets: Analysis[Rule] = Analysis(
     "snippets", "The Python expression of an operation in generated code; by default that of a ufunc, or of a call.",
-    missing="derive", derive=_of_kernel)
+    missing="derive", derive=_kernel_snippet)
 
 
 def snippet_of(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
@@ -64,7 +64,7 @@ _OPERATORS = {np.add: "{0} + {1}", np.subtract: "{0} - {1}", np.multiply: "{0} *
               np.negative: "-{0}"}
 
 
-def of_ufunc(ufunc: Any, avals: Sequence[Aval]) -> Snippet:
+def ufunc_snippet(ufunc: Any, avals: Sequence[Aval]) -> Snippet:
     """The call of a ufunc; of plain floats, where there is one, the operator, which takes a tenth of the time."""
     name, objects = ufunc.__name__, {ufunc.__name__: ufunc}
     operands = ", ".join(f"{{{index}}}" for index in range(len(avals)))

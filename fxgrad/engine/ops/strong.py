@@ -17,7 +17,7 @@ from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.primitive import ArrayKernel, Primitive, register
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.ops import products
 from fxgrad.engine.ops.arithmetic import div, div_p, mul, mul_p, neg
 from fxgrad.engine.ops.families import is_linear
@@ -108,13 +108,13 @@ def is_plain_factor(value: Any) -> bool:
 
 
 @rewrites.register(strong_mul_p)
-def _strong_mul_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _strong_mul_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """By a number that is neither 0 nor infinite it is the ordinary product."""
     return [mul(*inputs)] if any(map(is_plain_factor, inputs)) else None
 
 
 @rewrites.register(strong_div_p)
-def _strong_div_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _strong_div_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     return [div(*inputs)] if is_plain_factor(inputs[1]) else None
 
 
@@ -192,8 +192,8 @@ def _strong_dot_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> t
 
 def _strong_dot_transpose(cotangents: list[Any], inputs: list[Any], *, dimension_numbers: products.DotDimensions,
                           **_: Any) -> list[Any]:
-    return products.transposed_by(products.Products(strong_dot_general, strong_mul), cotangents, inputs,
-                                  dimension_numbers)
+    return products.transpose_contraction(products.Products(strong_dot_general, strong_mul), cotangents, inputs,
+                                          dimension_numbers)
 
 
 def _strong_dot_batch(size: int, values: list[Any], axes: list[int | None], *,

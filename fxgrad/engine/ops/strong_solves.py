@@ -29,18 +29,18 @@ strong_solve: Analysis[Callable[..., Any] | None] = Analysis(
 
 
 @strong_solve.register(triangular_solve_p)
-def _triangular(a: Any, b: Any, *, left_side: bool, lower: bool, unit_diagonal: bool, **params: Any) -> Any:
+def _solve_triangular(a: Any, b: Any, *, left_side: bool, lower: bool, unit_diagonal: bool, **params: Any) -> Any:
     offside = tril(a, -1) if lower else triu(a, 1)
     bad = _makes_nans_of_zeros(offside, None if unit_diagonal else diagonal(a))
-    x = triangular_solve(_harmless(bad, a), b, left_side=left_side, lower=lower,
+    x = triangular_solve(_replace_bad(bad, a), b, left_side=left_side, lower=lower,
                          unit_diagonal=unit_diagonal, **params)
     return _nan_where(bad, b, x, left_side)
 
 
 @strong_solve.register(lu_solve_p)
-def _factored(a: Any, factors: Any, permutation: Any, b: Any, *, transpose_a: bool) -> Any:
+def _solve_factored(a: Any, factors: Any, permutation: Any, b: Any, *, transpose_a: bool) -> Any:
     bad = _makes_nans_of_zeros(add(tril(factors, -1), triu(factors, 1)), diagonal(factors))
-    x = lu_solve(_harmless(bad, a), _harmless(bad, factors), permutation, b, transpose_a)
+    x = lu_solve(_replace_bad(bad, a), _replace_bad(bad, factors), permutation, b, transpose_a)
     return _nan_where(bad, b, x, True)
 
 
@@ -55,7 +55,7 @@ def _makes_nans_of_zeros(offside: Any, on_diagonal: Any) -> Any:
     return reshape(bad, (*shape[:-2], 1, 1))
 
 
-def _harmless(bad: Any, a: Any) -> Any:
+def _replace_bad(bad: Any, a: Any) -> Any:
     """The matrices, those that are `bad` replaced."""
     return where(broadcast_to(bad, aval_of(a).shape), eye_like(a), a)
 

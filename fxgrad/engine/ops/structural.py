@@ -12,10 +12,10 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, Literal, Shape
 from fxgrad.engine.core.sizes import may_be_equal, surely_less
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops.conversion import converted, converted_by_xla
-from fxgrad.engine.ops.families import broadcast_shapes, linear_unary, rank_of, reduced, reduction
+from fxgrad.engine.ops.families import broadcast_shapes, linear_unary, rank_of, reduced_shape, reduction
 from fxgrad.engine.ops.snippets import Snippet, snippets
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import DTypeError, ShapeError
@@ -44,7 +44,7 @@ def _broadcast_xla(lax: Any, x: Any, *, shape: Shape) -> Any:
 
 
 def _broadcast_batch(size: int, values: list[Any], axes: list[int], *, shape: Shape) -> tuple[list[Any], list[int]]:
-    return bind(broadcast_to_p, front(values[0], axes[0], len(shape)), shape=(size, *shape)), [0]
+    return bind(broadcast_to_p, move_batch_first(values[0], axes[0], len(shape)), shape=(size, *shape)), [0]
 
 
 broadcast_to_p = linear_unary(
@@ -89,7 +89,7 @@ def unbroadcast(cotangent: Any, aval: Aval) -> Any:
 
 
 @rewrites.register(broadcast_to_p)
-def _broadcast_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _broadcast_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Broadcasts of broadcasts, and of reshapes that only put axes of size 1 in front, start from the source."""
     x = inputs[0]
     if aval_of(x).shape == params["shape"]:
@@ -105,12 +105,12 @@ def _broadcast_rewrite(known: Definitions, inputs: list[Any], params: dict[str, 
     return [broadcast_to(inner[0], params["shape"])]
 
 
-def without_broadcast(known: Definitions, inputs: list[Any]) -> list[Any] | None:
+def without_broadcast(known: RecordedDefinitions, inputs: list[Any]) -> list[Any] | None:
     """Operands of an elementwise operation without broadcasts that the operation does by itself; None if none were."""
     shape = broadcast_shapes("", *(aval_of(value).shape for value in inputs))
     changed = list(inputs)
     for index, value in enumerate(inputs):
-        source = _unspread(known, value)
+        source = _broadcast_source(known, value)
         if source is not None:
             others = [aval_of(other).shape for place, other in enumerate(changed) if place != index]
             if others and broadcast_shapes("", aval_of(source).shape, *others) == shape:
@@ -118,7 +118,7 @@ def without_broadcast(known: Definitions, inputs: list[Any]) -> list[Any] | None
     return changed if any(new is not old for new, old in zip(changed, inputs, strict=True)) else None
 
 
-def repeated_scalar(known: Definitions, value: Any) -> Any:
+def repeated_scalar(known: RecordedDefinitions, value: Any) -> Any:
     """The scalar that every element of `value` is equal to; None if it is not known to be such an array."""
     if not aval_of(value).shape:
         return value
@@ -126,7 +126,7 @@ def repeated_scalar(known: Definitions, value: Any) -> Any:
     return source[0] if source is not None and not aval_of(source[0]).shape else None
 
 
-def _unspread(known: Definitions, value: Any) -> Any:
+def _broadcast_source(known: RecordedDefinitions, value: Any) -> Any:
     """What `value` was broadcast from, or the scalar that it is a reshape of; None if it is neither."""
     source = known.inputs_if(value, broadcast_to_p)
     if source is not None:
@@ -167,7 +167,7 @@ def reshape(x: Any, shape: Shape) -> Any:
 
 
 @rewrites.register(reshape_p)
-def _reshape_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _reshape_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     inner = known.inputs_if(inputs[0], reshape_p)
     source = inner[0] if inner else inputs[0]
     repeated = known.inputs_if(source, broadcast_to_p) or ([source] if type(source) is Literal else None)
@@ -223,7 +223,7 @@ def transpose(x: Any, permutation: Sequence[int]) -> Any:
 
 
 @rewrites.register(transpose_p)
-def _transpose_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _transpose_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     inner = known.inputs_if(inputs[0], transpose_p)
     if not inner:
         return None
@@ -238,7 +238,7 @@ def move_axis(x: Any, source: int, destination: int) -> Any:
     return transpose(x, permutation)
 
 
-def front(x: Any, axis: int, rank: int) -> Any:
+def move_batch_first(x: Any, axis: int, rank: int) -> Any:
     """`x` with the batch axis `axis` first and `rank` axes after it, new ones of size 1 directly behind."""
     moved = move_axis(x, axis, 0)
     shape = aval_of(moved).shape
@@ -287,11 +287,11 @@ def reduce_sum(x: Any, axes: Sequence[int]) -> Any:
 
 
 @rewrites.register(reduce_sum_p)
-def _sum_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _sum_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """A sum over axes of size 1 is a reshape (a NaN stays a NaN; -0.0 + nothing stays -0.0)."""
     aval = aval_of(inputs[0])
     if all(aval.shape[axis] == 1 for axis in params["axes"]):
-        return [reshape(inputs[0], reduced(aval, params["axes"]))]
+        return [reshape(inputs[0], reduced_shape(aval, params["axes"]))]
     return None
 
 
@@ -342,7 +342,7 @@ def convert(x: Any, dtype: DType, weak: bool = False) -> Any:
 
 
 @rewrites.register(convert_element_type_p)
-def _convert_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _convert_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     unchanged = aval_of(inputs[0]) == Aval(aval_of(inputs[0]).shape, params["dtype"], params["weak"])
     return [inputs[0]] if unchanged else None
 

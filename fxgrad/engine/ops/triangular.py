@@ -12,19 +12,19 @@ from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.ops.arithmetic import mul, neg, sub
 from fxgrad.engine.ops.families import check_same_dtype
 from fxgrad.engine.ops.matrices import (
+    batch_first,
     blas,
     check_matrices,
-    conjugated,
+    conj_if_complex,
     each_matrix,
     failure,
-    fronted,
     lapack,
     matmul,
     shape_of,
     stack_rule,
+    transpose_matrices,
     tril,
     triu,
-    turned,
 )
 from fxgrad.engine.ops.pointwise import add, scalar_like
 from fxgrad.engine.ops.shaping import pad
@@ -73,9 +73,9 @@ def _triangular_xla(lax: Any, a: Any, b: Any, **params: Any) -> list[Any]:
     return [lax.linalg.triangular_solve(a, b, **params)]
 
 
-def _applied(a: Any, transpose_a: bool, conjugate_a: bool) -> Any:
-    a = conjugated(a) if conjugate_a else a
-    return turned(a) if transpose_a else a
+def _apply_triangular(a: Any, transpose_a: bool, conjugate_a: bool) -> Any:
+    a = conj_if_complex(a) if conjugate_a else a
+    return transpose_matrices(a) if transpose_a else a
 
 
 def _triangular_jvp(primals: list[Any], tangents: list[Any], *, left_side: bool, lower: bool, transpose_a: bool,
@@ -87,19 +87,19 @@ def _triangular_jvp(primals: list[Any], tangents: list[Any], *, left_side: bool,
     x, = bind(triangular_solve_p, a, b, **params)
     right = db
     if type(da) is not Zero:
-        moved = _applied((tril if lower else triu)(da, (-1 if lower else 1) if unit_diagonal else 0),
-                         transpose_a, conjugate_a)
+        moved = _apply_triangular((tril if lower else triu)(da, (-1 if lower else 1) if unit_diagonal else 0),
+                                  transpose_a, conjugate_a)
         through_a = matmul(moved, x) if left_side else matmul(x, moved)
         right = neg(through_a) if type(db) is Zero else sub(db, through_a)
     return [x], [Zero(aval_of(x))] if type(right) is Zero else bind(triangular_solve_p, a, right, **params)
 
 
 def _triangular_transpose(cotangents: list[Any], inputs: list[Any], *, transpose_a: bool, **params: Any) -> list[Any]:
-    return [None, bind(triangular_solve_p, _known(inputs[0]), cotangents[0],
+    return [None, bind(triangular_solve_p, _require_known(inputs[0]), cotangents[0],
                        transpose_a=not transpose_a, **params)[0]]
 
 
-def _known(matrix: Any) -> Any:
+def _require_known(matrix: Any) -> Any:
     """`matrix` itself; raises `LinearityError` if the function is to be linear in it."""
     aval_of(matrix)
     return matrix
@@ -110,7 +110,7 @@ def _triangular_batch(size: int, values: list[Any], axes: list[int | None], *, l
     """Right sides for one and the same matrix are put side by side."""
     (a, b), (a_at, b_at) = values, axes
     if a_at is not None or b_at is None:
-        return bind(triangular_solve_p, *fronted(size, values, axes), left_side=left_side, **params), [0]
+        return bind(triangular_solve_p, *batch_first(size, values, axes), left_side=left_side, **params), [0]
     merged, place = _side_by_side(b, b_at, left_side)
     x, = bind(triangular_solve_p, a, merged, left_side=left_side, **params)
     return [reshape(x, shape_of(move_axis(b, b_at, place)))], [place]
@@ -209,7 +209,7 @@ def _lu_jvp(primals: list[Any], tangents: list[Any], *, transpose_a: bool) -> tu
     x = lu_solve(a, factors, permutation, b, transpose_a)
     right = db
     if type(da) is not Zero:
-        through_a = matmul(turned(da) if transpose_a else da, x)
+        through_a = matmul(transpose_matrices(da) if transpose_a else da, x)
         right = neg(through_a) if type(db) is Zero else sub(db, through_a)
     moved = Zero(aval_of(x)) if type(right) is Zero else lu_solve(a, factors, permutation, right, transpose_a)
     return [x], [moved]
@@ -217,8 +217,8 @@ def _lu_jvp(primals: list[Any], tangents: list[Any], *, transpose_a: bool) -> tu
 
 def _lu_transpose(cotangents: list[Any], inputs: list[Any], *, transpose_a: bool) -> list[Any]:
     a, factors, permutation, _ = inputs
-    _known(factors)
-    return [None, None, None, lu_solve(_known(a), factors, permutation, cotangents[0], not transpose_a)]
+    _require_known(factors)
+    return [None, None, None, lu_solve(_require_known(a), factors, permutation, cotangents[0], not transpose_a)]
 
 
 def _lu_batch(size: int, values: list[Any], axes: list[int | None], *,
@@ -226,7 +226,7 @@ def _lu_batch(size: int, values: list[Any], axes: list[int | None], *,
     *matrix, b = values
     *matrix_axes, at = axes
     if at is None or any(axis is not None for axis in matrix_axes):
-        return bind(lu_solve_p, *fronted(size, values, axes), transpose_a=transpose_a), [0]
+        return bind(lu_solve_p, *batch_first(size, values, axes), transpose_a=transpose_a), [0]
     merged, place = _side_by_side(b, at, True)
     x, = bind(lu_solve_p, *matrix, merged, transpose_a=transpose_a)
     return [reshape(x, shape_of(move_axis(b, at, place)))], [place]
@@ -289,7 +289,7 @@ def _tridiagonal_jvp(primals: list[Any], tangents: list[Any]) -> tuple[list[Any]
     return [x], [tridiagonal_solve(low, middle, high, right)]
 
 
-def _shifted(x: Any, axis: int, back: bool) -> Any:
+def _shift_place(x: Any, axis: int, back: bool) -> Any:
     """`x` moved by one place along `axis`, away from its beginning (or toward it), with a zero where it was."""
     config = [(0, 0, 0)] * len(shape_of(x))
     config[axis] = (-1, 1, 0) if back else (1, -1, 0)
@@ -299,15 +299,15 @@ def _shifted(x: Any, axis: int, back: bool) -> Any:
 def _product(diagonals: list[Any], x: Any) -> Any:
     axis = len(shape_of(x)) - 2
     low, middle, high = (reshape(each, (*shape_of(each), 1)) for each in diagonals)
-    terms = mul(low, _shifted(x, axis, False)), mul(middle, x), mul(high, _shifted(x, axis, True))
+    terms = mul(low, _shift_place(x, axis, False)), mul(middle, x), mul(high, _shift_place(x, axis, True))
     return add(add(terms[0], terms[1]), terms[2])
 
 
 def _tridiagonal_transpose(cotangents: list[Any], inputs: list[Any]) -> list[Any]:
-    low, middle, high = (_known(each) for each in inputs[:3])
+    low, middle, high = (_require_known(each) for each in inputs[:3])
     axis = len(shape_of(middle)) - 1
     return [None, None, None,
-            tridiagonal_solve(_shifted(high, axis, False), middle, _shifted(low, axis, True), cotangents[0])]
+            tridiagonal_solve(_shift_place(high, axis, False), middle, _shift_place(low, axis, True), cotangents[0])]
 
 
 tridiagonal_solve_p = register(Primitive(

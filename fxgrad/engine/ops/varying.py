@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.avals import Aval, Literal, varying_of_jax
+from fxgrad.engine.core.avals import Aval, Literal, vma_of_jax
 from fxgrad.engine.core.primitive import Cost, Primitive
 from fxgrad.engine.derivation.guards import batched_axis
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.ops.arithmetic import div, mul
 from fxgrad.engine.ops.families import check_kind, linear_unary
 from fxgrad.engine.ops.pointwise import scalar_like
@@ -65,7 +65,7 @@ def _pvary_abstract(aval: Aval, *, axis_name: Names) -> list[Aval]:
 
 def _pvary_xla(lax: Any, x: Any, *, axis_name: Names) -> Any:
     """As jax says it too, which in `jax.shard_map` may know what varies."""
-    missing = tuple(name for name in axis_name if name not in varying_of_jax(getattr(x, "aval", None)))
+    missing = tuple(name for name in axis_name if name not in vma_of_jax(getattr(x, "aval", None)))
     return lax.pcast(x, missing, to="varying") if missing else x
 
 
@@ -95,7 +95,7 @@ def pvary(x: Any, names: Sequence[str]) -> Any:
 
 
 @rewrites.register(pvary_p, makers=[pvary_p])
-def _pvary_rewrite(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _pvary_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Numbers are the same everywhere; what is said in two steps is said in one."""
     if type(inputs[0]) is Literal:
         return [inputs[0]]
@@ -149,7 +149,7 @@ def psum_invariant(x: Any, names: Sequence[str]) -> Any:
     return bind(psum_invariant_p, pvary(x, names), axis_name=names, axis_size=_sizes(names))[0]
 
 
-def summed_to(x: Any, aval: Aval) -> Any:
+def sum_to_vma(x: Any, aval: Aval) -> Any:
     """A cotangent of a value of type `aval`: summed over the mesh axes that it varies over, and the value does not."""
     more = aval_of(x).vma - aval.vma
     return psum_invariant(x, sorted(more)) if more else x
@@ -181,7 +181,7 @@ def _equal_batch(size: int, values: list[Any], axes: list[int | None], *, axis_n
 
 def _equal_xla(lax: Any, x: Any, *, axis_name: Names, axis_size: Sizes) -> Any:
     """Where jax knows what varies, in `jax.shard_map` around it, it is told by a sum of that of the first device."""
-    names = tuple(name for name in axis_name if name in varying_of_jax(getattr(x, "aval", None)))
+    names = tuple(name for name in axis_name if name in vma_of_jax(getattr(x, "aval", None)))
     if not names:
         return x
     first = lax.select(lax.broadcast(lax.axis_index(names) == 0, x.shape), x, lax.full_like(x, 0))

@@ -22,7 +22,7 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, Rule, register, total_bytes
 from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.executors.xla import size_in_jax
+from fxgrad.engine.executors.xla import jax_axis_size
 from fxgrad.engine.ops.arithmetic import div, mul
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.creation import iota
@@ -44,8 +44,8 @@ Sizes = int | tuple[int, ...]
 # --- the axes of a collective -----------------------------------------------------------------------------------
 
 
-def names_of(axis_name: Names) -> tuple[str, ...]:
-    """The names that the parameter `axis_name` says."""
+def axis_names_of(axis_name: Names) -> tuple[str, ...]:
+    """Return the axis names that the parameter `axis_name` denotes."""
     return axis_name if isinstance(axis_name, tuple) else (axis_name,)
 
 
@@ -65,8 +65,8 @@ def _sizes_of(axis_size: Sizes) -> tuple[int, ...]:
     return axis_size if isinstance(axis_size, tuple) else (axis_size,)
 
 
-def _count(axis_size: Sizes) -> int:
-    """How many entries speak with each other."""
+def _num_entries(axis_size: Sizes) -> int:
+    """Return the number of entries that communicate."""
     return math.prod(axis_size) if isinstance(axis_size, tuple) else axis_size
 
 
@@ -76,7 +76,7 @@ def _check_axes(name: str, axis_name: Names, axis_size: Sizes, several: bool = F
 
     Groups need be `alike` in size, or the number is that of all entries.
     """
-    names, sizes = names_of(axis_name), _sizes_of(axis_size)
+    names, sizes = axis_names_of(axis_name), _sizes_of(axis_size)
     are_tuples = isinstance(axis_name, tuple)
     if are_tuples is not isinstance(axis_size, tuple) or (are_tuples and not (several and len(names) > 1)) or (
             len(names) != len(sizes)) or not all(isinstance(each, str) for each in names) or (
@@ -85,37 +85,37 @@ def _check_axes(name: str, axis_name: Names, axis_size: Sizes, several: bool = F
         raise ArgumentError(f"{name}: axis_name={axis_name!r} and axis_size={axis_size!r}, where a string and an int "
                             "that is not negative are needed" + several * ", or tuples of two or more of them")
     if not groups:
-        return _count(axis_size)
+        return _num_entries(axis_size)
     if are_tuples:
         raise UnsupportedError(f"{name}: axis_index_groups over the axes {axis_name}; over one axis alone there are "
                                "groups. Map over one axis of all the entries instead")
     return group_size(name, groups, sizes[0], alike=alike) or sizes[0]
 
 
-def _alone(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
-    """What an executor computes: there is no other entry to speak with."""
+def _single_entry_rule(name: str, compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the rule of executors: there is no other entry to communicate with."""
     def rule(*values: Any, axis_name: Names, axis_size: Sizes, axis_index_groups: Groups = (),
              **params: Any) -> Any:
-        if _count(axis_size) != 1:
-            shown = ", ".join(map(repr, names_of(axis_name)))
+        if _num_entries(axis_size) != 1:
+            shown = ", ".join(map(repr, axis_names_of(axis_name)))
             size = axis_size if isinstance(axis_size, int) else " x ".join(map(str, axis_size))
             raise UnsupportedError(at_user_line(
                 f"{name} over the axis {shown} of size {size} was to be computed outside of the map over that axis. "
-                f"Call it inside a function under fxgrad.vmap(..., axis_name={names_of(axis_name)[-1]!r}), or "
+                f"Call it inside a function under fxgrad.vmap(..., axis_name={axis_names_of(axis_name)[-1]!r}), or "
                 "fxgrad.shard_map over a mesh that has it"))
         return compute(*values, **params)
     return rule
 
 
-def _emitted(name: str, speak: Callable[..., Any], alone: Callable[..., Any]) -> Callable[..., Any]:
+def _xla_rule(name: str, speak: Callable[..., Any], alone: Callable[..., Any]) -> Callable[..., Any]:
     """The `xla` rule: `speak(lax, *values, names, **params)` is jax's own, `alone(lax, *values, **params)` none."""
     def rule(lax: Any, *values: Any, axis_name: Names, axis_size: Sizes, **params: Any) -> Any:
-        bound = [(each, size) for each, size in zip(names_of(axis_name), _sizes_of(axis_size), strict=True)
-                 if size != 1 or size_in_jax(each) is not None]
-        if bound and all(size_in_jax(each) is not None for each, _ in bound):
+        bound = [(each, size) for each, size in zip(axis_names_of(axis_name), _sizes_of(axis_size), strict=True)
+                 if size != 1 or jax_axis_size(each) is not None]
+        if bound and all(jax_axis_size(each) is not None for each, _ in bound):
             names = tuple(each for each, _ in bound)
             return speak(lax, *values, names if len(names) > 1 else names[0], **params)
-        return _alone(name, lambda *values, **rest: alone(lax, *values, **rest))(
+        return _single_entry_rule(name, lambda *values, **rest: alone(lax, *values, **rest))(
             *values, axis_name=axis_name, axis_size=axis_size, **params)
     return rule
 
@@ -128,32 +128,32 @@ def _batch(primitive: Callable[[], Primitive], meet: Meeting, meet_some: Meeting
     """
     def batch(size: int, values: list[Any], axes: list[int | None], *, axis_name: Names, axis_size: Sizes,
               axis_index_groups: Groups = (), **params: Any) -> tuple[list[Any], list[int | None]]:
-        value, axis, names, sizes = values[0], axes[0], names_of(axis_name), _sizes_of(axis_size)
+        value, axis, names, sizes = values[0], axes[0], axis_names_of(axis_name), _sizes_of(axis_size)
         if batched_axis.get() in names:
             index = names.index(batched_axis.get())
             if axis_index_groups:
-                results = meet_in_groups(meet, size, value, axis, axis_index_groups, _beside(0, params))
+                results = meet_in_groups(meet, size, value, axis, axis_index_groups, _shift_positions(0, params))
                 return [results[0]], [results[1]]
             if len(names) > 1 and meet_some is not None:
                 result, place = meet_some(size, value, axis, index, names, sizes, **params)
                 return [result], [place]
             result, place = meet(size, value, axis, **params)
             if len(names) > 1:
-                result = bind(primitive(), result, **without(index, names, sizes), **params)[0]
+                result = bind(primitive(), result, **axis_params_without(index, names, sizes), **params)[0]
             return [result], [place]
         assert axis is not None
         over = {"axis_name": axis_name, "axis_size": axis_size, **groups_param(axis_index_groups)}
-        return bind(primitive(), value, **over, **_beside(axis, params)), [axis]
+        return bind(primitive(), value, **over, **_shift_positions(axis, params)), [axis]
     return batch
 
 
-def without(index: int, names: tuple[str, ...], sizes: tuple[int, ...]) -> dict[str, Any]:
-    """The parameters of a collective over all these axes but one."""
+def axis_params_without(index: int, names: tuple[str, ...], sizes: tuple[int, ...]) -> dict[str, Any]:
+    """Return the parameters of a collective over all these axes but one."""
     return axis_params((*names[:index], *names[index + 1:]), (*sizes[:index], *sizes[index + 1:]))
 
 
-def _beside(axis: int, params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of an operation on arrays that have one more axis, at `axis`."""
+def _shift_positions(axis: int, params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of an operation on arrays with one more axis, at `axis`."""
     return {key: value + (axis <= value) if key in _POSITIONS else value for key, value in params.items()}
 
 
@@ -163,10 +163,10 @@ _POSITIONS = ("axis", "split_axis", "concat_axis")
 EQUAL = Communication("equal", "axes")
 
 
-def linear(name: str, *, shape: Callable[..., Sequence[int]], transpose: Callable[..., Any], meet: Meeting,
-            speak: Callable[..., Any], accepts: str = "any", alone: Callable[..., Any] | None = None,
-            several: bool = False, alike: bool = True, meet_some: Meeting | None = None) -> Primitive:
-    """The record of a collective that is linear: `shape(aval, count, **params)` checks and gives its output's.
+def linear_collective(name: str, *, shape: Callable[..., Sequence[int]], transpose: Callable[..., Any], meet: Meeting,
+                       speak: Callable[..., Any], accepts: str = "any", alone: Callable[..., Any] | None = None,
+                       several: bool = False, alike: bool = True, meet_some: Meeting | None = None) -> Primitive:
+    """Make the primitive of a linear collective; `shape(aval, count, **params)` checks and gives its output's shape.
 
     `speak(lax, x, names, **params)` is jax's. `alone(zeros_like, x, **params)` computes it on an axis of size 1: `x`
     itself unless given. It may speak over `several` axes, and in groups, which need be `alike` in size or not.
@@ -184,7 +184,8 @@ def linear(name: str, *, shape: Callable[..., Sequence[int]], transpose: Callabl
         return x if alone is None else alone(lambda x: lax.full_like(x, 0), x, **params)
 
     primitive = linear_unary(
-        name, abstract=abstract, numpy=_alone(name, numpy), xla=_emitted(name, speak, xla), transpose=transpose,
+        name, abstract=abstract, numpy=_single_entry_rule(name, numpy), xla=_xla_rule(name, speak, xla),
+        transpose=transpose,
         batch=_batch(lambda: primitive, meet, meet_some), collective=True)
     return primitive
 
@@ -192,14 +193,15 @@ def linear(name: str, *, shape: Callable[..., Sequence[int]], transpose: Callabl
 # --- sums -------------------------------------------------------------------------------------------------------
 
 
-def summed(size: int, value: Any, axis: int | None) -> tuple[Any, None]:
-    """The sum over a batch, without the batch axis."""
+def sum_batch(size: int, value: Any, axis: int | None) -> tuple[Any, None]:
+    """Return the sum over a batch, without the batch axis."""
     return (mul(value, scalar_like(size, value)) if axis is None else reduce_sum(value, (axis,))), None
 
 
-psum_p = linear("psum", accepts="numeric", shape=lambda aval, count: aval.shape, meet=summed, several=True,
-                 alike=False, speak=lambda lax, x, names, **groups: lax.psum(x, names, **groups),
-                 transpose=lambda cotangent, aval, **over: psum(cotangent, **over))
+psum_p = linear_collective("psum", accepts="numeric", shape=lambda aval, count: aval.shape, meet=sum_batch,
+                           several=True,
+                            alike=False, speak=lambda lax, x, names, **groups: lax.psum(x, names, **groups),
+                            transpose=lambda cotangent, aval, **over: psum(cotangent, **over))
 """The sum over all entries, which each of them gets. Its transpose is itself: a cotangent came from every entry."""
 
 
@@ -215,7 +217,7 @@ def psum(x: Any, axis_name: Names, axis_size: Sizes, axis_index_groups: Groups =
 # --- extrema ----------------------------------------------------------------------------------------------------
 
 
-def _extremum(name: str, reduce: Callable[..., Any]) -> Primitive:
+def _extremum_collective(name: str, reduce: Callable[..., Any]) -> Primitive:
     """A tangent is the mean of those of the entries that attain the extremum, as for `reduce_max`."""
     def abstract(aval: Aval, *, axis_name: Names, axis_size: Sizes, axis_index_groups: Groups = (),
                  ) -> list[Aval]:
@@ -237,16 +239,16 @@ def _extremum(name: str, reduce: Callable[..., Any]) -> Primitive:
         return (value if axis is None else reduce(value, (axis,))), None
 
     primitive = register(Primitive(
-        name=name, abstract=abstract, numpy=_alone(name, lambda x: [x]), jvp=jvp,
-        xla=_emitted(name, lambda lax, x, names, **groups: [getattr(lax, name)(x, names, **groups)],
-                      lambda lax, x: [x]),
+        name=name, abstract=abstract, numpy=_single_entry_rule(name, lambda x: [x]), jvp=jvp,
+        xla=_xla_rule(name, lambda lax, x, names, **groups: [getattr(lax, name)(x, names, **groups)],
+                       lambda lax, x: [x]),
         transpose=NOT_LINEAR, batch=_batch(lambda: primitive, meet),
         cost=lambda aval, **over: Cost(aval.size, total_bytes([aval], [aval])), collective=True))
     return primitive
 
 
-pmax_p = _extremum("pmax", reduce_max)
-pmin_p = _extremum("pmin", reduce_min)
+pmax_p = _extremum_collective("pmax", reduce_max)
+pmin_p = _extremum_collective("pmin", reduce_min)
 communications.enter(EQUAL, pmax_p, pmin_p)
 collective_kinds.enter("all-reduce", pmax_p, pmin_p)
 
@@ -264,8 +266,8 @@ def _index_batch(size: int, values: list[Any], axes: list[int | None], **over: A
 
 
 axis_index_p = register(Primitive(
-    name="axis_index", abstract=_index_abstract, numpy=_alone("axis_index", lambda: [np.int32(0)]),
-    xla=_emitted("axis_index", lambda lax, name: [lax.axis_index(name)], lambda lax: [lax.full((), 0, np.int32)]),
+    name="axis_index", abstract=_index_abstract, numpy=_single_entry_rule("axis_index", lambda: [np.int32(0)]),
+    xla=_xla_rule("axis_index", lambda lax, name: [lax.axis_index(name)], lambda lax: [lax.full((), 0, np.int32)]),
     jvp=NO_TANGENT,
     transpose=NOT_LINEAR, batch=_index_batch, cost=lambda **over: Cost(0, 4), collective=True))
 """The position of each entry along the mapped axis."""

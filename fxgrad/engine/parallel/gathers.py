@@ -15,27 +15,34 @@ from fxgrad.engine.ops.dynamic import dynamic_slice
 from fxgrad.engine.ops.families import check_axes
 from fxgrad.engine.ops.pointwise import add, scalar_like
 from fxgrad.engine.ops.structural import move_axis, reshape
-from fxgrad.engine.parallel.collective import EQUAL, axis_index_p, linear, names_of, summed, without
-from fxgrad.engine.parallel.index_groups import picked
+from fxgrad.engine.parallel.collective import (
+    EQUAL,
+    axis_index_p,
+    axis_names_of,
+    axis_params_without,
+    linear_collective,
+    sum_batch,
+)
+from fxgrad.engine.parallel.index_groups import take_sources
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import Batched, put_axis
 from fxgrad.errors import ArgumentError, ShapeError
 
 
-def _merged(value: Any, axis: int) -> Any:
-    """`value` with the axes `axis` and the next one as one."""
+def _merge_axes(value: Any, axis: int) -> Any:
+    """Return `value` with the axis `axis` and the next one merged."""
     shape = aval_of(value).shape
     return reshape(value, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2:]))
 
 
-def _split(value: Any, axis: int, count: int) -> Any:
-    """`value` with `axis` cut into `count` pieces, counted along a new axis before it."""
+def _split_axis(value: Any, axis: int, count: int) -> Any:
+    """Return `value` with `axis` split into `count` pieces, along a new axis before it."""
     shape = aval_of(value).shape
     piece = shape[axis] // count if count else 0
     return reshape(value, (*shape[:axis], count, piece, *shape[axis + 1:]))
 
 
-def _resized(shape: Sequence[int], axis: int, size: int) -> list[int]:
+def _with_size(shape: Sequence[int], axis: int, size: int) -> list[int]:
     return [size if at == axis else extent for at, extent in enumerate(shape)]
 
 
@@ -50,47 +57,50 @@ def _piece(name: str, aval: Aval, axis: int, axis_size: int) -> int:
 
 def _gathered_shape(aval: Aval, count: int, *, axis: int) -> Sequence[int]:
     check_axes("all_gather", aval, (axis,))
-    return _resized(aval.shape, axis, aval.shape[axis] * count)
+    return _with_size(aval.shape, axis, aval.shape[axis] * count)
 
 
 def _gather(size: int, value: Any, at: int | None, *, axis: int) -> tuple[Any, None]:
-    return _merged(put_axis(Batched(value, at), size, axis), axis), None
+    return _merge_axes(put_axis(Batched(value, at), size, axis), axis), None
 
 
 def _gather_some(size: int, value: Any, at: int | None, index: int, names: tuple[str, ...], sizes: tuple[int, ...], *,
                  axis: int) -> tuple[Any, None]:
     """The entries at hand wait along an axis of their own for the others, and then come between them."""
     rows = put_axis(Batched(value, at), size, axis)
-    others = bind(all_gather_p, rows, **without(index, names, sizes), axis=axis + 1)[0]
-    in_order = move_axis(_split(others, axis + 1, math.prod(sizes[:index])), axis, axis + 1)
-    return _merged(_merged(in_order, axis), axis), None
+    others = bind(all_gather_p, rows, **axis_params_without(index, names, sizes), axis=axis + 1)[0]
+    in_order = move_axis(_split_axis(others, axis + 1, math.prod(sizes[:index])), axis, axis + 1)
+    return _merge_axes(_merge_axes(in_order, axis), axis), None
 
 
 def _scattered_shape(aval: Aval, count: int, *, axis: int) -> Sequence[int]:
     check_axes("psum_scatter", aval, (axis,))
-    return _resized(aval.shape, axis, _piece("psum_scatter", aval, axis, count))
+    return _with_size(aval.shape, axis, _piece("psum_scatter", aval, axis, count))
 
 
 def _scatter(size: int, value: Any, at: int | None, *, axis: int) -> tuple[Any, int]:
-    return _split(summed(size, value, at)[0], axis, size), axis
+    return _split_axis(sum_batch(size, value, at)[0], axis, size), axis
 
 
 def _scatter_some(size: int, value: Any, at: int | None, index: int, names: tuple[str, ...], sizes: tuple[int, ...], *,
                   axis: int) -> tuple[Any, int]:
     """The pieces for the entries at hand are set apart, and of the rest each of the others gets its own."""
-    total = _split(summed(size, value, at)[0], axis, math.prod(sizes[:index]))
-    by_entry = _merged(move_axis(_split(total, axis + 1, size), axis + 1, axis), axis + 1)
-    return bind(psum_scatter_p, by_entry, **without(index, names, sizes), axis=axis + 1)[0], axis
+    total = _split_axis(sum_batch(size, value, at)[0], axis, math.prod(sizes[:index]))
+    by_entry = _merge_axes(move_axis(_split_axis(total, axis + 1, size), axis + 1, axis), axis + 1)
+    return bind(psum_scatter_p, by_entry, **axis_params_without(index, names, sizes), axis=axis + 1)[0], axis
 
 
-all_gather_p = linear("all_gather", shape=_gathered_shape, meet=_gather, meet_some=_gather_some, several=True,
-                      speak=lambda lax, x, names, *, axis, **groups: lax.all_gather(x, names, axis=axis, tiled=True,
+all_gather_p = linear_collective("all_gather", shape=_gathered_shape, meet=_gather, meet_some=_gather_some,
+                                 several=True,
+                                 speak=lambda lax, x, names, *, axis,
+                                 **groups: lax.all_gather(x, names, axis=axis, tiled=True,
                                                                              **groups),
-                      transpose=lambda cotangent, aval, **params: bind(psum_scatter_p, cotangent, **params)[0])
+                                 transpose=lambda cotangent, aval,
+                                 **params: bind(psum_scatter_p, cotangent, **params)[0])
 """What all entries have, one after the other along `axis`."""
 communications.enter(EQUAL, all_gather_p)
 collective_kinds.enter("all-gather", all_gather_p)
-psum_scatter_p: Primitive = linear(
+psum_scatter_p: Primitive = linear_collective(
     "psum_scatter", accepts="numeric", shape=_scattered_shape, meet=_scatter, meet_some=_scatter_some, several=True,
     speak=lambda lax, x, names, *, axis, **groups: lax.psum_scatter(x, names, scatter_dimension=axis, tiled=True,
                                                                     **groups),
@@ -102,14 +112,14 @@ collective_kinds.enter("reduce-scatter", psum_scatter_p)
 def _exchanged_shape(aval: Aval, count: int, *, split_axis: int, concat_axis: int) -> Sequence[int]:
     check_axes("all_to_all", aval, (split_axis,))
     check_axes("all_to_all", aval, (concat_axis,))
-    shape = _resized(aval.shape, split_axis, _piece("all_to_all", aval, split_axis, count))
-    return _resized(shape, concat_axis, shape[concat_axis] * count)
+    shape = _with_size(aval.shape, split_axis, _piece("all_to_all", aval, split_axis, count))
+    return _with_size(shape, concat_axis, shape[concat_axis] * count)
 
 
 def _exchange(size: int, value: Any, axis: int | None, *, split_axis: int, concat_axis: int) -> tuple[Any, int]:
     rows = put_axis(Batched(value, axis), size, 0)
-    by_target = move_axis(_split(rows, split_axis + 1, size), split_axis + 1, 0)  # target, source, other axes
-    return _merged(move_axis(by_target, 1, concat_axis + 1), concat_axis + 1), 0
+    by_target = move_axis(_split_axis(rows, split_axis + 1, size), split_axis + 1, 0)  # target, source, other axes
+    return _merge_axes(move_axis(by_target, 1, concat_axis + 1), concat_axis + 1), 0
 
 
 def _exchange_some(size: int, value: Any, axis: int | None, index: int, names: tuple[str, ...], sizes: tuple[int, ...],
@@ -117,23 +127,23 @@ def _exchange_some(size: int, value: Any, axis: int | None, index: int, names: t
     """Pieces go to the entries at hand; those of others follow, while the sources wait along an axis of their own."""
     before = math.prod(sizes[:index])
     rows = put_axis(Batched(value, axis), size, 0)
-    pieces = _split(_split(rows, split_axis + 1, before), split_axis + 2, size)  # before, at hand, after
-    by_target = _merged(move_axis(pieces, split_axis + 2, 0), split_axis + 2)  # target, source, axes of an entry
+    pieces = _split_axis(_split_axis(rows, split_axis + 1, before), split_axis + 2, size)  # before, at hand, after
+    by_target = _merge_axes(move_axis(pieces, split_axis + 2, 0), split_axis + 2)  # target, source, axes of an entry
     waiting = move_axis(by_target, 1, concat_axis + 1)
-    others = bind(all_to_all_p, waiting, **without(index, names, sizes), concat_axis=concat_axis + 2,
+    others = bind(all_to_all_p, waiting, **axis_params_without(index, names, sizes), concat_axis=concat_axis + 2,
                   split_axis=split_axis + 1 + (split_axis >= concat_axis))[0]
-    in_order = move_axis(_split(others, concat_axis + 2, before), concat_axis + 1, concat_axis + 2)
-    return _merged(_merged(in_order, concat_axis + 1), concat_axis + 1), 0
+    in_order = move_axis(_split_axis(others, concat_axis + 2, before), concat_axis + 1, concat_axis + 2)
+    return _merge_axes(_merge_axes(in_order, concat_axis + 1), concat_axis + 1), 0
 
 
 def _exchange_back(cotangent: Any, aval: Aval, *, split_axis: int, concat_axis: int, **over: Any) -> Any:
     return bind(all_to_all_p, cotangent, **over, split_axis=concat_axis, concat_axis=split_axis)[0]
 
 
-all_to_all_p = linear("all_to_all", shape=_exchanged_shape, meet=_exchange, meet_some=_exchange_some,
-                      transpose=_exchange_back, several=True,
-                      speak=lambda lax, x, names, *, split_axis, concat_axis, **groups: lax.all_to_all(
-                          x, names, split_axis, concat_axis, tiled=True, **groups))
+all_to_all_p = linear_collective("all_to_all", shape=_exchanged_shape, meet=_exchange, meet_some=_exchange_some,
+                                 transpose=_exchange_back, several=True,
+                                 speak=lambda lax, x, names, *, split_axis, concat_axis, **groups: lax.all_to_all(
+                                     x, names, split_axis, concat_axis, tiled=True, **groups))
 """Each entry cuts `split_axis` into pieces, one for each, and joins those that it gets along `concat_axis`."""
 collective_kinds.enter("all-to-all", all_to_all_p)
 
@@ -155,13 +165,14 @@ def _permuted_shape(aval: Aval, axis_size: int, *, perm: Pairs) -> Sequence[int]
 
 def _permute(size: int, value: Any, axis: int | None, *, perm: Pairs) -> tuple[Any, int]:
     source = {target: source for source, target in perm}
-    return picked(put_axis(Batched(value, axis), size, 0), [source.get(target) for target in range(size)]), 0
+    return take_sources(put_axis(Batched(value, axis), size, 0), [source.get(target) for target in range(size)]), 0
 
 
 def _permute_some(size: int, value: Any, axis: int | None, index: int, names: tuple[str, ...], sizes: tuple[int, ...],
                   *, perm: Pairs) -> tuple[Any, int]:
     """All entries are gathered, and of what is in its new place each takes its own."""
-    before, after, over = math.prod(sizes[:index]), math.prod(sizes[index + 1:]), without(index, names, sizes)
+    before, after, over = math.prod(sizes[:index]), math.prod(sizes[index + 1:]), axis_params_without(index, names,
+                                                                                                      sizes)
     rows = put_axis(Batched(value, axis), size, 0)
     shape = aval_of(rows).shape[1:]
     others = bind(all_gather_p, reshape(rows, (1, size, *shape)), **over, axis=0)[0]
@@ -169,7 +180,7 @@ def _permute_some(size: int, value: Any, axis: int | None, index: int, names: tu
     moved, _ = _permute(math.prod(sizes), reshape(in_order, (math.prod(sizes), *shape)), 0, perm=perm)
     apart = reshape(move_axis(reshape(moved, (before, size, after, *shape)), 1, 2), (before * after, size, *shape))
     own: Any = 0
-    for name, count in zip(names_of(over["axis_name"]), (*sizes[:index], *sizes[index + 1:]), strict=True):
+    for name, count in zip(axis_names_of(over["axis_name"]), (*sizes[:index], *sizes[index + 1:]), strict=True):
         position = bind(axis_index_p, axis_name=name, axis_size=count)[0]
         own = add(mul(own, count), position) if type(own) is not int else position
     starts = [own, *[scalar_like(0, own)] * (1 + len(shape))]
@@ -185,9 +196,9 @@ def _permute_back(cotangent: Any, aval: Aval, *, perm: Pairs, **over: Any) -> An
     return bind(ppermute_p, cotangent, **over, perm=back)[0]
 
 
-ppermute_p = linear("ppermute", shape=_permuted_shape, meet=_permute, meet_some=_permute_some, several=True,
-                    transpose=_permute_back, alone=_permute_alone,
-                    speak=lambda lax, x, names, *, perm: lax.ppermute(x, names, perm))
+ppermute_p = linear_collective("ppermute", shape=_permuted_shape, meet=_permute, meet_some=_permute_some, several=True,
+                               transpose=_permute_back, alone=_permute_alone,
+                               speak=lambda lax, x, names, *, perm: lax.ppermute(x, names, perm))
 """Each entry gets what the entry that `perm` pairs it with has, or zeros."""
 communications.enter(Communication("different", "mesh"), ppermute_p)
 collective_kinds.enter("permute", ppermute_p)

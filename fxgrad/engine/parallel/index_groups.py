@@ -27,21 +27,21 @@ def group_size(name: str, groups: Groups, size: int, alike: bool) -> int | None:
     positions = sorted(position for group in groups for position in group)
     if positions != [*range(size)]:
         raise ArgumentError(at_user_line(
-            f"{name}: axis_index_groups={_listed(groups)} over an axis of size {size}; each position from 0 to "
-            f"{size - 1} is needed in one of the groups, and {_wrong(positions, size)}"))
+            f"{name}: axis_index_groups={_as_lists(groups)} over an axis of size {size}; each position from 0 to "
+            f"{size - 1} is needed in one of the groups, and {_position_problem(positions, size)}"))
     sizes = sorted({len(group) for group in groups})
     if alike and len(sizes) > 1:
         raise ArgumentError(at_user_line(
-            f"{name}: axis_index_groups={_listed(groups)} have {' and '.join(map(str, sizes))} "
+            f"{name}: axis_index_groups={_as_lists(groups)} have {' and '.join(map(str, sizes))} "
             "entries, where groups of one size are needed, since what each entry gets has the same shape"))
     return sizes[0] if len(sizes) == 1 else None
 
 
-def _listed(groups: Groups) -> list[list[int]]:
+def _as_lists(groups: Groups) -> list[list[int]]:
     return [[*group] for group in groups]
 
 
-def _wrong(positions: Sequence[int], size: int) -> str:
+def _position_problem(positions: Sequence[int], size: int) -> str:
     """What is wrong with the first position that is."""
     outside = [position for position in positions if not 0 <= position < size]
     if outside:
@@ -52,8 +52,8 @@ def _wrong(positions: Sequence[int], size: int) -> str:
     return f"{next(position for position in range(size) if position not in positions)} is in none"
 
 
-def picked(rows: Any, sources: Sequence[int | None]) -> Any:
-    """The entries of `rows` along axis 0 at `sources`, zeros for None; neighbours that stay so move as one piece."""
+def take_sources(rows: Any, sources: Sequence[int | None]) -> Any:
+    """Return the entries of `rows` along axis 0 at `sources`, zeros for None; neighbours move as one piece."""
     aval, pieces, start = aval_of(rows), [], 0
     while start < len(sources):
         first, stop = sources[start], start + 1
@@ -76,11 +76,11 @@ def meet_in_groups(meet: Meeting, size: int, value: Any, axis: int | None, group
     for count in sorted({len(group) for group in groups}):
         alike = [group for group in groups if len(group) == count]
         positions = [position for group in alike for position in group]
-        entries = picked(rows, positions)
+        entries = take_sources(rows, positions)
         apart = reshape(entries, (len(alike), count, *aval_of(entries).shape[1:]))
         result, place = meet(count, apart, 1, **params)
         result = put_axis(Batched(result, place), count, 1)
         results.append(reshape(result, (len(positions), *aval_of(result).shape[2:])))
         order += positions
     together = concatenate(results, 0) if len(results) > 1 else results[0]
-    return picked(together, [order.index(position) for position in range(size)]), 0
+    return take_sources(together, [order.index(position) for position in range(size)]), 0

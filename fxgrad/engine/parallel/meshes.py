@@ -106,12 +106,12 @@ def spec_of(partition: Any, rank: int) -> Spec:
     >>> spec_of(PartitionSpec("x", None, ("y", "z")), 4)
     (('x',), (), ('y', 'z'), ())
     """
-    entries = [*map(names_of, partition)]
+    entries = [*map(entry_axes, partition)]
     return (*entries, *((),) * (rank - len(entries)))
 
 
-def names_of(entry: Any) -> tuple[str, ...]:
-    """The names in one entry of a `PartitionSpec`."""
+def entry_axes(entry: Any) -> tuple[str, ...]:
+    """Return the axis names in one entry of a `PartitionSpec`."""
     return () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
 
 
@@ -138,8 +138,8 @@ def partition_of(spec: Sequence[tuple[str, ...] | None]) -> Any:
                            names[0] if len(names) == 1 else names for names in spec))
 
 
-def names_in(spec: Spec) -> tuple[str, ...]:
-    """All mesh axes in a spec, in order."""
+def spec_axes(spec: Spec) -> tuple[str, ...]:
+    """Return all mesh axes in a spec, in order."""
     return tuple(name for names in spec for name in names)
 
 
@@ -152,8 +152,8 @@ def check_cut_of_map(size: int, mesh: MeshShape, names: Sequence[str]) -> None:
             f"(spmd_axis_name) into {count} equal pieces, and {size} is not divisible by {count}. Pad it"))
 
 
-def over_mesh(function: Callable[..., tuple[Any, ...]], shape: MeshShape, in_specs: Sequence[Spec],
-              out_specs: Sequence[Spec], axis_names: Sequence[str]) -> Callable[..., tuple[Any, ...]]:
+def map_over_mesh(function: Callable[..., tuple[Any, ...]], shape: MeshShape, in_specs: Sequence[Spec],
+                  out_specs: Sequence[Spec], axis_names: Sequence[str]) -> Callable[..., tuple[Any, ...]]:
     """jax's `shard_map` of a function of jax's arrays; what varies is known to us and not checked again.
 
     A mesh without devices has those of the mesh that jax is told of (`jax.set_mesh`), if it has the same axes, and else

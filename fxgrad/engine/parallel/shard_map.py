@@ -18,45 +18,50 @@ from fxgrad.engine.analyses.variation import Communication, communications
 from fxgrad.engine.core.avals import INVARIANT, Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.core.program_properties import axes_of, memoize
+from fxgrad.engine.core.program_properties import collective_axes, memoize
 from fxgrad.engine.core.regions import Links, Region, region_roles, replace_programs
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.derivation.guards import batched_axis, spmd_names
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.derivation.simplify import partial_use, simplify
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments, named_call_p
-from fxgrad.engine.higher_order.divergent import varying
+from fxgrad.engine.higher_order.divergent import make_varying
 from fxgrad.engine.higher_order.groups import (
     Marks,
-    are_linear,
     cotangents_of,
+    linear_mask,
     nonzero_mask,
     nonzero_tangents,
-    others,
     select_marked,
+    select_unmarked,
 )
-from fxgrad.engine.higher_order.narrowing import narrowed, remaining_operands, used_places, with_fewer_outputs
+from fxgrad.engine.higher_order.narrowing import (
+    remaining_operands,
+    remove_inputs,
+    used_input_places,
+    with_fewer_outputs,
+)
 from fxgrad.engine.higher_order.partition import partition
 from fxgrad.engine.higher_order.saving import keep_by_cost
 from fxgrad.engine.higher_order.wiring import (
+    cast_outputs,
     dual_outputs,
     dual_program,
     needs_tangent_tape,
-    with_output_types,
-    with_outputs,
+    select_outputs,
 )
 from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.ops.varying import psum_invariant_p, pvary, pvary_p, take_equal, take_equal_p
-from fxgrad.engine.parallel.layouts import Layout, at_once, whole_spec
-from fxgrad.engine.parallel.meshes import Spec, check_cut_of_map, names_in, over_mesh
+from fxgrad.engine.parallel.layouts import Layout, replicated_spec, whole_array_program
+from fxgrad.engine.parallel.meshes import Spec, check_cut_of_map, map_over_mesh, spec_axes
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import batched_program, batching_over
 from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.engine.transforms.linearize import linearize_program
-from fxgrad.engine.transforms.transpose import transposed
+from fxgrad.engine.transforms.transpose import transpose_program
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 
@@ -73,7 +78,7 @@ def _layout(params: dict[str, Any]) -> Layout:
 
 def bind_shard_map(program: Program, captured: Sequence[Any], inputs: Sequence[Any], layout: Layout) -> list[Any]:
     """Applies `shard_map_p`; every device has the `captured` values as a whole, for which there are no specs yet."""
-    specs = (*(whole_spec(aval_of(value)) for value in captured), *layout.in_specs)
+    specs = (*(replicated_spec(aval_of(value)) for value in captured), *layout.in_specs)
     return bind(shard_map_p, *captured, *inputs, program=program, **layout._replace(in_specs=specs)._asdict())
 
 
@@ -94,7 +99,7 @@ def _abstract(*avals: Aval, program: Program, **params: Any) -> list[Aval]:
 
 
 def _run_numpy(*values: Any, program: Program, **params: Any) -> list[Any]:
-    derived = at_once(program, _layout(params))
+    derived = whole_array_program(program, _layout(params))
     return numpy_executor.call(derived.program, [*derived.captured, *values])
 
 
@@ -104,7 +109,7 @@ def _emit(lax: Any, *values: Any, program: Program, **params: Any) -> list[Any]:
     def body(*pieces: Any) -> tuple[Any, ...]:
         return tuple(xla_executor.emit(program, pieces))
 
-    return [*over_mesh(body, layout.mesh, layout.in_specs, layout.out_specs, layout.axis_names)(*values)]
+    return [*map_over_mesh(body, layout.mesh, layout.in_specs, layout.out_specs, layout.axis_names)(*values)]
 
 
 # --- derivatives ------------------------------------------------------------------------------------------------
@@ -132,8 +137,8 @@ def _split_jvp(primals: list[Any], tangents: list[Any], wrt: Marks, program: Pro
         reached = known.extra.nonzero_outputs
         parts = partition(known.program, count, known.extra, (True,) * len(known.program.inputs), keep_by_cost, reached)
         saved = [var.aval for var in parts.saved]
-        forward = _stacking(parts.forward, count, layout)
-        tangent = _unstacking(parts.tangent, saved, len(known.program.inputs), layout)
+        forward = _stack_saved(parts.forward, count, layout)
+        tangent = _unstack_saved(parts.tangent, saved, len(known.program.inputs), layout)
     stacks = tuple(_stacked_spec(aval, layout) for aval in saved)
     results = bind_shard_map(forward, known.captured, primals, layout._replace(out_specs=(*layout.out_specs, *stacks)))
     outputs = results[:count]
@@ -148,47 +153,48 @@ def _split_jvp(primals: list[Any], tangents: list[Any], wrt: Marks, program: Pro
 
 def _stacked_spec(aval: Aval, layout: Layout) -> Spec:
     """That of a saved value: one more axis, along which stand those of the devices that may differ."""
-    names = _varying(aval, layout)
-    return ((names, *whole_spec(aval)) if names else whole_spec(aval))
+    names = _varying_axes(aval, layout)
+    return ((names, *replicated_spec(aval)) if names else replicated_spec(aval))
 
 
-def _varying(aval: Aval, layout: Layout) -> tuple[str, ...]:
+def _varying_axes(aval: Aval, layout: Layout) -> tuple[str, ...]:
     return tuple(name for name in layout.axis_names if name in aval.vma)
 
 
-def _stacking(program: Program, count: int, layout: Layout) -> Program:
+def _stack_saved(program: Program, count: int, layout: Layout) -> Program:
     """`program` with one more axis of the outputs behind the first `count` that vary."""
     def build(*values: Any) -> tuple[list[Any], None]:
         outputs = apply_equations(program, values)
         return [*outputs[:count], *(
-            reshape(value, (1, *aval.shape)) if _varying(aval, layout) else value
+            reshape(value, (1, *aval.shape)) if _varying_axes(aval, layout) else value
             for value, aval in zip(outputs[count:], program.out_avals[count:], strict=True))], None
     return derive(program, ("saved on devices", count, layout.axis_names), build, program.in_avals).program
 
 
-def _unstacking(program: Program, saved: Sequence[Aval], first: int, layout: Layout) -> Program:
+def _unstack_saved(program: Program, saved: Sequence[Aval], first: int, layout: Layout) -> Program:
     """`program` with one more axis of those of the inputs `saved`, from place `first` on, that vary."""
     def build(*values: Any) -> tuple[list[Any], None]:
-        given = [reshape(value, aval.shape) if _varying(aval, layout) else value
+        given = [reshape(value, aval.shape) if _varying_axes(aval, layout) else value
                  for value, aval in zip(values[first:first + len(saved)], saved, strict=True)]
         return apply_equations(program, [*values[:first], *given, *values[first + len(saved):]]), None
 
-    avals = [aval.update(shape=(1, *aval.shape)) if _varying(aval, layout) else aval for aval in saved]
+    avals = [aval.update(shape=(1, *aval.shape)) if _varying_axes(aval, layout) else aval for aval in saved]
     in_avals = program.in_avals
     return derive(program, ("saved by devices", first, layout.axis_names, *saved), build,
                   [*in_avals[:first], *avals, *in_avals[first + len(saved):]]).program
 
 
 def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **params: Any) -> list[Any]:
-    layout, linear, arriving = _layout(params), are_linear(inputs), nonzero_mask(cotangents)
+    layout, linear, arriving = _layout(params), linear_mask(inputs), nonzero_mask(cotangents)
     out_specs = select_marked(layout.out_specs, arriving)
     with layout.entered():
-        asked = with_outputs(program, arriving)
-        asked = with_output_types(asked, [aval.varying(names_in(spec))  # as cotangents, which are cut so, do
-                                          for aval, spec in zip(asked.out_avals, out_specs, strict=True)])
-        back = transposed(asked, linear)
-    found = bind_shard_map(back.program, back.captured, [*others(inputs, linear), *nonzero_tangents(cotangents)],
-                           layout._replace(in_specs=(*others(layout.in_specs, linear), *out_specs),
+        asked = select_outputs(program, arriving)
+        asked = cast_outputs(asked, [aval.varying(spec_axes(spec))  # as cotangents, which are cut so, do
+                                     for aval, spec in zip(asked.out_avals, out_specs, strict=True)])
+        back = transpose_program(asked, linear)
+    found = bind_shard_map(back.program, back.captured,
+                           [*select_unmarked(inputs, linear), *nonzero_tangents(cotangents)],
+                           layout._replace(in_specs=(*select_unmarked(layout.in_specs, linear), *out_specs),
                                            out_specs=tuple(select_marked(layout.in_specs, linear))))
     return cotangents_of(inputs, linear, found)
 
@@ -207,16 +213,16 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, program: Pro
         derived = batched_program(program, size // layout.mesh.size(cut), tuple(axes), (None,) * len(program.outputs))
         batched, out_axes = derived.program, [0 if each else None for each in derived.extra]
         if cut:
-            batched = _cut_along(batched, cut, (*[None] * len(derived.captured), *axes), out_axes)
+            batched = _batch_on_devices(batched, cut, (*[None] * len(derived.captured), *axes), out_axes)
     results = bind_shard_map(batched, derived.captured, values, layout._replace(
-        in_specs=tuple(_with_axis(spec, axis, cut) for spec, axis in zip(layout.in_specs, axes, strict=True)),
-        out_specs=tuple(_with_axis(spec, axis, cut) for spec, axis in zip(layout.out_specs, out_axes, strict=True))))
+        in_specs=tuple(_insert_axis(spec, axis, cut) for spec, axis in zip(layout.in_specs, axes, strict=True)),
+        out_specs=tuple(_insert_axis(spec, axis, cut) for spec, axis in zip(layout.out_specs, out_axes, strict=True))))
     return results, out_axes
 
 
 def _check_cut(layout: Layout, cut: tuple[str, ...], size: int, program: Program) -> None:
-    spoken = _spoken_over(program)
-    used = spoken.union(*(names_in(spec) for spec in (*layout.in_specs, *layout.out_specs)))
+    spoken = _communicated_axes(program)
+    used = spoken.union(*(spec_axes(spec) for spec in (*layout.in_specs, *layout.out_specs)))
     twice = [name for name in cut if name in used]
     if twice:
         raise ArgumentError(at_user_line(
@@ -229,17 +235,17 @@ def _check_cut(layout: Layout, cut: tuple[str, ...], size: int, program: Program
     check_cut_of_map(size, layout.mesh, cut)
 
 
-def _spoken_over(program: Program) -> frozenset[str]:
-    """The axes over which a program speaks, and not only says what varies."""
-    return INVARIANT.union(*(axes_of(equation.primitive, equation.params) if not equation.regions else
-                             INVARIANT.union(*map(_spoken_over, equation.programs))
+def _communicated_axes(program: Program) -> frozenset[str]:
+    """Return the axes over which a program communicates, beyond stating what varies."""
+    return INVARIANT.union(*(collective_axes(equation.primitive, equation.params) if not equation.regions else
+                             INVARIANT.union(*map(_communicated_axes, equation.programs))
                              for equation in program.equations if equation.primitive not in (pvary_p, take_equal_p)))
 
 
-def _cut_along(program: Program, names: tuple[str, ...], in_axes: Sequence[int | None],
-               out_axes: Sequence[int | None]) -> Program:
+def _batch_on_devices(program: Program, names: tuple[str, ...], in_axes: Sequence[int | None],
+                      out_axes: Sequence[int | None]) -> Program:
     """`program`, batched, on devices of which each along `names` has some of the entries."""
-    inner = varying(program, names)
+    inner = make_varying(program, names)
 
     def build(*values: Any) -> tuple[list[Any], None]:
         outputs = apply_equations(inner, [pvary(value, names) for value in values])
@@ -251,7 +257,7 @@ def _cut_along(program: Program, names: tuple[str, ...], in_axes: Sequence[int |
     return derive(program, ("cut along", names, *in_axes, *out_axes), build, avals).program
 
 
-def _with_axis(spec: Spec, axis: int | None, cut: tuple[str, ...]) -> Spec:
+def _insert_axis(spec: Spec, axis: int | None, cut: tuple[str, ...]) -> Spec:
     return spec if axis is None else (*spec[:axis], cut, *spec[axis:])
 
 
@@ -274,16 +280,16 @@ region_roles.enter(("mapped",), shard_map_p)
 
 
 @rewrites.register(shard_map_p)
-def _rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+def _rewrite(_: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Operands that the program does not use are left out, and numbers stand in it."""
     program, layout = params["program"], _layout(params)
-    used = used_places(program)
+    used = used_input_places(program)
     instead = tuple((place, operand if place in used else None) for place, operand in enumerate(inputs)
                     if place not in used or (type(operand) is Literal and operand.aval == program.inputs[place].aval))
     if not instead:
         return None
     with layout.entered():
-        fewer = simplify(narrowed(program, instead))
+        fewer = simplify(remove_inputs(program, instead))
     return bind_shard_map(fewer, [], remaining_operands(inputs, instead),
                           layout._replace(in_specs=tuple(remaining_operands([*layout.in_specs], instead))))
 
@@ -291,7 +297,7 @@ def _rewrite(_: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[
 @partial_use.register(shard_map_p)
 def _in_part(equation: Equation, used: Sequence[bool]) -> Equation:
     params = equation.params
-    changed: dict[str, Any] = {**params, "program": with_outputs(params["program"], used),
+    changed: dict[str, Any] = {**params, "program": select_outputs(params["program"], used),
                                "out_specs": tuple(select_marked(params["out_specs"], used))}
     return with_fewer_outputs(equation, used, equation.inputs, changed)
 
@@ -304,7 +310,7 @@ def region_scope(equation: Equation) -> AbstractContextManager[None]:
 def drop_devices(program: Program) -> Program:
     """An equal program in which each `shard_map` is a call of what it computes, as operations on whole arrays."""
     def make() -> Program:
-        equations = [equation if equation.primitive.regions is None else _alone(equation)
+        equations = [equation if equation.primitive.regions is None else _as_call(equation)
                      for equation in program.equations]
         are_same = all(one is other for one, other in zip(equations, program.equations, strict=True))
         return program if are_same else program.replace(equations=equations)
@@ -312,10 +318,10 @@ def drop_devices(program: Program) -> Program:
     return memoize(program, "without devices", make)
 
 
-def _alone(equation: Equation) -> Equation:
+def _as_call(equation: Equation) -> Equation:
     params: dict[str, Any] = equation.params
     if equation.primitive is shard_map_p:
-        derived = at_once(params["program"], _layout(params))
+        derived = whole_array_program(params["program"], _layout(params))
         if derived.captured:  # there is no place for arrays in a program that others hold
             return equation
         whole = drop_devices(derived.program)

@@ -22,9 +22,9 @@ from fxgrad.engine.ops.snippets import Snippet, snippets
 from fxgrad.engine.parallel.meshes import (
     MeshShape,
     check_cut_of_map,
+    entry_axes,
     jax_mesh,
     mesh_shape,
-    names_of,
     partition_of,
     refuse_partial,
 )
@@ -62,65 +62,67 @@ def placement_of(what: str, sharding: Any, shape: Sequence[int] | None = None, n
     """
     if isinstance(sharding, NamedSharding):
         mesh, partition = mesh_shape(what, sharding.mesh), sharding.spec
-        found = Placement(_partition(what, partition, shape, name), mesh, _kind(sharding))
+        found = Placement(_check_partition(what, partition, shape, name), mesh, _memory_kind(sharding))
     elif isinstance(sharding, PartitionSpec):
-        mesh = _mesh_that_is_set(what, sharding)
-        found, partition = Placement(_partition(what, sharding, shape, name)), sharding
+        mesh = _current_mesh(what, sharding)
+        found, partition = Placement(_check_partition(what, sharding, shape, name)), sharding
     elif isinstance(sharding, SingleDeviceSharding | jax.Device):
         device, = sharding.device_set if isinstance(sharding, SingleDeviceSharding) else (sharding,)
-        return Placement((), MeshShape((), (), str(device.id), device.platform), _kind(sharding))
+        return Placement((), MeshShape((), (), str(device.id), device.platform), _memory_kind(sharding))
     else:
         raise ArgumentError(at_user_line(
             f"{what}: the sharding of {name} is a {type(sharding).__name__} ({sharding!r}), where a NamedSharding is "
             "needed, or a PartitionSpec within jax.set_mesh(mesh): NamedSharding(mesh, PartitionSpec('x', None))"))
-    _check_axes(what, partition, mesh)
+    _check_mesh_axes(what, partition, mesh)
     if even and shape is not None and found.spec is not None:
         _check_sizes(what, partition, found.spec, mesh, shape, name)
     return found
 
 
-def _kind(sharding: Any) -> str | None:
+def _memory_kind(sharding: Any) -> str | None:
     """The kind of memory, if it is not that of the device's own, which goes without saying."""
     kind = getattr(sharding, "memory_kind", None)
     return None if kind == "device" else kind
 
 
-def _partition(what: str, partition: Any, shape: Sequence[int] | None, name: str) -> Partition:
+def _check_partition(what: str, partition: Any, shape: Sequence[int] | None, name: str) -> Partition:
     refuse_partial(what, partition, name)
-    entries = [None if entry is PartitionSpec.UNCONSTRAINED else names_of(entry) for entry in partition]
+    entries = [None if entry is PartitionSpec.UNCONSTRAINED else entry_axes(entry) for entry in partition]
     if shape is None:
         return tuple(entries)
     if len(entries) > len(shape):
         raise ShapeError(at_user_line(
-            f"{what}: {shown(partition)} says how {len(entries)} axes lie, and {name} has {len(shape)}, its shape is "
+            f"{what}: {shardings_text(partition)} says how {len(entries)} axes lie, and {name} has {len(shape)}, its "
+            "shape is "
             f"{tuple(shape)}. One entry for each axis is needed; those left out at the end are not cut"))
     return (*entries, *((),) * (len(shape) - len(entries)))
 
 
-def _mesh_that_is_set(what: str, partition: Any) -> MeshShape:
+def _current_mesh(what: str, partition: Any) -> MeshShape:
     around, mesh = mesh_in_scope(), get_abstract_mesh()
     if around is not None:
         found: MeshShape = around.shape
         return found
     if mesh.empty:
         raise ArgumentError(at_user_line(
-            f"{what}: {shown(partition)} names axes of a mesh, and none is set. Write NamedSharding(mesh, "
-            f"{shown(partition)}), or "
+            f"{what}: {shardings_text(partition)} names axes of a mesh, and none is set. Write NamedSharding(mesh, "
+            f"{shardings_text(partition)}), or "
             "call within jax.set_mesh(mesh)"))
     return mesh_shape(what, mesh)
 
 
-def _check_axes(what: str, partition: Any, mesh: MeshShape) -> None:
+def _check_mesh_axes(what: str, partition: Any, mesh: MeshShape) -> None:
     seen: set[str] = set()
     for entry in partition:
-        for axis in () if entry is PartitionSpec.UNCONSTRAINED else names_of(entry):
+        for axis in () if entry is PartitionSpec.UNCONSTRAINED else entry_axes(entry):
             if axis not in mesh.names:
                 raise ArgumentError(at_user_line(
-                    f"{what}: {shown(partition)} names the mesh axis {axis!r}, and those of the mesh are "
+                    f"{what}: {shardings_text(partition)} names the mesh axis {axis!r}, and those of the mesh are "
                     f"{', '.join(map(repr, mesh.names))}"))
             if axis in seen:
                 raise ArgumentError(at_user_line(
-                    f"{what}: {shown(partition)} names the mesh axis {axis!r} twice; it cuts one axis of an array"))
+                    f"{what}: {shardings_text(partition)} names the mesh axis {axis!r} twice; it cuts one axis of an "
+                    "array"))
             seen.add(axis)
 
 
@@ -130,7 +132,8 @@ def _check_sizes(what: str, partition: Any, spec: Partition, mesh: MeshShape, sh
         if size % pieces:
             along = " and ".join(f"{each!r} ({mesh.size((each,))})" for each in names or ())
             raise ShapeError(at_user_line(
-                f"{what}: {shown(partition)} cuts axis {axis} of {name}, whose shape is {tuple(shape)}, along the mesh "
+                f"{what}: {shardings_text(partition)} cuts axis {axis} of {name}, whose shape is {tuple(shape)}, along "
+                "the mesh "
                 f"axes {along} into {pieces} pieces, and {size} is not divisible by {pieces}. Pad the axis to "
                 f"{math.ceil(size / pieces) * pieces}, or leave it whole with None in its place"))
 
@@ -142,10 +145,10 @@ class _Text(str):
     __repr__ = str.__str__
 
 
-def shown(shardings: Any) -> str:
-    """A container of shardings as one writes it.
+def shardings_text(shardings: Any) -> str:
+    """Return the text of a container of shardings as users write it.
 
-    >>> shown(({"w": PartitionSpec("x", ("y", "z"))}, None))
+    >>> shardings_text(({"w": PartitionSpec("x", ("y", "z"))}, None))
     "({'w': P('x', ('y', 'z'))}, None)"
     """
     def text(sharding: Any) -> Any:
@@ -178,11 +181,11 @@ def _abstract(x: Aval, *, spec: Partition | None, mesh: MeshShape | None, memory
         raise ShapeError(f"a sharding says how {len(spec)} axes lie, and an array of shape {x.shape} has {x.ndim}")
     if mesh is not None and spec is not None:
         partition = partition_of(spec)
-        _check_axes("a sharding", partition, mesh)
+        _check_mesh_axes("a sharding", partition, mesh)
     return [x]
 
 
-def _with_axis(placement: Placement, axis: int, size: int) -> Placement:
+def _insert_placement_axis(placement: Placement, axis: int, size: int) -> Placement:
     """One axis more, of which nothing is said, or that it is cut along the names that the map has for it."""
     if placement.spec is None or (placement.mesh is not None and not placement.mesh.names):
         return placement
@@ -190,7 +193,8 @@ def _with_axis(placement: Placement, axis: int, size: int) -> Placement:
     for name in names:
         if any(name in taken for taken in placement.spec if taken is not None):
             raise ArgumentError(at_user_line(
-                f"vmap: spmd_axis_name has {name!r}, along which {shown(partition_of(placement.spec))} inside cuts "
+                f"vmap: spmd_axis_name has {name!r}, along which {shardings_text(partition_of(placement.spec))} inside "
+                "cuts "
                 "the value already. Name a mesh axis that it does not use"))
         if placement.mesh is not None and name not in placement.mesh.names:
             raise ArgumentError(at_user_line(
@@ -212,21 +216,24 @@ sharding_constraint_p: Primitive = linear_unary(
     "sharding_constraint", abstract=_abstract, numpy=lambda x, **_: x, xla=_constraint_xla,
     transpose=lambda cotangent, aval, **params: bind(sharding_constraint_p, cotangent, **params)[0],
     batch=lambda size, values, axes, **params: (bind(
-        sharding_constraint_p, *values, **_with_axis(Placement(**params), axes[0], size)._asdict()), axes),
+        sharding_constraint_p, *values, **_insert_placement_axis(Placement(**params), axes[0], size)._asdict()), axes),
     cost=lambda aval, **_: Cost(0, 0))
 """The value itself, which lies as is said, and so does its cotangent."""
 
 
-def constrained(what: str, x: Any, sharding: Any, shape: Sequence[int], name: str = "the array") -> Any:
-    """`x`, held to a sharding of jax's. Raises as `placement_of`, and `ArgumentError` for axes of a `shard_map`.
+def constrain(what: str, x: Any, sharding: Any, shape: Sequence[int], name: str = "the array") -> Any:
+    """Return `x` under a sharding constraint of jax; raise as `placement_of` does.
+
+    Raises as `placement_of`, and `ArgumentError` for axes of a `shard_map`.
 
     Within a program XLA pads pieces of other sizes, or leaves the axis whole; an array cannot lie so.
     """
     mesh = mesh_in_scope()
-    mapped = [] if mesh is None else [axis for axis in _names(sharding) if axis in mesh.names]
+    mapped = [] if mesh is None else [axis for axis in _sharding_axes(sharding) if axis in mesh.names]
     if mapped:
         raise ArgumentError(at_user_line(
-            f"{what}: {shown(sharding)} names {mapped[0]!r}, and the function runs on each of the devices along that "
+            f"{what}: {shardings_text(sharding)} names {mapped[0]!r}, and the function runs on each of the devices "
+            "along that "
             "axis, with its piece of the arrays (shard_map). Leave the name out here, or leave the axis out of "
             "axis_names there"))
     is_traced = isinstance(x, Tracer | jax.core.Tracer)
@@ -234,13 +241,13 @@ def constrained(what: str, x: Any, sharding: Any, shape: Sequence[int], name: st
     return bind(sharding_constraint_p, x, **placement._asdict())[0]
 
 
-def _names(sharding: Any) -> list[str]:
+def _sharding_axes(sharding: Any) -> list[str]:
     partition = getattr(sharding, "spec", sharding)
-    return [axis for names in _partition("", partition, None, "") for axis in names or ()] if isinstance(
+    return [axis for names in _check_partition("", partition, None, "") for axis in names or ()] if isinstance(
         partition, PartitionSpec) else []
 
 
-def _put(x: Any, placement: Placement) -> Any:
+def _put_on_devices(x: Any, placement: Placement) -> Any:
     if placement.spec is None and placement.memory_kind is not None:
         return jax.device_put(x, jax.memory.Space[placement.memory_kind])
     if placement.spec is not None and None in placement.spec:  # which jax knows of constraints alone
@@ -265,14 +272,14 @@ def _put_back(cotangent: Any, aval: Aval, *, src: Placement | None, **to: Any) -
 
 device_put_p: Primitive = linear_unary(
     "device_put", abstract=_put_abstract, numpy=lambda x, **_: x, transpose=_put_back,
-    xla=lambda lax, x, *, src, **params: _put(x, Placement(**params)),
+    xla=lambda lax, x, *, src, **params: _put_on_devices(x, Placement(**params)),
     batch=lambda size, values, axes, *, src, **params: (bind(
-        device_put_p, *values, **_with_axis(Placement(**params), axes[0], size)._asdict(),
-        src=None if src is None else _with_axis(src, axes[0], size)), axes))
+        device_put_p, *values, **_insert_placement_axis(Placement(**params), axes[0], size)._asdict(),
+        src=None if src is None else _insert_placement_axis(src, axes[0], size)), axes))
 """The value itself, moved to where it is to lie; a cotangent goes to where the value came from, if that is said."""
 
 
 @snippets.register(sharding_constraint_p, device_put_p)
-def _unmoved(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet:
+def _identity_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet:
     """In code for NumPy nothing is to be done."""
     return Snippet("{0}", owned=False)

@@ -19,26 +19,27 @@ Known = dict[Any, Program]
 """Programs of blocks by what they compute and their source lines: equal blocks share one program, derived once."""
 
 
-def in_blocks(program: Program, blocks: Sequence[tuple[int, int]], kept: Collection[Any], known: Known) -> Program:
+def checkpoint_blocks(program: Program, blocks: Sequence[tuple[int, int]], kept: Collection[Any],
+                      known: Known) -> Program:
     """Put equations `first` to `beyond` of each block into one checkpoint, which keeps the values `kept`.
 
     Programs of blocks are taken from `known`, or entered there.
     """
     if not blocks:
         return program
-    used_later = _used_later(program)
+    used_later = _last_uses(program)
     equations: list[Equation] = []
     done = 0
     for first, beyond in blocks:
         equations += program.equations[done:first]
         part = program.equations[first:beyond]
         outputs = [var for equation in part for var in equation.outputs if used_later.get(var, -1) >= beyond]
-        equations.append(_block(part, outputs, kept, known))
+        equations.append(_checkpoint_equation(part, outputs, kept, known))
         done = beyond
     return program.replace(equations=[*equations, *program.equations[done:]])
 
 
-def _used_later(program: Program) -> dict[Atom, int]:
+def _last_uses(program: Program) -> dict[Atom, int]:
     """Return the number of the last equation that uses each value; one beyond all for results."""
     last: dict[Atom, int] = {}
     for number, equation in enumerate(program.equations):
@@ -47,40 +48,43 @@ def _used_later(program: Program) -> dict[Atom, int]:
     return last
 
 
-def _block(part: Sequence[Equation], outputs: list[Variable], kept: Collection[Any], known: Known) -> Equation:
+def _checkpoint_equation(part: Sequence[Equation], outputs: list[Variable], kept: Collection[Any],
+                         known: Known) -> Equation:
     """Return a checkpoint of equations that returns `outputs`; its program has variables of its own."""
     made = {var for equation in part for var in equation.outputs}
     inputs = [*dict.fromkeys(atom for equation in part for atom in equation.inputs
                              if type(atom) is Variable and atom not in made)]
-    key = _key(part, inputs, outputs, kept)
+    key = _block_key(part, inputs, outputs, kept)
     program = known.get(key)
     if program is None:
-        program = known[key] = _program(part, inputs, outputs, kept)
+        program = known[key] = _block_program(part, inputs, outputs, kept)
     return Equation(checkpoint_p, [*inputs], {"program": program, "name": "block",
                                               "policy": Policy("these names", (KEPT,))}, outputs, part[0].source)
 
 
-def _key(part: Sequence[Equation], inputs: Sequence[Variable], outputs: Sequence[Variable],
-         kept: Collection[Any]) -> Any:
+def _block_key(part: Sequence[Equation], inputs: Sequence[Variable], outputs: Sequence[Variable],
+               kept: Collection[Any]) -> Any:
     """Return a key that is equal for blocks that compute the same at the same lines of the user's code."""
     number: dict[Atom, int] = {var: place for place, var in enumerate(inputs)}
     steps = []
     for equation in part:
         for var in equation.outputs:
             number[var] = len(number)
-        steps.append((equation.primitive, *param_key(equation.primitive, equation.params), _place(equation.source),
+        steps.append((equation.primitive, *param_key(equation.primitive, equation.params),
+                      _line_source(equation.source),
                       *(number.get(atom, atom) for atom in equation.inputs),
                       *((var.aval, var in kept) for var in equation.outputs)))
     return (*(var.aval for var in inputs), *steps, *(number[var] for var in outputs))
 
 
-def _place(source: Source | None) -> Source | None:
+def _line_source(source: Source | None) -> Source | None:
     """Return the line without what is known of the single values."""
     return None if source is None else source._replace(origins=(), results=())
 
 
-def _program(part: Sequence[Equation], inputs: Sequence[Variable], outputs: Sequence[Variable], kept: Collection[Any],
-             ) -> Program:
+def _block_program(part: Sequence[Equation], inputs: Sequence[Variable], outputs: Sequence[Variable],
+                   kept: Collection[Any],
+                   ) -> Program:
     """Return the program of a block, with variables of its own; the values `kept` are named."""
     own_inputs = [Variable(var.aval) for var in inputs]
     equations: list[Equation] = []

@@ -32,7 +32,7 @@ class Level(NamedTuple):
 def levels(program: Program, found: Sequence[ResidualCost]) -> list[Level]:
     """Return levels, from recomputing nothing to keeping nothing that follows from the inputs."""
     made = {var: number for number, equation in enumerate(program.equations) for var in equation.outputs}
-    needed = _needed(found, made)
+    needed = _needed_bytes(found, made)
     made_again = [cost.work for cost in found if cost.work]
     if not made_again or not needed:
         return [Level(frozenset(needed), frozenset())]
@@ -47,7 +47,7 @@ def levels(program: Program, found: Sequence[ResidualCost]) -> list[Level]:
     return result
 
 
-def _needed(found: Sequence[ResidualCost], made: dict[Variable, int]) -> dict[Any, int]:
+def _needed_bytes(found: Sequence[ResidualCost], made: dict[Variable, int]) -> dict[Any, int]:
     """Return what the backward pass needs beside the inputs, with its bytes."""
     needed: dict[Any, int] = {var: var.aval.nbytes for cost in found for var in cost.values if var in made}
     for number, cost in enumerate(found):

@@ -15,22 +15,22 @@ from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.higher_order.checkpoint import rematerialize
 from fxgrad.engine.higher_order.groups import Marks
-from fxgrad.engine.higher_order.scan import Loop, scan, scan_p
+from fxgrad.engine.higher_order.scan import Loop, bind_scan, scan_p
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.rematerialization.residual_costs import ResidualCost
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 
 
-def in_chunks(program: Program, found: Sequence[ResidualCost], wrt: Marks) -> tuple[Program, float]:
+def chunk_scans(program: Program, found: Sequence[ResidualCost], wrt: Marks) -> tuple[Program, float]:
     """Return the program with scans that keep something at every step in chunks, and the work that this repeats.
 
     Return `program` itself where there are none. `found` are the residual costs of its equations.
     """
     chunks = {number: size for number, (equation, cost) in enumerate(zip(program.equations, found, strict=True))
-              if equation.primitive is scan_p and cost.own and (size := _chunk(equation, cost.own))}
+              if equation.primitive is scan_p and cost.own and (size := _chunk_size(equation, cost.own))}
     if not chunks:
         return program, 0.0
 
@@ -38,7 +38,7 @@ def in_chunks(program: Program, found: Sequence[ResidualCost], wrt: Marks) -> tu
 
     def step(equation: Equation, inputs: list[Any]) -> list[Any]:
         size = sizes.get(id(equation))
-        return bind(equation.primitive, *inputs, **equation.params) if size is None else _chunked(
+        return bind(equation.primitive, *inputs, **equation.params) if size is None else _record_chunked(
             equation, inputs, size)
 
     def build(*values: Any) -> tuple[list[Any], None]:
@@ -48,18 +48,18 @@ def in_chunks(program: Program, found: Sequence[ResidualCost], wrt: Marks) -> tu
         found[number].work or 0.0 for number in chunks)
 
 
-def _loop(equation: Equation) -> tuple[Program, Loop]:
+def _program_and_loop(equation: Equation) -> tuple[Program, Loop]:
     params = dict(equation.params)
     return params.pop("program"), Loop(**params)
 
 
-def _chunk(equation: Equation, own: int) -> int:
+def _chunk_size(equation: Equation, own: int) -> int:
     """Return the steps of a chunk for which carries between chunks and residuals of one chunk are least together.
 
     Prefer a divisor of the number of steps if it is nearly as good: otherwise inputs are cut in two, and their parts
     copied. Return 0 for loops that are too short to gain by it.
     """
-    program, loop = _loop(equation)
+    program, loop = _program_and_loop(equation)
     carried = sum(aval.nbytes for aval in loop.makes(program).split(program.out_avals).carry)
     steps = loop.length
     if steps < 4 or not carried:
@@ -73,28 +73,29 @@ def _chunk(equation: Equation, own: int) -> int:
     return even if size(even) < 2 * size(best) else best
 
 
-def _chunked(equation: Equation, inputs: Sequence[Any], size: int) -> list[Any]:
-    program, loop = _loop(equation)
+def _record_chunked(equation: Equation, inputs: Sequence[Any], size: int) -> list[Any]:
+    program, loop = _program_and_loop(equation)
     consts, carry, xs = loop.takes(program).split(inputs)
     count, rest = divmod(loop.length, size)
     whole = count * size
     start = rest if loop.reverse else 0
     chunks = [reshape(slice_in_dim(x, start, start + whole, 0), (count, size, *x.shape[1:])) for x in xs]
-    outer = _outer(program, loop._replace(length=size), [*consts, *carry, *chunks])
-    results = scan(outer, consts, carry, chunks, count, loop.reverse)
+    outer = _outer_program(program, loop._replace(length=size), [*consts, *carry, *chunks])
+    results = bind_scan(outer, consts, carry, chunks, count, loop.reverse)
     carried, stacks = results[:loop.num_carry], results[loop.num_carry:]
     stacks = [reshape(stack, (whole, *stack.shape[2:])) for stack in stacks]
     if not rest:
         return [*carried, *stacks]
     first = 0 if loop.reverse else whole
-    results = scan(program, consts, carried, [slice_in_dim(x, first, first + rest, 0) for x in xs], rest, loop.reverse,
-                   loop.unroll)
+    results = bind_scan(program, consts, carried, [slice_in_dim(x, first, first + rest, 0) for x in xs], rest,
+                        loop.reverse,
+                        loop.unroll)
     carried, others = results[:loop.num_carry], results[loop.num_carry:]
     return [*carried, *(concatenate([other, stack] if loop.reverse else [stack, other], 0)
                         for stack, other in zip(stacks, others, strict=True))]
 
 
-def _outer(program: Program, loop: Loop, values: Sequence[Any]) -> Program:
+def _outer_program(program: Program, loop: Loop, values: Sequence[Any]) -> Program:
     """Return the program of the outer loop: one checkpointed chunk."""
     avals = [value.aval for value in values]
     fixed = loop.num_consts + loop.num_carry
@@ -103,5 +104,5 @@ def _outer(program: Program, loop: Loop, values: Sequence[Any]) -> Program:
     def chunk(*given: Any) -> list[Any]:
         return loop.again(program, *loop.takes(program).split(given))
 
-    return trace(lambda *given: rematerialize(chunk, given, "chunk"), avals, mode=WITH_LITERALS,
-                 name="a loop in chunks")[0]
+    return trace_at(lambda *given: rematerialize(chunk, given, "chunk"), avals, mode=WITH_LITERALS,
+                    name="a loop in chunks")[0]

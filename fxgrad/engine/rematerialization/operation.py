@@ -11,7 +11,7 @@ from fxgrad.engine.higher_order.call import call_primitive, emit_inline, run_wit
 from fxgrad.engine.higher_order.groups import Marks, nonzero_mask
 from fxgrad.engine.higher_order.wiring import needs_tangent_tape
 from fxgrad.engine.rematerialization.plans import Planned, plans_for
-from fxgrad.engine.transforms.forward import forward
+from fxgrad.engine.transforms.forward import push_forward
 from fxgrad.engine.units import bytes_text
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
@@ -20,16 +20,16 @@ from fxgrad.errors import ArgumentError
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str, budget: int,
          ) -> tuple[list[Any], list[Any]]:
     if needs_tangent_tape(primals, tangents):
-        program = planned(program, nonzero_mask(tangents), name, budget).program
+        program = plan_within(program, nonzero_mask(tangents), name, budget).program
     with in_place():
-        return forward(program, primals, tangents)
+        return push_forward(program, primals, tangents)
 
 
 within_budget_p = call_primitive("within_budget", _jvp, run_with_numpy, emit_inline)
 """A call whose derivative stays within a budget of bytes."""
 
 
-def planned(program: Program, wrt: Marks, name: str, budget: int) -> Planned:
+def plan_within(program: Program, wrt: Marks, name: str, budget: int) -> Planned:
     """Return the plan with the least work within `budget` bytes; raise `ArgumentError` if there is none."""
     found = plans_for(program, wrt)
     chosen = found.within(budget)

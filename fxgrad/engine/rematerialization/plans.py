@@ -14,13 +14,13 @@ from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.derivation.simplify import simplify, simplify_for_display
 from fxgrad.engine.derivation.sizes import require_numbers
 from fxgrad.engine.dtypes import is_inexact
-from fxgrad.engine.higher_order.call import jit_call_p, named_call_p, opened
+from fxgrad.engine.higher_order.call import inline_calls, jit_call_p, named_call_p
 from fxgrad.engine.higher_order.groups import Marks
-from fxgrad.engine.rematerialization.blocks import Known, in_blocks
+from fxgrad.engine.rematerialization.blocks import Known, checkpoint_blocks
 from fxgrad.engine.rematerialization.levels import levels
-from fxgrad.engine.rematerialization.loops import in_chunks
+from fxgrad.engine.rematerialization.loops import chunk_scans
 from fxgrad.engine.rematerialization.residual_costs import ResidualCost, residual_costs
-from fxgrad.engine.rematerialization.segments import BlockPlan, Segments, both
+from fxgrad.engine.rematerialization.segments import BlockPlan, Segments, join_levels
 from fxgrad.engine.transforms.joint import record_joint
 
 PARTS = 6
@@ -43,12 +43,12 @@ class BlockPlans:
 
     def __init__(self, program: Program, wrt: Marks) -> None:
         self._wrt = wrt
-        as_used = opened(simplify_for_display(program), (named_call_p, jit_call_p))
+        as_used = inline_calls(simplify_for_display(program), (named_call_p, jit_call_p))
         found = residual_costs(as_used, wrt)
         forward = sum(cost.work or 0.0 for cost in found)
         self._whole = 3.0 * forward  # the backward pass takes about twice the work of the forward pass
         every = [(plan, as_used) for plan in _plans(as_used, found)]
-        chunked, again = in_chunks(as_used, found, wrt)
+        chunked, again = chunk_scans(as_used, found, wrt)
         if chunked is not as_used:
             every += [(plan._replace(work=plan.work + again), chunked)
                       for plan in _plans(chunked, residual_costs(chunked, wrt))]
@@ -66,7 +66,7 @@ class BlockPlans:
         """Return the program of plan `number`, with the peak of its joint program."""
         if number not in self._planned:
             plan, program = self._plans[number]
-            written = in_blocks(program, plan.blocks, plan.kept, self._blocks)
+            written = checkpoint_blocks(program, plan.blocks, plan.kept, self._blocks)
             work = plan.work / self._whole if plan.work else 0.0
             self._planned[number] = Planned(written, peak(written, self._wrt), len(plan.blocks), work)
         return self._planned[number]
@@ -93,7 +93,7 @@ def _plans(program: Program, found: list[ResidualCost]) -> list[BlockPlan]:
     made = {var: number for number, equation in enumerate(program.equations) for var in equation.outputs}
     segments, cuts = Segments(program, found), levels(program, found)
     places = [segments.borders[len(segments.borders) * part // PARTS] for part in range(1, PARTS)]
-    mixed = [both(less, more, border, made) for more, less in itertools.pairwise(cuts) for border in places]
+    mixed = [join_levels(less, more, border, made) for more, less in itertools.pairwise(cuts) for border in places]
     return [*map(segments.plan, dict.fromkeys([*cuts, *mixed]))]
 
 
@@ -104,10 +104,10 @@ def plans_for(program: Program, wrt: Marks) -> BlockPlans:
 
 def peak(program: Program, wrt: Marks) -> int:
     """Return the peak bytes of forward and backward pass, beside arguments, cotangents and results."""
-    return peak_beside_results(_both_ways(program, wrt))
+    return peak_beside_results(_joint_program(program, wrt))
 
 
-def _both_ways(program: Program, wrt: Marks) -> Program:
+def _joint_program(program: Program, wrt: Marks) -> Program:
     """Return the joint program (inputs, cotangents of inexact outputs) -> (outputs, cotangents of inputs)."""
     avals = program.in_avals
     arriving: list[Aval] = [aval for aval in program.out_avals if is_inexact(aval.dtype)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fxgrad.engine.analyses.fusing import ALIAS, VIEW, kind_of
+from fxgrad.engine.analyses.fusing import ALIAS, VIEW, fusion_kind
 from fxgrad.engine.core.primitive import NO_TANGENT
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import is_effectful
@@ -43,7 +43,7 @@ def residual_costs(program: Program, wrt: Marks) -> list[ResidualCost]:
     >>> [(len(cost.values), cost.own) for cost in residual_costs(program, (True,))]  # cos(x) is kept in the place of x
     [(0, 24), (0, 0)]
     """
-    origin = origins(program)
+    origin = view_origins(program)
     found: list[ResidualCost] = []
 
     def step(equation: Equation, active: list[bool]) -> Sequence[bool]:
@@ -53,17 +53,17 @@ def residual_costs(program: Program, wrt: Marks) -> list[ResidualCost]:
         reached: Sequence[bool] = (False,) * len(equation.outputs)
         if any(active) and equation.primitive.jvp is not NO_TANGENT:
             marked = {atom: mark for atom, mark in zip(equation.inputs, active, strict=True) if type(atom) is Variable}
-            forward, reached = _forward(equation, {var: var for var in marked}, (*marked.values(),))
+            forward, reached = _forward_program(equation, {var: var for var in marked}, (*marked.values(),))
             values, own = _residuals(equation, [*marked], forward)
             values = tuple(dict.fromkeys(origin.get(var, var) for var in values))  # type: ignore[misc]
-        found.append(ResidualCost(values, own, work(equation)))
+        found.append(ResidualCost(values, own, recompute_work(equation)))
         return reached
 
     eval_program(program, wrt, step, lambda _: False)
     return found
 
 
-def origins(program: Program) -> dict[Atom, Atom]:
+def view_origins(program: Program) -> dict[Atom, Atom]:
     """Map each view, which takes no memory, to the value that it is a view of."""
     origin: dict[Atom, Atom] = {}
 
@@ -79,10 +79,10 @@ def origins(program: Program) -> dict[Atom, Atom]:
 
 def is_view(equation: Equation) -> bool:
     """Return whether an operation reshapes, reorders or slices its operand without a copy."""
-    return kind_of(equation) in (ALIAS, VIEW) and bool(equation.inputs)
+    return fusion_kind(equation) in (ALIAS, VIEW) and bool(equation.inputs)
 
 
-def work(equation: Equation) -> float | None:
+def recompute_work(equation: Equation) -> float | None:
     """Return the work of recomputing an equation; None if that is not allowed."""
     if is_effectful(equation.primitive, equation.params) or kept_always.of(equation.primitive):
         return None
@@ -92,7 +92,8 @@ def work(equation: Equation) -> float | None:
     return float(cost.flops + OPERATIONS_PER_BYTE * cost.bytes)
 
 
-def _forward(equation: Equation, given: dict[Variable, Variable], marks: Marks) -> tuple[Program, Sequence[bool]]:
+def _forward_program(equation: Equation, given: dict[Variable, Variable], marks: Marks) -> tuple[Program,
+                                                                                                 Sequence[bool]]:
     """Return the program from captured values and operands to outputs and residuals; which outputs have tangents."""
     rules = vjp_rule_of(equation, given, marks)  # type: ignore[arg-type]
     if rules is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.rematerialization.levels import Level
-from fxgrad.engine.rematerialization.residual_costs import ResidualCost, origins
+from fxgrad.engine.rematerialization.residual_costs import ResidualCost, view_origins
 
 BORDERS = 96
 """How many candidates for borders are considered."""
@@ -35,7 +35,7 @@ class Segments:
 
     def __init__(self, program: Program, found: Sequence[ResidualCost]) -> None:
         self._program, self._found = program, found
-        origin = origins(program)
+        origin = view_origins(program)
         self._made = {var: number for number, equation in enumerate(program.equations) for var in equation.outputs
                       if var not in origin}
         self._last = {origin.get(atom, atom): number for number, equation in enumerate(program.equations)
@@ -67,17 +67,17 @@ class Segments:
 
     def plan(self, level: Level) -> BlockPlan:
         """Return the blocks for a level, for the bound on the bytes within a block that needs the least memory."""
-        crossing, inside, kept = self._crossing(level), self._inside(level), self._kept(level)
+        crossing, inside, kept = self._crossing_bytes(level), self._inside(level), self._kept_bytes(level)
         largest = max(inside[-1], 1)
         bounds = np.geomspace(max(largest / 2**12, 1), largest, BOUNDS)
         sizes = []
-        for cost, chosen in _chosen(crossing, inside, bounds):
+        for cost, chosen in _choose_borders(crossing, inside, bounds):
             most = max((inside[after] - inside[before] for before, after in itertools.pairwise(chosen)), default=0)
             sizes.append((cost + most, chosen))
         size, chosen = min(sizes, key=lambda each: each[0])
-        return self._of(level, [self.borders[place] for place in chosen], size + kept)
+        return self._make_plan(level, [self.borders[place] for place in chosen], size + kept)
 
-    def _of(self, level: Level, borders: list[int], size: float) -> BlockPlan:
+    def _make_plan(self, level: Level, borders: list[int], size: float) -> BlockPlan:
         *blocks, last = itertools.pairwise(borders)
         again = sorted(level.again)
         computed = [block for block in blocks if any(block[0] <= number < block[1] for number in again)]
@@ -85,10 +85,10 @@ class Segments:
         work = sum(self._found[number].work or 0.0 for number in again if number < last[0])
         return BlockPlan(tuple(computed), level.kept, int(size), work)
 
-    def _kept(self, level: Level) -> int:
+    def _kept_bytes(self, level: Level) -> int:
         return sum(self._found[value].own if isinstance(value, int) else value.aval.nbytes for value in level.kept)
 
-    def _crossing(self, level: Level) -> Any:
+    def _crossing_bytes(self, level: Level) -> Any:
         """Return for each two borders the bytes computed before them, not kept, and last used between them."""
         count = len(self.borders)
         table = np.zeros((count, count + 1))
@@ -112,7 +112,7 @@ class Segments:
         return sizes.cumsum()[self.borders]
 
 
-def _chosen(crossing: Any, inside: Any, bounds: Any) -> list[tuple[float, list[int]]]:
+def _choose_borders(crossing: Any, inside: Any, bounds: Any) -> list[tuple[float, list[int]]]:
     """Return for each bound the borders with the fewest crossing bytes, with so many bytes in a block if possible."""
     count = len(inside)
     costs, before = np.zeros((len(bounds), count)), np.zeros((len(bounds), count), int)
@@ -131,7 +131,7 @@ def _chosen(crossing: Any, inside: Any, bounds: Any) -> list[tuple[float, list[i
     return result
 
 
-def both(early: Level, late: Level, border: int, made: dict[Variable, int]) -> Level:
+def join_levels(early: Level, late: Level, border: int, made: dict[Variable, int]) -> Level:
     """Return the level that is `early` for the equations before `border`, and `late` for those from there on."""
     def of(value: Any) -> int:
         return value if isinstance(value, int) else made[value]

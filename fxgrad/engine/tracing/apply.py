@@ -7,10 +7,10 @@ from typing import Any
 
 from fxgrad.engine.core import backends
 from fxgrad.engine.core.program import PRIMAL, Equation, Program
-from fxgrad.engine.core.program_properties import axes_used, has_effects
+from fxgrad.engine.core.program_properties import has_effects, used_axes
 from fxgrad.engine.core.sources import equation_source, in_place
 from fxgrad.engine.core.walk import eval_program
-from fxgrad.engine.tracing.call_cache import inlined
+from fxgrad.engine.tracing.call_cache import inline_program
 from fxgrad.engine.tracing.provenance import note_provenance
 from fxgrad.engine.tracing.tape import Tape, bind_equation, current, innermost_for
 
@@ -19,15 +19,15 @@ def apply_equations(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """Binds every equation in turn: computes them, or records them on the tapes concerned."""
     source = equation_source.get()
     if source is None or not source.scope:
-        return _applied(program, inputs)
+        return _apply(program, inputs)
     with in_place():
-        return _applied(program, inputs)
+        return _apply(program, inputs)
 
 
-def _applied(program: Program, inputs: Sequence[Any]) -> list[Any]:
+def _apply(program: Program, inputs: Sequence[Any]) -> list[Any]:
     tape = current.get()
     if tape is not None and type(tape) is Tape:
-        recorded = inlined(tape, program, [*program.constants, *inputs])
+        recorded = inline_program(tape, program, [*program.constants, *inputs])
         if recorded is not None:
             return recorded
     # Not an `Interpreter`, whose hooks cost as much as recording an operation again does.
@@ -45,6 +45,6 @@ def _applied(program: Program, inputs: Sequence[Any]) -> list[Any]:
 
 def apply_program(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """The outputs of `program`: recorded if a tape is concerned, and computed by an executor if not."""
-    if current.get() is None or (innermost_for(inputs) is None and not (has_effects(program) or axes_used(program))):
+    if current.get() is None or (innermost_for(inputs) is None and not (has_effects(program) or used_axes(program))):
         return backends.executor.execute(program, [*program.constants, *inputs] if program.constants else inputs)
     return apply_equations(program, inputs)

@@ -21,7 +21,7 @@ from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.sources import rerecord_source
 from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.tracing import interning
-from fxgrad.engine.tracing.interning import Node
+from fxgrad.engine.tracing.interning import PrefixNode
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
 
@@ -34,9 +34,9 @@ _SIGNED = frozenset({float, complex, np.float32, np.float64, np.int32, np.int64,
 _SEQUENCES = frozenset({tuple, list})
 
 
-def replayed(function: Callable[..., Any], captures: bool = False,
-               views: Callable[[Any, tuple[Any, ...]], Any] | None = None) -> Callable[..., Any]:
-    """`function`, a library function of arrays and static arguments, with its calls on traced arrays replayed.
+def replay_calls(function: Callable[..., Any], captures: bool = False,
+                   views: Callable[[Any, tuple[Any, ...]], Any] | None = None) -> Callable[..., Any]:
+    """Decorate a library function of arrays and static arguments: its calls on traced arrays are replayed.
 
     What it records must follow from the types of its traced arguments, the values of the others and the settings of
     the tape. With `captures` it treats all arrays alike, and NumPy's among the arguments are captured before it runs.
@@ -44,7 +44,7 @@ def replayed(function: Callable[..., Any], captures: bool = False,
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> calls = []
-    >>> @replayed
+    >>> @replay_calls
     ... def double(x):
     ...     calls.append(x)
     ...     return fnp.add(x, x)
@@ -61,7 +61,7 @@ def replayed(function: Callable[..., Any], captures: bool = False,
             return plain(*args, **options)
         key: Any = None
         first, last = args[0], args[-1]
-        if len(args) <= 2 and not options:  # as `_key`, in less time
+        if len(args) <= 2 and not options:  # as `_call_key`, in less time
             if type(first) is Tracer:
                 if first.tape is tape:
                     if type(last) is Tracer:
@@ -78,11 +78,11 @@ def replayed(function: Callable[..., Any], captures: bool = False,
             elif captures and type(first) in ARRAYS and type(last) is Tracer and last.tape is tape:
                 key = (function, tape.atom(first), last.variable, 2)
         if key is None:
-            key = _key(tape, function, args, options, captures)
+            key = _call_key(tape, function, args, options, captures)
             if key is None:
                 return plain(*args, **options)
         call = tape.node.calls.get(key)
-        if type(call) is Node:
+        if type(call) is PrefixNode:
             result = tape.step(call)
         else:
             result = tape.replay(call) if call is not None else record_call(tape, key, function, args, options)
@@ -90,8 +90,8 @@ def replayed(function: Callable[..., Any], captures: bool = False,
     return wrapper
 
 
-def _key(tape: Tape, function: Any, args: tuple[Any, ...], options: dict[str, Any], captures: bool) -> Any:
-    """What the steps of the call follow from; None if that cannot be told, or if no argument is traced."""
+def _call_key(tape: Tape, function: Any, args: tuple[Any, ...], options: dict[str, Any], captures: bool) -> Any:
+    """Return the key from which the steps of the call follow; None if there is none, or no argument is traced."""
     parts: list[Any] = [function]
     traced = False
     for arg in args:
@@ -110,13 +110,13 @@ def _key(tape: Tape, function: Any, args: tuple[Any, ...], options: dict[str, An
         elif kind is slice and _is_plain(arg):
             parts += (kind, arg.start, arg.stop, arg.step)
         else:
-            part = _part(tape, arg)
+            part = _argument_key(tape, arg)
             if part is None:
                 return None
             traced = traced or kind in _SEQUENCES
             parts.append(part)
     for name, option in options.items():
-        part = _part(tape, option)
+        part = _argument_key(tape, option)
         if part is None:
             return None
         parts += (name, part)
@@ -134,8 +134,8 @@ def _is_plain(arg: slice) -> bool:
     return type(arg.start) in _BOUNDS and type(arg.stop) in _BOUNDS and type(arg.step) in _BOUNDS
 
 
-def _part(tape: Tape, arg: Any) -> Any:
-    """An argument as a part of the key; numbers with their type, since 1, 1.0 and True are equal."""
+def _argument_key(tape: Tape, arg: Any) -> Any:
+    """Return an argument as a part of the key; numbers with their type, since 1, 1.0 and True are equal."""
     kind = type(arg)
     if kind in _BY_VALUE:
         return kind, arg
@@ -144,10 +144,10 @@ def _part(tape: Tape, arg: Any) -> Any:
     if kind is Tracer:
         return arg.variable if arg.tape is tape else None
     if kind in _SEQUENCES:
-        parts = [_part(tape, each) for each in arg]
+        parts = [_argument_key(tape, each) for each in arg]
         return None if None in parts else (kind, *parts)
     if kind is slice:
-        parts = [_part(tape, each) for each in (arg.start, arg.stop, arg.step)]
+        parts = [_argument_key(tape, each) for each in (arg.start, arg.stop, arg.step)]
         return None if None in parts else (kind, *parts)
     return None
 
@@ -166,8 +166,8 @@ def record_call(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[
     if tape.interned and tape.num_concretizations == forced and len(node.calls) < _LIMIT and (
             tape.node is (tape.nodes[-1] if len(tape.nodes) > start else node)) and (not captured or (
             all(isinstance(value, np.generic | Integer) for value in captured)
-            and (number is None or _is_number(captured, number)))):
-        outputs = _variables(tape, result)
+            and (number is None or _is_number_cast(captured, number)))):
+        outputs = _result_variables(tape, result)
         if outputs is not None:
             nodes = tape.nodes[start:]
             if len(nodes) == 1 and not captured and outputs is nodes[0].outputs[0]:
@@ -183,8 +183,8 @@ def record_call(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[
     return result
 
 
-def _is_number(captured: Sequence[Any], number: Any) -> bool:
-    """Whether what was captured is `number` in another dtype."""
+def _is_number_cast(captured: Sequence[Any], number: Any) -> bool:
+    """Return whether a captured value is `number` in another dtype."""
     value, = captured if len(captured) == 1 else (None,)
     if value is None or (type(number) is complex and value.dtype.kind != "c"):
         return False
@@ -193,8 +193,8 @@ def _is_number(captured: Sequence[Any], number: Any) -> bool:
     return bool(type(value)(number).tobytes() == value.tobytes())
 
 
-def _variables(tape: Tape, result: Any) -> Any:
-    """The variable of a traced result, or a container of variables; None if there is more to the result than that."""
+def _result_variables(tape: Tape, result: Any) -> Any:
+    """Return the variable of a traced result, or a container of variables; None for other results."""
     if type(result) is Tracer:
         return result.variable if result.tape is tape else None
     if type(result) in _SEQUENCES and all(type(each) is Tracer and each.tape is tape for each in result):
@@ -205,8 +205,8 @@ def _variables(tape: Tape, result: Any) -> Any:
 # --- programs -----------------------------------------------------------------------------------------------------
 
 
-def inlined(tape: Tape, program: Program, inputs: Sequence[Any]) -> list[Any] | None:
-    """The outputs of `program`, with all its equations recorded on `tape`, which is current.
+def inline_program(tape: Tape, program: Program, inputs: Sequence[Any]) -> list[Any] | None:
+    """Record all equations of `program` on `tape`, which is current; return the outputs, or None if impossible.
 
     None if that is not what is to happen: where `inputs` are of other types, or an equation does not concern the tape.
     """

@@ -13,8 +13,8 @@ from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import user_line
 
 
-class Asked(NamedTuple):
-    """A value that Python's control flow asked for, and the line of the user's that did."""
+class Concretization(NamedTuple):
+    """A value that Python's control flow requested, with the user's line."""
 
     var: Variable
     value: Any
@@ -28,7 +28,7 @@ class FollowedTape(Tape):
     """
 
     _followed: Sequence[Any] | None = None
-    asked: Sequence[Asked] = ()
+    asked: Sequence[Concretization] = ()
 
     def follow(self, values: Sequence[Any]) -> None:
         """Control flow goes by these values of the inputs."""
@@ -39,5 +39,5 @@ class FollowedTape(Tape):
         if self.closed or self._followed is None:
             return super().force(tracer, use)
         value = np.asarray(self.run_prefix(self._followed)[tracer.variable])
-        self.asked = (*self.asked, Asked(tracer.variable, value, user_line()))
+        self.asked = (*self.asked, Concretization(tracer.variable, value, user_line()))
         return value

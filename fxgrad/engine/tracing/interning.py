@@ -1,6 +1,6 @@
 """The table of recorded prefixes: re-recording the same operations leads to the same `Program` object.
 
-A `Node` stands for "these operations were recorded so far"; an edge is one more operation or captured value.
+A `PrefixNode` stands for "these operations were recorded so far"; an edge is one more operation or captured value.
 Nodes own the variables and equations, so programs with a common beginning share them.
 """
 
@@ -14,8 +14,8 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Equation, Program, Variable
 
 
-class Step:
-    """One step of a recording: an equation, or a captured value if that is None, and the variables that it makes."""
+class RecordedStep:
+    """One step of a recording: an equation, or a captured value, and the variables that it makes."""
 
     __slots__ = ("equation", "outputs")
 
@@ -23,8 +23,8 @@ class Step:
         self.equation, self.outputs = equation, outputs
 
 
-class Node(Step):
-    """A recorded prefix: its last step (`equation`, or a captured value if that is None) and what followed.
+class PrefixNode(RecordedStep):
+    """A recorded prefix: its last step, and the steps that followed it.
 
     `children` are the prefixes one step longer. The key of an operation is a tuple of the primitive, its operands
     (variables, literals) and the items of its parameters; that of a captured value is its type. When
@@ -39,12 +39,12 @@ class Node(Step):
 
     def __init__(self, equation: Equation | None, outputs: list[Variable]) -> None:
         self.equation, self.outputs = equation, outputs
-        self.children: dict[Any, Node] = {}
+        self.children: dict[Any, PrefixNode] = {}
         self.calls: dict[Any, Any] = {}
         self.programs: dict[Any, Program] = {}
 
 
-class Root(Node):
+class Root(PrefixNode):
     """Where a recording begins: its `outputs` are the inputs of the function.
 
     `varies` says whether any of them varies over the devices of a mesh.
@@ -57,7 +57,7 @@ class Root(Node):
         self.varies = any(var.aval.vma for var in inputs)
 
 
-Call = tuple[list[Step], Sequence[Any], Any]
+Call = tuple[list[RecordedStep], Sequence[Any], Any]
 
 _roots: dict[Any, tuple[Root, Any]] = {}  # with the origin, so that its id stays its own
 _recorded = 0
@@ -66,7 +66,7 @@ epoch = 0
 
 
 def root(origin: Any, in_avals: tuple[Aval, ...], scope: Mapping[str, int], settings: Any) -> Root:
-    """The node at which recording starts, for functions of one origin (a code object) and these input types.
+    """Return the node where recording starts for functions of one origin (a code object) and these input types.
 
     `settings` are those of the tape, on which the steps of library functions depend. The mapped axes in `scope` tell
     roots apart too: user code that runs later, such as a custom rule, may ask for them.
@@ -76,24 +76,24 @@ def root(origin: Any, in_avals: tuple[Aval, ...], scope: Mapping[str, int], sett
         key += (*scope.items(),)
     entry = _roots.get(key)
     if entry is None:
-        _count()
+        _count_entry()
         entry = _roots.setdefault(key, (Root([Variable(aval) for aval in in_avals]), origin))
     return entry[0]
 
 
 def fresh_root(in_avals: tuple[Aval, ...]) -> Root:
-    """A root of its own: the program recorded from it is shared with no other and is not remembered."""
+    """Return an unshared root: the program recorded from it is not remembered."""
     return Root([Variable(aval) for aval in in_avals])
 
 
-def extend(node: Node, key: Any, equation: Equation | None, outputs: list[Variable]) -> Node:
-    """The child of `node` under `key`, new unless another thread was faster."""
-    _count()
-    return node.children.setdefault(key, Node(equation, outputs))
+def extend(node: PrefixNode, key: Any, equation: Equation | None, outputs: list[Variable]) -> PrefixNode:
+    """Return the child of `node` under `key`; create it unless another thread has."""
+    _count_entry()
+    return node.children.setdefault(key, PrefixNode(equation, outputs))
 
 
-def in_scope(node: Node, scope: str) -> Node:
-    """The node at which recording goes on after `node` where the user's code enters or leaves a named scope.
+def node_in_scope(node: PrefixNode, scope: str) -> PrefixNode:
+    """Return the node at which recording continues after the user's code enters or leaves a named scope.
 
     It is no step: it tells what follows from the same operations in other scopes, which are equations of their own.
     """
@@ -109,11 +109,11 @@ class Segment(NamedTuple):
     captured: list[Variable]
 
 
-def segment(steps: Sequence[Step], start: int) -> Segment:
-    """The steps from number `start` on; kept at the last of them, if that is a node of the table."""
+def segment(steps: Sequence[RecordedStep], start: int) -> Segment:
+    """Return the steps from number `start` on as a program; keep it on the last step if that is interned."""
     last = steps[-1]
     key = ("segment", start)
-    found: Segment | None = last.calls.get(key) if isinstance(last, Node) else None
+    found: Segment | None = last.calls.get(key) if isinstance(last, PrefixNode) else None
     if found is None:
         captured = [step.outputs[0] for step in steps[start:] if step.equation is None]
         equations = [step.equation for step in steps[start:] if step.equation is not None]
@@ -121,19 +121,19 @@ def segment(steps: Sequence[Step], start: int) -> Segment:
         made = {*outputs}
         needed = dict.fromkeys(atom for equation in equations for atom in equation.inputs if type(atom) is Variable)
         found = Segment(Program([var for var in needed if var not in made], equations, outputs), captured)
-        if isinstance(last, Node):
+        if isinstance(last, PrefixNode):
             last.calls[key] = found
     return found
 
 
-def cache_put(node: Node, key: Any, call: Any) -> None:
+def cache_put(node: PrefixNode, key: Any, call: Any) -> None:
     """Enters at `node` the steps of a call, or something else that follows from what was recorded."""
-    _count()
+    _count_entry()
     node.calls[key] = call
 
 
-def _count() -> None:
-    """Counts one more entry of the table, which is emptied when it has too many."""
+def _count_entry() -> None:
+    """Count one more entry of the table, and empty the table if it has too many."""
     global _recorded
     _recorded += 1
     if _recorded > config.interning_limit:
@@ -148,8 +148,8 @@ def clear() -> None:
     epoch += 1
 
 
-def recorded_operations() -> int:
-    """How many recorded operations the table holds."""
+def num_recorded_operations() -> int:
+    """Return the number of recorded operations in the table."""
     return _recorded
 
 

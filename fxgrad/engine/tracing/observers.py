@@ -32,11 +32,11 @@ observers: list[TraceObserver] = []
 def run_observed(state: Any, call: Any, run: Run) -> Any:
     """`run()`, the trace of a call of a jitted function, of which the watchers are told."""
     for observer in [*observers]:
-        run = _around(observer.on_trace, state, call, run)
+        run = _defer(observer.on_trace, state, call, run)
     return run()
 
 
-def _around(told: Callable[..., Any], *args: Any) -> Run:
+def _defer(told: Callable[..., Any], *args: Any) -> Run:
     return lambda: told(*args)
 
 
@@ -44,13 +44,13 @@ _run = Tape.run
 
 
 def _observed_run(self: Tape, function: Callable[..., Any], flatten: Callable[[Any], Any] | None = None) -> Any:
-    run: Run = _around(_run, self, function, flatten)
+    run: Run = _defer(_run, self, function, flatten)
     for observer in [*observers]:
-        run = _around(observer.on_run, self, run)
+        run = _defer(observer.on_run, self, run)
     return run()
 
 
-def _made(tape: Tape, program: Program) -> None:
+def _report_program(tape: Tape, program: Program) -> None:
     for observer in [*observers]:
         observer.on_program(tape, program)
 
@@ -61,11 +61,11 @@ def observe_traces(observer: TraceObserver) -> Iterator[None]:
     observers.append(observer)
     if len(observers) == 1:
         Tape.run = _observed_run  # type: ignore[method-assign]
-        on_new_program.append(_made)
+        on_new_program.append(_report_program)
     try:
         yield
     finally:
         observers.remove(observer)
         if not observers:
             Tape.run = _run  # type: ignore[method-assign]
-            on_new_program.remove(_made)
+            on_new_program.remove(_report_program)

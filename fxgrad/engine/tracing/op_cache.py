@@ -14,8 +14,8 @@ import numpy as np
 from fxgrad.engine.core.arrays import ARRAYS, Integer
 from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.tracing.call_cache import record_call, replayed
-from fxgrad.engine.tracing.interning import Node
+from fxgrad.engine.tracing.call_cache import record_call, replay_calls
+from fxgrad.engine.tracing.interning import PrefixNode
 from fxgrad.engine.tracing.tape import Tape, current
 from fxgrad.engine.tracing.tracer import Tracer
 
@@ -26,8 +26,8 @@ _new = object.__new__
 _current: Callable[[], Any] = current.get
 
 
-def recalled_unary(primitive: Primitive, function: Unary) -> Unary:
-    """`function`, which applies `primitive` to its operand, with what it did to a tracer here before looked up."""
+def memoize_unary(primitive: Primitive, function: Unary) -> Unary:
+    """Return `function`, which applies `primitive` to its operand, with a lookup of its earlier result on a tracer."""
     def recalled(x: Any) -> Any:
         if type(x) is Tracer:
             tape = x.tape
@@ -43,14 +43,14 @@ def recalled_unary(primitive: Primitive, function: Unary) -> Unary:
     return recalled
 
 
-def recalled_binary(primitive: Primitive, function: Binary, others: Binary | None = None) -> tuple[Binary, Binary]:
-    """`function`, which applies `primitive` to its operands, with what it did before looked up; and the same reflected.
+def memoize_binary(primitive: Primitive, function: Binary, others: Binary | None = None) -> tuple[Binary, Binary]:
+    """Return `function`, which applies `primitive` to its operands, and its reflection, with lookups of results.
 
     If one operand is a tracer and the other an array or a number, what it does must follow from their types, but for
     the value of a number, which is at most converted and captured. The reflected function gets the right operand first,
     which is a tracer. `others` takes operands that are no traced arrays, arrays or numbers; by default `function` does.
     """
-    with_others = replayed(function, captures=True) if others is None else others
+    with_others = replay_calls(function, captures=True) if others is None else others
 
     def recalled(x: Any, y: Any) -> Any:
         x_type, y_type = type(x), type(y)
@@ -67,7 +67,7 @@ def recalled_binary(primitive: Primitive, function: Binary, others: Binary | Non
                         return tracer
                 return function(x, y)
             if y_type in _NUMBERS:
-                return _with_number(tape, (function, x.variable, y_type), function, x, y, y)
+                return _apply_with_number(tape, (function, x.variable, y_type), function, x, y, y)
             if y_type in ARRAYS and _current() is tape:
                 variable = tape.atom(y)
                 node = tape.node.children.get((primitive, x.variable, variable))
@@ -83,13 +83,13 @@ def recalled_binary(primitive: Primitive, function: Binary, others: Binary | Non
                     return tape.step(node)
                 return function(Tracer(tape, variable), y)
         elif y_type is Tracer and x_type in _NUMBERS:
-            return _with_number(y.tape, (function, x_type, y.variable), function, x, y, x)
+            return _apply_with_number(y.tape, (function, x_type, y.variable), function, x, y, x)
         return with_others(x, y)
 
     def reflected(y: Any, x: Any) -> Any:
         x_type = type(x)
         if x_type in _NUMBERS:  # as above, since numbers are what mostly stands on the left
-            return _with_number(y.tape, (function, x_type, y.variable), function, x, y, x)
+            return _apply_with_number(y.tape, (function, x_type, y.variable), function, x, y, x)
         return recalled(x, y)
     return recalled, reflected
 
@@ -101,8 +101,8 @@ _NUMBERS = frozenset({float, int, complex, Integer, np.float32, np.float64})
 _TELLING_NOTHING = frozenset({0, 1})
 
 
-def _with_number(tape: Tape, key: Any, function: Callable[..., Any], x: Any, y: Any, number: Any) -> Any:
-    """`function` of `x` and `y`, a tracer of `tape` and `number`, remembered whatever the number is.
+def _apply_with_number(tape: Tape, key: Any, function: Callable[..., Any], x: Any, y: Any, number: Any) -> Any:
+    """Apply `function` to a tracer of `tape` and `number`, with a lookup that is independent of the number.
 
     That holds where it captures nothing but the number in the dtype that it is to have there. `key` says all but the
     number. Nothing is learned from 0 and 1, of which nobody can tell whether they were captured as the number.
@@ -111,8 +111,8 @@ def _with_number(tape: Tape, key: Any, function: Callable[..., Any], x: Any, y: 
         return function(x, y)
     call = tape.node.calls.get(key)
     if call is None or (type(number) is int and not -2**63 <= number < 2**63):
-        return _with_number_met_first(tape, key, function, (x, y), number)
-    if type(call) is Node:
+        return _record_with_number(tape, key, function, (x, y), number)
+    if type(call) is PrefixNode:
         return tape.step(call)
     nodes, last, before, value, output = call
     if number is not before:  # which it is where it stands in the code
@@ -128,9 +128,9 @@ def _with_number(tape: Tape, key: Any, function: Callable[..., Any], x: Any, y: 
     return tracer
 
 
-def _with_number_met_first(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, Any], number: Any,
-                           ) -> Any:
-    """`_with_number` where nothing is remembered whatever the number is."""
+def _record_with_number(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, Any], number: Any,
+                        ) -> Any:
+    """Apply as `_apply_with_number`, recording what no lookup finds yet."""
     if not tape.interned or (type(number) is int and not -2**63 <= number < 2**63):
         return function(*args)
     by_value = tape.literals or number in _TELLING_NOTHING  # literals are part of the program
@@ -138,5 +138,5 @@ def _with_number_met_first(tape: Tape, key: Any, function: Callable[..., Any], a
         key = (*key, cache_key(number))
         call = tape.cache_get(key)
         if call is not None:
-            return tape.step(call) if type(call) is Node else tape.replay(call)
+            return tape.step(call) if type(call) is PrefixNode else tape.replay(call)
     return record_call(tape, key, function, args, {}, None if by_value else number)

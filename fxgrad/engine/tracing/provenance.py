@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fxgrad.engine.core.program import Atom, Equation, Program, Provenance, Source, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.engine.core.sources import current_source
-from fxgrad.engine.tracing.interning import Step
+from fxgrad.engine.tracing.interning import RecordedStep
 from fxgrad.engine.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def note_provenance(values: Sequence[Any], role: str, program: Program, variable
             value.tape.origins.setdefault(value.variable, []).append(Provenance(role, program, variable))
 
 
-def enter_origins(origins: Mapping[Variable, Sequence[Provenance]], steps: Sequence[Step]) -> None:
+def enter_origins(origins: Mapping[Variable, Sequence[Provenance]], steps: Sequence[RecordedStep]) -> None:
     """Writes what was noted into the equations of `steps`, and into variables that no equation of a line makes."""
     for step in steps:
         if origins.keys().isdisjoint(step.outputs):
@@ -46,7 +46,7 @@ def enter_origins(origins: Mapping[Variable, Sequence[Provenance]], steps: Seque
 
 
 class CallNames(NamedTuple):
-    """What a traced function and its inputs are called in the user's code; "" where that is not known.
+    """The names of a traced function and its inputs in the user's code; "" where unknown.
 
     Of a function of the library these names are its own.
     """
@@ -65,7 +65,7 @@ CAPTURED_VALUES: ProgramAttribute[tuple[Any, ...]] = ProgramAttribute("values of
 
 
 def note_partial(tape: Tape, value: Tracer) -> None:
-    """Notes that `value`, captured by `tape`, is not what the user's expression makes, if that goes on with it here.
+    """Note that `value`, captured by `tape`, is not the value of the user's expression if that continues with it.
 
     In `error = logits - labels` the labels may be converted on the tape around, and taken off on this one.
     """
@@ -76,7 +76,7 @@ def note_partial(tape: Tape, value: Tracer) -> None:
 
 
 def note_around(program: Program, tape: Tape | None) -> None:
-    """Notes of what was recorded around a user's function, such as the counter of its loop, that no line assigns it.
+    """Note what was recorded around a user's function, such as the counter of its loop, as assigned by no line.
 
     `tape` is the one around.
     """
@@ -86,7 +86,7 @@ def note_around(program: Program, tape: Tape | None) -> None:
 
 
 def note_library(program: Program, name: str, input_names: Sequence[str]) -> None:
-    """Notes that `program`, just traced, is of a function of the library: no equation is of the line that calls it."""
+    """Note that `program`, just traced, belongs to a library function: no equation is of the calling line."""
     caller = current_source()
     for equation in program.equations:
         if caller is not None and _is_at(equation, caller):
@@ -106,7 +106,7 @@ def _disown(equations: Iterable[Equation], source: Source) -> None:
 
 
 def note_results(values: Sequence[Any], places: Callable[[], Sequence[str | None]]) -> None:
-    """Notes of `values`, all that an operation made, where they are in the container that the user's expression gives.
+    """Note the places of `values`, all results of an operation, in the container that the user's expression builds.
 
     `places()` are such as `[0].mean`, "" for the whole, and None for what is not in it.
     """
@@ -118,12 +118,12 @@ def note_results(values: Sequence[Any], places: Callable[[], Sequence[str | None
 
 
 def recent_equations(tape: Tape) -> Iterator[Equation]:
-    """The last equations of a recording, from the end on."""
+    """Iterate over the last equations of a recording, from the end."""
     return (node.equation for node in tape.nodes[:-65:-1] if node.equation is not None)
 
 
 def recent_maker(value: Tracer) -> Equation | None:
-    """The equation that made `value`, if it is one of the last."""
+    """Return the equation that made `value`, if it is among the last ones."""
     return next((equation for equation in recent_equations(value.tape) if value.variable in equation.outputs), None)
 
 
@@ -137,12 +137,12 @@ def enclosing_display_tape(tape: Tape | None) -> Tape | None:
 
 
 def is_shown(tape: Tape | None) -> bool:
-    """Whether what is recorded becomes part of a program that is shown."""
+    """Return whether recorded equations become part of a displayed program."""
     return enclosing_display_tape(tape) is not None
 
 
-def note_called(tape: Tape, program: Program) -> None:
-    """Notes what a function and its inputs are called, if `program`, recorded on `tape`, is part of one that is shown.
+def note_call_names(tape: Tape, program: Program) -> None:
+    """Note the names of a function and its inputs if `program`, recorded on `tape`, is part of a displayed program.
 
     Where another function shares the program, what both call them is noted.
     """

@@ -12,8 +12,8 @@ Entered = list[tuple[Tape, str]]
 """The tapes that have entered a scope, each with the one that it was in before."""
 
 
-def enter(name: str) -> Entered:
-    """From here on, what the tapes under way record is in the scope `name`, within the scopes that they are in.
+def enter_scope(name: str) -> Entered:
+    """Record in the scope `name`, within the current scopes, on all tapes under way.
 
     A tape knows those that were entered since it began: its program has the same scopes wherever it is called.
     """
@@ -21,18 +21,18 @@ def enter(name: str) -> Entered:
     tape = current.get()
     while tape is not None:
         entered.append((tape, tape.named_scope))
-        _go_on(tape, join_scopes(tape.named_scope, name))
+        _switch_scope(tape, join_scopes(tape.named_scope, name))
         tape = tape.parent
     return entered
 
 
-def leave(entered: Sequence[tuple[Tape, str]]) -> None:
-    """Back to where `enter` was called."""
+def leave_scope(entered: Sequence[tuple[Tape, str]]) -> None:
+    """Restore the scopes that were current when `enter_scope` was called."""
     for tape, before in entered:
-        _go_on(tape, before)
+        _switch_scope(tape, before)
 
 
-def _go_on(tape: Tape, scope: str) -> None:
+def _switch_scope(tape: Tape, scope: str) -> None:
     tape.named_scope = scope
     if tape.interned:  # what was recorded in other scopes is no equation of this one
-        tape.node = interning.in_scope(tape.node, scope)
+        tape.node = interning.node_in_scope(tape.node, scope)

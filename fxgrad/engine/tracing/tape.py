@@ -16,7 +16,7 @@ import numpy as np
 from fxgrad import errors
 from fxgrad.engine import config, user_lines
 from fxgrad.engine.core import backends
-from fxgrad.engine.core.arrays import Array, copied, weakened
+from fxgrad.engine.core.arrays import Array, copy_of, make_weak
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, array_aval, is_frozen, is_unchanged
 from fxgrad.engine.core.cache_keys import param_key
 from fxgrad.engine.core.primitive import Primitive, infer_types
@@ -25,10 +25,10 @@ from fxgrad.engine.core.program_properties import ordering_constraints
 from fxgrad.engine.core.sizes import SymbolicDim
 from fxgrad.engine.core.sources import NOWHERE, equation_source, rerecord_source, user_source
 from fxgrad.engine.tracing import interning
-from fxgrad.engine.tracing.provenance import enter_origins, note_called, note_partial
-from fxgrad.engine.tracing.tracer import Tracer, leaked
+from fxgrad.engine.tracing.provenance import enter_origins, note_call_names, note_partial
+from fxgrad.engine.tracing.tracer import Tracer, leak_error
 from fxgrad.engine.tracing.tracer import aval_of as aval_of  # noqa: PLC0414  (found here by all who bind)
-from fxgrad.engine.tracing.varying import MeshAxes, varying_alike
+from fxgrad.engine.tracing.varying import MeshAxes, insert_pvary
 
 current: ContextVar[Tape | None] = ContextVar("current_tape", default=None)
 """The innermost tape of this thread or task."""
@@ -48,7 +48,7 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> list[Any]:
     innermost = current.get()
     tape = _find_tape(innermost, args)
     if tape is not innermost:
-        tape = _in_scope(primitive, params, innermost, tape)
+        tape = _tape_in_scope(primitive, params, innermost, tape)
     if tape is None:
         return backends.executor.evaluate(primitive, args, params)
     return tape.record(primitive, args, params)
@@ -59,14 +59,14 @@ def bind_equation(equation: Equation, args: Sequence[Any]) -> list[Any]:
     innermost = current.get()
     tape = _find_tape(innermost, args)
     if tape is not innermost:
-        tape = _in_scope(equation.primitive, equation.params, innermost, tape)
+        tape = _tape_in_scope(equation.primitive, equation.params, innermost, tape)
     if tape is None:
         return backends.executor.evaluate(equation.primitive, args, equation.params)
     return tape.record(equation.primitive, args, equation.params, rerecord_source(equation))
 
 
 def innermost_for(values: Sequence[Any]) -> Tape | None:
-    """The tape that would record an operation on `values`, or None if it would be computed."""
+    """Return the tape that would record an operation on `values`, or None if it would be computed."""
     return _find_tape(current.get(), values)
 
 
@@ -82,8 +82,9 @@ def _find_tape(tape: Tape | None, values: Sequence[Any]) -> Tape | None:
     return None
 
 
-def _in_scope(primitive: Primitive, params: dict[str, Any], innermost: Tape | None, outer: Tape | None) -> Tape | None:
-    """The tape for an operation whose operands concern `outer`, unless it is bound to a tape inside that one.
+def _tape_in_scope(primitive: Primitive, params: dict[str, Any], innermost: Tape | None,
+                   outer: Tape | None) -> Tape | None:
+    """Return the tape for an operation whose operands belong to `outer`, unless it is bound to an inner tape.
 
     A collective has a meaning only inside the tape that maps its axis. An effect goes to the innermost tape, so that it
     keeps its place among the others; but not to a tape of tangents, which runs at another time.
@@ -130,7 +131,7 @@ class Tape:
     mesh: MeshAxes | None = None  # those that the function is mapped over, or one around it
     varies = False  # whether values may vary over the devices of a mesh
     parameters: InputNames | None = None  # the names of the inputs in the function, if messages call them otherwise
-    node: interning.Node
+    node: interning.PrefixNode
     _environment: dict[Variable, Any] | None = None
     roots: dict[Any, Any] | None = None  # of what is recorded within a program that is shown
     origins: dict[Variable, list[Provenance]] | None = None  # noted by `fxgrad/engine/tracing/provenance.py`
@@ -154,7 +155,7 @@ class Tape:
         self.root, self.node = root, root
         self.staging, self.values = staging, values
         self.function, self.input_names = function, input_names
-        self.nodes: list[interning.Step] = []
+        self.nodes: list[interning.RecordedStep] = []
         self.captured: list[Any] = []
         self._identified: dict[int, tuple[Variable, Any, Any]] = {}
 
@@ -199,13 +200,13 @@ class Tape:
                avals: Sequence[Aval] | None = None) -> list[Variable]:
         """As `record`, of variables of this tape and literals; `avals` are the types of the outputs, if known."""
         if self.varies:
-            atoms = varying_alike(self.put, primitive, atoms, params, source)
+            atoms = insert_pvary(self.put, primitive, atoms, params, source)
         if self.interned:
             key: Any = (primitive, *atoms, *param_key(primitive, params)) if params else (primitive, *atoms)
             if source is not None and source.scope:
                 key = key, source.scope  # of a program that is put here
             node = self.node.children.get(key)
-            if node is not None or not self._is_too_long():
+            if node is not None or not self._exceeds_limit():
                 if node is None:
                     equation = self._equation(primitive, atoms, params, source, avals)
                     node = interning.extend(self.node, key, equation, equation.outputs)
@@ -213,7 +214,7 @@ class Tape:
                 self.nodes.append(node)
                 return node.outputs
         equation = self._equation(primitive, atoms, params, source, avals)
-        self.nodes.append(interning.Step(equation, equation.outputs))
+        self.nodes.append(interning.RecordedStep(equation, equation.outputs))
         return equation.outputs
 
     put = append  # the way of equations that are recorded between others
@@ -229,7 +230,7 @@ class Tape:
             source = source.inside(self.named_scope)
         return Equation(primitive, atoms, params, [Variable(aval) for aval in avals], source)
 
-    def _is_too_long(self) -> bool:
+    def _exceeds_limit(self) -> bool:
         """Whether the table is not to remember what follows; from then on nothing is looked up there either."""
         if len(self.nodes) < MAX_INTERNED_STEPS:
             return False
@@ -252,7 +253,7 @@ class Tape:
         """Keeps `value`, which follows from what was recorded and `key`, for all recordings that come by here."""
         interning.cache_put(self.node, key, value)
 
-    def step(self, node: interning.Node) -> Tracer:
+    def step(self, node: interning.PrefixNode) -> Tracer:
         """Goes on to a node that follows this one; returns the tracer of its first output."""
         self.node = node
         self.nodes.append(node)
@@ -278,7 +279,7 @@ class Tape:
             if value.tape is self:
                 return value.variable
             if value.tape.closed:
-                raise leaked(value)
+                raise leak_error(value)
         elif type(value) is np.ndarray or type(value) is Array:
             return self._array(value)
         elif type(value) is Literal:
@@ -288,7 +289,7 @@ class Tape:
             aval = aval_of(value)
             scalar = np.array(value, aval.dtype)[()]  # a copy, since scalars of structured dtypes can change
             literal = self.literals and aval.dtype.names is None  # random keys have no text
-            return Literal(scalar, aval) if literal else self._capture(weakened(scalar) if aval.weak else scalar, aval)
+            return Literal(scalar, aval) if literal else self._capture(make_weak(scalar) if aval.weak else scalar, aval)
         return self._array(value)
 
     def capture(self, array: Any) -> Tracer:
@@ -304,7 +305,7 @@ class Tape:
         if isinstance(value, np.ndarray):  # of any kind: files mapped to memory change too
             aval = array_aval(value)
             if value.flags.writeable or not is_frozen(value):
-                captured = copied(value)  # the function may change it before the program runs, or before its next use
+                captured = copy_of(value)  # the function may change it before the program runs, or before its next use
         elif type(value) is Tracer:
             note_partial(self, value)
         var = self._capture(captured, aval or aval_of(value))
@@ -319,7 +320,7 @@ class Tape:
             return self._capture_var(aval)
         node = self.node.children.get(aval)
         if node is None:
-            if self._is_too_long():
+            if self._exceeds_limit():
                 return self._capture_var(aval)
             node = interning.extend(self.node, aval, None, [Variable(aval)])
         self.node = node
@@ -327,7 +328,7 @@ class Tape:
         return node.outputs[0]
 
     def _capture_var(self, aval: Aval) -> Variable:
-        self.nodes.append(interning.Step(None, [Variable(aval)]))
+        self.nodes.append(interning.RecordedStep(None, [Variable(aval)]))
         return self.nodes[-1].outputs[0]
 
     def finish(self, outputs: Sequence[Any]) -> Program:
@@ -346,7 +347,7 @@ class Tape:
             for told in on_new_program:
                 told(self, program)
         if self.parent is not None:
-            note_called(self, program)
+            note_call_names(self, program)
         return program
 
     def _equations(self) -> Iterator[Equation]:
@@ -357,7 +358,7 @@ class Tape:
     def force(self, tracer: Tracer, use: str) -> Any:
         """The concrete value of `tracer`; raises `ConcretizationError` where it has none."""
         if self.closed:
-            raise leaked(tracer)
+            raise leak_error(tracer)
         if self.values is None:
             raise self.refuse(self._unknown(tracer, use))
         self.num_concretizations += 1
@@ -415,6 +416,6 @@ class Tape:
         return [name for name, root in zip(names, self.root.outputs, strict=True) if root in wanted] + sizes
 
 
-def read(environment: dict[Variable, Any], atom: Atom) -> Any:
-    """The value of an atom: that of the variable, or the literal itself."""
+def read_atom(environment: dict[Variable, Any], atom: Atom) -> Any:
+    """Return the value of an atom: that of the variable, or the literal itself."""
     return atom if type(atom) is Literal else environment[atom]  # type: ignore[index]

@@ -48,12 +48,12 @@ UNSHARED_SELECTIVE = Mode(staging=False, interned=False, literals=False)
 
 
 def inner_mode(literals: bool) -> Mode:
-    """That of a program in a program: written where the one around is, shared otherwise."""
+    """Return the mode for a program inside the current one: its way of taking literals, else shared."""
     return WITH_LITERALS if literals else SHARED
 
 
-def trace(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **options: Any,
-          ) -> tuple[Program, list[Any]]:
+def trace_at(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **options: Any,
+             ) -> tuple[Program, list[Any]]:
     """As `record`, returning the program and the values of its captured inputs."""
     program, tape = record(function, in_avals, **options)
     return program, tape.captured
@@ -180,14 +180,14 @@ class TraceRootCache:
 
 
 def takes_literals() -> bool:
-    """Whether numbers in the user's code become literals of the program under way, and not captured inputs."""
+    """Return whether numbers in user code become literals of the current program instead of captured inputs."""
     tape = current.get()
     return tape is not None and tape.literals
 
 
 @contextmanager
-def mapped_over(axes: Mapping[str, int], mesh: MeshAxes) -> Iterator[None]:
-    """What is derived of programs in this block may speak over these axes, sizes by name, which are those of a mesh."""
+def bind_axes(axes: Mapping[str, int], mesh: MeshAxes) -> Iterator[None]:
+    """Bind mapped axes, sizes by name, for collectives of programs derived within the block."""
     tape = Tape(interning.fresh_root(()), staging=False, interned=False, axes=axes, mesh=mesh)
     token = current.set(tape)
     try:
@@ -198,13 +198,13 @@ def mapped_over(axes: Mapping[str, int], mesh: MeshAxes) -> Iterator[None]:
 
 
 def mesh_in_scope() -> MeshAxes | None:
-    """The mesh axes that the code that is being traced is mapped over, if it is."""
+    """Return the mesh axes that the code being traced is mapped over, or None."""
     tape = current.get()
     return None if tape is None else tape.mesh
 
 
-def varying_here(avals: Sequence[Aval]) -> Sequence[Aval]:
-    """The types of inputs of a function that is traced here: along mesh axes that are not checked, all may vary."""
+def join_unchecked_vma(avals: Sequence[Aval]) -> Sequence[Aval]:
+    """Return the input types of a function traced here, varying over all unchecked mesh axes."""
     mesh = mesh_in_scope()
     return avals if mesh is None or not mesh.unchecked else [aval.varying(mesh.unchecked) for aval in avals]
 

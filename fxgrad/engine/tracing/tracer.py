@@ -17,15 +17,15 @@ from fxgrad.engine.core.avals import Aval, Shape, array_aval, check_dtype
 from fxgrad.engine.core.program import Variable
 from fxgrad.engine.core.symbolic import Linear
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.hints import called, conversion
-from fxgrad.engine.pytorch_names import answering
+from fxgrad.engine.hints import conversion_hint, running_call_text
+from fxgrad.engine.pytorch_names import add_hint_attributes
 from fxgrad.engine.user_source import Assignment, item_assignment, running_call, running_code
 
 if TYPE_CHECKING:
     from fxgrad.engine.tracing.tape import Tape
 
 
-@answering
+@add_hint_attributes
 class Tracer:
     """An array whose operations are recorded: it has a shape and a dtype, and behaves as an `ndarray`.
 
@@ -101,7 +101,7 @@ class Tracer:
         if dtypes.kind_of(self.dtype) not in "iu" or self.shape:
             raise errors.ArrayConversionError(user_lines.at_user_line(
                 f"a traced {self.aval} cannot be used as an index or a size: only integer scalars can"))
-        return int(self.tape.force(self, called() or "an index"))
+        return int(self.tape.force(self, running_call_text() or "an index"))
 
     def __int__(self) -> int:
         if self.size != 1:
@@ -111,23 +111,24 @@ class Tracer:
         return int(self.tape.force(self, "int()").reshape(()))
 
     def __float__(self) -> float:
-        raise _refusal(self, "float(x)", "Leave out float(): x itself can be used in arithmetic")
+        raise _unsupported_error(self, "float(x)", "Leave out float(): x itself can be used in arithmetic")
 
     def __complex__(self) -> complex:
-        raise _refusal(self, "complex(x)", "Leave out complex(): x itself can be used in arithmetic")
+        raise _unsupported_error(self, "complex(x)", "Leave out complex(): x itself can be used in arithmetic")
 
     def item(self, *_: Any) -> Any:
         """The value of a bool or an integer, where it is known; refused of a float, which has a derivative."""
         if self.size == 1 and dtypes.kind_of(self.dtype) in "biu":
             return self.tape.force(self, "x.item()").item()
-        raise _refusal(self, "x.item()", "Leave out .item(): a 0-d x itself can be used in arithmetic")
+        raise _unsupported_error(self, "x.item()", "Leave out .item(): a 0-d x itself can be used in arithmetic")
 
     def tolist(self) -> Any:
         """Refused: the result would be cut off from the derivative."""
-        raise _refusal(self, "x.tolist()", "list(x) gives a list of traced rows")
+        raise _unsupported_error(self, "x.tolist()", "list(x) gives a list of traced rows")
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise _refusal(self, "np.asarray(x)", "Call a function that fxgrad.numpy has; np.<function>(x) then works too")
+        raise _unsupported_error(self, "np.asarray(x)",
+                                 "Call a function that fxgrad.numpy has; np.<function>(x) then works too")
 
     @property
     def __jax_array__(self) -> Any:
@@ -141,7 +142,7 @@ class Tracer:
             "function of the same name in fxgrad.numpy"))
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        shown = _shown_index(index)
+        shown = _index_text(index)
         assignment = item_assignment(running_code().statement, view=type(getattr(self, "viewed", None)) is Tracer)
         call = running_call()
         if assignment is None and call is not None and call.function.endswith("shuffle") and call.positional:
@@ -174,17 +175,17 @@ class Tracer:
         return f"Tracer({self.aval})" if value is None else f"Tracer({self.aval}, value={value!r})"
 
 
-def _shown_index(index: Any) -> str:
+def _index_text(index: Any) -> str:
     if isinstance(index, tuple):
-        return ", ".join(map(_shown_index, index))
+        return ", ".join(map(_index_text, index))
     if isinstance(index, slice):
-        parts = ["" if part is None else _shown_index(part) for part in (index.start, index.stop)]
-        return ":".join(parts) + ("" if index.step is None else f":{_shown_index(index.step)}")
+        parts = ["" if part is None else _index_text(part) for part in (index.start, index.stop)]
+        return ":".join(parts) + ("" if index.step is None else f":{_index_text(index.step)}")
     return "..." if index is Ellipsis else repr(index) if isinstance(index, int | type(None)) else "i"
 
 
-def _refusal(tracer: Tracer, what: str, instead: str) -> errors.FxgradError:
-    found = conversion()
+def _unsupported_error(tracer: Tracer, what: str, instead: str) -> errors.FxgradError:
+    found = conversion_hint()
     if found is not None:
         what, instead = found
     return tracer.tape.refuse(errors.ArrayConversionError(user_lines.at_user_line(
@@ -192,14 +193,14 @@ def _refusal(tracer: Tracer, what: str, instead: str) -> errors.FxgradError:
         f"word. {instead}. (stop_gradient(x) cuts on purpose, and fxgrad.debug.value(x) looks at the value)")))
 
 
-def leaked(tracer: Tracer) -> errors.LeakedTracerError:
-    """The error for a tracer that outlived its function, or left the thread or task in which that is called."""
+def leak_error(tracer: Tracer) -> errors.LeakedTracerError:
+    """Return the error for a tracer that outlived its function, or left the thread or task of the call."""
     name = tracer.tape.name
     if not tracer.tape.closed:
         return errors.LeakedTracerError(user_lines.at_user_line(
             f"a traced array ({tracer.aval}) of {name} was used in another thread or task than that in which {name} is "
             "traced. Compute with it where it is traced, and hand arrays to threads"))
-    made = _made_at(tracer)
+    made = _source_text(tracer)
     where = f"made at {made}" if made else "an argument of the function"
     return errors.LeakedTracerError(user_lines.at_user_line(
         f"a traced array ({tracer.aval}) of {name}, {where}, was used after {name} had "
@@ -223,8 +224,8 @@ def aval_of(value: Any) -> Aval:
     return aval
 
 
-def _made_at(tracer: Tracer) -> str:
-    """The user's line that made the tracer; "" if it is an input."""
+def _source_text(tracer: Tracer) -> str:
+    """Return the user's line that made the tracer; "" if it is an input."""
     for node in tracer.tape.nodes:
         if node.equation is not None and tracer.variable in node.outputs and node.equation.source is not None:
             source = node.equation.source

@@ -27,24 +27,24 @@ class MeshAxes(NamedTuple):
         return self.checked | self.unchecked
 
 
-def varying_alike(put: Callable[..., list[Any]], primitive: Primitive, atoms: list[Atom], params: dict[str, Any],
-                  source: Source | None) -> list[Atom]:
-    """The operands of an operation, those that vary over fewer mesh axes than it needs through a `pvary` by `put`."""
+def insert_pvary(put: Callable[..., list[Any]], primitive: Primitive, atoms: list[Atom], params: dict[str, Any],
+                 source: Source | None) -> list[Atom]:
+    """Return the operands of an operation, with a `pvary` by `put` where one varies over too few mesh axes."""
     return [atom if type(atom) is Literal or atom.aval.vma == vma else
             put(_pvary[0], [atom], {"axis_name": tuple(sorted(vma - atom.aval.vma))}, source)[0]
-            for atom, vma in zip(atoms, _operands_vary(primitive, atoms, params), strict=True)]
+            for atom, vma in zip(atoms, _operand_vmas(primitive, atoms, params), strict=True)]
 
 
 _pvary: list[Primitive] = []
 
 
 def install_pvary(primitive: Primitive) -> None:
-    """Has `primitive` be the operation that says that a value varies over more mesh axes."""
+    """Register the operation that makes a value vary over more mesh axes."""
     _pvary.append(primitive)
 
 
-def _operands_vary(primitive: Primitive, atoms: Sequence[Atom], params: dict[str, Any]) -> list[frozenset[str]]:
-    """The mesh axes that each operand of an operation is to vary over.
+def _operand_vmas(primitive: Primitive, atoms: Sequence[Atom], params: dict[str, Any]) -> list[frozenset[str]]:
+    """Return the mesh axes that each operand of an operation must vary over.
 
     It is all that any of them does, unless the operation says itself what varies. Programs that an operation holds say
     it of its operands.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.interpreter import Interpreter
 from fxgrad.engine.core.program import PRIMAL, Equation, Program, Variable
-from fxgrad.engine.core.program_properties import axes_of
+from fxgrad.engine.core.program_properties import collective_axes
 from fxgrad.engine.derivation.derive import Derived, derive, rule_inputs
 from fxgrad.engine.derivation.guards import batched_axis, spmd_names
 from fxgrad.engine.ops.structural import broadcast_to, move_axis, reshape
@@ -46,15 +46,15 @@ class Batch(Interpreter):
         note_provenance([item.value for item in items], PRIMAL, self._program, variables)
 
     def equation(self, equation: Equation, inputs: list[Batched]) -> list[Batched]:
-        outputs = self._batched(equation, inputs)
+        outputs = self._apply_batch_rule(equation, inputs)
         if self._notes:
             self._note(outputs, equation.outputs)
         return outputs
 
-    def _batched(self, equation: Equation, inputs: list[Batched]) -> list[Batched]:
+    def _apply_batch_rule(self, equation: Equation, inputs: list[Batched]) -> list[Batched]:
         values, axes = [item.value for item in inputs], [item.axis for item in inputs]
         if all(axis is None for axis in axes) and (
-                self.name is None or self.name not in axes_of(equation.primitive, equation.params)):
+                self.name is None or self.name not in collective_axes(equation.primitive, equation.params)):
             return [Batched(output, None) for output in bind(equation.primitive, *values, **equation.params)]
         outputs, out_axes = equation.primitive.batch(self.size, rule_inputs(equation.primitive, values), axes,
                                                      **equation.params)

@@ -64,7 +64,7 @@ class Forward(Interpreter):
         return Dual(array, Zero(aval_of(array)))
 
 
-def forward(program: Program, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def push_forward(program: Program, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """Return the outputs of `program` and their tangents, recorded or computed in the current context.
 
     `tangents` belong to all inputs, captured ones included, and may be `Zero`.
@@ -112,7 +112,7 @@ def jvp_program(program: Program, wrt: tuple[bool | str, ...], computed: int = 0
         tangents = fill_zeros(avals, [mark is True for mark in wrt], values[len(avals):])
         tangents = [instantiate_one(aval) if mark == ONE else tangent
                     for tangent, aval, mark in zip(tangents, avals, wrt, strict=True)]
-        outputs, out_tangents = forward(program, values[:len(avals)], tangents)
+        outputs, out_tangents = push_forward(program, values[:len(avals)], tangents)
         return [*outputs, *map(instantiate_zeros, out_tangents)], None
 
     return derive(program, ("jvp", wrt), build, [*avals, *given], computed)

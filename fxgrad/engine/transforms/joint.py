@@ -27,7 +27,7 @@ from fxgrad.engine.derivation.simplifying import SimplifyingTape, Template
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.tape import current
-from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.transforms.linearize import Linearized, linearize_in_place, pull_back
 
@@ -63,14 +63,14 @@ def record_joint(program: Program, primals: Sequence[Any], cotangents: Sequence[
     sums: dict[Atom, Any] = {}
     noting = tape.origins is not None
     if noting:
-        _note(tape, environment, PRIMAL, program, program.inputs)
+        _note_provenance(tape, environment, PRIMAL, program, program.inputs)
     with at_source("forward" if noting else None) as at:
-        steps = _forward(tape, program, environment, active, at)
+        steps = _record_forward(tape, program, environment, active, at)
     with at_source("backward" if noting else None) as at:
         def backward_steps() -> Iterator[BackwardStep]:
             for equation, outputs, rule, residuals, operands in reversed(steps):
                 if noting:
-                    _note(tape, sums, COTANGENT, program, equation.outputs)
+                    _note_provenance(tape, sums, COTANGENT, program, equation.outputs)
                 at(equation)
                 yield outputs, operands, partial(rule.pullback, tape, residuals)
 
@@ -81,14 +81,14 @@ def record_joint(program: Program, primals: Sequence[Any], cotangents: Sequence[
             tape.atom(cotangent) if atom in active and type(cotangent) is not Zero else None
             for atom, cotangent in zip(program.outputs, cotangents, strict=True)], backward_steps(), add_atoms)
     if noting:
-        _note(tape, sums, COTANGENT, program, program.inputs)
+        _note_provenance(tape, sums, COTANGENT, program, program.inputs)
     gradients = [instantiate_zeros(tape.value_of(sums.get(var, Zero(var.aval))))
                  for var, marked in zip(program.inputs, wrt, strict=True) if marked]
     return [tape.value_of(environment.get(atom, atom)) for atom in program.outputs], gradients
 
 
-def _forward(tape: SimplifyingTape, program: Program, environment: dict[Atom, Any], active: set[Atom],
-             at: Callable[[Equation], None]) -> list[_Step]:
+def _record_forward(tape: SimplifyingTape, program: Program, environment: dict[Atom, Any], active: set[Atom],
+                    at: Callable[[Equation], None]) -> list[_Step]:
     """Record the equations of `program` and their residuals; return the steps that cotangents may go back through."""
     steps: list[_Step] = []
     unrepeatable = batched_axis.get() is not None or bool(spmd_names.get())
@@ -120,12 +120,12 @@ def _forward(tape: SimplifyingTape, program: Program, environment: dict[Atom, An
         else:
             environment.update(zip(variables, outputs))  # noqa: B905  (residuals may follow)
         if noting:
-            _note(tape, environment, PRIMAL, program, variables)
+            _note_provenance(tape, environment, PRIMAL, program, variables)
     return steps
 
 
-def _note(tape: SimplifyingTape, values: Mapping[Atom, Any], role: str, program: Program,
-          variables: list[Variable]) -> None:
+def _note_provenance(tape: SimplifyingTape, values: Mapping[Atom, Any], role: str, program: Program,
+                     variables: list[Variable]) -> None:
     """Note the provenance of variables of a tape that takes notes; skip those of `variables` that have no value."""
     assert tape.origins is not None
     for variable in variables:
@@ -262,8 +262,8 @@ def _find_rule(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool]
 
 
 def _template(build: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> Template:
-    program, captured = trace(build, avals, mode=WITH_LITERALS, tape_class=SimplifyingTape,
-                              name="rules of an operation")
+    program, captured = trace_at(build, avals, mode=WITH_LITERALS, tape_class=SimplifyingTape,
+                                 name="rules of an operation")
     return Template(remove_dead_code(program), captured)
 
 

@@ -14,9 +14,9 @@ from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.simplify import remove_dead_code
 from fxgrad.engine.derivation.simplifying import SimplifyingTape
-from fxgrad.engine.tracing.trace import TANGENTS, trace
-from fxgrad.engine.transforms.forward import fill_zeros, forward
-from fxgrad.engine.transforms.transpose import backward
+from fxgrad.engine.tracing.trace import TANGENTS, trace_at
+from fxgrad.engine.transforms.forward import fill_zeros, push_forward
+from fxgrad.engine.transforms.transpose import backward_pass
 
 
 class Linearized(NamedTuple):
@@ -47,13 +47,13 @@ def linearize_in_place(program: Program, primals: Sequence[Any], wrt: Sequence[b
     nonzero: list[bool] = []
 
     def tangents_only(*tangents: Any) -> list[Any]:
-        primals_out, tangents_out = forward(program, primals, fill_zeros(avals, wrt, tangents))
+        primals_out, tangents_out = push_forward(program, primals, fill_zeros(avals, wrt, tangents))
         outputs.extend(primals_out)
         nonzero.extend(type(tangent) is not Zero for tangent in tangents_out)
         return [tangent for tangent in tangents_out if type(tangent) is not Zero]
 
-    linear, residuals = trace(tangents_only, tangent_avals, mode=TANGENTS,
-                              name="a tangent program", tape_class=SimplifyingTape)
+    linear, residuals = trace_at(tangents_only, tangent_avals, mode=TANGENTS,
+                                 name="a tangent program", tape_class=SimplifyingTape)
     return outputs, residuals, Linearized(linear, tuple(nonzero))
 
 
@@ -73,4 +73,4 @@ def pull_back(half: Linearized, residuals: Sequence[Any], cotangents: Sequence[A
     """Return the cotangents of the inputs linearized in, given those of `nonzero_outputs`; None or `Zero` is zero."""
     linear = half.linear
     tangents = [Linear(aval) for aval in linear.in_avals[linear.captured:]]
-    return backward(linear, [*residuals, *tangents], cotangents)[linear.captured:]
+    return backward_pass(linear, [*residuals, *tangents], cotangents)[linear.captured:]

@@ -9,7 +9,7 @@ from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.linearize import Linearized, linearize_program
 
 
-class Kept(NamedTuple):
+class KeptVariable(NamedTuple):
     """A variable of the forward program that is kept, and the equations of the tangent program that read it."""
 
     var: Variable
@@ -24,7 +24,7 @@ class Residuals(NamedTuple):
 
     forward: Program
     captured: int
-    kept: list[Kept]
+    kept: list[KeptVariable]
 
 
 def residuals(program: Program, wrt: tuple[bool, ...] | None = None) -> Residuals | None:
@@ -44,7 +44,7 @@ def residuals(program: Program, wrt: tuple[bool, ...] | None = None) -> Residual
         return None
     derived = linearize_program(program.replace(constants=()) if program.constants else program, wrt)
     half: Linearized = derived.extra
-    kept = [Kept(atom, [equation for equation in half.linear.equations if inside in equation.inputs])
+    kept = [KeptVariable(atom, [equation for equation in half.linear.equations if inside in equation.inputs])
             for atom, inside in zip(derived.program.outputs[len(program.outputs):], half.linear.inputs, strict=False)
             if type(atom) is Variable]
     return Residuals(derived.program, len(derived.captured), kept)

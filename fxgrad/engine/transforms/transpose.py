@@ -16,12 +16,12 @@ from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.provenance import note_provenance
-from fxgrad.engine.tracing.tape import bind_equation, read
+from fxgrad.engine.tracing.tape import bind_equation, read_atom
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import LinearityError
 
 
-def backward(program: Program, inputs: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+def backward_pass(program: Program, inputs: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
     """Return the cotangents of the linear inputs (marked `Linear`) of `program`; None for the other inputs.
 
     `cotangents` belong to the outputs; None or `Zero` is zero. What does not depend on a linear input is computed
@@ -34,13 +34,14 @@ def backward(program: Program, inputs: Sequence[Any], cotangents: Sequence[Any])
         def pull_back(equation: Equation, *out_cotangents: Any) -> list[Any]:
             note_provenance(out_cotangents, TRANSPOSED, program, equation.outputs)
             at(equation)
-            operands = [read(environment, atom) for atom in equation.inputs]
-            return _of_linear(operands, _apply(equation, [
+            operands = [read_atom(environment, atom) for atom in equation.inputs]
+            return _select_linear(operands, _apply(equation, [
                 Zero(var.aval) if cotangent is None else cotangent
                 for var, cotangent in zip(equation.outputs, out_cotangents, strict=True)], operands))
 
         pull_back_steps(
-            sums, program.outputs, _of_linear([read(environment, atom) for atom in program.outputs], cotangents),
+            sums, program.outputs,
+            _select_linear([read_atom(environment, atom) for atom in program.outputs], cotangents),
             ((equation.outputs, equation.inputs, partial(pull_back, equation)) for equation in reversed(equations)),
             add)
     note_provenance([*map(sums.get, program.inputs)], TRANSPOSED, program, program.inputs)
@@ -48,7 +49,7 @@ def backward(program: Program, inputs: Sequence[Any], cotangents: Sequence[Any])
             for var, value in zip(program.inputs, inputs, strict=True)]
 
 
-def _of_linear(values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+def _select_linear(values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
     """Return the cotangents of the linear ones of `values`; None for the others, and for a symbolic zero."""
     return [cotangent if type(value) is Linear and type(cotangent) is not Zero else None
             for value, cotangent in zip(values, cotangents, strict=True)]
@@ -59,7 +60,7 @@ def _known_part(program: Program, inputs: Sequence[Any]) -> tuple[list[Equation]
     environment: dict[Variable, Any] = dict(zip(program.inputs, inputs, strict=True))
     linear: list[Equation] = []
     for equation in live_equations(program):
-        values = [read(environment, atom) for atom in equation.inputs]
+        values = [read_atom(environment, atom) for atom in equation.inputs]
         if any(type(value) is Linear for value in values):
             linear.append(equation)
             outputs: Sequence[Any] = [Linear(var.aval) for var in equation.outputs]
@@ -81,7 +82,7 @@ def _apply(equation: Equation, cotangents: list[Any], inputs: list[Any]) -> Sequ
     return result
 
 
-def transposed(program: Program, linear: tuple[bool, ...]) -> Derived:
+def transpose_program(program: Program, linear: tuple[bool, ...]) -> Derived:
     """Return the program (inputs that are not linear, cotangents of all outputs) -> cotangents of the linear ones."""
     others = [aval for aval, marked in zip(program.in_avals, linear, strict=True) if not marked]
 
@@ -89,7 +90,7 @@ def transposed(program: Program, linear: tuple[bool, ...]) -> Derived:
         given = iter(values[:len(others)])
         inputs = [Linear(aval) if marked else next(given)
                   for aval, marked in zip(program.in_avals, linear, strict=True)]
-        cotangents = backward(program, inputs, values[len(others):])
+        cotangents = backward_pass(program, inputs, values[len(others):])
         return [instantiate_zeros(cotangent) for cotangent in cotangents if cotangent is not None], None
 
     return derive(program, ("transpose", linear), build, [*others, *program.out_avals])

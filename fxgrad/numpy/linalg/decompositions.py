@@ -8,7 +8,7 @@ from fxgrad.engine.ops import eigen, factorizations
 from fxgrad.engine.ops.arithmetic import mul, neg
 from fxgrad.engine.ops.comparison import lt
 from fxgrad.engine.ops.indexing import take_along
-from fxgrad.engine.ops.matrices import adjoint, as_row, conjugated, in_dtype_of, shape_of, turned
+from fxgrad.engine.ops.matrices import adjoint, as_row, cast_real_like, conj_if_complex, shape_of, transpose_matrices
 from fxgrad.engine.ops.ordering import argsort
 from fxgrad.engine.ops.parts import abs
 from fxgrad.engine.ops.pointwise import scalar_like
@@ -17,7 +17,7 @@ from fxgrad.engine.ops.structural import broadcast_to
 from fxgrad.engine.tracing.provenance import note_results
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, UnsupportedError
-from fxgrad.numpy.linalg.operands import from_triangle, matrices, symmetrized
+from fxgrad.numpy.linalg.operands import from_triangle, matrices, symmetrize
 
 
 class EighResult(NamedTuple):
@@ -60,7 +60,7 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
            [1., 1.]])
     """
     a, = matrices("cholesky", a, square=True)
-    factor = factorizations.cholesky(symmetrized(a) if symmetrize_input else a)
+    factor = factorizations.cholesky(symmetrize(a) if symmetrize_input else a)
     return adjoint(factor) if upper else factor
 
 
@@ -110,7 +110,7 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
     """
     lower = _is_lower("eigh", UPLO)
     a, = matrices("eigh", a, square=True)
-    vectors, values = eigen.eigh(symmetrized(a) if symmetrize_input else from_triangle(a, lower), lower)
+    vectors, values = eigen.eigh(symmetrize(a) if symmetrize_input else from_triangle(a, lower), lower)
     note_results((vectors, values), lambda: ("[1]", "[0]"))
     return EighResult(values, vectors)
 
@@ -123,7 +123,7 @@ def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -
     """
     lower = _is_lower("eigvalsh", UPLO)
     a, = matrices("eigvalsh", a, square=True)
-    return eigen.eigh(symmetrized(a) if symmetrize_input else from_triangle(a, lower), lower)[1]
+    return eigen.eigh(symmetrize(a) if symmetrize_input else from_triangle(a, lower), lower)[1]
 
 
 def eig(a: Any) -> EigResult:
@@ -177,7 +177,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
 
 def _by_eigenvalues(a: Any, compute_uv: bool) -> Any:
     """Singular values are the magnitudes of eigenvalues, and U has their signs."""
-    vectors, values = eigen.eigh(symmetrized(a))
+    vectors, values = eigen.eigh(symmetrize(a))
     sizes = abs(values)
     order = argsort(neg(sizes), len(shape_of(sizes)) - 1)
     last = len(shape_of(a)) - 1
@@ -188,7 +188,8 @@ def _by_eigenvalues(a: Any, compute_uv: bool) -> Any:
     vectors = take_along(vectors, columns, last, "promise_in_bounds", ("unique",))
     ordered = take_along(values, order, last - 1, "promise_in_bounds", ("unique",))
     signs = where(lt(ordered, 0.0), broadcast_to(scalar_like(-1, ordered), shape_of(ordered)), 1.0)
-    return SVDResult(mul(vectors, in_dtype_of(as_row(signs), vectors)), sizes, conjugated(turned(vectors)))
+    return SVDResult(mul(vectors, cast_real_like(as_row(signs), vectors)), sizes,
+                     conj_if_complex(transpose_matrices(vectors)))
 
 
 def svdvals(x: Any, /) -> Any:

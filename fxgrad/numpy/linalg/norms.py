@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array, axes_of, axis_of, is_concrete, promoted_inexact, shape_of
+from fxgrad.engine.frontend.operands import as_array_operand, axes_of, axis_of, is_concrete, promote_inexact, shape_of
 from fxgrad.engine.ops import exponential, parts
 from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.matrices import check_matrices
@@ -35,12 +35,12 @@ def norm(x: Any, ord: Any = None, axis: int | Sequence[int] | None = None, keepd
     >>> float(norm([3.0, 4.0]))
     5.0
     """
-    x, = promoted_inexact(as_array(x))
+    x, = promote_inexact(as_array_operand(x))
     axes = axes_of("norm", axis, len(shape_of(x)))
     if axis is not None and not axes:
         raise ArgumentError(at_user_line("norm: axis=() names no axis; a vector norm has one and a matrix norm two"))
     if ord is None:
-        return _kept(_euclidean(x, axes), x, axes, keepdims)
+        return _keep_axes(_euclidean(x, axes), x, axes, keepdims)
     if len(axes) == 1:
         return vector_norm(x, axis=axes[0], keepdims=keepdims, ord=ord)
     if len(axes) != 2:
@@ -48,10 +48,10 @@ def norm(x: Any, ord: Any = None, axis: int | Sequence[int] | None = None, keepd
                                          "matrix norm two: name them with axis="))
     given = axes if axis is None or not isinstance(axis, Sequence) else tuple(
         axis_of("norm", each, len(shape_of(x))) for each in axis)
-    return _kept(_matrix(x, ord, given[0], given[1]), x, axes, keepdims)
+    return _keep_axes(_matrix(x, ord, given[0], given[1]), x, axes, keepdims)
 
 
-def _kept(result: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _keep_axes(result: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     return reshape(result, kept_shape(shape_of(x), axes)) if keepdims else result
 
 
@@ -67,7 +67,7 @@ def vector_norm(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdim
     >>> float(vector_norm([3.0, -4.0], ord=1))
     7.0
     """
-    x, = promoted_inexact(as_array(x))
+    x, = promote_inexact(as_array_operand(x))
     axes = axes_of("vector_norm", axis, len(shape_of(x)))
     if not isinstance(ord, int | float | np.number) or isinstance(ord, np.complexfloating):
         raise ArgumentError(at_user_line(f"norm: ord={ord!r} is no order of a vector norm; give a real number"))
@@ -83,7 +83,7 @@ def vector_norm(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdim
         result = sum(absolute(x), axes)
     else:
         result = power(sum(power(absolute(x), float(ord)), axes), 1 / ord)
-    return _kept(result, x, axes, keepdims)
+    return _keep_axes(result, x, axes, keepdims)
 
 
 def _matrix(x: Any, ord: Any, rows: int, columns: int) -> Any:
@@ -140,7 +140,7 @@ def cond(x: Any, p: Any = None) -> Any:
     >>> float(cond([[2.0, 0.0], [0.0, 0.5]]))
     4.0
     """
-    x, = promoted_inexact(as_array(x))
+    x, = promote_inexact(as_array_operand(x))
     shape = shape_of(x)
     check_matrices("cond", aval_of(x), square=p not in (None, 2, -2))
     if 0 in shape[-2:]:
@@ -182,7 +182,7 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
     """
     if tol is not None and rtol is not None:
         raise ArgumentError(at_user_line("matrix_rank: both rtol and tol; give one of them"))
-    M, = promoted_inexact(as_array(M))
+    M, = promote_inexact(as_array_operand(M))
     shape = shape_of(M)
     if len(shape) < 2:
         return convert(any(not_equal(M, 0)), dtypes.int32)
@@ -193,5 +193,5 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
     if bound is None:
         largest = shape[-2] if shape[-2] > shape[-1] else shape[-1]
         bound = mul(max(values, -1), largest * float(dtypes.finfo(aval_of(values).dtype).eps))
-    bound = as_array(bound)
+    bound = as_array_operand(bound)
     return count_nonzero(greater(values, reshape(bound, (*shape_of(bound), 1))), -1)

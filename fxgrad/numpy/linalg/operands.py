@@ -25,11 +25,11 @@ from fxgrad.errors import DTypeError, ShapeError
 def matrices(name: str, *values: Any, square: bool = False) -> list[Any]:
     """The operands as stacks of matrices of one inexact dtype; raises with the name of the caller's function."""
     read = inexact_operands(*values)
-    check(name, *read, square=square)
+    check_matrix_operands(name, *read, square=square)
     return read
 
 
-def check(name: str, *values: Any, square: bool = False) -> None:
+def check_matrix_operands(name: str, *values: Any, square: bool = False) -> None:
     """Raises `ShapeError` or `DTypeError` with the user's line unless the operands are (square) matrices."""
     try:
         check_matrices(name, *map(aval_of, values), square=square)
@@ -37,8 +37,8 @@ def check(name: str, *values: Any, square: bool = False) -> None:
         raise type(error)(at_user_line(str(error))) from None
 
 
-def symmetrized(a: Any) -> Any:
-    """The means of the matrices and their conjugate transposes."""
+def symmetrize(a: Any) -> Any:
+    """Return the means of the matrices and their conjugate transposes."""
     return mul(add(a, adjoint(a)), 0.5)
 
 

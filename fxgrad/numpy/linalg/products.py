@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from fxgrad.engine.frontend.operands import as_array, axis_of, shape_of
+from fxgrad.engine.frontend.operands import as_array_operand, axis_of, shape_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy import products, rearranging
@@ -21,7 +21,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     >>> cross([1.0, 0.0, 0.0], [0.0, 1.0, 0.0])
     array([0., 0., 1.])
     """
-    x1, x2 = as_array(x1), as_array(x2)
+    x1, x2 = as_array_operand(x1), as_array_operand(x2)
     sizes = [shape_of(x)[axis_of("cross", axis, len(shape_of(x)))] for x in (x1, x2)]
     if sizes != [3, 3]:
         raise ShapeError(at_user_line(f"cross: vectors of {sizes[0]} and {sizes[1]} elements; 3 are needed"))
@@ -35,7 +35,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
     array([[3., 4.],
            [6., 8.]])
     """
-    x1, x2 = as_array(x1), as_array(x2)
+    x1, x2 = as_array_operand(x1), as_array_operand(x2)
     if len(shape_of(x1)) != 1 or len(shape_of(x2)) != 1:
         raise ShapeError(at_user_line(f"outer: arrays of shapes {shape_of(x1)} and {shape_of(x2)}; vectors are needed. "
                                       "fxgrad.numpy.outer flattens"))
@@ -68,7 +68,7 @@ def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Any:
     >>> multi_dot([[[1.0, 2.0]], [[3.0], [4.0]], [[2.0]]])
     array([[22.]])
     """
-    read = [as_array(each) for each in arrays]
+    read = [as_array_operand(each) for each in arrays]
     if len(read) < 2:
         raise ArgumentError(at_user_line(f"multi_dot: {len(read)} arrays; at least two are needed"))
     shapes = [shape_of(each) for each in read]

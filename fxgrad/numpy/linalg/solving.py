@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.operands import (
-    as_array,
+    as_array_operand,
+    as_integer,
     common_shape,
-    concrete,
     inexact_operands,
     new_array,
+    require_concrete,
     shape_of,
-    whole,
 )
 from fxgrad.engine.ops import determinant
 from fxgrad.engine.ops.arithmetic import mul, stop_gradient, sub
@@ -33,7 +33,7 @@ from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.creation import eye, zeros
 from fxgrad.numpy.elementwise import log
 from fxgrad.numpy.linalg.decompositions import qr, svdvals
-from fxgrad.numpy.linalg.operands import check, matrices, symmetrized
+from fxgrad.numpy.linalg.operands import check_matrix_operands, matrices, symmetrize
 from fxgrad.numpy.logic import greater, greater_equal, less, logical_and, where
 from fxgrad.numpy.products import matmul
 from fxgrad.numpy.reductions import count_nonzero, prod, sum
@@ -58,7 +58,7 @@ def solve(a: Any, b: Any) -> Any:
     array([1., 2.])
     """
     a, b = inexact_operands(a, b)
-    check("solve", a, square=True)
+    check_matrix_operands("solve", a, square=True)
     a_shape, b_shape = shape_of(a), shape_of(b)
     is_vector = len(b_shape) == 1
     if not b_shape or b_shape[0 if is_vector else -2] != a_shape[-1]:
@@ -166,7 +166,7 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
     bound, truncates = rtol if rtol is not None else rcond, rtol is not None or rcond is not None
     if bound is None:
         bound = 10 * max(shape_of(a)[-2:]) * _eps(a)
-    return _pinv(symmetrized(a) if hermitian else a, bound, truncates)
+    return _pinv(symmetrize(a) if hermitian else a, bound, truncates)
 
 
 def _eps(a: Any) -> float:
@@ -174,7 +174,7 @@ def _eps(a: Any) -> float:
 
 
 def _pinv(a: Any, rtol: Any, truncates: bool) -> Any:
-    bound = stop_gradient(convert(as_array(rtol), dtypes.real_dtype(aval_of(a).dtype)))
+    bound = stop_gradient(convert(as_array_operand(rtol), dtypes.real_dtype(aval_of(a).dtype)))
     return pseudo_inverse(a, broadcast_to(bound, shape_of(a)[:-2]), truncates)
 
 
@@ -195,10 +195,10 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> tu
     if len(a_shape) != 2 or len(b_shape) not in (1, 2) or a_shape[0] != b_shape[0]:
         raise ShapeError(at_user_line(f"lstsq: a matrix of shape {a_shape} and a right side of shape {b_shape}; a "
                                       "matrix and a vector or matrix of as many rows are needed"))
-    check("lstsq", a)
+    check_matrix_operands("lstsq", a)
     height, width = a_shape
     real_type = dtypes.real_dtype(aval_of(a).dtype)
-    bound = convert(as_array(max(height, width) * _eps(a) if rcond is None else rcond), real_type)
+    bound = convert(as_array_operand(max(height, width) * _eps(a) if rcond is None else rcond), real_type)
     if rcond is not None:
         bound = where(less(bound, 0.0), real_type.type(_eps(a)), bound)
     values = svdvals(a)
@@ -208,7 +208,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> tu
     rest = sub(b, matmul(a, x, precision="highest"))
     squares = square(abs(rest)) if dtypes.is_complex(aval_of(rest).dtype) else square(rest)
     residuals = reshape(sum(squares, 0), b_shape[1:] or (1,))
-    if numpy_resid and (height <= width or concrete(rank, "lstsq(numpy_resid=True)") < width):
+    if numpy_resid and (height <= width or require_concrete(rank, "lstsq(numpy_resid=True)") < width):
         residuals = zeros((0,), real_type)
     return x, residuals, rank, values
 
@@ -222,7 +222,7 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
     >>> tensorsolve([[[2.0, 0.0]], [[0.0, 4.0]]], [[2.0], [8.0]])
     array([1., 2.])
     """
-    a, b = as_array(a), as_array(b)
+    a, b = as_array_operand(a), as_array_operand(b)
     if axes is not None:
         a = moveaxis(a, tuple(axes), tuple(range(-len(axes), 0)))
     shape, size = shape_of(a)[len(shape_of(b)):], math.prod(shape_of(b))
@@ -238,7 +238,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
     >>> shape_of(tensorinv(eye(6).reshape(2, 3, 6)))
     (6, 2, 3)
     """
-    a, count = as_array(a), whole("tensorinv", ind)
+    a, count = as_array_operand(a), as_integer("tensorinv", ind)
     shape = shape_of(a)
     size = math.prod(shape[:count])
     if count < 1 or size != math.prod(shape[count:]):
@@ -256,8 +256,8 @@ def matrix_power(a: Any, n: int) -> Any:
     array([[1., 3.],
            [0., 1.]])
     """
-    count = whole("matrix_power", n)
-    a = as_array(a)
+    count = as_integer("matrix_power", n)
+    a = as_array_operand(a)
     shape = shape_of(a)
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ShapeError(at_user_line(f"matrix_power: an array of shape {shape}; square matrices are needed"))

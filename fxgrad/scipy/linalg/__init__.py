@@ -3,7 +3,7 @@
 Arguments about memory and checks (`overwrite_a`, `check_finite`, `lwork`, ...) are accepted and mean nothing.
 """
 
-from fxgrad.engine.pytorch_names import of_module as _of_module
+from fxgrad.engine.pytorch_names import module_getattr as _of_module
 from fxgrad.scipy.linalg.decompositions import (
     cholesky,
     eigh,

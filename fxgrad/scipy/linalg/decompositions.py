@@ -11,7 +11,18 @@ from fxgrad.engine.ops import eigen, factorizations, reduced_forms
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.families import check_same_dtype
-from fxgrad.engine.ops.matrices import adjoint, as_row, columns, conjugated, eye, hermitian, matmul, rows, tril, triu
+from fxgrad.engine.ops.matrices import (
+    adjoint,
+    as_row,
+    columns,
+    conj_if_complex,
+    eye,
+    hermitian,
+    matmul,
+    rows,
+    tril,
+    triu,
+)
 from fxgrad.engine.ops.matrix_functions import nearest_unitary
 from fxgrad.engine.ops.pointwise import add, scalar_like
 from fxgrad.engine.ops.shaping import pad
@@ -21,7 +32,7 @@ from fxgrad.engine.tracing.provenance import note_results
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
-from fxgrad.numpy.linalg.operands import matrices, symmetrized
+from fxgrad.numpy.linalg.operands import matrices, symmetrize
 from fxgrad.numpy.rearranging import diag
 
 __all__ = ["cholesky", "eigh", "eigh_tridiagonal", "hessenberg", "lu", "polar", "qr", "qr_multiply", "rsf2csf", "schur",
@@ -102,7 +113,7 @@ def qr_multiply(a: Any, c: Any, mode: str = "right", pivoting: bool = False, con
     if is_vector:
         c = reshape(c, (*shape_of(c), 1) if mode == "left" else (1, *shape_of(c)))
     q, *rest = factorizations.qr(matrices("qr_multiply", a)[0], full_matrices=False, pivoting=pivoting)
-    q = conjugated(q) if conjugate else q
+    q = conj_if_complex(q) if conjugate else q
     if mode == "left" and shape_of(c)[-2] == shape_of(q)[-2] != shape_of(q)[-1]:
         c = rows(c, 0, shape_of(q)[-1])
     left, right = (q, c) if mode == "left" else (c, q)
@@ -131,14 +142,14 @@ def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, 
         raise UnsupportedError(at_user_line("eigh: only type=1 and eigvals=None are supported: compute all and slice"))
     a, = matrices("eigh", a, square=True)
     if b is None:
-        vectors, values = eigen.eigh(symmetrized(a), lower)
+        vectors, values = eigen.eigh(symmetrize(a), lower)
         note_results((vectors, values), lambda: (None, "") if eigvals_only else ("[1]", "[0]"))
     else:
         a, b = matrices("eigh", a, b, square=True)
         factor = factorizations.cholesky(b if lower else adjoint(b))
         half = triangular_solve(factor, hermitian(a, lower), left_side=True, lower=True)
         inner = triangular_solve(factor, half, lower=True, transpose_a=True, conjugate_a=True)
-        vectors, values = eigen.eigh(symmetrized(inner))
+        vectors, values = eigen.eigh(symmetrize(inner))
         note_results((vectors, values), lambda: (None, "" if eigvals_only else "[0]"))
         vectors = triangular_solve(factor, vectors, left_side=True, lower=True, transpose_a=True, conjugate_a=True)
     return values if eigvals_only else (values, vectors)
@@ -160,8 +171,8 @@ def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str 
     if len(shape_of(d)) != 1 or shape_of(e) != (shape_of(d)[0] - 1,):
         raise ShapeError(at_user_line(f"eigh_tridiagonal: diagonals of shapes {shape_of(d)} and {shape_of(e)}; vectors "
                                       "are needed, the second one shorter by 1"))
-    full = add(add(diag(d), diag(e, 1)), diag(conjugated(e), -1))
-    vectors, values = eigen.eigh(symmetrized(full))
+    full = add(add(diag(d), diag(e, 1)), diag(conj_if_complex(e), -1))
+    vectors, values = eigen.eigh(symmetrize(full))
     if select == "a":
         note_results((vectors, values), lambda: (None, "") if eigvals_only else ("[1]", "[0]"))
     else:
@@ -258,6 +269,6 @@ def polar(a: Any, side: str = "right", *, method: str = "qdwh", eps: float | Non
     a, = matrices("polar", a)
     if side == "left":
         unitary = adjoint(nearest_unitary(adjoint(a)))
-        return unitary, symmetrized(matmul(a, adjoint(unitary)))
+        return unitary, symmetrize(matmul(a, adjoint(unitary)))
     unitary = nearest_unitary(a)
-    return unitary, symmetrized(matmul(adjoint(unitary), a))
+    return unitary, symmetrize(matmul(adjoint(unitary), a))

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fxgrad.engine.frontend.operands import common_shape, inexact_operands, shape_of, whole
+from fxgrad.engine.frontend.operands import as_integer, common_shape, inexact_operands, shape_of
 from fxgrad.engine.ops import matrix_functions
 from fxgrad.engine.ops.structural import broadcast_to
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
-from fxgrad.numpy.linalg.operands import check, matrices
+from fxgrad.numpy.linalg.operands import check_matrix_operands, matrices
 
 
 def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:
@@ -23,7 +23,7 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
            [0., 1.]])
     """
     A, = matrices("expm", A, square=True)
-    return matrix_functions.expm(A, whole("expm", max_squarings))
+    return matrix_functions.expm(A, as_integer("expm", max_squarings))
 
 
 def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: bool = True) -> Any:
@@ -47,7 +47,7 @@ def sqrtm(A: Any, blocksize: int = 1) -> Any:
     array([[2., 0.],
            [0., 3.]])
     """
-    if whole("sqrtm", blocksize) > 1:
+    if as_integer("sqrtm", blocksize) > 1:
         raise ArgumentError(at_user_line(f"sqrtm: blocksize={blocksize!r}; only 1 is supported"))
     A, = matrices("sqrtm", A, square=True)
     return matrix_functions.sqrtm(A)
@@ -63,8 +63,8 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float
     array([[2.]])
     """
     A, B, C = inexact_operands(A, B, C)
-    check("solve_sylvester", A, B, square=True)
-    check("solve_sylvester", C)
+    check_matrix_operands("solve_sylvester", A, B, square=True)
+    check_matrix_operands("solve_sylvester", C)
     front = common_shape("solve_sylvester", *(shape_of(each)[:-2] for each in (A, B, C)))
     A, B, C = (broadcast_to(each, (*front, *shape_of(each)[-2:])) for each in (A, B, C))
     return matrix_functions.sylvester(A, B, C)

@@ -9,19 +9,19 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import (
-    as_array,
+    as_array_operand,
+    as_integer,
     common_operands,
     common_shape,
-    constant,
-    default_float,
-    promoted,
-    promoted_inexact,
+    constant_array,
+    default_float_dtype,
+    promote_inexact,
+    promote_operands,
     shape_of,
-    whole,
 )
 from fxgrad.engine.ops.arithmetic import neg
 from fxgrad.engine.ops.joining import concatenate
-from fxgrad.engine.ops.matrices import as_column, as_row, conjugated
+from fxgrad.engine.ops.matrices import as_column, as_row, conj_if_complex
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.shaping import pad, slice_in_dim
 from fxgrad.engine.ops.structural import broadcast_to
@@ -40,27 +40,27 @@ __all__ = ["block_diag", "circulant", "companion", "convolution_matrix", "dft", 
 
 def _vector(name: str, x: Any, least: int = 0) -> Any:
     """`x` with at least one axis, and at least so many elements along the last one."""
-    x = atleast_1d(as_array(x))
+    x = atleast_1d(as_array_operand(x))
     if shape_of(x)[-1] < least:
         raise ShapeError(at_user_line(f"{name}: an array of shape {shape_of(x)}; at least {least} elements are needed "
                                       "along the last axis"))
     return x
 
 
-def _addressed(x: Any, places: Any) -> Any:
+def _gather_places(x: Any, places: Any) -> Any:
     """The elements of vectors at the places that an array of integers says, as matrices."""
     return take(x, np.asarray(places), axis=len(shape_of(x)) - 1, mode="clip")
 
 
 def _joined(*parts: Any) -> Any:
     """Vectors one behind another, their axes in front broadcast."""
-    read = promoted(*parts)
+    read = promote_operands(*parts)
     stack = common_shape("vectors", *(shape_of(each)[:-1] for each in read))
     return concatenate([broadcast_to(each, (*stack, shape_of(each)[-1])) for each in read], len(stack))
 
 
 def _size(name: str, n: Any, least: int = 1) -> int:
-    count = whole(name, n)
+    count = as_integer(name, n)
     if count < least:
         raise ArgumentError(at_user_line(f"{name}: n={count}; at least {least} is needed"))
     return count
@@ -78,14 +78,14 @@ def toeplitz(c: Any, r: Any = None) -> Any:
     array([[1., 3.],
            [2., 1.]])
     """
-    c, r = common_operands(c, conjugated(as_array(c)) if r is None else r)
+    c, r = common_operands(c, conj_if_complex(as_array_operand(c)) if r is None else r)
     c, r = _vector("toeplitz", c), _vector("toeplitz", r)
     height, width = shape_of(c)[-1], shape_of(r)[-1]
     if not height or not width:
         stack = common_shape("toeplitz", shape_of(c)[:-1], shape_of(r)[:-1])
-        return constant((*stack, height, width), 0, aval_of(promoted(c, r)[0]).dtype)
+        return constant_array((*stack, height, width), 0, aval_of(promote_operands(c, r)[0]).dtype)
     whole = _joined(flip(c, -1), slice_in_dim(r, 1, width, len(shape_of(r)) - 1))
-    return _addressed(whole, height - 1 - np.arange(height)[:, None] + np.arange(width))
+    return _gather_places(whole, height - 1 - np.arange(height)[:, None] + np.arange(width))
 
 
 def hankel(c: Any, r: Any = None) -> Any:
@@ -99,12 +99,12 @@ def hankel(c: Any, r: Any = None) -> Any:
     if r is not None:
         c, r = common_operands(c, r)
     c = _vector("hankel", c)
-    r = constant(shape_of(c), 0, aval_of(c).dtype) if r is None else _vector("hankel", r)
+    r = constant_array(shape_of(c), 0, aval_of(c).dtype) if r is None else _vector("hankel", r)
     height, width = shape_of(c)[-1], shape_of(r)[-1]
     if not height or not width:
         return toeplitz(c, r)
     whole = _joined(c, slice_in_dim(r, 1, width, len(shape_of(r)) - 1))
-    return _addressed(whole, np.arange(height)[:, None] + np.arange(width))
+    return _gather_places(whole, np.arange(height)[:, None] + np.arange(width))
 
 
 def circulant(c: Any) -> Any:
@@ -116,7 +116,7 @@ def circulant(c: Any) -> Any:
     """
     c = _vector("circulant", c)
     places = np.arange(shape_of(c)[-1])
-    return _addressed(c, (places[:, None] - places) % max(len(places), 1))
+    return _gather_places(c, (places[:, None] - places) % max(len(places), 1))
 
 
 def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
@@ -137,7 +137,7 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
     config = [(0, 0, 0)] * (len(shape_of(a)) - 1) + [(count - 1, count - 1, 0)]
     padded = pad(a, scalar_like(0, a), config)
     rows = np.arange(before, size + count - 1 - after)
-    return _addressed(padded, rows[:, None] - np.arange(count) + count - 1)
+    return _gather_places(padded, rows[:, None] - np.arange(count) + count - 1)
 
 
 def companion(a: Any) -> Any:
@@ -147,7 +147,7 @@ def companion(a: Any) -> Any:
     array([[ 3., -2.],
            [ 1.,  0.]])
     """
-    a, = promoted_inexact(_vector("companion", a, 2))
+    a, = promote_inexact(_vector("companion", a, 2))
     size, last = shape_of(a)[-1] - 1, len(shape_of(a)) - 1
     first = divide(neg(slice_in_dim(a, 1, size + 1, last)), slice_in_dim(a, 0, 1, last))
     below = array(np.eye(size - 1, size), dtype=aval_of(a).dtype)
@@ -173,14 +173,14 @@ def fiedler_companion(a: Any) -> Any:
     array([[ 3., -2.],
            [ 1.,  0.]])
     """
-    a, = promoted_inexact(_vector("fiedler_companion", a, 1))
+    a, = promote_inexact(_vector("fiedler_companion", a, 1))
     size, last = shape_of(a)[-1] - 1, len(shape_of(a)) - 1
     if size < 1:
-        return constant((*shape_of(a)[:-1], 0, 0), 0, aval_of(a).dtype)
+        return constant_array((*shape_of(a)[:-1], 0, 0), 0, aval_of(a).dtype)
     # Each element is 0, 1 or one of the coefficients: they are addressed in one vector.
-    ones = constant((*shape_of(a)[:-1], 1), 1, aval_of(a).dtype)
+    ones = constant_array((*shape_of(a)[:-1], 1), 1, aval_of(a).dtype)
     monic = divide(neg(a), slice_in_dim(a, 0, 1, last))
-    whole = concatenate([constant((*shape_of(a)[:-1], 1), 0, aval_of(a).dtype), ones, monic], last)
+    whole = concatenate([constant_array((*shape_of(a)[:-1], 1), 0, aval_of(a).dtype), ones, monic], last)
     places = np.zeros((size, size), int)
     places[0, 0] = 3
     for row in range(1, size, 2):  # a[2], a[4], ... stand above the diagonal of rows 0, 2, ...
@@ -193,7 +193,7 @@ def fiedler_companion(a: Any) -> Any:
         places[row, row - 1] = 1 if row == 1 else 0
     for row in range(3, size, 2):
         places[row, row - 2] = 1
-    return _addressed(whole, places)
+    return _gather_places(whole, places)
 
 
 def leslie(f: Any, s: Any) -> Any:
@@ -203,16 +203,16 @@ def leslie(f: Any, s: Any) -> Any:
     array([[1. , 2. ],
            [0.5, 0. ]])
     """
-    f, s = promoted(_vector("leslie", f, 2), _vector("leslie", s))
+    f, s = promote_operands(_vector("leslie", f, 2), _vector("leslie", s))
     size = shape_of(f)[-1]
     if shape_of(s)[-1] != size - 1:
         raise ShapeError(at_user_line(f"leslie: arrays of shapes {shape_of(f)} and {shape_of(s)}; the second must be "
                                       "shorter by 1"))
-    whole = _joined(f, s, constant((1,), 0, aval_of(f).dtype))
+    whole = _joined(f, s, constant_array((1,), 0, aval_of(f).dtype))
     places = np.full((size, size), 2 * size - 1)
     places[0] = np.arange(size)
     places[np.arange(1, size), np.arange(size - 1)] = size + np.arange(size - 1)
-    return _addressed(whole, places)
+    return _gather_places(whole, places)
 
 
 def block_diag(*arrs: Any) -> Any:
@@ -222,7 +222,7 @@ def block_diag(*arrs: Any) -> Any:
     array([[1, 0, 0],
            [0, 2, 3]])
     """
-    blocks = [atleast_2d(each) for each in common_operands(*arrs or [constant((1, 0), 0, default_float())])]
+    blocks = [atleast_2d(each) for each in common_operands(*arrs or [constant_array((1, 0), 0, default_float_dtype())])]
     if any(len(shape_of(block)) > 2 for block in blocks):
         shown = ", ".join(str(shape_of(block)) for block in blocks)
         raise ShapeError(at_user_line(f"block_diag: arrays of shapes {shown}; matrices are needed"))
@@ -237,9 +237,9 @@ def block_diag(*arrs: Any) -> Any:
 # --- of a size --------------------------------------------------------------------------------------------------------
 
 
-def _made(values: Any, dtype: Any = None) -> Any:
+def _constant(values: Any, dtype: Any = None) -> Any:
     """Numbers computed with NumPy, in the default dtype; a constant of the program that is traced."""
-    return asarray(np.asarray(values).astype(default_float() if dtype is None else dtype))
+    return asarray(np.asarray(values).astype(default_float_dtype() if dtype is None else dtype))
 
 
 def hilbert(n: int) -> Any:
@@ -250,7 +250,7 @@ def hilbert(n: int) -> Any:
            [0.5       , 0.33333334]], dtype=float32)
     """
     places = np.arange(_size("hilbert", n, 0))
-    return _made(1 / (places[:, None] + places + 1.0))
+    return _constant(1 / (places[:, None] + places + 1.0))
 
 
 def invhilbert(n: int) -> Any:
@@ -263,7 +263,7 @@ def invhilbert(n: int) -> Any:
     size = _size("invhilbert", n, 0)
     values = [[(-1) ** (i + j) * (i + j + 1) * math.comb(size + i, size - j - 1) * math.comb(size + j, size - i - 1)
                * math.comb(i + j, i) ** 2 for j in range(size)] for i in range(size)]
-    return _made(np.array(values, float).reshape(size, size))
+    return _constant(np.array(values, float).reshape(size, size))
 
 
 def _pascal(name: str, n: int, kind: str | None, sign: int) -> Any:
@@ -273,10 +273,10 @@ def _pascal(name: str, n: int, kind: str | None, sign: int) -> Any:
     lower = np.array([[sign ** (i + j) * math.comb(i, j) for j in range(size)] for i in range(size)], object)
     lower = lower.reshape(size, size)
     if kind == "lower":
-        return _made(lower)
+        return _constant(lower)
     if kind == "upper":
-        return _made(lower.T)
-    return _made(lower @ lower.T if sign == 1 else lower.T @ lower)
+        return _constant(lower.T)
+    return _constant(lower @ lower.T if sign == 1 else lower.T @ lower)
 
 
 def pascal(n: int, kind: str | None = None) -> Any:
@@ -311,7 +311,7 @@ def hadamard(n: int, dtype: Any = int) -> Any:
     if size & (size - 1):
         raise ArgumentError(at_user_line(f"hadamard: n={size}; a power of 2 is needed"))
     ones = [[1 - 2 * ((i & j).bit_count() % 2) for j in range(size)] for i in range(size)]
-    return _made(ones, dtypes.canonical(dtype))
+    return _constant(ones, dtypes.canonical(dtype))
 
 
 def helmert(n: int, full: bool = False) -> Any:
@@ -325,7 +325,7 @@ def helmert(n: int, full: bool = False) -> Any:
     matrix = np.tril(np.ones((size, size)), -1) - np.diag(np.arange(size))
     matrix[0] = 1
     matrix /= np.sqrt((matrix ** 2).sum(1, keepdims=True))
-    return _made(matrix if full else matrix[1:])
+    return _constant(matrix if full else matrix[1:])
 
 
 def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
@@ -337,10 +337,10 @@ def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
     """
     if scale not in (None, "n", "sqrtn"):
         raise ArgumentError(at_user_line(f"dft: scale={scale!r}; it is None, 'n' or 'sqrtn'"))
-    kind = dtypes.complex_dtype(default_float()) if dtype is None else dtypes.canonical(dtype)
+    kind = dtypes.complex_dtype(default_float_dtype()) if dtype is None else dtypes.canonical(dtype)
     if not dtypes.is_complex(kind):
         raise ArgumentError(at_user_line(f"dft: dtype={kind.name}; a complex dtype is needed"))
     size = _size("dft", n, 0)
     places = np.arange(size)
     matrix = np.exp(-2j * np.pi * (places[:, None] * places % max(size, 1)) / max(size, 1))
-    return _made(matrix / {None: 1, "n": size, "sqrtn": math.sqrt(size)}[scale], kind)
+    return _constant(matrix / {None: 1, "n": size, "sqrtn": math.sqrt(size)}[scale], kind)

@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fxgrad.engine.frontend.operands import as_array, common_shape, inexact_operands, shape_of
+from fxgrad.engine.frontend.operands import as_array_operand, common_shape, inexact_operands, shape_of
 from fxgrad.engine.ops import factorizations
-from fxgrad.engine.ops.matrices import adjoint, conjugated, permuted_rows
+from fxgrad.engine.ops.matrices import adjoint, conj_if_complex, permute_rows
 from fxgrad.engine.ops.ordering import argsort
 from fxgrad.engine.ops.structural import broadcast_to, reshape
 from fxgrad.engine.ops.triangular import triangular_solve
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy import linalg
-from fxgrad.numpy.linalg.operands import check, matrices
+from fxgrad.numpy.linalg.operands import check_matrix_operands, matrices
 
 
 def _with_columns(name: str, a: Any, b: Any, solver: Callable[..., Any], *others: Any) -> Any:
@@ -24,7 +24,7 @@ def _with_columns(name: str, a: Any, b: Any, solver: Callable[..., Any], *others
     `others` are vectors that belong to the matrices.
     """
     a, b = inexact_operands(a, b)
-    check(name, a, square=True)
+    check_matrix_operands(name, a, square=True)
     a_shape, b_shape = shape_of(a), shape_of(b)
     is_vector = len(b_shape) == 1
     if not b_shape or b_shape[0 if is_vector else -2] != a_shape[-1]:
@@ -124,16 +124,16 @@ def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: b
     if trans not in (0, 1, 2):
         raise ArgumentError(at_user_line(f"lu_solve: trans={trans!r}; it is 0, 1 or 2"))
     factors, pivots = lu_and_piv
-    order = factorizations.lu_pivots_to_permutation(as_array(pivots), shape_of(as_array(factors))[-1])
+    order = factorizations.lu_pivots_to_permutation(as_array_operand(pivots), shape_of(as_array_operand(factors))[-1])
 
     def solver(factors: Any, b: Any, order: Any) -> Any:
         if not trans:
-            y = triangular_solve(factors, permuted_rows(b, order), left_side=True, lower=True, unit_diagonal=True)
+            y = triangular_solve(factors, permute_rows(b, order), left_side=True, lower=True, unit_diagonal=True)
             return triangular_solve(factors, y, left_side=True)
-        factors = conjugated(factors) if trans == 2 else factors
+        factors = conj_if_complex(factors) if trans == 2 else factors
         y = triangular_solve(factors, b, left_side=True, transpose_a=True)
         x = triangular_solve(factors, y, left_side=True, lower=True, transpose_a=True, unit_diagonal=True)
-        return permuted_rows(x, argsort(order, len(shape_of(order)) - 1))
+        return permute_rows(x, argsort(order, len(shape_of(order)) - 1))
 
     return _with_columns("lu_solve", factors, b, solver, order)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.frontend.operands import inexact_operands, shape_of, whole
+from fxgrad.engine.frontend.operands import as_integer, inexact_operands, shape_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.lax.loops import fori_loop, while_loop
@@ -65,21 +65,22 @@ class _Space:
         return lambda v: matrix @ v
 
 
-def _squared(v: Any) -> Any:
+def _squared_norm(v: Any) -> Any:
     return fnp.real(fnp.vdot(v, v))
 
 
-def _solved(name: str, iterate: Callable[..., Any], A: Any, b: Any, x0: Any, tol: Any, atol: Any, maxiter: Any, M: Any,
-            symmetric: bool) -> tuple[Any, None]:
+def _solve_iteratively(name: str, iterate: Callable[..., Any], A: Any, b: Any, x0: Any, tol: Any, atol: Any,
+                       maxiter: Any, M: Any,
+                       symmetric: bool) -> tuple[Any, None]:
     """`iterate(A, M, b, x0, bound, steps)` as a solution with derivatives."""
     space = _Space(name, b)
     apply, precondition = space.operator(A, "A"), (lambda v: v) if M is None else space.operator(M, "M")
     vector = space.vector(b, "b")
     begin = fnp.zeros_like(vector) if x0 is None else space.vector(x0, "x0")
-    steps = 10 * max(shape_of(vector)[0], 1) if maxiter is None else whole(f"{name}: maxiter", maxiter)
+    steps = 10 * max(shape_of(vector)[0], 1) if maxiter is None else as_integer(f"{name}: maxiter", maxiter)
 
     def solve(apply: Apply, b: Any) -> Any:
-        bound = fnp.maximum(tol * fnp.sqrt(_squared(b)), atol)
+        bound = fnp.maximum(tol * fnp.sqrt(_squared_norm(b)), atol)
         return iterate(apply, precondition, b, begin.astype(b.dtype), bound, steps)
 
     x = custom_linear_solve(apply, vector, solve, solve, symmetric and not dtypes.is_complex(space.dtype))
@@ -102,13 +103,13 @@ def cg(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, 
     >>> x.round(6)
     array([1.  , 0.5 , 0.25])
     """
-    return _solved("cg", _conjugate_gradients, A, b, x0, tol, atol, maxiter, M, symmetric=True)
+    return _solve_iteratively("cg", _conjugate_gradients, A, b, x0, tol, atol, maxiter, M, symmetric=True)
 
 
 def _conjugate_gradients(apply: Apply, precondition: Apply, b: Any, x: Any, bound: Any, steps: int) -> Any:
     def going(state: Any) -> Any:
         _, r, _, _, step = state
-        return (_squared(r) > bound ** 2) & (step < steps)
+        return (_squared_norm(r) > bound ** 2) & (step < steps)
 
     def step(state: Any) -> Any:
         x, r, rz, p, step = state
@@ -135,14 +136,14 @@ def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float =
     >>> x.round(6)
     array([1., 2.])
     """
-    return _solved("bicgstab", _stabilized, A, b, x0, tol, atol, maxiter, M, symmetric=False)
+    return _solve_iteratively("bicgstab", _bicgstab, A, b, x0, tol, atol, maxiter, M, symmetric=False)
 
 
-def _stabilized(apply: Apply, precondition: Apply, b: Any, x: Any, bound: Any, steps: int) -> Any:
+def _bicgstab(apply: Apply, precondition: Apply, b: Any, x: Any, bound: Any, steps: int) -> Any:
     shadow = b - apply(x)
 
     def going(state: Any) -> Any:
-        return (_squared(state[1]) > bound ** 2) & (state[-1] < steps)
+        return (_squared_norm(state[1]) > bound ** 2) & (state[-1] < steps)
 
     def step(state: Any) -> Any:
         x, r, p, image, alpha, rho, omega, step = state
@@ -153,7 +154,7 @@ def _stabilized(apply: Apply, precondition: Apply, b: Any, x: Any, bound: Any, s
         alpha = rho_now / fnp.vdot(shadow, image)
         s = r - alpha * image
         x = x + alpha * towards
-        is_near = _squared(s) <= bound ** 2
+        is_near = _squared_norm(s) <= bound ** 2
         again = precondition(s)
         t = apply(again)
         size = fnp.vdot(t, t)
@@ -184,16 +185,16 @@ def gmres(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.
     """
     if solve_method not in ("batched", "incremental"):
         raise ArgumentError(at_user_line(f"gmres: solve_method={solve_method!r}; it is 'batched' or 'incremental'"))
-    count = whole("gmres: restart", restart)
+    count = as_integer("gmres: restart", restart)
 
     def iterate(apply: Apply, precondition: Apply, b: Any, x: Any, bound: Any, steps: int) -> Any:
         dimensions = min(count, shape_of(b)[0])
-        size = fnp.sqrt(_squared(b))
+        size = fnp.sqrt(_squared_norm(b))
         relative = fnp.minimum(1.0, bound / fnp.where(size == 0, 1.0, size))
-        least = fnp.sqrt(_squared(precondition(b))) * relative
+        least = fnp.sqrt(_squared_norm(precondition(b))) * relative
 
         def going(state: Any) -> Any:
-            return (_squared(state[1]) > least ** 2) & (state[2] < steps)
+            return (_squared_norm(state[1]) > least ** 2) & (state[2] < steps)
 
         def step(state: Any) -> Any:
             x, r, step = state
@@ -202,23 +203,23 @@ def gmres(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.
 
         return while_loop(going, step, (x, precondition(b - apply(x)), np.int32(0)))[0]
 
-    return _solved("gmres", iterate, A, b, x0, tol, atol, maxiter, M, symmetric=False)
+    return _solve_iteratively("gmres", iterate, A, b, x0, tol, atol, maxiter, M, symmetric=False)
 
 
 def _least_residual(apply: Apply, r: Any, dimensions: int) -> Any:
     """The vector of the Krylov space of r whose image is nearest to r; its basis is made orthogonal twice over."""
-    size = fnp.sqrt(_squared(r))
+    size = fnp.sqrt(_squared_norm(r))
     nothing = dtypes.finfo(r.dtype).eps * 10
 
     def step(at: Any, state: Any) -> Any:
         basis, images = state
         image = apply(basis[at])
-        before = fnp.sqrt(_squared(image))
+        before = fnp.sqrt(_squared_norm(image))
         parts = fnp.conj(basis) @ image
         image = image - parts @ basis
         again = fnp.conj(basis) @ image
         image = image - again @ basis
-        left = fnp.sqrt(_squared(image))
+        left = fnp.sqrt(_squared_norm(image))
         left = fnp.where(left > nothing * before, left, 0.0)  # the space is full
         following = fnp.where(left > 0, image / fnp.where(left > 0, left, 1.0), 0.0)
         column = fnp.at(parts + again)[at + 1].add(left.astype(r.dtype))

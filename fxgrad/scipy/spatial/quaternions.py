@@ -7,8 +7,8 @@ from typing import Any
 from fxgrad import numpy as fnp
 
 
-def normalized(quat: Any) -> Any:
-    """`quat` divided by its norm."""
+def normalize(quat: Any) -> Any:
+    """Return `quat` divided by its norm."""
     return quat / fnp.sqrt(fnp.sum(quat * quat, -1, keepdims=True))
 
 

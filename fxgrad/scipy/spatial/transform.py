@@ -14,7 +14,7 @@ from fxgrad import random
 from fxgrad.engine.frontend.operands import inexact_operands, refuse_complex, shape_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
-from fxgrad.scipy.spatial.quaternions import canonical_sign, normalized, product
+from fxgrad.scipy.spatial.quaternions import canonical_sign, normalize, product
 
 __all__ = ["Rotation", "Slerp"]
 
@@ -51,7 +51,7 @@ class Rotation(NamedTuple):
         >>> Rotation.from_quat(np.array([0.0, 0.0, 0.0, 2.0])).quat
         array([0., 0., 0., 1.])
         """
-        return cls(normalized(_given("from_quat", quat, (4,))))
+        return cls(normalize(_check_operand("from_quat", quat, (4,))))
 
     @classmethod
     def from_rotvec(cls, rotvec: Any, degrees: bool = False) -> Rotation:
@@ -61,7 +61,7 @@ class Rotation(NamedTuple):
         >>> Rotation.from_rotvec(np.array([180.0, 0.0, 0.0]), degrees=True).quat.round(6)
         array([1., 0., 0., 0.])
         """
-        vector = _given("from_rotvec", rotvec, (3,))
+        vector = _check_operand("from_rotvec", rotvec, (3,))
         vector = fnp.deg2rad(vector) if degrees else vector
         squared = fnp.sum(vector * vector, -1, keepdims=True)
         small = squared < _SERIES
@@ -81,7 +81,7 @@ class Rotation(NamedTuple):
         >>> Rotation.from_matrix(np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])).quat.round(4)
         array([0.    , 0.    , 0.7071, 0.7071])
         """
-        m = _given("from_matrix", matrix, (3, 3))
+        m = _check_operand("from_matrix", matrix, (3, 3))
         diagonal = [m[..., axis, axis] for axis in range(3)]
         trace = diagonal[0] + diagonal[1] + diagonal[2]
         ways = []
@@ -99,7 +99,7 @@ class Rotation(NamedTuple):
         quat = ways[3]
         for number in range(3):
             quat = fnp.where(largest == number, ways[number], quat)
-        return cls(normalized(quat))
+        return cls(normalize(quat))
 
     @classmethod
     def from_mrp(cls, mrp: Any) -> Rotation:
@@ -109,7 +109,7 @@ class Rotation(NamedTuple):
         >>> float(Rotation.from_mrp(np.array([0.0, np.tan(0.25), 0.0])).magnitude().round(6))
         1.0
         """
-        vector = _given("from_mrp", mrp, (3,))
+        vector = _check_operand("from_mrp", mrp, (3,))
         squared = fnp.sum(vector * vector, -1, keepdims=True)
         return cls(fnp.concatenate([2 * vector, 1 - squared], -1) / (1 + squared))
 
@@ -161,7 +161,7 @@ class Rotation(NamedTuple):
         >>> Rotation.random(fxgrad.random.key(0), 3).quat.shape
         (3, 4)
         """
-        return cls(normalized(random.normal(random_key, (4,) if num is None else (num, 4))))
+        return cls(normalize(random.normal(random_key, (4,) if num is None else (num, 4))))
 
     @classmethod
     def concatenate(cls, rotations: Sequence[Rotation]) -> Rotation:
@@ -257,7 +257,7 @@ class Rotation(NamedTuple):
         if not proper:
             first, third = (first * sign, third) if turning else (first, third * sign)
             second = second - math.pi / 2
-        result = fnp.stack([_wrapped(angle) for angle in (first, second, third)], -1)
+        result = fnp.stack([_wrap_angle(angle) for angle in (first, second, third)], -1)
         return fnp.rad2deg(result) if degrees else result
 
     # --- what they do -------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class Rotation(NamedTuple):
         >>> Rotation.from_euler("z", np.pi / 2).apply(np.array([0.0, 1.0, 0.0])).round(6) + 0.0
         array([-1.,  0.,  0.])
         """
-        given = _given("apply", vectors, (3,))
+        given = _check_operand("apply", vectors, (3,))
         matrix = self.as_matrix()
         if len(shape_of(given)) == len(shape_of(matrix)) - 1 == 2 and 1 not in (
                 len(self), shape_of(given)[0]) and len(self) != shape_of(given)[0]:
@@ -378,7 +378,7 @@ class Slerp(NamedTuple):
         return begin * Rotation.from_rotvec(part[..., None] * fnp.asarray(self.rotvecs)[place])
 
 
-def _given(name: str, value: Any, trailing: tuple[int, ...]) -> Any:
+def _check_operand(name: str, value: Any, trailing: tuple[int, ...]) -> Any:
     """The operand as floats, if it is one of this shape or a vector of them."""
     array, = inexact_operands(value)
     refuse_complex(name, array)
@@ -400,6 +400,6 @@ def _axes(name: str, seq: Any) -> tuple[list[int], bool]:
     return ["xyz".index(letter) for letter in seq.lower()], seq.isupper()
 
 
-def _wrapped(angle: Any) -> Any:
+def _wrap_angle(angle: Any) -> Any:
     """The same angle between -pi and pi."""
     return fnp.where(angle < -math.pi, angle + 2 * math.pi, fnp.where(angle > math.pi, angle - 2 * math.pi, angle))

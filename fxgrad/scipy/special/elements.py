@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array, promoted_inexact, refuse_complex, whole
-from fxgrad.engine.frontend.ufuncs import Elementwise, composite
+from fxgrad.engine.frontend.operands import as_array_operand, as_integer, promote_inexact, refuse_complex
+from fxgrad.engine.frontend.ufuncs import Elementwise, composite_function
 from fxgrad.engine.ops import gamma as gamma_room
 from fxgrad.engine.ops import integrals, special
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, stop_gradient, sub
@@ -30,7 +30,7 @@ def _special(name: str, function: Callable[..., Any], doc: str, nin: int = 1, re
         refuse_complex(name, *values)
         return function(*values)
 
-    return Elementwise(composite(checked if real else function), name, nin, doc, __name__)
+    return Elementwise(composite_function(checked if real else function), name, nin, doc, __name__)
 
 
 # --- the error function and the normal distribution ---------------------------------------------------------------
@@ -49,7 +49,7 @@ def wofz(z: Any) -> Any:
     >>> round(float(wofz(1j).real), 6)
     0.427584
     """
-    z, = promoted_inexact(as_array(z))
+    z, = promote_inexact(as_array_operand(z))
     return integrals.wofz(convert(z, dtypes.complex_dtype(aval_of(z).dtype)))
 
 
@@ -69,7 +69,7 @@ def _log_ndtr(x: Any) -> Any:
 
 ndtr = _special("ndtr", _ndtr, "The probability that a normal number is below x.")
 ndtri = _special("ndtri", special.ndtri, "The inverse of `ndtr`: the quantile of the normal distribution.")
-_log_ndtr_of = composite(_log_ndtr)
+_log_ndtr_of = composite_function(_log_ndtr)
 
 
 def log_ndtr(x: Any, series_order: int = 3) -> Any:
@@ -78,7 +78,7 @@ def log_ndtr(x: Any, series_order: int = 3) -> Any:
     >>> round(float(log_ndtr(-50.0)), 3)
     -1254.831
     """
-    whole("log_ndtr", series_order)
+    as_integer("log_ndtr", series_order)
     refuse_complex("log_ndtr", x)
     return _log_ndtr_of(x)
 
@@ -150,8 +150,8 @@ beta = _special("beta", _beta, "The beta function: gamma(a) gamma(b) / gamma(a +
 betainc = _special("betainc", gamma_room.betainc, "The regularized incomplete beta function I_x(a, b).", 3)
 poch = _special("poch", lambda z, m: where(eq(m, 0.0), 1.0, div(_gamma(add(z, m)), _gamma(z))),
                 "Pochhammer's symbol: gamma(z + m) / gamma(z).", 2)
-_zeta = composite(gamma_room.zeta)
-_factorial = composite(lambda n: where(lt(n, 0.0), 0.0, exp(special.lgamma(add(n, 1.0)))))
+_zeta = composite_function(gamma_room.zeta)
+_factorial = composite_function(lambda n: where(lt(n, 0.0), 0.0, exp(special.lgamma(add(n, 1.0)))))
 
 
 def zeta(x: Any, q: Any = None) -> Any:
@@ -191,7 +191,7 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
     >>> round(float(comb(5.0, 2.0)), 3)
     10.0
     """
-    return composite(_multichoose if repetition else _choose)(N, k)
+    return composite_function(_multichoose if repetition else _choose)(N, k)
 
 
 # --- Bessel functions and integrals -------------------------------------------------------------------------------
@@ -206,8 +206,8 @@ expn = _special("expn", integrals.expn, "The exponential integral E_n: of exp(-x
 spence = _special("spence", integrals.spence, "Spence's function: the integral of log(t) / (1 - t) from 1 to x.")
 hyp1f1 = _special("hyp1f1", integrals.hyp1f1, "Kummer's confluent hypergeometric function 1F1(a; b; x).", 3)
 hyp2f1 = _special("hyp2f1", integrals.hyp2f1, "Gauss's hypergeometric function 2F1(a, b; c; x).", 4)
-_sici = [composite(function) for function in (integrals.sine_integral, integrals.cosine_integral)]
-_fresnel = [composite(function) for function in (integrals.fresnel_sine, integrals.fresnel_cosine)]
+_sici = [composite_function(function) for function in (integrals.sine_integral, integrals.cosine_integral)]
+_fresnel = [composite_function(function) for function in (integrals.fresnel_sine, integrals.fresnel_cosine)]
 
 
 def sici(x: Any) -> tuple[Any, Any]:

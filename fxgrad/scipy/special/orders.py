@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array, promoted_inexact, refuse_complex
+from fxgrad.engine.frontend.operands import as_array_operand, promote_inexact, refuse_complex
 from fxgrad.engine.ops.arithmetic import div, mul, neg, sub
 from fxgrad.engine.ops.comparison import gt, le, lt
 from fxgrad.engine.ops.cumulative import cumprod
@@ -44,8 +44,8 @@ def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
     if isinstance(v, bool) or not isinstance(v, int | np.integer) or not 0 <= v < n_iter:
         raise ArgumentError(at_user_line(
             f"bessel_jn: v={v!r} and n_iter={n_iter!r}; an integer v from 0 to n_iter - 1 is needed"))
-    refuse_complex("bessel_jn", as_array(z))
-    x, = promoted_inexact(z)
+    refuse_complex("bessel_jn", as_array_operand(z))
+    x, = promote_inexact(z)
     aval = aval_of(x).strong()
     x = convert(x, aval.dtype)
 
@@ -76,7 +76,7 @@ def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: None = None, n_max:
     """
     if diff_n is not None:
         raise UnsupportedError(at_user_line("sph_harm_y: diff_n is not supported; take derivatives with fxgrad.grad"))
-    degree, order = as_array(n), as_array(m)
+    degree, order = as_array_operand(n), as_array_operand(m)
     for each, name in ((degree, "n"), (order, "m")):
         if not dtypes.is_integer(aval_of(each).dtype):
             raise DTypeError(at_user_line(f"sph_harm_y: {name} must be integers, got {aval_of(each)}"))
@@ -84,7 +84,7 @@ def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: None = None, n_max:
         if isinstance(degree, Tracer):
             raise ArgumentError(at_user_line("sph_harm_y: n is traced, so its greatest value is not known. Pass n_max"))
         n_max = int(np.max(np.asarray(degree), initial=0))
-    polar, around = promoted_inexact(theta, phi)
+    polar, around = promote_inexact(theta, phi)
     dtype = aval_of(polar).dtype
     polar, around = convert(polar, dtype), convert(around, dtype)
     last = np.array(positive_int("sph_harm_y", "n_max", n_max), dtype)

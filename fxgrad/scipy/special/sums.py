@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array, axes_of, common_shape, inexact_operands, shape_of
-from fxgrad.engine.frontend.ufuncs import composite
+from fxgrad.engine.frontend.operands import as_array_operand, axes_of, common_shape, inexact_operands, shape_of
+from fxgrad.engine.frontend.ufuncs import composite_function
 from fxgrad.engine.ops.arithmetic import add, div, mul, stop_gradient, sub
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.exponential import exp, log
@@ -51,7 +51,7 @@ def logsumexp(a: Any, axis: Axis = None, b: Any = None, keepdims: bool = False, 
     """
     values = inexact_operands(a) if b is None else inexact_operands(a, b)
     x, factor = values[0], values[1] if len(values) > 1 else None
-    mask = None if where is None else as_array(where)
+    mask = None if where is None else as_array_operand(where)
     shape = common_shape("logsumexp", *(shape_of(each) for each in (x, factor, mask) if each is not None))
     axes = axes_of("logsumexp", axis, len(shape))
     lowest = -math.inf
@@ -77,7 +77,7 @@ def _is_zero(factor: Any, shape: tuple[int, ...]) -> Any:
     return broadcast_to(eq(factor, 0.0), shape)
 
 
-def _centred(name: str, x: Any, axis: Axis) -> tuple[Any, Any, tuple[int, ...]]:
+def _center(name: str, x: Any, axis: Axis) -> tuple[Any, Any, tuple[int, ...]]:
     x, = inexact_operands(x)
     axes = axes_of(name, axis, len(shape_of(x)))
     shift = _shift(x, axes)
@@ -92,7 +92,7 @@ def softmax(x: Any, /, *, axis: Axis = None) -> Any:
     >>> softmax([0.0, 0.0])
     array([0.5, 0.5])
     """
-    _, weights, axes = _centred("softmax", x, axis)
+    _, weights, axes = _center("softmax", x, axis)
     return div(weights, expand_axes(reduce_sum(weights, axes), axes, shape_of(weights)))
 
 
@@ -102,7 +102,7 @@ def log_softmax(x: Any, /, *, axis: Axis = None) -> Any:
     >>> log_softmax([0.0, 1000.0])
     array([-1000.,     0.])
     """
-    x, weights, axes = _centred("log_softmax", x, axis)
+    x, weights, axes = _center("log_softmax", x, axis)
     return sub(x, expand_axes(log(reduce_sum(weights, axes)), axes, shape_of(x)))
 
 
@@ -119,7 +119,7 @@ def multigammaln(a: Any, d: int) -> Any:
         for number in range(count):
             total = add(total, lgamma(sub(a, number / 2)))
         return total
-    return composite(function)(a)
+    return composite_function(function)(a)
 
 
 def scalar_ones(x: Any) -> Any:

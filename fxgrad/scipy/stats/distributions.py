@@ -70,25 +70,25 @@ def continuous(name: str, shapes: str, density: Formula, inside: Formula | None 
             made[log] = standard(formulas[log])
             if one not in formulas:
                 made[one] = standard(lambda *given, log=log: fnp.exp(formulas[log](*given)))
-    functions = {each: _of_points(f"{name}.{each}", names, formula) for each, formula in made.items()}
+    functions = {each: _point_function(f"{name}.{each}", names, formula) for each, formula in made.items()}
     for each in ("ppf", "isf"):
         if each in formulas:
-            functions[each] = _of_probabilities(f"{name}.{each}", names, formulas[each])
+            functions[each] = _probability_function(f"{name}.{each}", names, formulas[each])
     return Distribution(name, functions)
 
 
-def _of_points(name: str, names: Sequence[str], formula: Formula) -> Callable[..., Any]:
+def _point_function(name: str, names: Sequence[str], formula: Formula) -> Callable[..., Any]:
     def compute(x: Any, *values: Any) -> Any:
         *shapes, loc, scale = values
         return formula(fnp.divide(fnp.subtract(x, loc), scale), (loc, scale), *shapes)
-    return _named(name, "x", names, compute)
+    return _with_signature(name, "x", names, compute)
 
 
-def _of_probabilities(name: str, names: Sequence[str], formula: Formula) -> Callable[..., Any]:
+def _probability_function(name: str, names: Sequence[str], formula: Formula) -> Callable[..., Any]:
     def compute(q: Any, *values: Any) -> Any:
         *shapes, loc, scale = values
         return fnp.add(fnp.multiply(formula(q, *shapes), scale), loc)
-    return _named(name, "q", names, compute)
+    return _with_signature(name, "q", names, compute)
 
 
 def discrete(name: str, shapes: str, mass: Formula, inside: Formula, anchor: Any = 0.0,
@@ -103,15 +103,15 @@ def discrete(name: str, shapes: str, mass: Formula, inside: Formula, anchor: Any
         point = fnp.where(within, k, anchor(*shapes) if callable(anchor) else anchor)
         return fnp.where(within, mass(point, *shapes), -np.inf)
 
-    functions = {"logpmf": _named(f"{name}.logpmf", "k", names, logpmf),
-                 "pmf": _named(f"{name}.pmf", "k", names, lambda *given: fnp.exp(logpmf(*given)))}
+    functions = {"logpmf": _with_signature(f"{name}.logpmf", "k", names, logpmf),
+                 "pmf": _with_signature(f"{name}.pmf", "k", names, lambda *given: fnp.exp(logpmf(*given)))}
     for each, formula in formulas.items():
         first = "q" if each == "ppf" else "k"
-        functions[each] = _named(f"{name}.{each}", first, names, _shifted(formula, each == "ppf"))
+        functions[each] = _with_signature(f"{name}.{each}", first, names, _shift_and_scale(formula, each == "ppf"))
     return Distribution(name, functions)
 
 
-def _shifted(formula: Formula, of_probability: bool) -> Formula:
+def _shift_and_scale(formula: Formula, of_probability: bool) -> Formula:
     def compute(first: Any, *values: Any) -> Any:
         *shapes, loc = values
         if of_probability:
@@ -127,7 +127,7 @@ _WHAT = {"logpdf": "The logarithm of the density at `x`", "pdf": "The density at
          "ppf": "The point that `cdf` gives `q` for", "isf": "The point that `sf` gives `q` for"}
 
 
-def _named(name: str, first: str, names: Sequence[str], compute: Formula) -> Callable[..., Any]:
+def _with_signature(name: str, first: str, names: Sequence[str], compute: Formula) -> Callable[..., Any]:
     """`compute` with the signature `(first, *shapes, loc=0, scale=1)`; arguments broadcast."""
     defaults = {"loc": 0, "scale": 1}
     positional = inspect.Parameter.POSITIONAL_OR_KEYWORD

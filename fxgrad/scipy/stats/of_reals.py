@@ -99,7 +99,7 @@ def _log_mass(a: Any, b: Any) -> Any:
     return fnp.where(straddling, across, fnp.where(straddling, 0.0, upper) + fnp.log1p(-fnp.exp(apart)))
 
 
-def _cut(z: Any, a: Any, b: Any) -> Any:
+def _cut_interval(z: Any, a: Any, b: Any) -> Any:
     return fnp.clip(z, a, b)
 
 
@@ -112,5 +112,5 @@ def _share(low: Any, high: Any, a: Any, b: Any) -> Any:
 
 truncnorm = continuous(
     "truncnorm", "a b", lambda z, a, b: _normal(z) - _log_mass(a, b), lambda z, a, b: (z >= a) & (z <= b),
-    lambda a, b: a, logcdf=lambda z, a, b: _share(a, _cut(z, a, b), a, b),
-    logsf=lambda z, a, b: _share(_cut(z, a, b), b, a, b))
+    lambda a, b: a, logcdf=lambda z, a, b: _share(a, _cut_interval(z, a, b), a, b),
+    logsf=lambda z, a, b: _share(_cut_interval(z, a, b), b, a, b))

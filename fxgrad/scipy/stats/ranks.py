@@ -8,7 +8,7 @@ import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array, axis_of, shape_of
+from fxgrad.engine.frontend.operands import as_array_operand, axis_of, shape_of
 from fxgrad.engine.ops.cumulative import cummax, cummin
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, UnsupportedError
@@ -47,7 +47,7 @@ def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: 
     (3, 2)
     """
     _refuse_policy("mode", nan_policy)
-    a = as_array(a)
+    a = as_array_operand(a)
     rank = len(shape_of(a))
     rows = fnp.ravel(a) if axis is None else fnp.moveaxis(a, axis_of("mode", axis, rank), -1)
     size = shape_of(rows)[-1] if shape_of(rows) else 1
@@ -82,7 +82,7 @@ def rankdata(a: Any, method: str = "average", *, axis: int | None = None, nan_po
     _refuse_policy("rankdata", nan_policy)
     if method not in _METHODS:
         raise ArgumentError(at_user_line(f"rankdata: method={method!r}; it is one of {', '.join(map(repr, _METHODS))}"))
-    a = as_array(a)
+    a = as_array_operand(a)
     at = None if axis is None else axis_of("rankdata", axis, len(shape_of(a)))
     rows = fnp.ravel(a) if at is None else fnp.moveaxis(a, at, -1)
     float_dtype = dtypes.real_dtype(dtypes.inexact_dtype(rows.dtype))

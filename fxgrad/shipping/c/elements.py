@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad.extend import Analysis, Aval, primitives
-from fxgrad.shipping.c.values import SHORT, TYPES, Refusal
+from fxgrad.shipping.c.values import SHORT, TYPES, SourceRefusal
 
 Rule = Callable[[Sequence[str], Sequence[Aval], Aval, dict[str, Any]], str]
 """(expressions of the operands, types of the operands, type of the result, parameters) -> expression."""
@@ -14,7 +14,7 @@ Rule = Callable[[Sequence[str], Sequence[Aval], Aval, dict[str, Any]], str]
 
 def _f(aval: Aval) -> str:
     if aval.dtype.kind != "f":
-        raise Refusal(f"of dtype {aval.dtype.name}")
+        raise SourceRefusal(f"of dtype {aval.dtype.name}")
     return "f" if aval.dtype.itemsize == 4 else ""
 
 
@@ -32,7 +32,7 @@ def _operator(sign: str, helper: str) -> Rule:
                                           _helper(helper)(x, avals, out, params))
 
 
-def _compared(sign: str) -> Rule:
+def _comparison_rule(sign: str) -> Rule:
     return lambda x, avals, out, params: f"({x[0]} {sign} {x[1]})"
 
 
@@ -45,7 +45,7 @@ def _identity(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[s
     return x[0]
 
 
-def _negated(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[str, Any]) -> str:
+def _negation_text(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[str, Any]) -> str:
     return f"(-{x[0]})".replace("(--", "(- -") if avals[0].dtype.kind == "f" else _helper("neg")(x, avals, out, params)
 
 
@@ -96,7 +96,7 @@ def _select(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[str
     return chosen
 
 
-def _converted(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[str, Any]) -> str:
+def _conversion_text(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[str, Any]) -> str:
     source, target = avals[0].dtype, out.dtype
     if source == target:
         return x[0]
@@ -114,11 +114,11 @@ def _bitcast(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[st
     if source.itemsize == target.itemsize and {source.kind, target.kind} == {"i", "u"}:
         return f"({TYPES[target.name]}){x[0]}"
     if source.itemsize != target.itemsize or source.kind == target.kind:
-        raise Refusal(f"from {source.name} to {target.name}, of another size")
+        raise SourceRefusal(f"from {source.name} to {target.name}, of another size")
     return f"{TYPES[target.name]}_of_bits({x[0]})"
 
 
-def _rounded(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[str, Any]) -> str:
+def _rounding_text(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[str, Any]) -> str:
     return f"{'rint' if params['to_even'] else 'round'}{_f(avals[0])}({x[0]})"
 
 
@@ -144,17 +144,18 @@ for _name, _rule in {
     "and": _bits("&", "&"), "asin": _library("asin"), "asinh": _library("asinh"), "atan": _library("atan"),
     "atan2": _library("atan2"), "atanh": _library("atanh"),
     "bitcast_convert_type": _bitcast, "cbrt": _library("cbrt"), "ceil": _library("ceil"),
-    "clamp": _clamp, "convert_element_type": _converted, "copy": _identity, "cos": _library("cos"),
-    "cosh": _library("cosh"), "div": _operator("/", "div"), "entr": _helper("entr"), "eq": _compared("=="),
+    "clamp": _clamp, "convert_element_type": _conversion_text, "copy": _identity, "cos": _library("cos"),
+    "cosh": _library("cosh"), "div": _operator("/", "div"), "entr": _helper("entr"), "eq": _comparison_rule("=="),
     "erf": _wide("erf"), "erfc": _wide("erfc"), "exp": _library("exp"), "exp2": _library("exp2"),
-    "expm1": _library("expm1"), "floor": _library("floor"), "ge": _compared(">="), "gt": _compared(">"),
-    "hypot": _library("hypot"), "integer_pow": _power, "is_finite": _finite, "le": _compared("<="),
+    "expm1": _library("expm1"), "floor": _library("floor"), "ge": _comparison_rule(">="), "gt": _comparison_rule(">"),
+    "hypot": _library("hypot"), "integer_pow": _power, "is_finite": _finite, "le": _comparison_rule("<="),
     "lgamma": _wide("lgamma"), "log": _library("log"), "log1p": _library("log1p"), "logaddexp": _helper("logaddexp"),
-    "logistic": _helper("logistic"), "lt": _compared("<"), "max": _extremum("max", "|"), "min": _extremum("min", "&"),
-    "mul": _operator("*", "mul"), "name": _identity, "ne": _compared("!="), "neg": _negated,
+    "logistic": _helper("logistic"), "lt": _comparison_rule("<"), "max": _extremum("max", "|"),
+    "min": _extremum("min", "&"),
+    "mul": _operator("*", "mul"), "name": _identity, "ne": _comparison_rule("!="), "neg": _negation_text,
     "nextafter": _library("nextafter"), "not": _not, "or": _bits("|", "|"), "pow": _library("pow"),
     "rem": _remainder,
-    "round": _rounded, "rsqrt": _rsqrt, "select_n": _select, "shift_left": _helper("shift_left"),
+    "round": _rounding_text, "rsqrt": _rsqrt, "select_n": _select, "shift_left": _helper("shift_left"),
     "shift_right_arithmetic": _helper("shift_right_arithmetic"),
     "shift_right_logical": _helper("shift_right_logical"), "sign": _sign, "sin": _library("sin"),
     "sinh": _library("sinh"), "sqrt": _library("sqrt"), "square": _square, "stop_gradient": _identity,

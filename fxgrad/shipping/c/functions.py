@@ -9,14 +9,25 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fxgrad.extend import Atom, Aval, Equation, Literal, MissingRule, Program, Variable, live_equations, primitives
 from fxgrad.shipping.c.elements import elements
-from fxgrad.shipping.c.held import held
-from fxgrad.shipping.c.memory import Alive, offsets
+from fxgrad.shipping.c.held import write_regions
+from fxgrad.shipping.c.memory import LiveArray, offsets
 from fxgrad.shipping.c.statements import NOT_IN_C, statements
-from fxgrad.shipping.c.values import INDICES, Refusal, Value, bare, c_type, fitting, literal, looped, stored, view
+from fxgrad.shipping.c.values import (
+    INDICES,
+    CValue,
+    SourceRefusal,
+    array_value,
+    broadcast_indices,
+    c_type,
+    expression_value,
+    literal,
+    loop_lines,
+    strip_parentheses,
+)
 from fxgrad.shipping.c.views import views
 
 if TYPE_CHECKING:
-    from fxgrad.shipping.c.writer import File
+    from fxgrad.shipping.c.writer import CFile
 
 _RANDOM = frozenset({primitives.gather, primitives.dynamic_slice})
 """What may read an element more often than once."""
@@ -27,7 +38,7 @@ DEEPEST = 6
 _word = re.compile(r"\w+")
 
 
-class Statement(NamedTuple):
+class CStatement(NamedTuple):
     """Lines, the arrays that they read and write, and the comment before them."""
 
     lines: list[str]
@@ -35,18 +46,21 @@ class Statement(NamedTuple):
     comment: str = ""
 
 
-class Function:
-    """The function of a program. `inputs` and `outputs` are the names of its parameters."""
+class CFunction:
+    """The function of a program; `inputs` and `outputs` are the names of its parameters.
 
-    def __init__(self, file: File, program: Program, name: str, names: dict[Variable, str], is_main: bool) -> None:
+    `inputs` and `outputs` are the names of its parameters.
+    """
+
+    def __init__(self, file: CFile, program: Program, name: str, names: dict[Variable, str], is_main: bool) -> None:
         self.file, self.program, self.name, self.names = file, program, name, names
-        self._values: dict[Variable, Value] = {}
-        self._statements: list[Statement] = []
+        self._values: dict[Variable, CValue] = {}
+        self._statements: list[CStatement] = []
         self._arrays: dict[str, Aval] = {}
         self._variables: dict[str, Aval] = {}
         self._reading: set[str] = set()
         self._comment = ""
-        self.made: Value
+        self.made: CValue
         self.equation: Equation
         self.below = 0
         """The bytes of work space of the functions that it calls."""
@@ -58,7 +72,7 @@ class Function:
             constant = is_main and place < len(program.constants)
             c_type(var.aval)
             self._values[var] = (file.constant(names[var], var, program.constants[place]) if constant
-                                 else stored(var.aval, names[var], self._read, var=var))
+                                 else array_value(var.aval, names[var], self._read, var=var))
         self.inputs = program.inputs[len(program.constants):] if is_main else program.inputs
         self.outputs = self._output_names()
         self._targets = {atom: name for atom, name in reversed([*zip(program.outputs, self.outputs, strict=True)])
@@ -84,21 +98,21 @@ class Function:
 
     # --- values ---------------------------------------------------------------------------------------------
 
-    def value(self, atom: Atom) -> Value:
+    def value(self, atom: Atom) -> CValue:
         """What stands for an atom."""
         if isinstance(atom, Literal):
             text = literal(atom.value, atom.dtype) if c_type(atom.aval) else ""
-            return view(atom.aval, lambda indices: text, 0, lambda place: text)
+            return expression_value(atom.aval, lambda indices: text, 0, lambda place: text)
         return self._values[atom]
 
-    def once(self, atom: Atom, size: int | None = None) -> Value:
+    def once(self, atom: Atom, size: int | None = None) -> CValue:
         """The value of an atom; computed before if it is a long expression, or smaller than what is computed of it."""
         value = self.value(atom)
         if value.depth >= DEEPEST or (value.depth and size is not None and value.aval.size < size):
             return self.many(atom)
         return value
 
-    def many(self, atom: Atom) -> Value:
+    def many(self, atom: Atom) -> CValue:
         """The value of an atom, whose elements cost nothing to read."""
         value = self.value(atom)
         if value.depth and isinstance(atom, Variable):
@@ -115,18 +129,18 @@ class Function:
         self._read(value.name)
         return value.name
 
-    def new(self, var: Variable, result: bool = True) -> Value:
+    def new(self, var: Variable, result: bool = True) -> CValue:
         """An array, or a variable, for a value; that of a result of the program where it is one."""
         if result and var in self._targets:
-            made = stored(var.aval, self._targets[var], self._read, pointer=True, var=var)
+            made = array_value(var.aval, self._targets[var], self._read, pointer=True, var=var)
         else:
             name = self.names.get(var) or self.file.unique("copy")
             (self._arrays if var.aval.shape else self._variables)[name] = var.aval
-            made = stored(var.aval, name, self._read, var=var)
+            made = array_value(var.aval, name, self._read, var=var)
         c_type(var.aval)
         return made
 
-    def store(self, var: Variable, value: Value) -> Value:
+    def store(self, var: Variable, value: CValue) -> CValue:
         """The value computed into an array or a variable."""
         made = self.new(var)
 
@@ -134,10 +148,11 @@ class Function:
             shape = var.aval.shape
             if value.flat is not None and shape:
                 count = ["i"] if var.aval.size != 1 else ["0"]
-                return looped(count, [var.aval.size], [f"{made.place(count[0])} = {bare(value.flat(count[0]))};"])
+                return loop_lines(count, [var.aval.size],
+                                  [f"{made.place(count[0])} = {strip_parentheses(value.flat(count[0]))};"])
             indices = ["0" if extent == 1 else INDICES[axis] if axis < len(INDICES) else f"i{axis}"
                        for axis, extent in enumerate(shape)]
-            return looped(indices, shape, [f"{made.at(indices)} = {bare(value.at(indices))};"])
+            return loop_lines(indices, shape, [f"{made.at(indices)} = {strip_parentheses(value.at(indices))};"])
 
         self.emit(lines, var.aval.size)
         self._values[var] = made
@@ -147,7 +162,7 @@ class Function:
         """Adds a statement that makes so many elements; what it reads and writes is noted while its lines are made."""
         before, self._reading = self._reading, set()
         made = lines()
-        self._statements.append(Statement(made if size else [], frozenset(self._reading), self._comment))
+        self._statements.append(CStatement(made if size else [], frozenset(self._reading), self._comment))
         self._reading = before
 
     # --- equations ------------------------------------------------------------------------------------------
@@ -156,16 +171,16 @@ class Function:
         for var in equation.outputs:
             c_type(var.aval)
         if equation.regions:
-            for var, value in held(self, equation).items():
+            for var, value in write_regions(self, equation).items():
                 self._values[var] = value
             return
         made = self._expressions(equation)
         if made is None:
             rule = statements.of(equation.primitive)
             if rule is None or isinstance(rule, MissingRule):
-                raise Refusal(NOT_IN_C.reason)
+                raise SourceRefusal(NOT_IN_C.reason)
             var, = equation.outputs
-            lines = rule(_Target(self, equation, self.new(var)))
+            lines = rule(_StatementContext(self, equation, self.new(var)))
             self.emit(lines, var.aval.size)
             self._values[var] = self.made
             return
@@ -174,7 +189,7 @@ class Function:
             if var in self._targets or (value.depth and self._uses[var] > 1):
                 self.store(var, value)
 
-    def _expressions(self, equation: Equation) -> list[Value] | None:
+    def _expressions(self, equation: Equation) -> list[CValue] | None:
         """The results as expressions, where they are such."""
         outs = [var.aval for var in equation.outputs]
         move = views.of(equation.primitive)
@@ -198,8 +213,9 @@ class Function:
         if all(value.flat is not None and value.aval.shape in ((), out.shape) for value in operands):
             def flat(text: str) -> str:
                 return element([value.place(text) for value in operands])
-        return [view(out, lambda indices: element([value.at(fitting(value, indices)) for value in operands]),
-                     computes + max((value.depth for value in operands), default=0), flat)]
+        return [expression_value(out, lambda indices: element([value.at(broadcast_indices(value, indices))
+                                                               for value in operands]),
+                                 computes + max((value.depth for value in operands), default=0), flat)]
 
     def _return(self) -> None:
         """Copies what is returned and does not lie in its place: arguments, numbers, what is returned twice."""
@@ -207,13 +223,13 @@ class Function:
             if isinstance(atom, Variable) and self._targets.get(atom) == name:
                 continue
             value = self.value(atom)
-            made = stored(atom.aval, name, self._read, pointer=True)
+            made = array_value(atom.aval, name, self._read, pointer=True)
 
-            def lines(value: Value = value, made: Value = made) -> list[str]:
+            def lines(value: CValue = value, made: CValue = made) -> list[str]:
                 shape = made.aval.shape
                 indices = ["0" if extent == 1 else INDICES[axis] if axis < len(INDICES) else f"i{axis}"
                            for axis, extent in enumerate(shape)]
-                return looped(indices, shape, [f"{made.at(indices)} = {value.at(indices)};"])
+                return loop_lines(indices, shape, [f"{made.at(indices)} = {value.at(indices)};"])
 
             self.emit(lines, atom.aval.size)
 
@@ -221,11 +237,11 @@ class Function:
 
     def text(self) -> tuple[str, int]:
         """The definition, and the bytes of work space that it needs with those that it calls."""
-        alive: dict[str, Alive] = {}
+        alive: dict[str, LiveArray] = {}
         for place, statement in enumerate(self._statements):
             for name in statement.arrays & self._arrays.keys():
                 first = alive[name].first if name in alive else place
-                alive[name] = Alive(self._arrays[name].nbytes, first, place)
+                alive[name] = LiveArray(self._arrays[name].nbytes, first, place)
         placed, frame = offsets(alive)
         total = frame + self.below
         used = {*_word.findall("\n".join(line for statement in self._statements for line in statement.lines))}
@@ -253,18 +269,18 @@ class Function:
         return [*found, "char *workspace"]
 
 
-class _Target:
-    """What rules of statements are given."""
+class _StatementContext:
+    """The result and operands for rules of statements."""
 
-    def __init__(self, function: Function, equation: Equation, made: Value) -> None:
+    def __init__(self, function: CFunction, equation: Equation, made: CValue) -> None:
         self._function, self.equation, self._made = function, equation, made
         self.out = made.aval
         function.made = made
 
-    def once(self, number: int) -> Value:
+    def once(self, number: int) -> CValue:
         return self._function.once(self.equation.inputs[number])
 
-    def many(self, number: int) -> Value:
+    def many(self, number: int) -> CValue:
         return self._function.many(self.equation.inputs[number])
 
     def write(self, indices: Sequence[str]) -> str:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fxgrad.extend import Aval, Equation, Region, Variable, primitives
-from fxgrad.shipping.c.values import Refusal, Value, c_type
+from fxgrad.shipping.c.values import CValue, SourceRefusal, c_type
 from fxgrad.text.unfolding import holds_call
 
 if TYPE_CHECKING:
-    from fxgrad.shipping.c.functions import Function
+    from fxgrad.shipping.c.functions import CFunction
 
 WORKSPACE = "workspace + @FRAME@"
 
 
-def held(function: Function, equation: Equation) -> dict[Variable, Value]:
-    """Writes an operation that holds programs; returns its results."""
+def write_regions(function: CFunction, equation: Equation) -> dict[Variable, CValue]:
+    """Write an operation with regions; return its results."""
     regions = equation.regions
     for region in regions:
         function.file.function(region.program)
@@ -28,52 +28,52 @@ def held(function: Function, equation: Equation) -> dict[Variable, Value]:
     if len(regions) == 1 and regions[0].role == "body" and regions[0].times is not None and not any(
             link.how == "inside" for link in (*regions[0].inputs, *regions[0].outputs)):
         return _scan(function, equation, regions[0])
-    raise Refusal("which is not written in C")
+    raise SourceRefusal("which is not written in C")
 
 
-def _made(function: Function, equation: Equation) -> dict[Variable, Value]:
+def _write_operation(function: CFunction, equation: Equation) -> dict[Variable, CValue]:
     return {var: function.new(var) for var in equation.outputs}
 
 
-def _address(value: Value) -> str:
+def _address_text(value: CValue) -> str:
     """Where a function writes a result to."""
     element = value.at(["0"] * value.aval.ndim)  # notes that it is used
     return value.name if value.aval.shape or element.startswith("*") else f"&{value.name}"
 
 
-def _called(function: Function, region: Region, arguments: list[str]) -> str:
+def _call_text(function: CFunction, region: Region, arguments: list[str]) -> str:
     name, bytes_needed = function.file.function(region.program)
     function.below = max(function.below, bytes_needed)
     return f"{name}({', '.join([*arguments, WORKSPACE])});"
 
 
-def _call(function: Function, equation: Equation, region: Region) -> dict[Variable, Value]:
+def _call(function: CFunction, equation: Equation, region: Region) -> dict[Variable, CValue]:
     arguments = [function.array(equation.inputs[link.place]) for link in region.inputs]
-    made = _made(function, equation)
+    made = _write_operation(function, equation)
 
     def lines() -> list[str]:
         again = [function.array(equation.inputs[link.place]) for link in region.inputs]
         assert len(again) == len(arguments)
-        return [_called(function, region, [*again, *(
-            _address(made[equation.outputs[link.place]]) for link in region.outputs)])]
+        return [_call_text(function, region, [*again, *(
+            _address_text(made[equation.outputs[link.place]]) for link in region.outputs)])]
 
     function.emit(lines)
     return made
 
 
-def _branches(function: Function, equation: Equation) -> dict[Variable, Value]:
+def _branches(function: CFunction, equation: Equation) -> dict[Variable, CValue]:
     which = function.many(equation.inputs[0])
     for atom in equation.inputs[1:]:
         function.array(atom)
-    made = _made(function, equation)
+    made = _write_operation(function, equation)
 
     def lines() -> list[str]:
         found = []
         last = len(equation.regions) - 1
         for number, region in enumerate(equation.regions):
-            call = _called(function, region, [
+            call = _call_text(function, region, [
                 *(function.array(equation.inputs[link.place]) for link in region.inputs),
-                *(_address(made[equation.outputs[link.place]]) for link in region.outputs)])
+                *(_address_text(made[equation.outputs[link.place]]) for link in region.outputs)])
             chosen = f"{'else ' if number else ''}if ({which.at([])} <= {number})"
             head = "else" if number == last and number else chosen
             found += [call] if last == 0 else [head, f"    {call}"]
@@ -83,26 +83,26 @@ def _branches(function: Function, equation: Equation) -> dict[Variable, Value]:
     return made
 
 
-def _copied(target: Value, source: str, aval: Aval) -> str:
+def _copy_text(target: CValue, source: str, aval: Aval) -> str:
     if not aval.shape:
         return f"{target.at([])} = {source};"
     target.at(["0"] * aval.ndim)
     return f"memcpy({target.name}, {source}, sizeof({c_type(aval)}) * {aval.size});"
 
 
-def _copy_of(function: Function, var: Variable) -> Value:
+def _fresh_copy(function: CFunction, var: Variable) -> CValue:
     """A variable beside the one of a result: what the next turn of a loop is given."""
     other = Variable(var.aval)
     function.names[other] = function.file.unique(function.names[var] + "_next")
     return function.new(other)
 
 
-def _scan(function: Function, equation: Equation, region: Region) -> dict[Variable, Value]:
+def _scan(function: CFunction, equation: Equation, region: Region) -> dict[Variable, CValue]:
     for atom in equation.inputs:
         function.array(atom)
-    made = _made(function, equation)
+    made = _write_operation(function, equation)
     carried = [link.place for link in region.outputs if link.how == "carry"]
-    following = {place: _copy_of(function, equation.outputs[place]) for place in carried}
+    following = {place: _fresh_copy(function, equation.outputs[place]) for place in carried}
 
     def lines() -> list[str]:
         order = iter(carried)
@@ -112,15 +112,15 @@ def _scan(function: Function, equation: Equation, region: Region) -> dict[Variab
             text = function.array(atom)
             if link.how == "carry":
                 value = made[equation.outputs[next(order)]]
-                first.append(_copied(value, text, atom.aval))
+                first.append(_copy_text(value, text, atom.aval))
                 arguments.append(value.at([]) if not atom.aval.shape else value.name)
             else:
                 arguments.append(_entry(text, atom.aval) if link.how == "entry" else text)
-        results = [_address(following[link.place]) if link.how == "carry" else
+        results = [_address_text(following[link.place]) if link.how == "carry" else
                    _entry_of(made[equation.outputs[link.place]]) for link in region.outputs]
-        call = [_called(function, region, [*arguments, *results])]
-        call += [_copied(made[equation.outputs[place]], following[place].at([]) if not following[place].aval.shape
-                         else following[place].name, following[place].aval) for place in carried]
+        call = [_call_text(function, region, [*arguments, *results])]
+        call += [_copy_text(made[equation.outputs[place]], following[place].at([]) if not following[place].aval.shape
+                            else following[place].name, following[place].aval) for place in carried]
         head = (f"for (int step = {(region.times or 0) - 1}; step >= 0; step--) {{" if region.reverse else
                 f"for (int step = 0; step < {region.times}; step++) {{")
         return [*first, head, *("    " + line for line in call), "}"]
@@ -137,19 +137,19 @@ def _entry(text: str, aval: Aval) -> str:
     return f"{text} + step" if stride == 1 else f"{text} + step * {stride}"
 
 
-def _entry_of(value: Value) -> str:
+def _entry_of(value: CValue) -> str:
     value.at(["0"] * value.aval.ndim)
     stride = value.aval.size // (value.aval.shape[0] or 1)
     return f"{value.name} + step" if stride == 1 else f"{value.name} + step * {stride}"
 
 
-def _while(function: Function, equation: Equation) -> dict[Variable, Value]:
+def _while(function: CFunction, equation: Equation) -> dict[Variable, CValue]:
     condition, body = equation.regions
     for atom in equation.inputs:
         function.array(atom)
-    made = _made(function, equation)
-    following = {var: _copy_of(function, var) for var in equation.outputs}
-    go = _flag(function, condition)
+    made = _write_operation(function, equation)
+    following = {var: _fresh_copy(function, var) for var in equation.outputs}
+    go = _condition_flag(function, condition)
 
     def lines() -> list[str]:
         first = []
@@ -157,7 +157,7 @@ def _while(function: Function, equation: Equation) -> dict[Variable, Value]:
         for link in body.inputs:
             if link.how == "carry":
                 atom = equation.inputs[link.place]
-                first.append(_copied(next(values), function.array(atom), atom.aval))
+                first.append(_copy_text(next(values), function.array(atom), atom.aval))
 
         def arguments(region: Region) -> list[str]:
             carried = iter([*made.values()])
@@ -170,10 +170,10 @@ def _while(function: Function, equation: Equation) -> dict[Variable, Value]:
                     found.append(function.array(equation.inputs[link.place]))
             return found
 
-        ask = _called(function, condition, [*arguments(condition), _address(go)])
-        step = [_called(function, body, [*arguments(body), *(
-            _address(following[equation.outputs[link.place]]) for link in body.outputs)])]
-        step += [_copied(value, following[var].at([]) if not var.aval.shape else following[var].name, var.aval)
+        ask = _call_text(function, condition, [*arguments(condition), _address_text(go)])
+        step = [_call_text(function, body, [*arguments(body), *(
+            _address_text(following[equation.outputs[link.place]]) for link in body.outputs)])]
+        step += [_copy_text(value, following[var].at([]) if not var.aval.shape else following[var].name, var.aval)
                  for var, value in made.items()]
         return [*first, "for (;;) {", f"    {ask}", f"    if (!{go.at([])})", "        break;",
                 *("    " + line for line in step), "}"]
@@ -182,7 +182,7 @@ def _while(function: Function, equation: Equation) -> dict[Variable, Value]:
     return made
 
 
-def _flag(function: Function, condition: Region) -> Value:
+def _condition_flag(function: CFunction, condition: Region) -> CValue:
     var = Variable(condition.program.outputs[0].aval)
     function.names[var] = function.file.unique("go_on")
     return function.new(var)

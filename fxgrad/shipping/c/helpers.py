@@ -124,28 +124,28 @@ _word = re.compile(r"\w+")
 _head = re.compile(r"^(?=\w+ \w+\()", re.MULTILINE)
 
 
-def _named(text: str, words: dict[str, str]) -> dict[str, str]:
+def _functions_by_name(text: str, words: dict[str, str]) -> dict[str, str]:
     """The functions of a text by name, with words replaced."""
     for word, meaning in words.items():
         text = text.replace(word, meaning)
     return {each.split("(")[0].split()[1]: each.strip() for each in _head.split(text) if each.strip()}
 
 
-def _generated() -> dict[str, str]:
+def _generated_functions() -> dict[str, str]:
     found: dict[str, str] = {}
     for bits in (8, 32, 64):
-        found |= _named(_INTEGERS, {"UNSIGNED": f"uint{bits}_t", "TYPE": f"int{bits}_t", "KIND": f"i{bits}",
-                                    "BITS": str(bits), "LIMIT": f"{2 ** (bits - 1)}.0"})
-    found |= _named(_UNSIGNED, {"TYPE": "uint8_t", "KIND": "u8", "BITS": "8"})
+        found |= _functions_by_name(_INTEGERS, {"UNSIGNED": f"uint{bits}_t", "TYPE": f"int{bits}_t", "KIND": f"i{bits}",
+                                                "BITS": str(bits), "LIMIT": f"{2 ** (bits - 1)}.0"})
+    found |= _functions_by_name(_UNSIGNED, {"TYPE": "uint8_t", "KIND": "u8", "BITS": "8"})
     for bits, kind, suffix in ((32, "float", "f"), (64, "double", "")):
         words = {name.upper(): name + suffix for name in ("exp", "log1p")}
         words |= {"LOG2": f"0.6931471805599453{suffix}", "LOG": f"log{suffix}", "KIND": f"f{bits}", "TYPE": kind}
-        found |= _named(_FLOATS, words)
-        found |= _named(_BITS, {"INTEGER": f"int{bits}_t", "TYPE": kind})
-    return {**found, **_named(_INDICES, {})}
+        found |= _functions_by_name(_FLOATS, words)
+        found |= _functions_by_name(_BITS, {"INTEGER": f"int{bits}_t", "TYPE": kind})
+    return {**found, **_functions_by_name(_INDICES, {})}
 
 
-HELPERS = _generated()
+HELPERS = _generated_functions()
 """The text of each function by its name; those that it calls stand before it."""
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 ALIGNED = 16
 
 
-class Alive(NamedTuple):
+class LiveArray(NamedTuple):
     """An array: its bytes, and the first and the last statement that speaks of it."""
 
     size: int
@@ -16,24 +16,24 @@ class Alive(NamedTuple):
     last: int
 
 
-def offsets(arrays: Mapping[str, Alive]) -> tuple[dict[str, int], int]:
+def offsets(arrays: Mapping[str, LiveArray]) -> tuple[dict[str, int], int]:
     """The offset of each array, and the bytes of all: the largest first, each at the lowest place that is free.
 
-    >>> offsets({"a": Alive(32, 0, 1), "b": Alive(16, 1, 3), "c": Alive(32, 2, 3)})
+    >>> offsets({"a": LiveArray(32, 0, 1), "b": LiveArray(16, 1, 3), "c": LiveArray(32, 2, 3)})
     ({'a': 0, 'c': 0, 'b': 32}, 48)
     """
     placed: dict[str, int] = {}
     total = 0
     for name, array in sorted(arrays.items(), key=lambda item: -item[1].size):
-        taken = sorted((placed[other], placed[other] + _rounded(arrays[other].size)) for other in placed
+        taken = sorted((placed[other], placed[other] + _round_up(arrays[other].size)) for other in placed
                        if arrays[other].first <= array.last and array.first <= arrays[other].last)
-        place = _lowest(taken, _rounded(array.size))
+        place = _lowest(taken, _round_up(array.size))
         placed[name] = place
-        total = max(total, place + _rounded(array.size))
+        total = max(total, place + _round_up(array.size))
     return placed, total
 
 
-def _rounded(size: int) -> int:
+def _round_up(size: int) -> int:
     return -(-size // ALIGNED) * ALIGNED
 
 

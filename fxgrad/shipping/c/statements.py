@@ -11,27 +11,27 @@ import numpy as np
 from fxgrad.extend import Analysis, Aval, Equation, MissingRule, Primitive, primitives
 from fxgrad.extend.parameters import Windows
 from fxgrad.shipping.c.elements import elements
-from fxgrad.shipping.c.values import INDICES, Refusal, Value, bare, c_type, literal, looped
-from fxgrad.shipping.c.views import clipped, views, window
+from fxgrad.shipping.c.values import INDICES, CValue, SourceRefusal, c_type, literal, loop_lines, strip_parentheses
+from fxgrad.shipping.c.views import clip_text, views, window
 
 
-class Target(Protocol):
-    """What the rules are given: the result, and the operands as they are needed."""
+class StatementContext(Protocol):
+    """The context of a statement rule: the result, and the operands on demand."""
 
     equation: Equation
     out: Aval
 
-    def once(self, number: int) -> Value:
+    def once(self, number: int) -> CValue:
         """An operand of which each element is read once."""
 
-    def many(self, number: int) -> Value:
+    def many(self, number: int) -> CValue:
         """An operand of which elements are read many times: it is computed before."""
 
     def write(self, indices: Sequence[str]) -> str:
         """The element of the result at some indices."""
 
 
-Rule = Callable[[Target], Callable[[], list[str]]]
+Rule = Callable[[StatementContext], Callable[[], list[str]]]
 """Asks for the operands, and gives what makes the lines."""
 
 NOT_IN_C = MissingRule("NOT_IN_C", "which is not written in C")
@@ -57,7 +57,7 @@ def _ones(indices: Sequence[str], shape: Sequence[int]) -> list[str]:
     return ["0" if extent == 1 else index for index, extent in zip(indices, shape, strict=True)]
 
 
-def _block(made: list[str], body: Sequence[str]) -> list[str]:
+def _as_block(made: list[str], body: Sequence[str]) -> list[str]:
     """The lines of a loop, or of a block where there is no loop around what has variables of its own."""
     return made if len(made) != len(body) else ["{", *("    " + line for line in body), "}"]
 
@@ -69,11 +69,11 @@ def _element(primitive: Primitive, x: str, y: str, aval: Aval) -> str:
     return rule([x, y], [aval, aval], aval, {})
 
 
-def _combined(primitive: Primitive, total: str, element: str, aval: Aval) -> str:
+def _combine_text(primitive: Primitive, total: str, element: str, aval: Aval) -> str:
     """One more element of a reduction."""
     if aval.dtype.kind == "f" and primitive in (primitives.add, primitives.mul):
-        return f"{total} {'+=' if primitive is primitives.add else '*='} {bare(element)};"
-    return f"{total} = {bare(_element(primitive, total, element, aval))};"
+        return f"{total} {'+=' if primitive is primitives.add else '*='} {strip_parentheses(element)};"
+    return f"{total} = {strip_parentheses(_element(primitive, total, element, aval))};"
 
 
 firsts: Analysis[Callable[[np.dtype], Any] | None] = Analysis(
@@ -96,25 +96,25 @@ def _first(primitive: Primitive, dtype: np.dtype) -> str:
 
 
 def _reduction(primitive: Primitive) -> Rule:
-    def rule(target: Target) -> Callable[[], list[str]]:
+    def rule(target: StatementContext) -> Callable[[], list[str]]:
         x, axes = target.once(0), target.equation.params["axes"]
 
         def lines() -> list[str]:
             shape = x.aval.shape
             indices = _ones(_indices(len(shape)), shape)
             kept = [axis for axis in range(len(shape)) if axis not in axes]
-            inner = looped([indices[axis] for axis in axes], [shape[axis] for axis in axes],
-                           [_combined(primitive, "total", x.at(indices), x.aval)])
+            inner = loop_lines([indices[axis] for axis in axes], [shape[axis] for axis in axes],
+                               [_combine_text(primitive, "total", x.at(indices), x.aval)])
             body = [f"{c_type(x.aval)} total = {_first(primitive, x.aval.dtype)};", *inner,
                     f"{target.write([indices[axis] for axis in kept])} = total;"]
-            made = looped([indices[axis] for axis in kept], [shape[axis] for axis in kept], body)
-            return _block(made, body)
+            made = loop_lines([indices[axis] for axis in kept], [shape[axis] for axis in kept], body)
+            return _as_block(made, body)
         return lines
     return rule
 
 
 def _position(sign: str) -> Rule:
-    def rule(target: Target) -> Callable[[], list[str]]:
+    def rule(target: StatementContext) -> Callable[[], list[str]]:
         x, axis = target.many(0), target.equation.params["axis"]
 
         def lines() -> list[str]:
@@ -129,14 +129,14 @@ def _position(sign: str) -> Rule:
             body = ["int best = 0;", f"for (int {index} = 1; {index} < {shape[axis]}; {index}++)",
                     f"    if ({better})", f"        best = {index};",
                     f"{target.write([indices[number] for number in kept])} = best;"]
-            made = looped([indices[number] for number in kept], [shape[number] for number in kept], body)
-            return _block(made, body)
+            made = loop_lines([indices[number] for number in kept], [shape[number] for number in kept], body)
+            return _as_block(made, body)
         return lines
     return rule
 
 
 def _running(primitive: Primitive) -> Rule:
-    def rule(target: Target) -> Callable[[], list[str]]:
+    def rule(target: StatementContext) -> Callable[[], list[str]]:
         x, params = target.once(0), target.equation.params
 
         def lines() -> list[str]:
@@ -147,19 +147,19 @@ def _running(primitive: Primitive) -> Rule:
             given = [place if number == axis else index for number, index in enumerate(indices)]
             body = [f"{c_type(x.aval)} total = {_first(primitive, x.aval.dtype)};",
                     f"for (int {step} = 0; {step} < {extent}; {step}++) {{",
-                    f"    {_combined(primitive, 'total', x.at(given), x.aval)}",
+                    f"    {_combine_text(primitive, 'total', x.at(given), x.aval)}",
                     f"    {target.write(given)} = total;", "}"]
             kept = [number for number in range(len(shape)) if number != axis]
-            made = looped([indices[number] for number in kept], [shape[number] for number in kept], body)
-            return _block(made, body)
+            made = loop_lines([indices[number] for number in kept], [shape[number] for number in kept], body)
+            return _as_block(made, body)
         return lines
     return rule
 
 
-def _product(target: Target) -> Callable[[], list[str]]:
+def _product(target: StatementContext) -> Callable[[], list[str]]:
     x, y, params = target.many(0), target.many(1), target.equation.params
     if (params.get("preferred_element_type") or x.aval.dtype) != x.aval.dtype:
-        raise Refusal("with another dtype as its preferred_element_type")
+        raise SourceRefusal("with another dtype as its preferred_element_type")
 
     def lines() -> list[str]:
         (x_contract, y_contract), (x_batch, y_batch) = params["dimension_numbers"]
@@ -172,8 +172,9 @@ def _product(target: Target) -> Callable[[], list[str]]:
         inner = _ones(_indices(len(x_contract), count), sizes)
         batch, left, right = outer[:len(x_batch)], outer[len(x_batch):count - len(free[1])], \
             outer[count - len(free[1]):]
-        one, other = (value.at(_placed(value.aval.ndim, zip((*batches, *frees, *contracts), (*batch, *side, *inner),
-                                                            strict=True)))
+        one, other = (value.at(_order_by_axis(value.aval.ndim,
+                                              zip((*batches, *frees, *contracts), (*batch, *side, *inner),
+                                                                   strict=True)))
                       for value, batches, frees, contracts, side in ((x, x_batch, free[0], x_contract, left),
                                                                      (y, y_batch, free[1], y_contract, right)))
         kind = c_type(x.aval)
@@ -181,32 +182,32 @@ def _product(target: Target) -> Callable[[], list[str]]:
                                                                                           primitives.mul)
 
         def summed(total: str, one: str) -> str:
-            return _combined(add, total, _element(by, one, other, x.aval), x.aval)
+            return _combine_text(add, total, _element(by, one, other, x.aval), x.aval)
 
         if right and right[-1] != "0" and inner and y.name and free[1][-1] == y.aval.ndim - 1:
             # A row at once, in the order in which both lie in memory; each element is summed in the order of below.
             start = len(outer) - len(right)
-            row = looped(right, shape[start:], [f"{target.write(outer)} = 0;"])
-            step = [f"const {kind} factor = {bare(one)};", *looped(right, shape[start:], [
+            row = loop_lines(right, shape[start:], [f"{target.write(outer)} = 0;"])
+            step = [f"const {kind} factor = {strip_parentheses(one)};", *loop_lines(right, shape[start:], [
                 summed(target.write(outer), "factor")])]
-            body, loops = [*row, *_block(looped(inner, sizes, step), step)], (outer[:start], shape[:start])
+            body, loops = [*row, *_as_block(loop_lines(inner, sizes, step), step)], (outer[:start], shape[:start])
         else:
-            body = [f"{kind} total = 0;", *looped(inner, sizes, [summed("total", one)]),
+            body = [f"{kind} total = 0;", *loop_lines(inner, sizes, [summed("total", one)]),
                     f"{target.write(outer)} = total;"]
             loops = outer, shape
-        made = looped(*loops, body)
-        return _block(made, body)
+        made = loop_lines(*loops, body)
+        return _as_block(made, body)
     return lines
 
 
-def _placed(rank: int, pairs: Any) -> list[str]:
+def _order_by_axis(rank: int, pairs: Any) -> list[str]:
     found = [""] * rank
     for axis, index in pairs:
         found[axis] = index
     return found
 
 
-def _dynamic_update_slice(target: Target) -> Callable[[], list[str]]:
+def _dynamic_update_slice(target: StatementContext) -> Callable[[], list[str]]:
     x, update = target.once(0), target.once(1)
     starts = [target.many(number) for number in range(2, len(target.equation.inputs))]
 
@@ -214,14 +215,14 @@ def _dynamic_update_slice(target: Target) -> Callable[[], list[str]]:
         shape, sizes = x.aval.shape, update.aval.shape
         every, own = _ones(_indices(len(shape)), shape), _ones(_indices(len(sizes)), sizes)
         names = [f"at_{index}" for index in _indices(len(sizes))]
-        places = [f"int {name} = {clipped(start.at([]), extent - size)};" for name, start, extent, size in
+        places = [f"int {name} = {clip_text(start.at([]), extent - size)};" for name, start, extent, size in
                   zip(names, starts, shape, sizes, strict=True)]
         put = f"{target.write([_sum(index, name) for index, name in zip(own, names, strict=True)])} = {update.at(own)};"
-        body = [*looped(every, shape, [f"{target.write(every)} = {x.at(every)};"])]
+        body = [*loop_lines(every, shape, [f"{target.write(every)} = {x.at(every)};"])]
         if 0 in sizes:
             return body
         used = [place for place, name in zip(places, names, strict=True) if name in put]
-        return ["{", *("    " + line for line in (*body, *used, *looped(own, sizes, [put]))), "}"]
+        return ["{", *("    " + line for line in (*body, *used, *loop_lines(own, sizes, [put]))), "}"]
     return lines
 
 
@@ -230,7 +231,7 @@ def _sum(index: str, name: str) -> str:
 
 
 def _scatter(by: Primitive | None) -> Rule:
-    def rule(target: Target) -> Callable[[], list[str]]:
+    def rule(target: StatementContext) -> Callable[[], list[str]]:
         x, places, updates, params = target.once(0), target.many(1), target.once(2), target.equation.params
         windows = Windows(params["update_window_dims"], params["inserted_window_dims"],
                           params["scatter_dims_to_operand_dims"], params["operand_batching_dims"],
@@ -239,15 +240,15 @@ def _scatter(by: Primitive | None) -> Rule:
         def lines() -> list[str]:
             shape, sizes = x.aval.shape, updates.aval.shape
             every, given = _ones(_indices(len(shape)), shape), _ones(_indices(len(sizes)), sizes)
-            body = looped(every, shape, [f"{target.write(every)} = {x.at(every)};"])
+            body = loop_lines(every, shape, [f"{target.write(every)} = {x.at(every)};"])
             if 0 in sizes:
                 return body
             wide = windows.slice_sizes(len(shape), sizes)
             own, conditions = window([x, places], windows, wide, params["mode"], given)
             element, new = target.write(own), updates.at(given)
-            put = f"{element} = {new};" if by is None else _combined(by, element, new, x.aval)
+            put = f"{element} = {new};" if by is None else _combine_text(by, element, new, x.aval)
             inner = [f"if ({' && '.join(conditions)})", f"    {put}"] if conditions else [put]
-            return [*body, *looped(given, sizes, inner)]
+            return [*body, *loop_lines(given, sizes, inner)]
         return lines
     return rule
 

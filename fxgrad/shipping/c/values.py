@@ -11,7 +11,7 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.extend import Aval, Variable
-from fxgrad.shipping.python.trees import Refusal
+from fxgrad.shipping.python.trees import SourceRefusal
 
 INDICES = "ijklmnpq"
 TYPES = {"float64": "double", "float32": "float", "int64": "int64_t", "int32": "int32_t", "int8": "int8_t",
@@ -22,8 +22,8 @@ SHORT = {"float64": "f64", "float32": "f32", "int64": "i64", "int32": "i32", "in
 
 
 @dataclass
-class Value:
-    """A value: `at` gives the expression of an element by its indices, `flat` by its place in row-major order.
+class CValue:
+    """A value: `at` gives the expression of an element by its indices, `flat` by its row-major place.
 
     `flat` is None where an element is not as easily reached so. `depth` counts the operations in an expression, 0 for
     what is stored; `name` is that of the array, or of the variable of a scalar; `var` the one that it is, if any.
@@ -43,16 +43,16 @@ class Value:
 
     def place(self, text: str) -> str:
         """The element at a place in row-major order, also where only indices reach it."""
-        return self.flat(text) if self.flat is not None else self.at(unravelled(text, self.aval.shape))
+        return self.flat(text) if self.flat is not None else self.at(unravel_index(text, self.aval.shape))
 
 
 def c_type(aval: Aval) -> str:
-    """The type in C; raises `Refusal` for a dtype that has none."""
+    """The type in C; raises `SourceRefusal` for a dtype that has none."""
     if aval.dtype.name not in TYPES:
         name = "key<fry>, that of a random key" if dtypes.is_key(aval.dtype) else aval.dtype.name
-        raise Refusal(f"of dtype {name}, where a C file has {', '.join(TYPES)}")
+        raise SourceRefusal(f"of dtype {name}, where a C file has {', '.join(TYPES)}")
     if aval.size >= 2 ** 31:
-        raise Refusal(f"of {aval.size} elements, where a C file counts to {2 ** 31 - 1}")
+        raise SourceRefusal(f"of {aval.size} elements, where a C file counts to {2 ** 31 - 1}")
     return TYPES[aval.dtype.name]
 
 
@@ -84,10 +84,10 @@ def product_text(text: str, factor: int) -> str:
     """A number times another that is known."""
     if factor == 1 or text == "0":
         return text
-    return f"{grouped(text)} * {factor}"
+    return f"{parenthesized_text(text)} * {factor}"
 
 
-def grouped(text: str) -> str:
+def parenthesized_text(text: str) -> str:
     """An expression as an operand: between brackets, if it is not one word, number or call."""
     if all(c.isalnum() or c in "_." for c in text):
         return text
@@ -99,8 +99,8 @@ def grouped(text: str) -> str:
     return text
 
 
-def ravelled(indices: Sequence[str], shape: tuple[int, ...]) -> str:
-    """The place in row-major order of an element."""
+def ravel_index(indices: Sequence[str], shape: tuple[int, ...]) -> str:
+    """Return the row-major place of an element as an expression."""
     terms, stride = [], 1
     for index, extent in zip(reversed(indices), reversed(shape), strict=True):
         if extent != 1:
@@ -109,8 +109,8 @@ def ravelled(indices: Sequence[str], shape: tuple[int, ...]) -> str:
     return sum_text(terms[::-1])
 
 
-def unravelled(text: str, shape: tuple[int, ...]) -> list[str]:
-    """The indices of the element at a place in row-major order."""
+def unravel_index(text: str, shape: tuple[int, ...]) -> list[str]:
+    """Return the indices of the element at a row-major place as expressions."""
     indices, stride = [], math.prod(shape)
     first = True
     for extent in shape:
@@ -118,39 +118,39 @@ def unravelled(text: str, shape: tuple[int, ...]) -> list[str]:
         if extent == 1:
             indices.append("0")
             continue
-        index = grouped(text) if stride == 1 else f"{grouped(text)} / {stride}"
-        indices.append(index if first else f"{grouped(index)} % {extent}")
+        index = parenthesized_text(text) if stride == 1 else f"{parenthesized_text(text)} / {stride}"
+        indices.append(index if first else f"{parenthesized_text(index)} % {extent}")
         first = False
     return indices
 
 
-def stored(aval: Aval, name: str, reading: Callable[[str], None], pointer: bool = False,
-           var: Variable | None = None) -> Value:
-    """An array, or a scalar variable; one behind a `pointer` where this is said."""
+def array_value(aval: Aval, name: str, reading: Callable[[str], None], pointer: bool = False,
+                var: Variable | None = None) -> CValue:
+    """Return the value of an array or a scalar variable, possibly behind a pointer."""
     def element(text: str) -> str:
         reading(name)
         if not aval.shape:
             return f"*{name}" if pointer else name
         return f"{name}[{text}]"
 
-    return Value(aval, lambda indices: element(ravelled(indices, aval.shape)), element, 0, name, var)
+    return CValue(aval, lambda indices: element(ravel_index(indices, aval.shape)), element, 0, name, var)
 
 
-def view(aval: Aval, at: Callable[[Sequence[str]], str], depth: int = 0,
-         flat: Callable[[str], str] | None = None) -> Value:
-    """A value that is an expression."""
-    return Value(aval, at, flat, depth)
+def expression_value(aval: Aval, at: Callable[[Sequence[str]], str], depth: int = 0,
+                     flat: Callable[[str], str] | None = None) -> CValue:
+    """Return a value that is an expression."""
+    return CValue(aval, at, flat, depth)
 
 
-def fitting(value: Value, indices: Sequence[str]) -> list[str]:
-    """The indices in an operand of an elementwise operation, which is broadcast."""
+def broadcast_indices(value: CValue, indices: Sequence[str]) -> list[str]:
+    """Return the indices in an operand of an elementwise operation, which is broadcast."""
     rank = value.aval.ndim
     kept = indices[len(indices) - rank:]
     return ["0" if extent == 1 else index for index, extent in zip(kept, value.aval.shape, strict=True)]
 
 
-def looped(indices: Sequence[str], shape: Sequence[int], body: Sequence[str]) -> list[str]:
-    """Lines in a loop over indices; those of size 1 are not looped over."""
+def loop_lines(indices: Sequence[str], shape: Sequence[int], body: Sequence[str]) -> list[str]:
+    """Return lines in a loop over indices; those of size 1 need no loop."""
     lines = [*body]
     for index, extent in reversed([*zip(indices, shape, strict=True)]):
         if index == "0":
@@ -161,8 +161,8 @@ def looped(indices: Sequence[str], shape: Sequence[int], body: Sequence[str]) ->
     return lines
 
 
-def bare(text: str) -> str:
-    """An expression without brackets around the whole of it."""
+def strip_parentheses(text: str) -> str:
+    """Return an expression without parentheses around the whole of it."""
     if not text.startswith("(") or not text.endswith(")"):
         return text
     depth = 0

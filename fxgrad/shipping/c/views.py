@@ -9,9 +9,19 @@ import numpy as np
 
 from fxgrad.extend import Analysis, Aval, primitives
 from fxgrad.extend.parameters import Windows, default_fill
-from fxgrad.shipping.c.values import TYPES, Value, fitting, grouped, literal, product_text, ravelled, sum_text, view
+from fxgrad.shipping.c.values import (
+    TYPES,
+    CValue,
+    broadcast_indices,
+    expression_value,
+    literal,
+    parenthesized_text,
+    product_text,
+    ravel_index,
+    sum_text,
+)
 
-Rule = Callable[[Sequence[Value], Sequence[Aval], dict[str, Any]], list[Value]]
+Rule = Callable[[Sequence[CValue], Sequence[Aval], dict[str, Any]], list[CValue]]
 """(operands, types of the results, parameters) -> results."""
 
 views: Analysis[Rule | None] = Analysis(
@@ -22,80 +32,81 @@ DEEP = 2
 """The depth of an expression that has a choice in it, or a clipped index."""
 
 
-def _moved(x: Value, out: Aval, at: Callable[[Sequence[str]], Sequence[str]], deeper: int = 0) -> list[Value]:
+def _map_indices(x: CValue, out: Aval, at: Callable[[Sequence[str]], Sequence[str]], deeper: int = 0) -> list[CValue]:
     """A value whose element at some indices is that of `x` at others."""
-    return [view(out, lambda indices: x.at(at(indices)), x.depth + deeper if x.depth or deeper else 0)]
+    return [expression_value(out, lambda indices: x.at(at(indices)), x.depth + deeper if x.depth or deeper else 0)]
 
 
-def _broadcast_to(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+def _broadcast_to(values: Sequence[CValue], outs: Sequence[Aval], params: dict[str, Any]) -> list[CValue]:
     x, = values
     if not x.aval.shape and x.flat is not None:
-        return [view(outs[0], lambda indices: x.at([]), x.depth, lambda text: x.at([]))]
-    return _moved(x, outs[0], lambda indices: fitting(x, indices))
+        return [expression_value(outs[0], lambda indices: x.at([]), x.depth, lambda text: x.at([]))]
+    return _map_indices(x, outs[0], lambda indices: broadcast_indices(x, indices))
 
 
-def _broadcast_in_dim(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+def _broadcast_in_dim(values: Sequence[CValue], outs: Sequence[Aval], params: dict[str, Any]) -> list[CValue]:
     x, = values
-    return _moved(x, outs[0], lambda indices: [
+    return _map_indices(x, outs[0], lambda indices: [
         "0" if extent == 1 else indices[axis]
         for axis, extent in zip(params["broadcast_dimensions"], x.aval.shape, strict=True)])
 
 
-def _reshape(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+def _reshape(values: Sequence[CValue], outs: Sequence[Aval], params: dict[str, Any]) -> list[CValue]:
     x, = values
     out = outs[0]
     kept = [extent for extent in out.shape if extent != 1] == [extent for extent in x.aval.shape if extent != 1]
 
     def at(indices: Sequence[str]) -> str:
         if not kept:
-            return x.place(ravelled(indices, out.shape))
+            return x.place(ravel_index(indices, out.shape))
         given = iter([index for index, extent in zip(indices, out.shape, strict=True) if extent != 1])
         return x.at(["0" if extent == 1 else next(given) for extent in x.aval.shape])
 
-    return [view(out, at, x.depth, x.flat)]
+    return [expression_value(out, at, x.depth, x.flat)]
 
 
-def _transpose(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+def _transpose(values: Sequence[CValue], outs: Sequence[Aval], params: dict[str, Any]) -> list[CValue]:
     order = params["permutation"]
-    return _moved(values[0], outs[0], lambda indices: [indices[order.index(axis)] for axis in range(len(order))])
+    return _map_indices(values[0], outs[0], lambda indices: [indices[order.index(axis)] for axis in range(len(order))])
 
 
-def _rev(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+def _rev(values: Sequence[CValue], outs: Sequence[Aval], params: dict[str, Any]) -> list[CValue]:
     shape = outs[0].shape
-    return _moved(values[0], outs[0], lambda indices: [
-        f"{shape[axis] - 1} - {grouped(index)}" if axis in params["dimensions"] and shape[axis] > 1 else index
+    return _map_indices(values[0], outs[0], lambda indices: [
+        f"{shape[axis] - 1} - {parenthesized_text(index)}" if axis in params["dimensions"] and shape[axis] > 1
+        else index
         for axis, index in enumerate(indices)])
 
 
-def _slice(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+def _slice(values: Sequence[CValue], outs: Sequence[Aval], params: dict[str, Any]) -> list[CValue]:
     starts = params["start_indices"]
     steps = params["strides"] or (1,) * len(starts)
-    return _moved(values[0], outs[0], lambda indices: [
+    return _map_indices(values[0], outs[0], lambda indices: [
         sum_text([product_text(index, step), str(start)])
         for index, start, step in zip(indices, starts, steps, strict=True)])
 
 
-def _parts(x: Value, outs: Sequence[Aval], axis: int, sizes: Sequence[int], kept: bool) -> list[Value]:
+def _split_value(x: CValue, outs: Sequence[Aval], axis: int, sizes: Sequence[int], kept: bool) -> list[CValue]:
     found, start = [], 0
     for out, size in zip(outs, sizes, strict=True):
         def at(indices: Sequence[str], start: int = start) -> list[str]:
             own = sum_text([indices[axis], str(start)]) if kept else str(start)
             return [*indices[:axis], own, *indices[axis + kept:]]
 
-        found += _moved(x, out, at)
+        found += _map_indices(x, out, at)
         start += size
     return found
 
 
-def _split(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
-    return _parts(values[0], outs, params["axis"], params["sizes"], True)
+def _split(values: Sequence[CValue], outs: Sequence[Aval], params: dict[str, Any]) -> list[CValue]:
+    return _split_value(values[0], outs, params["axis"], params["sizes"], True)
 
 
-def _unstack(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
-    return _parts(values[0], outs, params["axis"], [1] * len(outs), False)
+def _unstack(values: Sequence[CValue], outs: Sequence[Aval], params: dict[str, Any]) -> list[CValue]:
+    return _split_value(values[0], outs, params["axis"], [1] * len(outs), False)
 
 
-def _joined(values: Sequence[Value], out: Aval, axis: int, sizes: Sequence[int], kept: bool) -> list[Value]:
+def _join(values: Sequence[CValue], out: Aval, axis: int, sizes: Sequence[int], kept: bool) -> list[CValue]:
     """One operand after another along an axis."""
     def at(indices: Sequence[str]) -> str:
         ends = np.cumsum(sizes).tolist()
@@ -111,26 +122,26 @@ def _joined(values: Sequence[Value], out: Aval, axis: int, sizes: Sequence[int],
                 break
         return f"({text})"
 
-    return [view(out, at, max(value.depth for value in values) + DEEP)]
+    return [expression_value(out, at, max(value.depth for value in values) + DEEP)]
 
 
-def _concatenate(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+def _concatenate(values: Sequence[CValue], outs: Sequence[Aval], params: dict[str, Any]) -> list[CValue]:
     axis = params["dimension"]
-    return _joined(values, outs[0], axis, [value.aval.shape[axis] for value in values], True)
+    return _join(values, outs[0], axis, [value.aval.shape[axis] for value in values], True)
 
 
-def _stack(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
-    return _joined(values, outs[0], params["axis"], [1] * len(values), False)
+def _stack(values: Sequence[CValue], outs: Sequence[Aval], params: dict[str, Any]) -> list[CValue]:
+    return _join(values, outs[0], params["axis"], [1] * len(values), False)
 
 
-def _tile(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+def _tile(values: Sequence[CValue], outs: Sequence[Aval], params: dict[str, Any]) -> list[CValue]:
     x, = values
-    return _moved(x, outs[0], lambda indices: [
-        "0" if extent == 1 else index if count == 1 else f"{grouped(index)} % {extent}"
+    return _map_indices(x, outs[0], lambda indices: [
+        "0" if extent == 1 else index if count == 1 else f"{parenthesized_text(index)} % {extent}"
         for index, extent, count in zip(indices, x.aval.shape, params["reps"], strict=True)])
 
 
-def _pad(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+def _pad(values: Sequence[CValue], outs: Sequence[Aval], params: dict[str, Any]) -> list[CValue]:
     x, filler = values
     config = params["padding_config"]
 
@@ -150,36 +161,37 @@ def _pad(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) 
             return filler.at([])
         return f"({' && '.join(inside)} ? {x.at(own)} : {filler.at([])})" if inside else x.at(own)
 
-    return [view(outs[0], at, x.depth + DEEP)]
+    return [expression_value(outs[0], at, x.depth + DEEP)]
 
 
-def _iota(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+def _iota(values: Sequence[CValue], outs: Sequence[Aval], params: dict[str, Any]) -> list[CValue]:
     out, axis = outs[0], params["dimension"]
     kind = TYPES.get(out.dtype.name, "")
 
     def at(indices: Sequence[str]) -> str:
-        return f"({kind}){grouped(indices[axis])}"
+        return f"({kind}){parenthesized_text(indices[axis])}"
 
-    return [view(out, at, 0, (lambda text: f"({kind}){grouped(text)}") if out.ndim == 1 else None)]
+    return [expression_value(out, at, 0, (lambda text: f"({kind}){parenthesized_text(text)}") if out.ndim == 1
+                             else None)]
 
 
-def _barrier(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+def _barrier(values: Sequence[CValue], outs: Sequence[Aval], params: dict[str, Any]) -> list[CValue]:
     return [*values]
 
 
-def _dynamic_slice(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+def _dynamic_slice(values: Sequence[CValue], outs: Sequence[Aval], params: dict[str, Any]) -> list[CValue]:
     x, *starts = values
-    return _moved(x, outs[0], lambda indices: [
-        sum_text([index, clipped(start.at([]), extent - size)])
+    return _map_indices(x, outs[0], lambda indices: [
+        sum_text([index, clip_text(start.at([]), extent - size)])
         for index, start, extent, size in zip(indices, starts, x.aval.shape, params["slice_sizes"], strict=True)], DEEP)
 
 
-def clipped(text: str, last: int) -> str:
+def clip_text(text: str, last: int) -> str:
     """A start moved into range."""
     return f"clip_index({text}, {last})" if last > 0 else "0"
 
 
-def window(values: Sequence[Value], windows: Windows, sizes: Sequence[int], mode: str, indices: Sequence[str],
+def window(values: Sequence[CValue], windows: Windows, sizes: Sequence[int], mode: str, indices: Sequence[str],
            ) -> tuple[list[str], list[str]]:
     """For an element of a gathered result, or of updates: its indices in the operand, and what must hold of them."""
     x, places = values
@@ -190,9 +202,9 @@ def window(values: Sequence[Value], windows: Windows, sizes: Sequence[int], mode
         if mode == "checked":
             start = f"wrap_index({start}, {extent})"
         if mode == "clip":
-            own[axis] = clipped(start, extent - sizes[axis])
+            own[axis] = clip_text(start, extent - sizes[axis])
         else:
-            own[axis] = f"(int){grouped(start)}"
+            own[axis] = f"(int){parenthesized_text(start)}"
             if mode != "promise_in_bounds":
                 conditions.append(f"in_range({start}, {extent - sizes[axis]})")
     for axis, place in zip(windows.operand_batching_dims, windows.start_indices_batching_dims, strict=True):
@@ -202,7 +214,7 @@ def window(values: Sequence[Value], windows: Windows, sizes: Sequence[int], mode
     return own, conditions
 
 
-def _gather(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any]) -> list[Value]:
+def _gather(values: Sequence[CValue], outs: Sequence[Aval], params: dict[str, Any]) -> list[CValue]:
     x, fill = values[0], params["fill_value"]
     windows = Windows(*(params[name] for name in Windows._fields))
     missing = literal(default_fill(x.aval.dtype) if fill is None else x.aval.dtype.type(fill), x.aval.dtype)
@@ -211,7 +223,7 @@ def _gather(values: Sequence[Value], outs: Sequence[Aval], params: dict[str, Any
         own, conditions = window(values, windows, params["slice_sizes"], params["mode"], indices)
         return f"({' && '.join(conditions)} ? {x.at(own)} : {missing})" if conditions else x.at(own)
 
-    return [view(outs[0], at, DEEP)]
+    return [expression_value(outs[0], at, DEEP)]
 
 
 for _name, _rule in {

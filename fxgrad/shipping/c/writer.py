@@ -22,10 +22,10 @@ from fxgrad.extend import (
     require_all_paths,
 )
 from fxgrad.extend.sizes import require_numbers
-from fxgrad.shipping.c.functions import Function
+from fxgrad.shipping.c.functions import CFunction
 from fxgrad.shipping.c.helpers import HELPERS, helpers_of
-from fxgrad.shipping.c.values import INDICES, Refusal, Value, c_type, literal, stored, view
-from fxgrad.text.names import Unique, variable_names
+from fxgrad.shipping.c.values import INDICES, CValue, SourceRefusal, array_value, c_type, expression_value, literal
+from fxgrad.text.names import UniqueNames, variable_names
 from fxgrad.text.quoting import c_comment_line
 from fxgrad.text.short import operation_name
 from fxgrad.text.sources import Sources
@@ -48,11 +48,11 @@ def c_text(program: Program, *, source: bool = True) -> str:
 
     `Program.to_c` says what it holds.
     """
-    return File(require_all_paths("to_c", program), source).text()
+    return CFile(require_all_paths("to_c", program), source).text()
 
 
-class File:
-    """One file: the main function, those that it calls, constants, and helpers."""
+class CFile:
+    """One file: the main function, the functions that it calls, constants, and helpers."""
 
     def __init__(self, program: Program, source: bool) -> None:
         program = drop_devices(require_numbers("to_c", program))
@@ -64,15 +64,15 @@ class File:
         functions = _FUNCTIONS.split()
         reserved = [*_KEYWORDS.split(), *functions, *(name + "f" for name in functions), *HELPERS, *INDICES,
                     *(f"i{number}" for number in range(40)), *(f"at_{index}" for index in INDICES)]
-        self.unique = Unique(reserved)
-        self._title = self.unique(_identifier(_what(program)))
+        self.unique = UniqueNames(reserved)
+        self._title = self.unique(_identifier(_description(program)))
         self._names: dict[int, dict[Variable, str]] = {}
         found = {id(each): variable_names(each, sources) for each in inner_first(program)}
         for var in program.inputs[:len(program.constants)]:  # these are of the whole file
             found[id(program)][var] = self.unique(_identifier(found[id(program)][var]))
         constants = {*program.inputs[:len(program.constants)]}
         for key, names in found.items():
-            unique = Unique([*self.unique.taken])
+            unique = UniqueNames([*self.unique.taken])
             self._names[key] = {var: name if var in constants else unique(_identifier(name))
                                 for var, name in names.items()}
         self.unique.taken.update(name for names in self._names.values() for name in names.values())
@@ -96,7 +96,7 @@ class File:
         """The name of the function of a program that an operation holds, and the bytes of work space that it needs."""
         known = self._functions.get(id(program))
         if known is None:
-            name = self.unique(_identifier(self._called.get(id(program), "body")))
+            name = self.unique(_identifier(self._program_names.get(id(program), "body")))
             function = self._function_of(program, name, False)
             body, size = function.text()
             self._texts.append(f"{_head(f'static void {name}', function.parameters())}\n{body}")
@@ -104,7 +104,7 @@ class File:
         return known
 
     @cached_property
-    def _called(self) -> dict[int, str]:
+    def _program_names(self) -> dict[int, str]:
         """What the programs that are held are called."""
         found: dict[int, str] = {}
         for program in inner_first(self._main):
@@ -114,17 +114,17 @@ class File:
                     found.setdefault(id(region.program), name or region.role)
         return found
 
-    def _function_of(self, program: Program, name: str, is_main: bool) -> Function:
+    def _function_of(self, program: Program, name: str, is_main: bool) -> CFunction:
         function = None
         try:
-            function = Function.__new__(Function)
+            function = CFunction.__new__(CFunction)
             function.__init__(self, program, name, self._names[id(program)], is_main)  # type: ignore[misc]
-        except Refusal as refusal:
+        except SourceRefusal as refusal:
             equation = getattr(function, "equation", None)
-            raise UnsupportedError(_refused(equation, str(refusal))) from None
+            raise UnsupportedError(_unsupported_error(equation, str(refusal))) from None
         return function
 
-    def constant(self, name: str, var: Variable, value: object) -> Value:
+    def constant(self, name: str, var: Variable, value: object) -> CValue:
         """An array that the program closes over, which becomes part of the file; a number stands where it is used."""
         if isinstance(value, Tracer):
             raise UnsupportedError(at_user_line(
@@ -133,11 +133,11 @@ class File:
         array = np.asarray(value)
         if not array.shape:
             number = literal(array[()], array.dtype)
-            return view(var.aval, lambda indices: number, 0, lambda place: number)
+            return expression_value(var.aval, lambda indices: number, 0, lambda place: number)
         items = ", ".join(literal(each, array.dtype, exact=True) for each in array.ravel())
         text = "\n".join(textwrap.wrap(items or "0", WIDTH - 4, initial_indent="    ", subsequent_indent="    "))
         self._constants.append(f"static const {c_type(var.aval)} {name}[{array.size or 1}] = {{\n{text}\n}};")
-        return stored(var.aval, name, lambda _: None, var=var)
+        return array_value(var.aval, name, lambda _: None, var=var)
 
     # --- comments -------------------------------------------------------------------------------------------
 
@@ -149,10 +149,10 @@ class File:
         line = linecache.getline(source.filename, source.line).strip()
         return c_comment_line(f"{source.place}  {line}".strip())
 
-    def _comment(self, function: Function, macro: str) -> str:
+    def _comment(self, function: CFunction, macro: str) -> str:
         program = self._main
         signature = program.signature
-        lines = [f"{_what(program)}: a program of fxgrad's, for arrays of these shapes in row-major order.", ""]
+        lines = [f"{_description(program)}: a program of fxgrad's, for arrays of these shapes in row-major order.", ""]
         rows = [(name, "takes", var.aval) for name, var in (
             (function.names[var], var) for var in function.inputs)]
         rows += [(name, "fills", atom.aval) for name, atom in zip(function.outputs, program.outputs, strict=True)]
@@ -181,12 +181,12 @@ def _identifier(name: str) -> str:
     return f"_{words}" if words[0].isdigit() else words
 
 
-def _what(program: Program) -> str:
+def _description(program: Program) -> str:
     signature = program.signature
     return "function" if signature is None else (signature.title or signature.name).partition(", [")[0]
 
 
-def _refused(equation: Equation | None, reason: str) -> str:
+def _unsupported_error(equation: Equation | None, reason: str) -> str:
     if equation is None:
         return at_user_line(f"to_c: an argument is {reason}. Convert it first")
     source = equation.source

@@ -29,9 +29,9 @@ from fxgrad.extend.sizes import has_symbolic_dim
 from fxgrad.interop import from_jax
 from fxgrad.interop.flat import x64
 from fxgrad.shipping.onnx.emission import Emission
-from fxgrad.shipping.onnx.graph import Value
+from fxgrad.shipping.onnx.graph import OnnxValue
 from fxgrad.shipping.onnx.moves import is_narrow
-from fxgrad.shipping.onnx.rules import BY_DEFINITION, Operation, Refusal, Rule, onnx_rules, rule_of
+from fxgrad.shipping.onnx.rules import BY_DEFINITION, OnnxRefusal, Rule, RuleOperation, onnx_rules, register_onnx_rule
 
 Definition = Callable[..., Any]
 
@@ -39,12 +39,12 @@ NO_FORM = ("has no form in ONNX: there is no operator for it, and it is made of 
            "function that is exported, and compute its result before or after")
 
 
-def defined(function: Definition, least: Any = dtypes.float32) -> Rule:
-    """A rule for an operation on floats, of which `function` says what it is made of in the dtype that it is given.
+def definition_rule(function: Definition, least: Any = dtypes.float32) -> Rule:
+    """Make a rule for an operation on floats from its definition by simpler ones, computed in at least `least`.
 
     That is at least `least`.
     """
-    def rule(emission: Emission, operation: Operation, values: list[Value]) -> list[Value]:
+    def rule(emission: Emission, operation: RuleOperation, values: list[OnnxValue]) -> list[OnnxValue]:
         graph = emission.graph
         wide = [least if dtypes.is_floating(aval.dtype) and aval.dtype.itemsize < least.itemsize else aval.dtype
                 for aval in operation.avals]
@@ -185,47 +185,49 @@ for _name, _function, _least in (
         ("mulhi", _mulhi, dtypes.float32), ("hypot", _hypot, dtypes.float32),
         ("nextafter", _nextafter, dtypes.bfloat16),
         ("reduce_precision", _reduce_precision, dtypes.bfloat16)):
-    onnx_rules.enter(defined(_function, _least), primitives[_name])
+    onnx_rules.enter(definition_rule(_function, _least), primitives[_name])
 
 
-@rule_of("erf")
-def _erf_rule(emission: Emission, operation: Operation, values: list[Value]) -> list[Value]:
+@register_onnx_rule("erf")
+def _erf_rule(emission: Emission, operation: RuleOperation, values: list[OnnxValue]) -> list[OnnxValue]:
     """The operator of ONNX, which runtimes have in single precision alone."""
     if values[0].dtype == np.float64:
-        return defined(_erf)(emission, operation, values)
+        return definition_rule(_erf)(emission, operation, values)
     return [emission.graph.operation("Erf", *values)]
 
 
 # --- what the rule for XLA says -------------------------------------------------------------------------------------
 
 
-def in_definition(emission: Emission, operation: Operation, values: list[Value]) -> list[Value]:
-    """The operation as what its rule for XLA is written in; that on each element of halves in single precision."""
+def emit_definition(emission: Emission, operation: RuleOperation, values: list[OnnxValue]) -> list[OnnxValue]:
+    """Emit the operation as its rule for XLA defines it; each element of halves in single precision."""
     if operation.primitive.effectful or operation.primitive.collective:
-        raise Refusal(NO_FORM)
+        raise OnnxRefusal(NO_FORM)
     avals = [aval.strong() for aval in operation.avals]
     narrow = acts_on_each.of(operation.primitive) and any(is_narrow(aval.dtype) for aval in avals)
     if narrow:
         avals = [aval.update(dtype=dtypes.float32) if is_narrow(aval.dtype) else aval for aval in avals]
         values = [emission.graph.cast(value, aval.dtype) for value, aval in zip(values, avals, strict=True)]
-    made = written_out(emission, operation, avals, values)
+    made = emit_lowered(emission, operation, avals, values)
     return [emission.graph.cast(value, aval.dtype) if narrow else value
             for value, aval in zip(made, operation.outputs, strict=True)]
 
 
-def written_out(emission: Emission, operation: Operation, avals: list[Aval], values: list[Value]) -> list[Value]:
-    """The program of the rule for XLA, in the place of the operation."""
+def emit_lowered(emission: Emission, operation: RuleOperation, avals: list[Aval],
+                 values: list[OnnxValue]) -> list[OnnxValue]:
+    """Emit the program of the rule for XLA in place of the operation."""
     if any(has_symbolic_dim(*aval.shape) for aval in avals):
-        raise Refusal("needs a number in the place of each size: it has no rule of its own, and jax writes out what "
-                      "it is made of. Trace the function for numbers")
+        raise OnnxRefusal("needs a number in the place of each size: it has no rule of its own, and jax writes out "
+                          "what "
+                          "it is made of. Trace the function for numbers")
     program = _program(operation, avals)
     if program is None or any(equation.primitive is operation.primitive for equation in program.equations):
-        raise Refusal(NO_FORM)
+        raise OnnxRefusal(NO_FORM)
     constants = [emission.graph.constant(np.asarray(value)) for value in program.constants]
     return emission.program(program, [*constants, *values], operation.primitive.name)
 
 
-def _program(operation: Operation, avals: list[Aval]) -> Program | None:
+def _program(operation: RuleOperation, avals: list[Aval]) -> Program | None:
     def function(*given: Any) -> Any:
         return operation.primitive.xla(lax, *given, **operation.params)
 
@@ -236,4 +238,4 @@ def _program(operation: Operation, avals: list[Aval]) -> Program | None:
         return None
 
 
-BY_DEFINITION.append(in_definition)
+BY_DEFINITION.append(emit_definition)

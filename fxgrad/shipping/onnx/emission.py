@@ -24,9 +24,9 @@ from fxgrad.extend import (
     live_equations,
 )
 from fxgrad.extend.sizes import has_symbolic_dim
-from fxgrad.shipping.onnx.graph import Graph, Value
-from fxgrad.shipping.onnx.rules import Operation, Refusal, onnx_rules
-from fxgrad.text.names import Unique, variable_names
+from fxgrad.shipping.onnx.graph import OnnxGraph, OnnxValue
+from fxgrad.shipping.onnx.rules import OnnxRefusal, RuleOperation, onnx_rules
+from fxgrad.text.names import UniqueNames, variable_names
 from fxgrad.text.quoting import one_line
 from fxgrad.text.sources import Sources
 
@@ -43,15 +43,15 @@ class Emission:
     """One model on its way: `graph` has its nodes, and `program` writes one program into it."""
 
     def __init__(self) -> None:
-        self.graph = Graph()
+        self.graph = OnnxGraph()
         self.sources = Sources()
         self._scope = ""
-        self._node_names = Unique()  # of the whole model: onnxruntime refuses two nodes of one name
+        self._node_names = UniqueNames()  # of the whole model: onnxruntime refuses two nodes of one name
 
     # --- programs ---------------------------------------------------------------------------------------------
 
-    def program(self, program: Program, inputs: Sequence[Value], scope: str = "",
-                called: dict[Variable, str] | None = None) -> list[Value]:
+    def program(self, program: Program, inputs: Sequence[OnnxValue], scope: str = "",
+                called: dict[Variable, str] | None = None) -> list[OnnxValue]:
         """The values of the outputs of `program`; `called` are names of variables that are not their own."""
         around, base = self._scope, self.graph.base
         self._scope = join_scopes(around, one_line(scope))
@@ -62,25 +62,25 @@ class Emission:
         self._scope, self.graph.base = around, base
         return outputs
 
-    def _literal(self, literal: Literal) -> Value:
+    def _literal(self, literal: Literal) -> OnnxValue:
         if dtypes.is_complex(literal.dtype):
             raise UnsupportedError(f"to_onnx: a number of dtype {literal.dtype.name}, for which ONNX has no operators"
                                    + COMPLEX)
         return self.graph.constant(literal.value)
 
-    def _equation(self, equation: Equation, values: list[Value], names: dict[Variable, str]) -> list[Value]:
+    def _equation(self, equation: Equation, values: list[OnnxValue], names: dict[Variable, str]) -> list[OnnxValue]:
         source, begin = equation.source, len(self.graph.nodes)
         scope = join_scopes(self._scope, one_line(source.scope) if source is not None else "")
         own = [join_scopes(self._scope, names[var]) if self._scope else names[var] for var in equation.outputs]
         self.graph.base = own[0] if own else equation.primitive.name
-        operation = Operation(equation.primitive, [atom.aval for atom in equation.inputs],
-                              [var.aval for var in equation.outputs], equation.params, equation.regions)
+        operation = RuleOperation(equation.primitive, [atom.aval for atom in equation.inputs],
+                                  [var.aval for var in equation.outputs], equation.params, equation.regions)
         try:
             made = self.operation(operation, values)
-        except (Refusal, ConcretizationError) as refusal:
-            raise UnsupportedError(self._refused(equation, _reason(equation, refusal))) from None
+        except (OnnxRefusal, ConcretizationError) as refusal:
+            raise UnsupportedError(self._refusal_text(equation, _reason(equation, refusal))) from None
         nodes = self.graph.nodes[begin:]
-        made = self._renamed(nodes, made, own)
+        made = self._rename_results(nodes, made, own)
         place = "" if source is None else one_line(self.sources.comment(source))
         for node in nodes:
             if not node.name:
@@ -91,12 +91,12 @@ class Emission:
                 self.graph.is_known(value, var.aval.shape)
         return made
 
-    def _refused(self, equation: Equation, reason: str) -> str:
+    def _refusal_text(self, equation: Equation, reason: str) -> str:
         source = equation.source
         line = "" if source is None else f"\n  at {self.sources.comment(source)} (in {source.code.co_name})"
         return f"to_onnx: {equation.primitive} {reason}{line}"
 
-    def _renamed(self, nodes: Sequence[Any], made: Sequence[Value], names: Sequence[str]) -> list[Value]:
+    def _rename_results(self, nodes: Sequence[Any], made: Sequence[OnnxValue], names: Sequence[str]) -> list[OnnxValue]:
         """Values that nodes of this equation make, under the names of its variables."""
         own = {name for node in nodes for name in node.output}
         new: dict[str, str] = {}
@@ -105,30 +105,31 @@ class Emission:
                 new[value.name] = self.graph.unique(name)
         for node in nodes:
             _rename(node, new)
-        return [Value(new.get(value.name, value.name), value.dtype) for value in made]
+        return [OnnxValue(new.get(value.name, value.name), value.dtype) for value in made]
 
     # --- operations -------------------------------------------------------------------------------------------
 
-    def operation(self, operation: Operation, values: list[Value]) -> list[Value]:
-        """The values of the outputs of an operation; raises `Refusal`."""
+    def operation(self, operation: RuleOperation, values: list[OnnxValue]) -> list[OnnxValue]:
+        """The values of the outputs of an operation; raises `OnnxRefusal`."""
         for aval in (*operation.avals, *operation.outputs):
             if dtypes.is_complex(aval.dtype):
-                raise Refusal(f"has a value of dtype {aval.dtype.name}, for which ONNX has no operators" + COMPLEX)
+                raise OnnxRefusal(f"has a value of dtype {aval.dtype.name}, for which ONNX has no operators" + COMPLEX)
         rule = onnx_rules.of(operation.primitive)
         if isinstance(rule, MissingRule):
-            raise Refusal(rule.reason)
+            raise OnnxRefusal(rule.reason)
         if operation.outputs and all(0 in aval.shape for aval in operation.outputs):
             return [self.graph.filled(0, dtype_of(aval), aval.shape) for aval in operation.outputs]
         return rule(self, operation, values)
 
-    def apply(self, primitive: Primitive, avals: Sequence[Aval], values: Sequence[Value], **params: Any) -> list[Value]:
+    def apply(self, primitive: Primitive, avals: Sequence[Aval], values: Sequence[OnnxValue],
+              **params: Any) -> list[OnnxValue]:
         """The values of the outputs of another operation, which a rule is written in."""
-        return self.operation(Operation(primitive, avals, infer_types(primitive, avals, params), params), [*values])
+        return self.operation(RuleOperation(primitive, avals, infer_types(primitive, avals, params), params), [*values])
 
 
 def _reason(equation: Equation, refusal: Exception) -> str:
     """Why an operation is refused; rules that need a number of a size that has a name do not say so themselves."""
-    if isinstance(refusal, Refusal):
+    if isinstance(refusal, OnnxRefusal):
         return str(refusal)
     named = {str(size) for atom in (*equation.inputs, *equation.outputs) for size in atom.aval.shape
              if has_symbolic_dim(size)}

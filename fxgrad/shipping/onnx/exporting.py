@@ -16,7 +16,7 @@ from fxgrad.extend.sizes import SymbolicDim, named_size
 from fxgrad.extend.tracing import program_of
 from fxgrad.shipping.onnx import library, protos
 from fxgrad.shipping.onnx.emission import COMPLEX, Emission
-from fxgrad.shipping.onnx.graph import INT64, Value
+from fxgrad.shipping.onnx.graph import INT64, OnnxValue
 from fxgrad.text.names import variable_names
 from fxgrad.text.quoting import one_line
 
@@ -88,13 +88,13 @@ def feeds(model: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
         raise ArgumentError(at_user_line(
             f"onnx.feeds: {len(leaves)} arrays, and the model takes {len(inputs)}: "
             f"{', '.join(each.name for each in inputs)}. Pass what the function was traced with"))
-    helper = protos.package().helper
-    return {each.name: _words(leaf) if dtypes.is_key(getattr(leaf, "dtype", None)) else np.asarray(
+    helper = protos.require_onnx().helper
+    return {each.name: _key_words(leaf) if dtypes.is_key(getattr(leaf, "dtype", None)) else np.asarray(
         leaf, helper.tensor_dtype_to_np_dtype(each.type.tensor_type.elem_type))
         for each, leaf in zip(inputs, leaves, strict=True)}
 
 
-def _words(keys: Any) -> Any:
+def _key_words(keys: Any) -> Any:
     return np.asarray(keys)["threefry2x32"]
 
 
@@ -124,11 +124,11 @@ def _model(program: Program) -> Any:
     outputs = _outputs(emission, program, made, results)
     title = "" if signature is None else signature.title or signature.name
     graph = emission.graph.model_graph(one_line(title) or "program", infos, outputs)
-    return protos.model(graph, emission.graph.opset)
+    return protos.make_model(graph, emission.graph.opset)
 
 
-def _inputs(emission: Emission, program: Program, names: dict[Variable, str]) -> tuple[list[Value], list[Any]]:
-    values: list[Value] = []
+def _inputs(emission: Emission, program: Program, names: dict[Variable, str]) -> tuple[list[OnnxValue], list[Any]]:
+    values: list[OnnxValue] = []
     infos: list[Any] = []
     closed = [*program.constants, *[None] * (len(program.inputs) - len(program.constants))]
     for number, (var, constant) in enumerate(zip(program.inputs, closed, strict=True)):
@@ -138,10 +138,10 @@ def _inputs(emission: Emission, program: Program, names: dict[Variable, str]) ->
                                    "no operators" + COMPLEX)
         if number < len(program.constants):
             emission.graph.unique.taken.discard(names[var])
-            array = _words(constant) if dtypes.is_key(aval.dtype) else np.asarray(constant, aval.dtype)
+            array = _key_words(constant) if dtypes.is_key(aval.dtype) else np.asarray(constant, aval.dtype)
             value = emission.graph.constant(array, names[var])
         else:
-            value = Value(names[var], np.dtype(np.uint32) if dtypes.is_key(aval.dtype) else aval.dtype)
+            value = OnnxValue(names[var], np.dtype(np.uint32) if dtypes.is_key(aval.dtype) else aval.dtype)
             shape = (*aval.shape, 2) if dtypes.is_key(aval.dtype) else aval.shape
             infos.append(protos.value_info(value.name, shape, value.dtype))
         if dtypes.is_key(aval.dtype):
@@ -151,7 +151,7 @@ def _inputs(emission: Emission, program: Program, names: dict[Variable, str]) ->
     return values, infos
 
 
-def _sizes(emission: Emission, program: Program, inputs: Sequence[Value]) -> None:
+def _sizes(emission: Emission, program: Program, inputs: Sequence[OnnxValue]) -> None:
     """What the names of sizes stand for, read off the arguments: `n` off an axis of n elements, or of 2 n + 1."""
     graph = emission.graph
     for value, var in zip(inputs, program.inputs, strict=True):
@@ -169,7 +169,7 @@ def _sizes(emission: Emission, program: Program, inputs: Sequence[Value]) -> Non
                 graph.named[name] = extent if step == 1 else graph.operation("Div", extent, graph.size(step))
 
 
-def _outputs(emission: Emission, program: Program, made: Sequence[Value], results: Sequence[str]) -> list[Any]:
+def _outputs(emission: Emission, program: Program, made: Sequence[OnnxValue], results: Sequence[str]) -> list[Any]:
     """The types of the outputs; one that is no node of its own is handed on by one."""
     infos, graph, done = [], emission.graph, set()
     for value, atom, name in zip(made, program.outputs, results, strict=True):
@@ -177,7 +177,7 @@ def _outputs(emission: Emission, program: Program, made: Sequence[Value], result
         graph.base = name
         given = library.words_of_key(graph, value) if dtypes.is_key(aval.dtype) else value
         if given.name != name or name in done:
-            graph.nodes.append(protos.node("Identity", [given.name], [name], {"name": name}))
+            graph.nodes.append(protos.make_node("Identity", [given.name], [name], {"name": name}))
         done.add(name)
         shape = (*aval.shape, 2) if dtypes.is_key(aval.dtype) else aval.shape
         infos.append(protos.value_info(name, shape, given.dtype))

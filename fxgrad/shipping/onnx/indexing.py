@@ -11,22 +11,22 @@ from fxgrad import dtypes
 from fxgrad.extend import primitives
 from fxgrad.extend.parameters import Windows, default_fill
 from fxgrad.shipping.onnx.emission import Emission
-from fxgrad.shipping.onnx.graph import INT64, Graph, Value
-from fxgrad.shipping.onnx.moves import is_narrow, place_of, strided
-from fxgrad.shipping.onnx.reductions import reduce
-from fxgrad.shipping.onnx.rules import Operation, Rule, onnx_rules, rule_of
+from fxgrad.shipping.onnx.graph import INT64, OnnxGraph, OnnxValue
+from fxgrad.shipping.onnx.moves import index_as_int64, is_narrow, strided_sum
+from fxgrad.shipping.onnx.reductions import emit_reduce
+from fxgrad.shipping.onnx.rules import Rule, RuleOperation, onnx_rules, register_onnx_rule
 
-Values = list[Value]
+Values = list[OnnxValue]
 
 
-class Addressed(NamedTuple):
+class FlatAddresses(NamedTuple):
     """Where elements stand in the flat array, and whether their windows lie within it (None: all do)."""
 
-    places: Value
-    within: Value | None
+    places: OnnxValue
+    within: OnnxValue | None
 
 
-def _spread(shape: tuple[int, ...], axes: tuple[int, ...], rank: int) -> list[int]:
+def _with_ones(shape: tuple[int, ...], axes: tuple[int, ...], rank: int) -> list[int]:
     """Sizes with ones, for values along `axes` of a result of `rank`."""
     sizes = [1] * rank
     for axis, size in zip(axes, shape, strict=True):
@@ -34,42 +34,43 @@ def _spread(shape: tuple[int, ...], axes: tuple[int, ...], rank: int) -> list[in
     return sizes
 
 
-def addressed(graph: Graph, indices: Value, shape: tuple[int, ...], indices_shape: tuple[int, ...], windows: Windows,
-              sizes: tuple[int, ...], mode: str) -> Addressed:
-    """The places of the elements of a gathered result, or of the updates of a scatter."""
+def flat_addresses(graph: OnnxGraph, indices: OnnxValue, shape: tuple[int, ...], indices_shape: tuple[int, ...],
+                   windows: Windows,
+                   sizes: tuple[int, ...], mode: str) -> FlatAddresses:
+    """Return the flat places of the elements of a gathered result, or of the updates of a scatter."""
     result = windows.result_shape(sizes, indices_shape[:-1])
     rank = len(result)
     batch = tuple(axis for axis in range(rank) if axis not in windows.offset_dims)
     steps = [math.prod(shape[axis + 1:]) for axis in range(len(shape))]
-    total = strided(graph, _lines(windows, sizes, steps, batch, indices_shape), rank)
-    starts = place_of(graph, indices)
+    total = strided_sum(graph, _address_terms(windows, sizes, steps, batch, indices_shape), rank)
+    starts = index_as_int64(graph, indices)
     axes = windows.start_index_map
     if not axes:
-        return Addressed(graph.expand(total, result), None)
+        return FlatAddresses(graph.expand(total, result), None)
     if mode == "checked" and indices.dtype.kind != "u":
         starts = _from_the_front(graph, starts, graph.sizes([shape[axis] for axis in axes]))
     most = graph.sizes([shape[axis] - sizes[axis] for axis in axes])
     held = graph.operation("Min", graph.operation("Max", starts, graph.number(0, INT64)), most)
     factors = graph.sizes([steps[axis] for axis in axes])
-    first = reduce(graph, "ReduceSum", graph.operation("Mul", held, factors), (len(indices_shape) - 1,))
-    spread = _spread(indices_shape[:-1], batch, rank)
+    first = emit_reduce(graph, "ReduceSum", graph.operation("Mul", held, factors), (len(indices_shape) - 1,))
+    spread = _with_ones(indices_shape[:-1], batch, rank)
     total = graph.operation("Add", graph.reshape(first, spread), total)
     within = None
     if mode in ("checked", "fill"):
         same = graph.cast(graph.operation("Equal", held, starts), np.dtype(np.int32))
-        every = graph.cast(reduce(graph, "ReduceMin", same, (len(indices_shape) - 1,)), np.dtype(bool))
+        every = graph.cast(emit_reduce(graph, "ReduceMin", same, (len(indices_shape) - 1,)), np.dtype(bool))
         within = graph.reshape(every, spread)
-    return Addressed(graph.expand(total, result), within)
+    return FlatAddresses(graph.expand(total, result), within)
 
 
-def _from_the_front(graph: Graph, starts: Value, extents: Value) -> Value:
+def _from_the_front(graph: OnnxGraph, starts: OnnxValue, extents: OnnxValue) -> OnnxValue:
     """Indices, those that count from the end turned into those that count from the front."""
     below = graph.operation("Less", starts, graph.number(0, INT64))
     return graph.where(below, graph.operation("Add", starts, extents), starts)
 
 
-def _lines(windows: Windows, sizes: tuple[Any, ...], steps: list[Any], batch: tuple[int, ...],
-           indices_shape: tuple[Any, ...]) -> list[tuple[Any, Any, int]]:
+def _address_terms(windows: Windows, sizes: tuple[Any, ...], steps: list[Any], batch: tuple[int, ...],
+                   indices_shape: tuple[Any, ...]) -> list[tuple[Any, Any, int]]:
     """What is known of the places: that of an element in its window, and where batching axes put it."""
     return [(sizes[axis], steps[axis], place)
             for axis, place in zip(windows.window_axes(len(sizes)), windows.offset_dims, strict=True)] + [
@@ -77,8 +78,8 @@ def _lines(windows: Windows, sizes: tuple[Any, ...], steps: list[Any], batch: tu
             windows.operand_batching_dims, windows.start_indices_batching_dims, strict=True)]
 
 
-@rule_of("gather")
-def _gather(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("gather")
+def _gather(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     graph, (x, indices), params = emission.graph, values, operation.params
     shape, indices_shape = operation.shapes
     windows = Windows(*(params[field] for field in Windows._fields))
@@ -90,13 +91,14 @@ def _gather(emission: Emission, operation: Operation, values: Values) -> Values:
     plain = _as_take(graph, x, indices, windows, operation)
     if plain is not None:
         return [plain]
-    places, within = addressed(graph, indices, shape, indices_shape, windows, sizes, mode)
+    places, within = flat_addresses(graph, indices, shape, indices_shape, windows, sizes, mode)
     found = graph.operation("Gather", graph.reshape(x, [-1]), places, axis=0)
     return [found if within is None else graph.where(graph.operation("Not", within), graph.number(number, x.dtype),
                                                      found)]
 
 
-def _as_take(graph: Graph, x: Value, indices: Value, windows: Windows, operation: Operation) -> Value | None:
+def _as_take(graph: OnnxGraph, x: OnnxValue, indices: OnnxValue, windows: Windows,
+             operation: RuleOperation) -> OnnxValue | None:
     """Whole rows at places along one axis, which ONNX has a node for: None for what else may be gathered."""
     shape, indices_shape = operation.shapes
     sizes, mode = operation.params["slice_sizes"], operation.params["mode"]
@@ -108,7 +110,7 @@ def _as_take(graph: Graph, x: Value, indices: Value, windows: Windows, operation
     if windows.collapsed_slice_dims != (axis,) or windows.offset_dims != wanted or sizes != (
             *shape[:axis], 1, *shape[axis + 1:]):
         return None
-    starts = graph.reshape(place_of(graph, indices), indices_shape[:-1])
+    starts = graph.reshape(index_as_int64(graph, indices), indices_shape[:-1])
     if mode == "checked" and indices.dtype.kind != "u":
         starts = _from_the_front(graph, starts, graph.number_of(shape[axis]))
     held = graph.operation("Min", graph.operation("Max", starts, graph.number(0, INT64)),
@@ -133,7 +135,7 @@ for _name, _reduction in {"scatter": "none", "scatter_add": "add", "scatter_mul"
 onnx_rules.enter(_scatter("add", negated=True), primitives["scatter_sub"])
 
 
-def _scattered(emission: Emission, operation: Operation, values: Values, reduction: str, negated: bool) -> Values:
+def _scattered(emission: Emission, operation: RuleOperation, values: Values, reduction: str, negated: bool) -> Values:
     """Updates that lie outside go to one more place behind the flat array, which is cut off again."""
     graph, (x, indices, updates), params = emission.graph, values, operation.params
     shape, indices_shape, updates_shape = operation.shapes
@@ -146,7 +148,7 @@ def _scattered(emission: Emission, operation: Operation, values: Values, reducti
     wide = dtypes.float32 if is_narrow(dtype) and combines else np.dtype(
         np.int32) if combines and dtype.kind == "b" else dtype
     sizes = windows.slice_sizes(len(shape), updates_shape)
-    places, within = addressed(graph, indices, shape, indices_shape, windows, sizes, params["mode"])
+    places, within = flat_addresses(graph, indices, shape, indices_shape, windows, sizes, params["mode"])
     flat = graph.reshape(graph.cast(x, wide), [-1])
     news = graph.cast(updates, wide)
     if negated:

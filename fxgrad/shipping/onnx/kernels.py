@@ -73,27 +73,27 @@ class NoKernel(Exception):  # noqa: N818  (rules that may meet it choose another
     """There is no dtype in which an operator may be computed."""
 
 
-class Way(NamedTuple):
-    """The dtype to compute in, and whether the order of unsigned numbers is kept by turning their first bit over."""
+class KernelDtype(NamedTuple):
+    """The dtype to compute in, and whether the first bit of unsigned numbers is flipped to keep their order."""
 
     dtype: DType
     turned: bool = False
 
 
-def way_of(operator: str, dtype: DType) -> Way | None:
-    """How `operator` is computed on `dtype`: None where there is a kernel, else the dtype to convert to.
+def kernel_dtype(operator: str, dtype: DType) -> KernelDtype | None:
+    """Return how `operator` is computed on `dtype`: None if there is a kernel, else the dtype to convert to.
 
-    >>> way_of("Add", np.dtype("float64")), way_of("ReduceSum", np.dtype("int8")).dtype
+    >>> kernel_dtype("Add", np.dtype("float64")), kernel_dtype("ReduceSum", np.dtype("int8")).dtype
     (None, dtype('int32'))
 
     Raises `NoKernel` where there is none.
     """
     known = KERNELS.get(operator)
     if dtype.name in NARROW:
-        return Way(np.dtype(NARROW[dtype.name]))
+        return KernelDtype(np.dtype(NARROW[dtype.name]))
     if known is None or dtype.name in known:
         return None
     for name in _WIDER.get(dtype.name, ()):
         if name in known:
-            return Way(np.dtype(name), dtype == np.uint64 and operator in ORDERED)
+            return KernelDtype(np.dtype(name), dtype == np.uint64 and operator in ORDERED)
     raise NoKernel(f"{operator} of {dtypes.shown_name(dtype)}")

@@ -6,38 +6,38 @@ import numpy as np
 
 from fxgrad import dtypes
 from fxgrad.extend import DType
-from fxgrad.shipping.onnx.graph import Graph, Value
+from fxgrad.shipping.onnx.graph import OnnxGraph, OnnxValue
 from fxgrad.shipping.onnx.protos import element_type
 
 UINT32, UINT64 = np.dtype(np.uint32), np.dtype(np.uint64)
 
 
-def bits_of(dtype: DType) -> int:
-    """The number of bits of an element."""
+def bit_width(dtype: DType) -> int:
+    """Return the number of bits of an element."""
     return 8 * dtype.itemsize
 
 
-def unsigned(dtype: DType) -> DType:
-    """The unsigned integers of as many bits."""
-    return np.dtype(f"uint{bits_of(dtype)}")
+def unsigned_dtype(dtype: DType) -> DType:
+    """Return the unsigned integer dtype of as many bits."""
+    return np.dtype(f"uint{bit_width(dtype)}")
 
 
-def signed(dtype: DType) -> DType:
-    """The signed integers of as many bits."""
-    return np.dtype(f"int{bits_of(dtype)}")
+def signed_dtype(dtype: DType) -> DType:
+    """Return the signed integer dtype of as many bits."""
+    return np.dtype(f"int{bit_width(dtype)}")
 
 
-def zero(graph: Graph, value: Value) -> Value:
+def zero_like(graph: OnnxGraph, value: OnnxValue) -> OnnxValue:
     """0 of the dtype of a value."""
     return graph.number(0, value.dtype)
 
 
-def one(graph: Graph, value: Value) -> Value:
+def one_like(graph: OnnxGraph, value: OnnxValue) -> OnnxValue:
     """1 of the dtype of a value."""
     return graph.number(1, value.dtype)
 
 
-def scalar(graph: Graph, number: float, like: Value) -> Value:
+def constant_like(graph: OnnxGraph, number: float, like: OnnxValue) -> OnnxValue:
     """A number of the dtype of a value."""
     return graph.number(number, like.dtype)
 
@@ -45,32 +45,32 @@ def scalar(graph: Graph, number: float, like: Value) -> Value:
 # --- logic of bits --------------------------------------------------------------------------------------------------
 
 
-def bitwise(graph: Graph, name: str, *values: Value) -> Value:
+def bitwise(graph: OnnxGraph, name: str, *values: OnnxValue) -> OnnxValue:
     """"And", "Or", "Xor" or "Not" of integers bit by bit, or of bools."""
     return graph.operation(name if values[0].dtype.kind == "b" else f"Bitwise{name}", *values)
 
 
-def shift(graph: Graph, x: Value, count: Value, direction: str) -> Value:
+def shift(graph: OnnxGraph, x: OnnxValue, count: OnnxValue, direction: str) -> OnnxValue:
     """Integers shifted to the "LEFT" or, without their sign, to the "RIGHT"; by all their bits or more gives 0.
 
     Runtimes shift unsigned integers alone, and what they make of too large counts is their own affair.
     """
-    kind = unsigned(x.dtype)
+    kind = unsigned_dtype(x.dtype)
     bits, counts = graph.cast(x, kind), graph.cast(count, kind)
-    width = graph.number(bits_of(x.dtype), kind)
+    width = graph.number(bit_width(x.dtype), kind)
     short = graph.operation("Less", counts, width)
     moved = graph.operation("BitShift", bits, graph.where(short, counts, graph.number(0, kind)), direction=direction)
     return graph.cast(graph.where(short, moved, graph.number(0, kind)), x.dtype)
 
 
-def shift_by(graph: Graph, x: Value, count: int, direction: str) -> Value:
+def shift_by(graph: OnnxGraph, x: OnnxValue, count: int, direction: str) -> OnnxValue:
     """Unsigned integers shifted by a number of bits that is less than they have."""
     return graph.operation("BitShift", x, graph.number(count, x.dtype), direction=direction)
 
 
-def shift_arithmetic(graph: Graph, x: Value, count: Value) -> Value:
+def shift_arithmetic(graph: OnnxGraph, x: OnnxValue, count: OnnxValue) -> OnnxValue:
     """Integers shifted to the right, with copies of their first bit."""
-    kind = signed(x.dtype)
+    kind = signed_dtype(x.dtype)
     numbers = graph.cast(x, kind)
     negative = graph.operation("Less", numbers, graph.number(0, kind))
     plain = graph.where(negative, graph.operation("BitwiseNot", numbers), numbers)
@@ -78,9 +78,9 @@ def shift_arithmetic(graph: Graph, x: Value, count: Value) -> Value:
     return graph.cast(graph.where(negative, graph.operation("BitwiseNot", moved), moved), x.dtype)
 
 
-def population_count(graph: Graph, x: Value) -> Value:
+def population_count(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
     """How many bits are set: sums of pairs, of fours, and so on."""
-    kind, width = unsigned(x.dtype), bits_of(x.dtype)
+    kind, width = unsigned_dtype(x.dtype), bit_width(x.dtype)
     bits, step = graph.cast(x, kind), 1
     while step < width:
         block = (1 << step) - 1
@@ -91,9 +91,9 @@ def population_count(graph: Graph, x: Value) -> Value:
     return graph.cast(bits, x.dtype)
 
 
-def leading_zeros(graph: Graph, x: Value) -> Value:
+def leading_zeros(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
     """How many bits stand before the first that is set: it is spread to all lower ones, and the rest is counted."""
-    kind, width = unsigned(x.dtype), bits_of(x.dtype)
+    kind, width = unsigned_dtype(x.dtype), bit_width(x.dtype)
     bits, step = graph.cast(x, kind), 1
     while step < width:
         bits = graph.operation("BitwiseOr", bits, shift_by(graph, bits, step, "RIGHT"))
@@ -101,7 +101,7 @@ def leading_zeros(graph: Graph, x: Value) -> Value:
     return graph.cast(population_count(graph, graph.operation("BitwiseNot", bits)), x.dtype)
 
 
-def bitcast(graph: Graph, x: Value, dtype: DType) -> Value:
+def bitcast(graph: OnnxGraph, x: OnnxValue, dtype: DType) -> OnnxValue:
     """The bits of numbers read as another dtype of the same width."""
     if x.dtype == dtype:
         return x
@@ -110,11 +110,11 @@ def bitcast(graph: Graph, x: Value, dtype: DType) -> Value:
     return graph.raw("BitCast", [x], [dtype], {"to": element_type(dtype)})[0]
 
 
-def rank(graph: Graph, x: Value) -> Value:
+def order_rank(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
     """Integers in the total order of floats; of other numbers themselves."""
     if x.dtype.kind == "b" or not dtypes.is_floating(x.dtype):
         return x
-    kind = signed(x.dtype)
+    kind = signed_dtype(x.dtype)
     bits = bitcast(graph, x, kind)
     negative = graph.operation("Less", bits, graph.number(0, kind))
     return graph.where(negative, graph.operation("BitwiseXor", bits, graph.number(np.iinfo(kind).max, kind)), bits)
@@ -123,7 +123,7 @@ def rank(graph: Graph, x: Value) -> Value:
 # --- integers -------------------------------------------------------------------------------------------------------
 
 
-def divide_whole(graph: Graph, x: Value, y: Value) -> tuple[Value, Value]:
+def divide_whole(graph: OnnxGraph, x: OnnxValue, y: OnnxValue) -> tuple[OnnxValue, OnnxValue]:
     """Quotient toward zero and remainder of integers; of a division by 0 all bits set, and x.
 
     Runtimes stop the process where they divide by 0, or the least integer by -1.
@@ -144,7 +144,7 @@ def divide_whole(graph: Graph, x: Value, y: Value) -> tuple[Value, Value]:
     return graph.where(none, graph.number(all_bits, dtype), quotient), graph.where(none, x, remainder)
 
 
-def power_of(graph: Graph, x: Value, exponent: int) -> Value:
+def power_of(graph: OnnxGraph, x: OnnxValue, exponent: int) -> OnnxValue:
     """A whole power: products of repeated squares."""
     if exponent < 0:
         return graph.operation("Reciprocal", power_of(graph, x, -exponent))
@@ -162,41 +162,41 @@ def power_of(graph: Graph, x: Value, exponent: int) -> Value:
 # --- exponentials ---------------------------------------------------------------------------------------------------
 
 
-def expm1(graph: Graph, x: Value) -> Value:
+def emit_expm1(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
     """exp(x) - 1 without loss near 0, from the rounded u = exp(x): x (u - 1) / log(u).
 
     N. Higham, "Accuracy and stability of numerical algorithms", section 1.14: the errors of numerator and denominator
     are the same, and their quotient has none.
     """
     u = graph.operation("Exp", x)
-    below = graph.operation("Sub", u, one(graph, x))
-    unchanged = graph.operation("Equal", u, one(graph, x))
-    slope = graph.where(unchanged, one(graph, x), graph.operation("Div", below, graph.operation("Log", u)))
-    far = graph.operation("GreaterOrEqual", graph.operation("Abs", x), scalar(graph, 1, x))
+    below = graph.operation("Sub", u, one_like(graph, x))
+    unchanged = graph.operation("Equal", u, one_like(graph, x))
+    slope = graph.where(unchanged, one_like(graph, x), graph.operation("Div", below, graph.operation("Log", u)))
+    far = graph.operation("GreaterOrEqual", graph.operation("Abs", x), constant_like(graph, 1, x))
     return graph.where(far, below, graph.operation("Mul", x, slope))
 
 
-def log1p(graph: Graph, x: Value) -> Value:
+def emit_log1p(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
     """log(1 + x) without loss near 0, from the rounded u = 1 + x: x log(u) / (u - 1)."""
-    u = graph.operation("Add", x, one(graph, x))
-    slope = graph.operation("Div", graph.operation("Log", u), graph.operation("Sub", u, one(graph, x)))
-    plain = graph.operation("Or", graph.operation("Equal", u, one(graph, x)),
-                            graph.operation("Equal", u, scalar(graph, np.inf, x)))
-    return graph.operation("Mul", x, graph.where(plain, one(graph, x), slope))
+    u = graph.operation("Add", x, one_like(graph, x))
+    slope = graph.operation("Div", graph.operation("Log", u), graph.operation("Sub", u, one_like(graph, x)))
+    plain = graph.operation("Or", graph.operation("Equal", u, one_like(graph, x)),
+                            graph.operation("Equal", u, constant_like(graph, np.inf, x)))
+    return graph.operation("Mul", x, graph.where(plain, one_like(graph, x), slope))
 
 
 # --- signs ------------------------------------------------------------------------------------------------------------
 
 
-def odd(graph: Graph, x: Value, found: Value) -> Value:
+def odd_function(graph: OnnxGraph, x: OnnxValue, found: OnnxValue) -> OnnxValue:
     """An odd function of x, given that of |x|: by a factor, since onnxruntime's Where loses the sign of a zero."""
-    unit = one(graph, x)
-    return graph.operation("Mul", graph.where(negative(graph, x), graph.operation("Neg", unit), unit), found)
+    unit = one_like(graph, x)
+    return graph.operation("Mul", graph.where(sign_bit(graph, x), graph.operation("Neg", unit), unit), found)
 
 
-def negative(graph: Graph, x: Value) -> Value:
+def sign_bit(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
     """Whether the sign of numbers is set, that of a zero too."""
-    none = zero(graph, x)
+    none = zero_like(graph, x)
     return graph.operation("Or", graph.operation("Less", x, none),
                            graph.operation("Less", graph.operation("Reciprocal", x), none))
 
@@ -204,18 +204,18 @@ def negative(graph: Graph, x: Value) -> Value:
 # --- random keys ----------------------------------------------------------------------------------------------------
 
 
-def key_of_words(graph: Graph, words: Value) -> Value:
+def key_of_words(graph: OnnxGraph, words: OnnxValue) -> OnnxValue:
     """Keys, one number of 64 bits each, from two words on the last axis."""
     high, low = (graph.cast(graph.operation("Gather", words, graph.number(place, np.dtype(np.int64)), axis=-1), UINT64)
                  for place in (0, 1))
     return graph.operation("BitwiseOr", shift_by(graph, high, 32, "LEFT"), low)
 
 
-def words_of_key(graph: Graph, key: Value) -> Value:
+def words_of_key(graph: OnnxGraph, key: OnnxValue) -> OnnxValue:
     """The two words of keys, on a new last axis."""
     return graph.concatenate([graph.unsqueeze(word, [-1]) for word in both_words(graph, key)], -1)
 
 
-def both_words(graph: Graph, key: Value) -> list[Value]:
+def both_words(graph: OnnxGraph, key: OnnxValue) -> list[OnnxValue]:
     """The high word and the low word of numbers of 64 bits."""
     return [graph.cast(shift_by(graph, key, 32, "RIGHT"), UINT32), graph.cast(key, UINT32)]

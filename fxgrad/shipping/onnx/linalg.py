@@ -8,7 +8,7 @@ import numpy as np
 
 from fxgrad import lax
 from fxgrad.extend import primitives
-from fxgrad.shipping.onnx.definitions import defined
+from fxgrad.shipping.onnx.definitions import definition_rule
 from fxgrad.shipping.onnx.rules import onnx_rules
 
 
@@ -16,7 +16,7 @@ def _numbers(size: int) -> Any:
     return np.arange(size, dtype=np.int32)
 
 
-def _transposed(a: Any) -> Any:
+def _swap_axes(a: Any) -> Any:
     return np.swapaxes(a, -1, -2)
 
 
@@ -43,7 +43,7 @@ def _cholesky(a: Any) -> Any:
     return np.where(failed & (_numbers(size)[:, None] >= _numbers(size)), np.nan, found)
 
 
-def _forward(a: Any, b: Any, unit: bool) -> Any:
+def _substitute_forward(a: Any, b: Any, unit: bool) -> Any:
     """x of a x = b where a is lower triangular, row by row."""
     def step(place: Any, x: Any) -> Any:
         row = _row(a, place)
@@ -59,18 +59,18 @@ def _triangular_solve(a: Any, b: Any, *, left_side: bool, lower: bool, transpose
                       **_: Any) -> Any:
     """Turned so that the matrix is lower triangular and stands on the left."""
     if transpose_a != (not left_side):
-        a, lower = _transposed(a), not lower
+        a, lower = _swap_axes(a), not lower
     if not left_side:
-        b = _transposed(b)
+        b = _swap_axes(b)
     if not lower:
         a, b = a[..., ::-1, ::-1], b[..., ::-1, :]
-    x = _forward(a, b, unit_diagonal)
+    x = _substitute_forward(a, b, unit_diagonal)
     if not lower:
         x = x[..., ::-1, :]
-    return x if left_side else _transposed(x)
+    return x if left_side else _swap_axes(x)
 
 
-def _swapped(x: Any, one: Any, other: Any, axis: int) -> Any:
+def _swap_entries(x: Any, one: Any, other: Any, axis: int) -> Any:
     """`x` with two entries along an axis exchanged; of stacks the places may differ."""
     numbers = _numbers(x.shape[axis])
     one, other = one[..., None], other[..., None]
@@ -88,7 +88,7 @@ def _lu(a: Any) -> Any:
         sizes = np.where(numbers >= place, np.abs(_column(a, place)), -1)
         pivot = np.argmax(sizes, axis=-1)
         here = np.zeros_like(pivot) + place
-        a, order = _swapped(a, here, pivot, -2), _swapped(order, here, pivot, -1)
+        a, order = _swap_entries(a, here, pivot, -2), _swap_entries(order, here, pivot, -1)
         pivots = lax.dynamic_update_index_in_dim(pivots, pivot, place, pivots.ndim - 1)
         column = _column(a, place)
         head = lax.dynamic_index_in_dim(column, place, column.ndim - 1, keepdims=True)
@@ -109,7 +109,7 @@ def _lu_pivots_to_permutation(pivots: Any, *, permutation_size: int) -> Any:
     """The order of rows after all exchanges in turn."""
     def step(place: Any, order: Any) -> Any:
         pivot = _column(pivots, place)
-        return _swapped(order, np.zeros_like(pivot) + place, pivot, -1)
+        return _swap_entries(order, np.zeros_like(pivot) + place, pivot, -1)
 
     numbers = np.arange(permutation_size, dtype=pivots.dtype)
     return lax.fori_loop(0, pivots.shape[-1], step, np.broadcast_to(numbers, (*pivots.shape[:-1], permutation_size)))
@@ -139,4 +139,4 @@ def _tridiagonal_solve(below: Any, diagonal: Any, above: Any, b: Any) -> Any:
 for _name, _function in (
         ("cholesky", _cholesky), ("triangular_solve", _triangular_solve), ("lu", _lu),
         ("lu_pivots_to_permutation", _lu_pivots_to_permutation), ("tridiagonal_solve", _tridiagonal_solve)):
-    onnx_rules.enter(defined(_function), primitives[_name])
+    onnx_rules.enter(definition_rule(_function), primitives[_name])

@@ -8,28 +8,29 @@ from typing import Any
 import numpy as np
 
 from fxgrad.extend import Aval, Program, primitives
-from fxgrad.extend.parameters import ScanParameters, with_table
+from fxgrad.extend.parameters import ScanParameters, sweep_as_loops
 from fxgrad.shipping.onnx.emission import Emission, dtype_of
-from fxgrad.shipping.onnx.graph import BOOL, INT64, Value
-from fxgrad.shipping.onnx.rules import Operation, onnx_rules, rule_of
-from fxgrad.text.names import called_name, variable_names
+from fxgrad.shipping.onnx.graph import BOOL, INT64, OnnxValue
+from fxgrad.shipping.onnx.rules import RuleOperation, onnx_rules, register_onnx_rule
+from fxgrad.text.names import function_label, variable_names
 from fxgrad.text.quoting import one_line
 
-Values = list[Value]
+Values = list[OnnxValue]
 
 
-@rule_of("named_call", "jit_call", "checkpoint", "recompute", "custom_jvp", "custom_vjp", "custom_vmap", "safe_call",
-         "within_budget")
-def _call(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("named_call", "jit_call", "checkpoint", "recompute", "custom_jvp", "custom_vjp", "custom_vmap",
+                    "safe_call",
+                    "within_budget")
+def _call(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     """The equations of what is called, in the scope of its name."""
     region, = operation.regions
     rule = operation.params.get("rule")
-    name = operation.params.get("name") or getattr(rule, "name", "") or called_name(region.program)
+    name = operation.params.get("name") or getattr(rule, "name", "") or function_label(region.program)
     return emission.program(region.program, values, str(name))
 
 
 @onnx_rules.register(primitives.custom_linear_solve, primitives.custom_root)
-def _solve(emission: Emission, operation: Operation, values: Values) -> Values:
+def _solve(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     """What solves; the other programs are for derivatives."""
     region = next(region for region in operation.regions if region.role == "solve")
     given = [values[link.place] for link in region.inputs]
@@ -39,20 +40,21 @@ def _solve(emission: Emission, operation: Operation, values: Values) -> Values:
 # --- branches -------------------------------------------------------------------------------------------------------
 
 
-def typed(avals: Sequence[Aval], values: Values) -> list[tuple[Value, tuple[int, ...]]]:
+def with_shapes(avals: Sequence[Aval], values: Values) -> list[tuple[OnnxValue, tuple[int, ...]]]:
     """Values with their shapes."""
     return [(value, aval.shape) for value, aval in zip(values, avals, strict=True)]
 
 
 @onnx_rules.register(primitives.cond)
-def _cond(emission: Emission, operation: Operation, values: Values) -> Values:
+def _cond(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     index, *operands = values
     branches = [region.program for region in operation.regions]
-    return _chosen(emission, operation, index, operands, branches, 0)
+    return _emit_branches(emission, operation, index, operands, branches, 0)
 
 
-def _chosen(emission: Emission, operation: Operation, index: Value, operands: Values, branches: Sequence[Program],
-            first: int) -> Values:
+def _emit_branches(emission: Emission, operation: RuleOperation, index: OnnxValue, operands: Values,
+                   branches: Sequence[Program],
+                   first: int) -> Values:
     """The outputs of one of the branches from the number `first` on; beyond the last one is the last."""
     graph = emission.graph
     if len(branches) == 1:
@@ -63,8 +65,8 @@ def _chosen(emission: Emission, operation: Operation, index: Value, operands: Va
     for name, some in (("then_branch", branches[1:]), ("else_branch", branches[:1])):
         with graph.within():
             graph.base = f"{base}.{name}"
-            made = _chosen(emission, operation, index, operands, some, first + 1)
-            bodies[name] = graph.body(f"{base}.{name}", [], typed(operation.outputs, made))
+            made = _emit_branches(emission, operation, index, operands, some, first + 1)
+            bodies[name] = graph.body(f"{base}.{name}", [], with_shapes(operation.outputs, made))
     graph.base = base
     return graph.raw("If", [condition], [dtype_of(aval) for aval in operation.outputs], bodies)
 
@@ -72,17 +74,17 @@ def _chosen(emission: Emission, operation: Operation, index: Value, operands: Va
 # --- loops ----------------------------------------------------------------------------------------------------------
 
 
-def _parameters(emission: Emission, program: Program, skip: int) -> tuple[Values, list[tuple[Value, Any]]]:
+def _parameters(emission: Emission, program: Program, skip: int) -> tuple[Values, list[tuple[OnnxValue, Any]]]:
     """The inputs of a body, which are those of a program after the first `skip`, in the names that they have there."""
     names = {var: one_line(name) for var, name in variable_names(program, emission.sources).items()}
     graph = emission.graph
-    made = [(Value(graph.unique(f"{graph.base}.{names[var]}"), dtype_of(var.aval)), var.aval.shape)
+    made = [(OnnxValue(graph.unique(f"{graph.base}.{names[var]}"), dtype_of(var.aval)), var.aval.shape)
             for var in program.inputs[skip:]]
     return [value for value, _ in made], made
 
 
 @onnx_rules.register(primitives.scan)
-def _scan(emission: Emission, operation: Operation, values: Values) -> Values:
+def _scan(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     graph, program = emission.graph, operation.params["program"]
     loop = ScanParameters(**{name: value for name, value in operation.params.items() if name != "program"})
     consts, carry, xs = (list(group) for group in loop.takes(program).split(values))
@@ -94,8 +96,8 @@ def _scan(emission: Emission, operation: Operation, values: Values) -> Values:
         inputs, infos = _parameters(emission, program, loop.num_consts)
         made = emission.program(program, [*consts, *inputs])
         if not xs:  # there must be something to go through
-            infos.append((Value(graph.unique(f"{base}.step"), BOOL), ()))
-        body = graph.body(f"{base}.body", infos, typed(program.out_avals, made))
+            infos.append((OnnxValue(graph.unique(f"{base}.step"), BOOL), ()))
+        body = graph.body(f"{base}.body", infos, with_shapes(program.out_avals, made))
     graph.base = base
     given = xs or [graph.filled(0, BOOL, [loop.length])]
     direction = [int(loop.reverse)]
@@ -105,46 +107,47 @@ def _scan(emission: Emission, operation: Operation, values: Values) -> Values:
     return graph.raw("Scan", [*carry, *given], [dtype_of(aval) for aval in operation.outputs], attributes)
 
 
-def repeated(emission: Emission, count: Value | None, condition: Callable[[Values], Value] | None, program: Program,
-             consts: Values, carry: Values, avals: Sequence[Aval]) -> Values:
-    """The carry after `program` was applied `count` times, or while `condition` holds."""
+def emit_loop(emission: Emission, count: OnnxValue | None, condition: Callable[[Values], OnnxValue] | None,
+              program: Program,
+              consts: Values, carry: Values, avals: Sequence[Aval]) -> Values:
+    """Return the carry after `program` was applied `count` times, or while `condition` holds."""
     graph, base = emission.graph, emission.graph.base
     begin = None if condition is None else condition(carry)
     with graph.within():
-        turn, going = Value(graph.unique(f"{base}.turn"), INT64), Value(graph.unique(f"{base}.going"), BOOL)
+        turn, going = OnnxValue(graph.unique(f"{base}.turn"), INT64), OnnxValue(graph.unique(f"{base}.going"), BOOL)
         inputs, infos = _parameters(emission, program, len(consts))
         made = emission.program(program, [*consts, *inputs])
         on = going if condition is None else condition(made)
-        results = [(on, ()), *typed(program.out_avals, made)]
+        results = [(on, ()), *with_shapes(program.out_avals, made)]
         body = graph.body(f"{base}.body", [(turn, ()), (going, ()), *infos], results)
     graph.base = base
     return graph.raw("Loop", [count, begin, *carry], [dtype_of(aval) for aval in avals], {"body": body})
 
 
 @onnx_rules.register(primitives["while"])
-def _while(emission: Emission, operation: Operation, values: Values) -> Values:
+def _while(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     params = operation.params
     asked, given = params["num_condition_consts"], params["num_body_consts"]
     before, inside, carry = values[:asked], values[asked:asked + given], values[asked + given:]
 
-    def condition(state: Values) -> Value:
+    def condition(state: Values) -> OnnxValue:
         return emission.program(params["condition"], [*before, *state])[0]
 
-    return repeated(emission, None, condition, params["body"], inside, carry, operation.outputs)
+    return emit_loop(emission, None, condition, params["body"], inside, carry, operation.outputs)
 
 
 @onnx_rules.register(primitives["for"])
-def _for(emission: Emission, operation: Operation, values: Values) -> Values:
+def _for(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     count, *rest = values
     number = operation.params["num_consts"]
-    return repeated(emission, emission.graph.cast(count, INT64), None, operation.params["program"], rest[:number],
-                    rest[number:], operation.outputs)
+    return emit_loop(emission, emission.graph.cast(count, INT64), None, operation.params["program"], rest[:number],
+                     rest[number:], operation.outputs)
 
 
 @onnx_rules.register(primitives.sweep)
-def _sweep(emission: Emission, operation: Operation, values: Values) -> Values:
+def _sweep(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     """The loops that it is made of."""
-    derived = with_table(operation.params["step"], operation.params["back"])
+    derived = sweep_as_loops(operation.params["step"], operation.params["back"])
     graph, (count, *rest) = emission.graph, values
     captured = [graph.constant(np.asarray(value)) for value in derived.captured]
     return emission.program(derived.program, [*captured, graph.cast(count, np.dtype(np.int32)), *rest])

@@ -12,23 +12,23 @@ from fxgrad import dtypes
 from fxgrad.extend import DType
 from fxgrad.extend.sizes import has_symbolic_dim, surely_less
 from fxgrad.shipping.onnx.emission import Emission, dtype_of
-from fxgrad.shipping.onnx.graph import INT64, Graph, Value
-from fxgrad.shipping.onnx.rules import Operation, rule_of
+from fxgrad.shipping.onnx.graph import INT64, OnnxGraph, OnnxValue
+from fxgrad.shipping.onnx.rules import RuleOperation, register_onnx_rule
 
-Values = list[Value]
+Values = list[OnnxValue]
 FIRST = -2**63
 """The end of a slice that goes back to the first element."""
 
 
-@rule_of("broadcast_to")
-def _broadcast_to(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("broadcast_to")
+def _broadcast_to(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     if operation.shapes[0] == operation.shape:
         return values
     return [emission.graph.expand(values[0], operation.shape)]
 
 
-@rule_of("broadcast_in_dim")
-def _broadcast_in_dim(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("broadcast_in_dim")
+def _broadcast_in_dim(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     graph, shape = emission.graph, operation.shape
     places = operation.params["broadcast_dimensions"]
     sizes = [1] * len(shape)
@@ -38,28 +38,28 @@ def _broadcast_in_dim(emission: Emission, operation: Operation, values: Values) 
     return [value if tuple(sizes) == shape else graph.expand(value, shape)]
 
 
-@rule_of("reshape")
-def _reshape(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("reshape")
+def _reshape(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     return [emission.graph.reshape(values[0], operation.shape)]
 
 
-@rule_of("transpose")
-def _transpose(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("transpose")
+def _transpose(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     return [emission.graph.transpose(values[0], operation.params["permutation"])]
 
 
-@rule_of("rev")
-def _rev(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("rev")
+def _rev(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     return [reverse(emission.graph, values[0], operation.params["dimensions"])]
 
 
-def reverse(graph: Graph, value: Value, axes: tuple[int, ...]) -> Value:
+def reverse(graph: OnnxGraph, value: OnnxValue, axes: tuple[int, ...]) -> OnnxValue:
     """The value with the order along `axes` turned around."""
     return graph.slice(value, [-1] * len(axes), [FIRST] * len(axes), axes, [-1] * len(axes)) if axes else value
 
 
-@rule_of("slice")
-def _slice(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("slice")
+def _slice(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     params, (shape,) = operation.params, operation.shapes
     steps = params["strides"] or (1,) * len(shape)
     starts, ends = params["start_indices"], params["limit_indices"]
@@ -70,15 +70,15 @@ def _slice(emission: Emission, operation: Operation, values: Values) -> Values:
     return [emission.graph.slice(values[0], next(taken), next(taken), axes, next(taken))]
 
 
-@rule_of("pad")
-def _pad(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("pad")
+def _pad(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     x, fill = values
-    return [padded(emission.graph, x, fill, operation.shapes[0], operation.params["padding_config"])]
+    return [pad_value(emission.graph, x, fill, operation.shapes[0], operation.params["padding_config"])]
 
 
-def padded(graph: Graph, x: Value, fill: Value, shape: tuple[int, ...],
-           config: tuple[tuple[int, int, int], ...]) -> Value:
-    """`fill` before, behind and between the elements; a negative number takes elements away."""
+def pad_value(graph: OnnxGraph, x: OnnxValue, fill: OnnxValue, shape: tuple[int, ...],
+              config: tuple[tuple[int, int, int], ...]) -> OnnxValue:
+    """Return `x` with `fill` before, behind and between its elements; a negative number removes elements."""
     if 0 in shape:
         sizes = [low + high if size == 0 else size + (size - 1) * hole + low + high
                  for size, (low, high, hole) in zip(shape, config, strict=True)]
@@ -105,28 +105,28 @@ def padded(graph: Graph, x: Value, fill: Value, shape: tuple[int, ...],
     return x
 
 
-@rule_of("tile")
-def _tile(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("tile")
+def _tile(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     return [emission.graph.operation("Tile", *values, emission.graph.sizes(operation.params["reps"]))]
 
 
 # --- joining and splitting ------------------------------------------------------------------------------------------
 
 
-@rule_of("concatenate")
-def _concatenate(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("concatenate")
+def _concatenate(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     parts = [value for value, shape in zip(values, operation.shapes, strict=True) if 0 not in shape]
     return [emission.graph.concatenate(parts, operation.params["dimension"])]
 
 
-@rule_of("stack")
-def _stack(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("stack")
+def _stack(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     graph, axis = emission.graph, operation.params["axis"]
     return [graph.concatenate([graph.unsqueeze(value, [axis]) for value in values], axis)]
 
 
-@rule_of("split")
-def _split(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("split")
+def _split(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     graph, sizes, axis = emission.graph, operation.params["sizes"], operation.params["axis"]
     present = [size for size in sizes if size != 0]
     found = iter(graph.operations("Split", len(present), *values, graph.sizes(present), axis=axis))
@@ -134,8 +134,8 @@ def _split(emission: Emission, operation: Operation, values: Values) -> Values:
             for size, aval in zip(sizes, operation.outputs, strict=True)]
 
 
-@rule_of("unstack")
-def _unstack(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("unstack")
+def _unstack(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     graph, axis = emission.graph, operation.params["axis"]
     return [graph.operation("Gather", *values, graph.number(place, INT64), axis=axis)
             for place in range(len(operation.outputs))]
@@ -144,8 +144,8 @@ def _unstack(emission: Emission, operation: Operation, values: Values) -> Values
 # --- counting -------------------------------------------------------------------------------------------------------
 
 
-@rule_of("iota")
-def _iota(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("iota")
+def _iota(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     graph, shape, axis = emission.graph, operation.shape, operation.params["dimension"]
     sizes = (shape[axis], *(1,) * (len(shape) - axis - 1))
     if has_symbolic_dim(shape[axis]):
@@ -155,41 +155,41 @@ def _iota(emission: Emission, operation: Operation, values: Values) -> Values:
     return [line if sizes == shape else graph.expand(line, shape)]
 
 
-@rule_of("size")
-def _size(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("size")
+def _size(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     return [emission.graph.number_of(operation.params["size"])]
 
 
 # --- windows at traced places ---------------------------------------------------------------------------------------
 
 
-def _starts(graph: Graph, starts: Values, shape: tuple[int, ...], sizes: tuple[int, ...]) -> Value:
+def _clamp_starts(graph: OnnxGraph, starts: Values, shape: tuple[int, ...], sizes: tuple[int, ...]) -> OnnxValue:
     """The starts of a window, moved so that it lies within the array."""
-    parts = [graph.unsqueeze(place_of(graph, start), [0]) for start in starts]
+    parts = [graph.unsqueeze(index_as_int64(graph, start), [0]) for start in starts]
     most = graph.sizes([extent - size for extent, size in zip(shape, sizes, strict=True)])
     return graph.operation("Min", graph.operation("Max", graph.concatenate(parts, 0), graph.number(0, INT64)), most)
 
 
-def place_of(graph: Graph, start: Value) -> Value:
+def index_as_int64(graph: OnnxGraph, start: OnnxValue) -> OnnxValue:
     """An index as int64; an unsigned one beyond that is as good as the greatest."""
     if start.dtype == np.uint64:
         start = graph.operation("Min", start, graph.number(2**62, start.dtype))
     return graph.cast(start, INT64)
 
 
-@rule_of("dynamic_slice")
-def _dynamic_slice(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("dynamic_slice")
+def _dynamic_slice(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     graph, (x, *starts) = emission.graph, values
     sizes = operation.params["slice_sizes"]
     if not starts:
         return [x]
-    begin = _starts(graph, starts, operation.shapes[0], sizes)
+    begin = _clamp_starts(graph, starts, operation.shapes[0], sizes)
     end = graph.operation("Add", begin, graph.sizes(sizes))
     return [graph.operation("Slice", x, begin, end, graph.sizes(range(len(sizes))))]
 
 
-@rule_of("dynamic_update_slice")
-def _dynamic_update_slice(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("dynamic_update_slice")
+def _dynamic_update_slice(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     """The elements of the update are put into the flat array, where the window is."""
     graph, (x, update, *starts) = emission.graph, values
     shape, sizes = operation.shapes[:2]
@@ -198,22 +198,23 @@ def _dynamic_update_slice(emission: Emission, operation: Operation, values: Valu
     if 0 in sizes:
         return [x]
     steps = [math.prod(shape[axis + 1:]) for axis in range(len(shape))]
-    offsets = strided(graph, [(size, step, axis) for axis, (size, step) in enumerate(zip(sizes, steps, strict=True))],
-                      len(sizes))
-    begin = graph.operation("ReduceSum", graph.operation("Mul", _starts(graph, starts, shape, sizes),
+    offsets = strided_sum(graph,
+                          [(size, step, axis) for axis, (size, step) in enumerate(zip(sizes, steps, strict=True))],
+                          len(sizes))
+    begin = graph.operation("ReduceSum", graph.operation("Mul", _clamp_starts(graph, starts, shape, sizes),
                                                          graph.sizes(steps)), graph.sizes([0]), keepdims=1)
     places = graph.operation("Add", graph.reshape(offsets, [-1]), begin)
     flat = graph.operation("ScatterElements", graph.reshape(x, [-1]), places, graph.reshape(update, [-1]), axis=0)
     return [graph.reshape(flat, shape)]
 
 
-def strided(graph: Graph, lines: Sequence[tuple[Any, Any, int]], rank: int) -> Value:
+def strided_sum(graph: OnnxGraph, lines: Sequence[tuple[Any, Any, int]], rank: int) -> OnnxValue:
     """The sum of 0, step, 2 step, ... along each axis, of so many numbers, given as (size, step, axis)."""
     def spread(size: Any, axis: int) -> list[Any]:
         return [size if at == axis else 1 for at in range(rank)]
 
     known = np.zeros([1] * rank, np.int64)
-    total: Value | None = None
+    total: OnnxValue | None = None
     for size, step, axis in lines:
         if not has_symbolic_dim(size, step):
             known = known + (np.arange(size) * step).reshape(spread(size, axis))

@@ -11,40 +11,41 @@ from fxgrad import dtypes
 from fxgrad.extend import primitives
 from fxgrad.extend.parameters import Sliding, identity_of
 from fxgrad.shipping.onnx.emission import Emission
-from fxgrad.shipping.onnx.graph import INT64, Graph, Value
-from fxgrad.shipping.onnx.moves import is_narrow, padded
+from fxgrad.shipping.onnx.graph import INT64, OnnxGraph, OnnxValue
+from fxgrad.shipping.onnx.moves import is_narrow, pad_value
 from fxgrad.shipping.onnx.products import windows
-from fxgrad.shipping.onnx.reductions import extreme, reduce
-from fxgrad.shipping.onnx.rules import Operation, Rule, onnx_rules, rule_of
+from fxgrad.shipping.onnx.reductions import emit_extremum, emit_reduce
+from fxgrad.shipping.onnx.rules import Rule, RuleOperation, onnx_rules, register_onnx_rule
 
-Values = list[Value]
+Values = list[OnnxValue]
 
 
-def _sliding(operation: Operation) -> Sliding:
+def _sliding(operation: RuleOperation) -> Sliding:
     return Sliding(*(operation.params[field] for field in Sliding._fields))
 
 
-def _elements(graph: Graph, value: Value, shape: tuple[int, ...], sliding: Sliding, fill: Value) -> tuple[Value, tuple]:
+def _elements(graph: OnnxGraph, value: OnnxValue, shape: tuple[int, ...], sliding: Sliding,
+              fill: OnnxValue) -> tuple[OnnxValue, tuple]:
     """The elements of each window, on axes of their own behind each axis that has windows, and these axes."""
     config = tuple((low, high, holes - 1) for (low, high), holes in zip(
         sliding.padding, sliding.base_dilation, strict=True))
     counts = sliding.result_shape(shape)
     if any(map(any, config)):
-        value = padded(graph, value, fill, shape, config)
+        value = pad_value(graph, value, fill, shape, config)
     value = windows(graph, value, range(len(shape)), sliding.window_dimensions, counts, sliding.window_strides,
                     sliding.window_dilation)
     return value, tuple(range(1, 2 * len(shape), 2))
 
 
 def _reduction(name: str) -> Rule:
-    return lambda emission, operation, values: _reduced(emission, operation, values, name)
+    return lambda emission, operation, values: _emit_reduction(emission, operation, values, name)
 
 
 for _name in ("sum", "max", "min"):
     onnx_rules.enter(_reduction(_name), primitives[f"reduce_window_{_name}"])
 
 
-def _reduced(emission: Emission, operation: Operation, values: Values, name: str) -> Values:
+def _emit_reduction(emission: Emission, operation: RuleOperation, values: Values, name: str) -> Values:
     graph, (x,) = emission.graph, values
     dtype = x.dtype
     wide = dtypes.float32 if is_narrow(dtype) else dtype
@@ -52,18 +53,18 @@ def _reduced(emission: Emission, operation: Operation, values: Values, name: str
     fill = graph.number(identity_of(name, dtype), wide)
     if 0 in operation.shapes[0]:
         return [graph.expand(graph.cast(fill, dtype), operation.shape)]
-    pooled = _pooled(graph, name, given, operation.shapes[0], _sliding(operation), operation.shape)
+    pooled = _emit_pooling(graph, name, given, operation.shapes[0], _sliding(operation), operation.shape)
     if pooled is not None:
         return [graph.cast(pooled, dtype)]
     parts, axes = _elements(graph, given, operation.shapes[0], _sliding(operation), fill)
     operator = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin"}[name]
     if name == "sum":
-        return [graph.cast(reduce(graph, operator, parts, axes), dtype)]
-    return [graph.cast(extreme(graph, operator, parts, axes), dtype)]
+        return [graph.cast(emit_reduce(graph, operator, parts, axes), dtype)]
+    return [graph.cast(emit_extremum(graph, operator, parts, axes), dtype)]
 
 
-def _pooled(graph: Graph, name: str, x: Value, shape: tuple[int, ...], sliding: Sliding,
-            result: tuple[int, ...]) -> Value | None:
+def _emit_pooling(graph: OnnxGraph, name: str, x: OnnxValue, shape: tuple[int, ...], sliding: Sliding,
+                  result: tuple[int, ...]) -> OnnxValue | None:
     """By the operators for images, with one feature; None where these have no kernel, or not such windows."""
     places = [axis for axis, (window, stride, (low, high), _, _) in enumerate(zip(*sliding, strict=True))
               if (window, stride, low, high) != (1, 1, 0, 0)]
@@ -82,13 +83,13 @@ def _pooled(graph: Graph, name: str, x: Value, shape: tuple[int, ...], sliding: 
     if name == "sum":
         made = graph.operation("Conv", image, graph.constant(np.ones((1, 1, *window), x.dtype)), **options)
     else:
-        made = _greatest(graph, image if name == "max" else graph.operation("Neg", image), options)
+        made = _max_pool(graph, image if name == "max" else graph.operation("Neg", image), options)
         made = made if name == "max" else graph.operation("Neg", made)
     turned = graph.reshape(made, [result[axis] for axis in order])
     return graph.transpose(turned, [order.index(axis) for axis in range(len(order))])
 
 
-def _greatest(graph: Graph, image: Value, options: dict[str, Any]) -> Value:
+def _max_pool(graph: OnnxGraph, image: OnnxValue, options: dict[str, Any]) -> OnnxValue:
     """The greatest elements of windows; a NaN wins, which runtimes leave out."""
     found = graph.operation("MaxPool", image, **options)
     nans = graph.operation("MaxPool", graph.cast(graph.isnan(image), dtypes.float32), **options)
@@ -96,7 +97,7 @@ def _greatest(graph: Graph, image: Value, options: dict[str, Any]) -> Value:
                        graph.number(np.nan, image.dtype), found)
 
 
-def _places(graph: Graph, operand: Value, operation: Operation, shape: tuple[int, ...]) -> Value:
+def _places(graph: OnnxGraph, operand: OnnxValue, operation: RuleOperation, shape: tuple[int, ...]) -> OnnxValue:
     """For each window, where in the flat array its extremum stands: the first one; -1 in the padding."""
     sliding, greatest = _sliding(operation), operation.params["greatest"]
     wide = dtypes.float32 if is_narrow(operand.dtype) else operand.dtype
@@ -112,8 +113,8 @@ def _places(graph: Graph, operand: Value, operation: Operation, shape: tuple[int
                            graph.sizes([len(shape)]))
 
 
-@rule_of("select_and_gather_add")
-def _gathered(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("select_and_gather_add")
+def _emit_gather(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     graph, (tangents, operand) = emission.graph, values
     if 0 in operation.shapes[1]:
         return [graph.filled(0, tangents.dtype, operation.shape)]
@@ -124,8 +125,8 @@ def _gathered(emission: Emission, operation: Operation, values: Values) -> Value
     return [graph.where(outside, graph.number(0, tangents.dtype), taken)]
 
 
-@rule_of("select_and_scatter_add")
-def _scattered(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("select_and_scatter_add")
+def _emit_scatter(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     graph, (source, operand) = emission.graph, values
     size = operation.avals[1].size
     wide = dtypes.float32 if is_narrow(source.dtype) else source.dtype

@@ -11,39 +11,39 @@ from fxgrad import dtypes
 from fxgrad.extend import primitives
 from fxgrad.extend.parameters import Geometry, dilated, geometry_of
 from fxgrad.shipping.onnx import library
-from fxgrad.shipping.onnx.elementwise import converted
+from fxgrad.shipping.onnx.elementwise import convert_to
 from fxgrad.shipping.onnx.emission import Emission
-from fxgrad.shipping.onnx.graph import Graph, Value
-from fxgrad.shipping.onnx.moves import is_narrow, padded, strided
-from fxgrad.shipping.onnx.reductions import reduce
-from fxgrad.shipping.onnx.rules import Operation, rule_of
+from fxgrad.shipping.onnx.graph import OnnxGraph, OnnxValue
+from fxgrad.shipping.onnx.moves import is_narrow, pad_value, strided_sum
+from fxgrad.shipping.onnx.reductions import emit_reduce
+from fxgrad.shipping.onnx.rules import RuleOperation, register_onnx_rule
 
-Values = list[Value]
+Values = list[OnnxValue]
 INT32 = np.dtype(np.int32)
 
 
-def summing_dtype(dtype: Any) -> Any:
+def accumulation_dtype(dtype: Any) -> Any:
     """The dtype that products are summed in: float32 for halves, int32 for bools and small integers."""
     if is_narrow(dtype):
         return dtypes.float32
     return INT32 if dtype.kind == "b" or (dtypes.is_integer(dtype) and dtype.itemsize < 4) else dtype
 
 
-@rule_of("dot_general", "strong_dot_general")
-def _dot_general(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("dot_general", "strong_dot_general")
+def _dot_general(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     graph, out = emission.graph, operation.outputs[0]
     if any(0 in shape for shape in operation.shapes):
         return [graph.filled(0, out.dtype, out.shape)]
-    given = [converted(graph, value, out.dtype) for value in values]
+    given = [convert_to(graph, value, out.dtype) for value in values]
     if operation.primitive is primitives.strong_dot_general:
-        given = strong(graph, given, operation)
-    wide = summing_dtype(out.dtype)
+        given = mask_strong_zeros(graph, given, operation)
+    wide = accumulation_dtype(out.dtype)
     given = [graph.cast(value, wide) for value in given]
-    return [converted(graph, contracted(graph, given[0], given[1], operation), out.dtype)]
+    return [convert_to(graph, emit_contraction(graph, given[0], given[1], operation), out.dtype)]
 
 
-def contracted(graph: Graph, x: Value, y: Value, operation: Operation) -> Value:
-    """The sums of products, by a product of stacks of matrices."""
+def emit_contraction(graph: OnnxGraph, x: OnnxValue, y: OnnxValue, operation: RuleOperation) -> OnnxValue:
+    """Emit the sums of products as a product of stacks of matrices."""
     (x_contract, y_contract), (x_batch, y_batch) = operation.params["dimension_numbers"]
     x_shape, y_shape = operation.shapes
     x_free = [axis for axis in range(len(x_shape)) if axis not in x_contract and axis not in x_batch]
@@ -71,17 +71,17 @@ def contracted(graph: Graph, x: Value, y: Value, operation: Operation) -> Value:
     return graph.reshape(graph.operation("MatMul", left, right), operation.shape)
 
 
-def strong(graph: Graph, values: Values, operation: Operation) -> Values:
-    """Operands without what a strong zero of the other one takes away: infinities beside zeros in all products."""
+def mask_strong_zeros(graph: OnnxGraph, values: Values, operation: RuleOperation) -> Values:
+    """Return operands without what a strong zero of the other one cancels: infinities beside zeros."""
     contracted_axes, batch_axes = operation.params["dimension_numbers"]
     masks = []
     for place in (0, 1):
         other = 1 - place
-        zeros = graph.operation("Equal", values[other], library.zero(graph, values[other]))
+        zeros = graph.operation("Equal", values[other], library.zero_like(graph, values[other]))
         mine, theirs = contracted_axes[place], contracted_axes[other]
         shape = operation.shapes[other]
         free = tuple(axis for axis in range(len(shape)) if axis not in theirs and axis not in batch_axes[other])
-        every = reduce(graph, "ReduceMin", zeros, free)
+        every = emit_reduce(graph, "ReduceMin", zeros, free)
         left = [axis for axis in range(len(shape)) if axis not in free]
         wanted = {theirs[number]: axis for number, axis in enumerate(mine)} | {
             batch_axes[other][number]: axis for number, axis in enumerate(batch_axes[place])}
@@ -91,43 +91,45 @@ def strong(graph: Graph, values: Values, operation: Operation) -> Values:
         for axis in wanted.values():
             sizes[axis] = operation.shapes[place][axis]
         masks.append(graph.reshape(every, sizes))
-    return [graph.where(mask, library.zero(graph, value), value) for mask, value in zip(masks, values, strict=True)]
+    return [graph.where(mask, library.zero_like(graph, value), value) for mask,
+            value in zip(masks, values, strict=True)]
 
 
 # --- convolutions ---------------------------------------------------------------------------------------------------
 
 
-@rule_of("conv_general_dilated")
-def _convolution(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("conv_general_dilated")
+def _convolution(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     graph, out = emission.graph, operation.outputs[0]
     if any(0 in shape for shape in operation.shapes):
         return [graph.filled(0, out.dtype, out.shape)]
     geometry = geometry_of(operation.params)
-    wide = summing_dtype(out.dtype)
-    image, kernel = (graph.cast(converted(graph, value, out.dtype), wide) for value in values)
+    wide = accumulation_dtype(out.dtype)
+    image, kernel = (graph.cast(convert_to(graph, value, out.dtype), wide) for value in values)
     lhs_spec, rhs_spec, out_spec = geometry.dimension_numbers
     shape = tuple(operation.shapes[0][axis] for axis in lhs_spec)
     window = tuple(operation.shapes[1][axis] for axis in rhs_spec)
-    image, shape = _of_groups(graph, graph.transpose(image, lhs_spec), shape, geometry.batch_group_count)
+    image, shape = _groups_to_features(graph, graph.transpose(image, lhs_spec), shape, geometry.batch_group_count)
     kernel = graph.transpose(kernel, rhs_spec)
     groups = max(geometry.feature_group_count, geometry.batch_group_count)
     counts = tuple(out.shape[axis] for axis in out_spec)[2:]
     plain = max(geometry.lhs_dilation, default=1) == 1 and all(low >= 0 <= high for low, high in geometry.padding)
     within = wide == dtypes.float32 and shape[2:] and plain
     if not within:
-        image, shape = _spread(graph, image, shape, geometry)
+        image, shape = _dilate_and_pad(graph, image, shape, geometry)
     if wide == dtypes.float32 and shape[2:]:
         pads = [edge for edges in zip(*geometry.padding, strict=True) for edge in edges] if within else [0] * (
             2 * len(counts))
         made = graph.operation("Conv", image, kernel, strides=list(geometry.window_strides), pads=pads,
                                dilations=list(geometry.rhs_dilation), group=groups, kernel_shape=list(window[2:]))
     else:
-        made = _by_product(graph, image, kernel, shape, window, counts, groups, geometry)
+        made = _emit_matrix_product(graph, image, kernel, shape, window, counts, groups, geometry)
     places = [out_spec.index(axis) for axis in range(len(out_spec))]
-    return [converted(graph, graph.transpose(made, places), out.dtype)]
+    return [convert_to(graph, graph.transpose(made, places), out.dtype)]
 
 
-def _of_groups(graph: Graph, image: Value, shape: tuple[int, ...], count: int) -> tuple[Value, tuple[int, ...]]:
+def _groups_to_features(graph: OnnxGraph, image: OnnxValue, shape: tuple[int, ...],
+                        count: int) -> tuple[OnnxValue, tuple[int, ...]]:
     """Groups of the batch as groups of features."""
     if count == 1:
         return image, shape
@@ -138,28 +140,30 @@ def _of_groups(graph: Graph, image: Value, shape: tuple[int, ...], count: int) -
     return graph.reshape(turned, result), result
 
 
-def _spread(graph: Graph, image: Value, shape: tuple[int, ...], geometry: Geometry) -> tuple[Value, tuple[int, ...]]:
+def _dilate_and_pad(graph: OnnxGraph, image: OnnxValue, shape: tuple[int, ...],
+                    geometry: Geometry) -> tuple[OnnxValue, tuple[int, ...]]:
     """The image with its holes and its padding."""
     config = ((0, 0, 0), (0, 0, 0), *((low, high, holes - 1) for (low, high), holes in zip(
         geometry.padding, geometry.lhs_dilation, strict=True)))
     if not any(map(any, config)):
         return image, shape
-    image = padded(graph, image, graph.number(0, image.dtype), shape, config)
+    image = pad_value(graph, image, graph.number(0, image.dtype), shape, config)
     return image, (*shape[:2], *(dilated(size, holes) + low + high for size, (low, high), holes in zip(
         shape[2:], geometry.padding, geometry.lhs_dilation, strict=True)))
 
 
-def windows(graph: Graph, value: Value, axes: range, window: tuple[int, ...], counts: tuple[int, ...],
-            strides: tuple[int, ...], holes: tuple[int, ...]) -> Value:
+def windows(graph: OnnxGraph, value: OnnxValue, axes: range, window: tuple[int, ...], counts: tuple[int, ...],
+            strides: tuple[int, ...], holes: tuple[int, ...]) -> OnnxValue:
     """The elements of windows: each axis becomes two, that of the windows and that of the places in one."""
     for axis, size, count, stride, step in reversed([*zip(axes, window, counts, strides, holes, strict=True)]):
-        places = strided(graph, [(count, stride, 0), (size, step, 1)], 2)
+        places = strided_sum(graph, [(count, stride, 0), (size, step, 1)], 2)
         value = graph.operation("Gather", value, places, axis=axis)
     return value
 
 
-def _by_product(graph: Graph, image: Value, kernel: Value, shape: tuple[int, ...], window: tuple[int, ...],
-                counts: tuple[int, ...], groups: int, geometry: Geometry) -> Value:
+def _emit_matrix_product(graph: OnnxGraph, image: OnnxValue, kernel: OnnxValue, shape: tuple[int, ...],
+                         window: tuple[int, ...],
+                         counts: tuple[int, ...], groups: int, geometry: Geometry) -> OnnxValue:
     """The convolution as a product of matrices, for dtypes in which runtimes have no other."""
     rank, (batch, features), (outs, ins, *sizes) = len(counts), shape[:2], window
     patches = windows(graph, image, range(2, 2 + rank), window[2:], counts, geometry.window_strides,

@@ -17,7 +17,7 @@ IR_VERSIONS = {21: 10, 26: 13}
 """The version of the file format with which each version of the operators came."""
 
 
-def package() -> ModuleType:
+def require_onnx() -> ModuleType:
     """The package onnx; raises `UnsupportedError`, which says what to install."""
     try:
         import onnx
@@ -34,34 +34,34 @@ def element_type(dtype: DType) -> int:
     if dtype.name in dtypes.NARROW_FLOATS + dtypes.NARROW_INTEGERS and dtype.name not in NARROW:
         raise UnsupportedError(f"to_onnx: onnxruntime does not compute with {dtype.name}; of the narrow dtypes it has "
                                f"{', '.join(NARROW)}. Convert first, for example x.astype('float32')")
-    number: int = package().helper.np_dtype_to_tensor_dtype(dtype)
+    number: int = require_onnx().helper.np_dtype_to_tensor_dtype(dtype)
     return number
 
 
 def value_info(name: str, shape: Sequence[Any], dtype: DType) -> Any:
     """The name of a value with its type; sizes with names are what they are called."""
     sizes = [size if isinstance(size, int) else str(size) for size in shape]
-    return package().helper.make_tensor_value_info(name, element_type(dtype), sizes)
+    return require_onnx().helper.make_tensor_value_info(name, element_type(dtype), sizes)
 
 
-def tensor(name: str, array: Any) -> Any:
+def make_tensor(name: str, array: Any) -> Any:
     """An array that stands in the model."""
-    return package().numpy_helper.from_array(np.ascontiguousarray(array).reshape(np.shape(array)), name)
+    return require_onnx().numpy_helper.from_array(np.ascontiguousarray(array).reshape(np.shape(array)), name)
 
 
-def node(operator: str, inputs: Sequence[str], outputs: Sequence[str], attributes: dict[str, Any]) -> Any:
+def make_node(operator: str, inputs: Sequence[str], outputs: Sequence[str], attributes: dict[str, Any]) -> Any:
     """One node."""
-    return package().helper.make_node(operator, inputs, outputs, **attributes)
+    return require_onnx().helper.make_node(operator, inputs, outputs, **attributes)
 
 
-def graph(name: str, nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], constants: Sequence[Any],
-          known: Sequence[Any]) -> Any:
+def make_graph(name: str, nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], constants: Sequence[Any],
+               known: Sequence[Any]) -> Any:
     """A graph: of a model, or of the body of a loop or a branch; `known` are types of values within."""
-    return package().helper.make_graph(nodes, name, inputs, outputs, constants, value_info=known)
+    return require_onnx().helper.make_graph(nodes, name, inputs, outputs, constants, value_info=known)
 
 
-def model(graph_proto: Any, opset: int) -> Any:
+def make_model(graph_proto: Any, opset: int) -> Any:
     """The model of a graph that uses operators of version `opset`."""
-    helper = package().helper
+    helper = require_onnx().helper
     return helper.make_model(graph_proto, opset_imports=[helper.make_opsetid("", opset)],
                              ir_version=IR_VERSIONS[opset], producer_name="fxgrad")

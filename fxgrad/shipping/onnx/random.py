@@ -12,19 +12,19 @@ from fxgrad.extend.formulas import GROUPS, PARITY, ROTATIONS
 from fxgrad.extend.sizes import has_symbolic_dim
 from fxgrad.shipping.onnx import library
 from fxgrad.shipping.onnx.emission import Emission
-from fxgrad.shipping.onnx.graph import Graph, Value
-from fxgrad.shipping.onnx.rules import Operation, library_rule, rule_of
+from fxgrad.shipping.onnx.graph import OnnxGraph, OnnxValue
+from fxgrad.shipping.onnx.rules import RuleOperation, register_library_rule, register_onnx_rule
 
-Values = list[Value]
+Values = list[OnnxValue]
 UINT32, UINT64 = library.UINT32, library.UINT64
 
 
-def hashed(graph: Graph, key: Sequence[Value], counter: Sequence[Value]) -> Values:
-    """Twenty rounds of threefry2x32 on words of 32 bits."""
-    def plus(x: Value, y: Value) -> Value:
+def hash_words(graph: OnnxGraph, key: Sequence[OnnxValue], counter: Sequence[OnnxValue]) -> Values:
+    """Return twenty rounds of threefry2x32 on words of 32 bits."""
+    def plus(x: OnnxValue, y: OnnxValue) -> OnnxValue:
         return graph.operation("Add", x, y)
 
-    def mixed(x: Value, y: Value) -> Value:
+    def mixed(x: OnnxValue, y: OnnxValue) -> OnnxValue:
         return graph.operation("BitwiseXor", x, y)
 
     schedule = (*key, mixed(mixed(*key), graph.number(PARITY, UINT32)))
@@ -40,53 +40,53 @@ def hashed(graph: Graph, key: Sequence[Value], counter: Sequence[Value]) -> Valu
     return [first, second]
 
 
-def packed(graph: Graph, words: Sequence[Value]) -> Value:
-    """Two words as one number, the first in the upper half."""
+def pack_words(graph: OnnxGraph, words: Sequence[OnnxValue]) -> OnnxValue:
+    """Return two words as one number, the first in the upper half."""
     high, low = (graph.cast(word, UINT64) for word in words)
     return graph.operation("BitwiseOr", library.shift_by(graph, high, 32, "LEFT"), low)
 
 
-def _of_counters(graph: Graph, keys: Value, shape: tuple[int, ...], added: tuple[int, ...]) -> Values:
+def _hash_counters(graph: OnnxGraph, keys: OnnxValue, shape: tuple[int, ...], added: tuple[int, ...]) -> Values:
     """For each key the hashes of 0, 1, 2, ... in the elements of `added`."""
     if has_symbolic_dim(*added):
         counted = graph.reshape(graph.cast(graph.counting(math.prod(added)), UINT64), added)
         high, low = library.both_words(graph, counted)
         spread = graph.reshape(keys, (*shape, *[1] * len(added)))
-        return hashed(graph, library.both_words(graph, spread), [high, low])
+        return hash_words(graph, library.both_words(graph, spread), [high, low])
     counters = np.arange(math.prod(added), dtype=np.uint64).reshape(added)
     spread = graph.reshape(keys, (*shape, *[1] * len(added))) if added else keys
     high, low = (graph.constant(part.astype(np.uint32)) for part in (counters >> np.uint64(32), counters))
-    return hashed(graph, library.both_words(graph, spread), [high, low])
+    return hash_words(graph, library.both_words(graph, spread), [high, low])
 
 
-@rule_of("threefry2x32")
-def _hash(emission: Emission, operation: Operation, values: Values) -> Values:
-    return hashed(emission.graph, values[:2], values[2:])
+@register_onnx_rule("threefry2x32")
+def _hash(emission: Emission, operation: RuleOperation, values: Values) -> Values:
+    return hash_words(emission.graph, values[:2], values[2:])
 
 
-@rule_of("random_split")
-def _split(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("random_split")
+def _split(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     graph = emission.graph
-    return [packed(graph, _of_counters(graph, values[0], operation.shapes[0], operation.params["shape"]))]
+    return [pack_words(graph, _hash_counters(graph, values[0], operation.shapes[0], operation.params["shape"]))]
 
 
-@rule_of("random_bits")
-def _bits(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("random_bits")
+def _bits(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     graph, width = emission.graph, operation.params["bit_width"]
-    words = _of_counters(graph, values[0], operation.shapes[0], operation.params["shape"])
+    words = _hash_counters(graph, values[0], operation.shapes[0], operation.params["shape"])
     if width == 64:
-        return [packed(graph, words)]
+        return [pack_words(graph, words)]
     return [graph.cast(graph.operation("BitwiseXor", *words), np.dtype(f"uint{width}"))]
 
 
-@rule_of("random_fold_in")
-def _fold_in(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("random_fold_in")
+def _fold_in(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     graph, (keys, data) = emission.graph, values
-    return [packed(graph, hashed(graph, library.both_words(graph, keys), [graph.number(0, UINT32), data]))]
+    return [pack_words(graph, hash_words(graph, library.both_words(graph, keys), [graph.number(0, UINT32), data]))]
 
 
-@rule_of("random_seed")
-def _seed(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("random_seed")
+def _seed(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     """Of seeds of 64 bits both words, of narrower ones the low one."""
     graph, (seeds,) = emission.graph, values
     if dtypes.is_64bit(seeds.dtype):
@@ -94,10 +94,10 @@ def _seed(emission: Emission, operation: Operation, values: Values) -> Values:
     return [graph.cast(graph.cast(seeds, UINT32), UINT64)]
 
 
-library_rule("random_wrap", library.key_of_words)
-library_rule("random_unwrap", library.words_of_key)
+register_library_rule("random_wrap", library.key_of_words)
+register_library_rule("random_unwrap", library.words_of_key)
 
 
-@rule_of("random_clone")
-def _clone(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("random_clone")
+def _clone(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     return values

@@ -14,40 +14,42 @@ from fxgrad.extend.sizes import has_symbolic_dim
 from fxgrad.shipping.onnx import library
 from fxgrad.shipping.onnx.elementwise import extremum
 from fxgrad.shipping.onnx.emission import Emission
-from fxgrad.shipping.onnx.graph import INT64, Graph, Value, is_float
-from fxgrad.shipping.onnx.moves import is_narrow, padded
-from fxgrad.shipping.onnx.rules import Operation, Refusal, onnx_rules, rule_of
+from fxgrad.shipping.onnx.graph import INT64, OnnxGraph, OnnxValue, has_nans
+from fxgrad.shipping.onnx.moves import is_narrow, pad_value
+from fxgrad.shipping.onnx.rules import OnnxRefusal, RuleOperation, onnx_rules, register_onnx_rule
 
-Values = list[Value]
+Values = list[OnnxValue]
 INT32 = np.dtype(np.int32)
 
 # --- reductions -----------------------------------------------------------------------------------------------------
 
 
-def reduce(graph: Graph, operator: str, value: Value, axes: tuple[int, ...], keep: bool = False) -> Value:
+def emit_reduce(graph: OnnxGraph, operator: str, value: OnnxValue, axes: tuple[int, ...],
+                keep: bool = False) -> OnnxValue:
     """A reduction over `axes`; over none it is the value."""
     if not axes:
         return value
     return graph.operation(operator, value, graph.sizes(axes), keepdims=int(keep))
 
 
-def summed(graph: Graph, value: Value, axes: tuple[int, ...]) -> Value:
-    """Sums, of halves in float32."""
+def sum_axes(graph: OnnxGraph, value: OnnxValue, axes: tuple[int, ...]) -> OnnxValue:
+    """Return sums, of halves in float32."""
     wide = dtypes.float32 if is_narrow(value.dtype) else value.dtype
-    return graph.in_dtype(wide, lambda given: reduce(graph, "ReduceSum", given, axes), value)
+    return graph.in_dtype(wide, lambda given: emit_reduce(graph, "ReduceSum", given, axes), value)
 
 
-def extreme(graph: Graph, operator: str, value: Value, axes: tuple[int, ...], keep: bool = False) -> Value:
+def emit_extremum(graph: OnnxGraph, operator: str, value: OnnxValue, axes: tuple[int, ...],
+                  keep: bool = False) -> OnnxValue:
     """"ReduceMax" or "ReduceMin"; a NaN wins, which runtimes leave to chance."""
-    found = reduce(graph, operator, value, axes, keep)
-    if not is_float(value.dtype):
+    found = emit_reduce(graph, operator, value, axes, keep)
+    if not has_nans(value.dtype):
         return found
-    any_nan = reduce(graph, "ReduceMax", graph.isnan(value), axes, keep)
+    any_nan = emit_reduce(graph, "ReduceMax", graph.isnan(value), axes, keep)
     return graph.where(any_nan, graph.number(np.nan, value.dtype), found)
 
 
-def _reduction(of_none: Callable[[Any], Any], rule: Callable[..., Value]) -> Any:
-    def reduction(emission: Emission, operation: Operation, values: Values) -> Values:
+def _reduction(of_none: Callable[[Any], Any], rule: Callable[..., OnnxValue]) -> Any:
+    def reduction(emission: Emission, operation: RuleOperation, values: Values) -> Values:
         graph, axes = emission.graph, operation.params["axes"]
         if 0 in operation.shapes[0]:
             dtype = values[0].dtype
@@ -56,22 +58,24 @@ def _reduction(of_none: Callable[[Any], Any], rule: Callable[..., Value]) -> Any
     return reduction
 
 
-def _parity(graph: Graph, value: Value, axes: tuple[int, ...]) -> Value:
+def _emit_parity(graph: OnnxGraph, value: OnnxValue, axes: tuple[int, ...]) -> OnnxValue:
     """Whether an odd number of bools is set."""
-    counted = reduce(graph, "ReduceSum", graph.cast(value, INT64), axes)
+    counted = emit_reduce(graph, "ReduceSum", graph.cast(value, INT64), axes)
     return graph.cast(graph.operation("Mod", counted, graph.number(2, INT64)), value.dtype)
 
 
 def known_size(size: Any) -> int:
-    """The size of an axis, for what takes so many nodes as it says; raises `Refusal` if it has a name."""
+    """The size of an axis, for what takes so many nodes as it says; raises `OnnxRefusal` if it has a name."""
     if has_symbolic_dim(size):
-        raise Refusal(f"runs along an axis of the size {size}, and how many nodes it takes depends on that. Trace the "
-                      "function for a number")
+        raise OnnxRefusal(f"runs along an axis of the size {size}, and how many nodes it takes depends on that. Trace "
+                          "the "
+                          "function for a number")
     return int(size)
 
 
-def folded(graph: Graph, operator: str, value: Value, axes: tuple[int, ...], shape: tuple[int, ...]) -> Value:
-    """Integers combined bit by bit along axes: one half with the other, until one is left."""
+def fold_axes(graph: OnnxGraph, operator: str, value: OnnxValue, axes: tuple[int, ...],
+              shape: tuple[int, ...]) -> OnnxValue:
+    """Combine integers bit by bit along axes: one half with the other, until one is left."""
     for axis in sorted(axes, reverse=True):
         size = known_size(shape[axis])
         while size > 1:
@@ -86,8 +90,9 @@ def folded(graph: Graph, operator: str, value: Value, axes: tuple[int, ...], sha
     return value
 
 
-def _of_bits(operator: str, of_bools: Callable[[Graph, Value, tuple[int, ...]], Value], of_none: int) -> Any:
-    def reduction(emission: Emission, operation: Operation, values: Values) -> Values:
+def _bit_reduction(operator: str, of_bools: Callable[[OnnxGraph, OnnxValue, tuple[int, ...]], OnnxValue],
+                   of_none: int) -> Any:
+    def reduction(emission: Emission, operation: RuleOperation, values: Values) -> Values:
         graph, axes, (value,) = emission.graph, operation.params["axes"], values
         if 0 in operation.shapes[0]:
             dtype = value.dtype
@@ -97,42 +102,44 @@ def _of_bits(operator: str, of_bools: Callable[[Graph, Value, tuple[int, ...]], 
             return values
         if value.dtype.kind == "b":
             return [of_bools(graph, value, axes)]
-        return [folded(graph, operator, value, axes, operation.shapes[0])]
+        return [fold_axes(graph, operator, value, axes, operation.shapes[0])]
     return reduction
 
 
 for _name, _rule in (
-        ("reduce_sum", _reduction(lambda dtype: 0, summed)),
+        ("reduce_sum", _reduction(lambda dtype: 0, sum_axes)),
         ("reduce_prod", _reduction(lambda dtype: 1,
-                                   lambda graph, value, axes: reduce(graph, "ReduceProd", value, axes))),
+                                   lambda graph, value, axes: emit_reduce(graph, "ReduceProd", value, axes))),
         ("reduce_max", _reduction(lambda dtype: identity_of("max", dtype),
-                                  lambda graph, value, axes: extreme(graph, "ReduceMax", value, axes))),
+                                  lambda graph, value, axes: emit_extremum(graph, "ReduceMax", value, axes))),
         ("reduce_min", _reduction(lambda dtype: identity_of("min", dtype),
-                                  lambda graph, value, axes: extreme(graph, "ReduceMin", value, axes))),
-        ("reduce_and", _of_bits("BitwiseAnd", lambda graph, value, axes: reduce(graph, "ReduceMin", value, axes), 1)),
-        ("reduce_or", _of_bits("BitwiseOr", lambda graph, value, axes: reduce(graph, "ReduceMax", value, axes), 0)),
-        ("reduce_xor", _of_bits("BitwiseXor", _parity, 0))):
+                                  lambda graph, value, axes: emit_extremum(graph, "ReduceMin", value, axes))),
+        ("reduce_and",
+         _bit_reduction("BitwiseAnd", lambda graph, value, axes: emit_reduce(graph, "ReduceMin", value, axes), 1)),
+        ("reduce_or",
+         _bit_reduction("BitwiseOr", lambda graph, value, axes: emit_reduce(graph, "ReduceMax", value, axes), 0)),
+        ("reduce_xor", _bit_reduction("BitwiseXor", _emit_parity, 0))):
     onnx_rules.enter(_rule, primitives[_name])
 
 
-@rule_of("argmax", "argmin")
-def _position(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("argmax", "argmin")
+def _position(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     """The first place of the extremum, or of a NaN."""
     graph, (x,), axis = emission.graph, values, operation.params["axis"]
     operator = "ArgMax" if operation.primitive is primitives.argmax else "ArgMin"
     found = graph.operation(operator, x, axis=axis, keepdims=0)
-    if is_float(x.dtype):
+    if has_nans(x.dtype):
         nans = graph.isnan(x)
         first = graph.operation("ArgMax", nans, axis=axis, keepdims=0)
-        found = graph.where(reduce(graph, "ReduceMax", nans, (axis,)), first, found)
+        found = graph.where(emit_reduce(graph, "ReduceMax", nans, (axis,)), first, found)
     return [graph.cast(found, operation.params["index_dtype"])]
 
 
 # --- running results ------------------------------------------------------------------------------------------------
 
 
-@rule_of("cumsum")
-def _cumsum(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("cumsum")
+def _cumsum(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     graph, params = emission.graph, operation.params
     if not operation.shape:
         return values
@@ -141,39 +148,42 @@ def _cumsum(emission: Emission, operation: Operation, values: Values) -> Values:
         "CumSum", x, graph.number(params["axis"], INT64), reverse=int(params["reverse"])), *values)]
 
 
-def doubled(graph: Graph, values: Values, fills: Values, shape: tuple[int, ...], axis: int, reversed_: bool,
-            combine: Callable[[Values, Values], Values]) -> Values:
-    """Running results by doubling: each element is combined with that 1, 2, 4, ... places before it."""
+def scan_by_doubling(graph: OnnxGraph, values: Values, fills: Values, shape: tuple[int, ...], axis: int,
+                     reversed_: bool,
+                     combine: Callable[[Values, Values], Values]) -> Values:
+    """Return running results by doubling: each element is combined with that 1, 2, 4, ... places before it."""
     step, size = 1, known_size(shape[axis])
     while step < size:
         config = [(0, 0, 0)] * len(shape)
         config[axis] = (-step, step, 0) if reversed_ else (step, -step, 0)
-        before = [padded(graph, value, fill, shape, tuple(config)) for value, fill in zip(values, fills, strict=True)]
+        before = [pad_value(graph, value, fill, shape, tuple(config)) for value,
+                  fill in zip(values, fills, strict=True)]
         values = combine(before, values)
         step *= 2
     return values
 
 
-def _running(fill: Callable[[Any], Any], combine: Callable[[Emission, Operation, Value, Value], Value]) -> Any:
-    def rule(emission: Emission, operation: Operation, values: Values) -> Values:
+def _running(fill: Callable[[Any], Any],
+             combine: Callable[[Emission, RuleOperation, OnnxValue, OnnxValue], OnnxValue]) -> Any:
+    def rule(emission: Emission, operation: RuleOperation, values: Values) -> Values:
         graph, params = emission.graph, operation.params
-        return doubled(graph, values, [graph.number(fill(values[0].dtype), values[0].dtype)], operation.shape,
-                       params["axis"], params["reverse"],
-                       lambda before, here: [combine(emission, operation, *before, *here)])
+        return scan_by_doubling(graph, values, [graph.number(fill(values[0].dtype), values[0].dtype)], operation.shape,
+                                params["axis"], params["reverse"],
+                                lambda before, here: [combine(emission, operation, *before, *here)])
     return rule
 
 
-def _logaddexp(emission: Emission, operation: Operation, x: Value, y: Value) -> Value:
+def _logaddexp(emission: Emission, operation: RuleOperation, x: OnnxValue, y: OnnxValue) -> OnnxValue:
     graph = emission.graph
     wide = dtypes.float32 if is_narrow(x.dtype) else x.dtype
     return graph.in_dtype(wide, lambda a, b: log_of_sum(graph, a, b), x, y)
 
 
-def log_of_sum(graph: Graph, x: Value, y: Value) -> Value:
+def log_of_sum(graph: OnnxGraph, x: OnnxValue, y: OnnxValue) -> OnnxValue:
     """log(exp(x) + exp(y)): the greater one, and what the other adds; equal infinities have no difference."""
     apart = graph.operation("Sub", x, y)
     less = graph.operation("Exp", graph.operation("Neg", graph.operation("Abs", apart)))
-    total = graph.operation("Add", graph.operation("Max", x, y), library.log1p(graph, less))
+    total = graph.operation("Add", graph.operation("Max", x, y), library.emit_log1p(graph, less))
     return graph.where(graph.isnan(apart), graph.operation("Add", x, y), total)
 
 
@@ -187,13 +197,13 @@ for _name, _rule in (
     onnx_rules.enter(_rule, primitives[_name])
 
 
-@rule_of("logaddexp")
-def _logaddexp_rule(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("logaddexp")
+def _logaddexp_rule(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     return [_logaddexp(emission, operation, *values)]
 
 
-@rule_of("linear_recurrence")
-def _linear_recurrence(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("linear_recurrence")
+def _linear_recurrence(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     """y[i] = a[i] y[i-1] + b[i]: two steps in one are a step of the same kind."""
     graph, params = emission.graph, operation.params
 
@@ -202,19 +212,19 @@ def _linear_recurrence(emission: Emission, operation: Operation, values: Values)
         return [graph.operation("Mul", a, c), graph.operation("Add", graph.operation("Mul", c, b), d)]
 
     fills = [graph.number(0, values[0].dtype), graph.number(0, values[1].dtype)]
-    return doubled(graph, values, fills, operation.shape, params["axis"], params["reverse"], combine)[1:]
+    return scan_by_doubling(graph, values, fills, operation.shape, params["axis"], params["reverse"], combine)[1:]
 
 
 # --- sorting --------------------------------------------------------------------------------------------------------
 
 
-def ordered(graph: Graph, values: Values, keys: Values, axis: int, size: int, largest: bool = False,
-            wanted: int | None = None) -> tuple[Values, Value]:
-    """`values` sorted by `keys`, the last of which counts most, and the places that they had: stable sorts in turn.
+def sort_by_keys(graph: OnnxGraph, values: Values, keys: Values, axis: int, size: int, largest: bool = False,
+                 wanted: int | None = None) -> tuple[Values, OnnxValue]:
+    """Return `values` sorted by `keys`, the last of which counts most, and their former places.
 
     Only the first `wanted` are taken, by the last sort. No key may have NaNs.
     """
-    order: Value | None = None
+    order: OnnxValue | None = None
     for number, key in enumerate(keys):
         last = number == len(keys) - 1
         given = key if order is None else graph.operation("GatherElements", key, order, axis=axis)
@@ -227,34 +237,34 @@ def ordered(graph: Graph, values: Values, keys: Values, axis: int, size: int, la
     return [graph.operation("GatherElements", value, order, axis=axis) for value in values], order
 
 
-@rule_of("sort")
-def _sort(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("sort")
+def _sort(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     graph, axis = emission.graph, operation.params["dimension"]
     if not operation.shape:
         return values
     keys: Values = []
     for value in reversed(values[:operation.params["num_keys"]]):
-        if is_float(value.dtype):  # NaNs are last, behind the infinities
+        if has_nans(value.dtype):  # NaNs are last, behind the infinities
             nans = graph.isnan(value)
             keys += [nans, graph.where(nans, graph.number(np.inf, value.dtype), value)]
         else:
             keys.append(value)
-    return ordered(graph, values, keys, axis, operation.shape[axis])[0]
+    return sort_by_keys(graph, values, keys, axis, operation.shape[axis])[0]
 
 
-@rule_of("top_k")
-def _top_k(emission: Emission, operation: Operation, values: Values) -> Values:
+@register_onnx_rule("top_k")
+def _top_k(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     """In the total order: NaNs before the infinity, 0 before -0."""
     graph, (x,), axis = emission.graph, values, operation.params["axis"]
     keys = [x]
-    if is_float(x.dtype):
+    if has_nans(x.dtype):
         nans = graph.isnan(x)
         infinity = graph.number(np.inf, x.dtype)
-        inverse = graph.operation("Div", library.one(graph, x), x)
+        inverse = graph.operation("Div", library.one_like(graph, x), x)
         below = graph.operation("Equal", inverse, graph.operation("Neg", infinity))
         finer = graph.operation("Sub", graph.cast(nans, INT32), graph.cast(below, INT32))
         keys = [finer, graph.where(nans, infinity, x)]
-    (found,), places = ordered(graph, [x], keys, axis, operation.shapes[0][axis], largest=True,
-                               wanted=operation.params["k"])
+    (found,), places = sort_by_keys(graph, [x], keys, axis, operation.shapes[0][axis], largest=True,
+                                    wanted=operation.params["k"])
     return [found, graph.cast(places, INT32)]
 

@@ -9,15 +9,15 @@ from fxgrad.extend import Analysis, Aval, MissingRule, Primitive, primitives
 
 if TYPE_CHECKING:
     from fxgrad.shipping.onnx.emission import Emission
-    from fxgrad.shipping.onnx.graph import Value
+    from fxgrad.shipping.onnx.graph import OnnxValue
 
 
-class Refusal(Exception):  # noqa: N818  (it becomes an UnsupportedError)
-    """Why an operation has no form in ONNX, and what to write instead."""
+class OnnxRefusal(Exception):  # noqa: N818  (it becomes an UnsupportedError)
+    """Reason why an operation has no form in ONNX, and what to write instead."""
 
 
-class Operation(NamedTuple):
-    """What a rule is given of an equation: its primitive, types of inputs and outputs, parameters."""
+class RuleOperation(NamedTuple):
+    """The description of an equation for a rule: its primitive, types of inputs and outputs, parameters."""
 
     primitive: Primitive
     avals: Sequence[Aval]
@@ -36,11 +36,11 @@ class Operation(NamedTuple):
         return self.outputs[0].shape
 
 
-Rule = Callable[["Emission", Operation, "list[Value]"], "list[Value]"]
+Rule = Callable[["Emission", RuleOperation, "list[OnnxValue]"], "list[OnnxValue]"]
 """(emission, operation, values of its inputs) -> values of its outputs."""
 
 
-def _derived(_: Primitive) -> Rule:
+def _refuse_derivation(_: Primitive) -> Rule:
     return BY_DEFINITION[0]
 
 
@@ -49,14 +49,14 @@ BY_DEFINITION: list[Rule] = []
 
 onnx_rules: Analysis[Rule | MissingRule] = Analysis(
     "onnx rules", "How an operation is written as nodes of ONNX; by default as those that its rule for XLA is made of.",
-    missing="derive", derive=_derived)
+    missing="derive", derive=_refuse_derivation)
 
 
-def rule_of(*names: str) -> Callable[[Rule], Rule]:
-    """Enters a rule for the primitives of these names."""
+def register_onnx_rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register a rule for the primitives of these names."""
     return onnx_rules.register(*(primitives[name] for name in names))
 
 
-def library_rule(name: str, function: Callable[..., Value]) -> None:
-    """Enters, for the primitive of that name, a function of the graph and the inputs that gives its one result."""
+def register_library_rule(name: str, function: Callable[..., OnnxValue]) -> None:
+    """Register a function of the graph and the inputs as the rule of a primitive."""
     onnx_rules.enter(lambda emission, operation, values: [function(emission.graph, *values)], primitives[name])

@@ -24,16 +24,16 @@ from fxgrad.extend import Aval, Literal, Primitive, StructuralKey, at_user_line
 from fxgrad.extend.kernels import ArrayKernel
 from fxgrad.shipping.python import constants
 from fxgrad.shipping.python.trees import (
-    Refusal,
-    assigned_to,
+    SourceRefusal,
+    assigned_value,
     class_node,
     function_node,
     inner_names,
     outer_names,
-    text_of,
-    tree_of,
+    parse_expression,
+    tree_text,
 )
-from fxgrad.text.names import Unique
+from fxgrad.text.names import UniqueNames
 
 PACKAGES = frozenset(["numpy", "scipy", "ml_dtypes", *sys.stdlib_module_names])
 """What a file may import; those beside NumPy and Python's own only where a kernel asks for them."""
@@ -89,8 +89,8 @@ def {name}(dtype):
 """Sources in the place of those that lead further than kernels need, or to ml_dtypes."""
 
 
-class Definition(NamedTuple):
-    """What a file defines: its lines."""
+class FileDefinition(NamedTuple):
+    """A definition in a file: its lines."""
 
     name: str
     text: str
@@ -102,12 +102,12 @@ class Carrier:
     `names` hands out names that no variable of the file has.
     """
 
-    def __init__(self, names: Unique) -> None:
+    def __init__(self, names: UniqueNames) -> None:
         self.imports: dict[str, str] = {}
         self.operation = "kernel"
         """What kernels are called that have no name of their own."""
-        self.functions: list[Definition] = []
-        self.constants: list[Definition] = []
+        self.functions: list[FileDefinition] = []
+        self.constants: list[FileDefinition] = []
         self._names = names
         self._known: dict[int, tuple[Any, str]] = {}  # with the object, so that nothing else gets its id
 
@@ -138,16 +138,16 @@ class Carrier:
         """What `name` stands for among the `values` of a module; as it is written there, if it can be no other way."""
         try:
             return self.expression(values[name], name)
-        except Refusal:
-            assigned = assigned_to(values, name)
+        except SourceRefusal:
+            assigned = assigned_value(values, name)
             if assigned is None:
                 raise
-            text = ast.unparse(_Renamed(self, values, None).visit(copy.deepcopy(assigned)))
+            text = ast.unparse(_Renaming(self, values, None).visit(copy.deepcopy(assigned)))
             return self._constant(values[name], name, text)
 
     def _constant(self, value: Any, wanted: str, text: str) -> str:
         name = self._remember(value, wanted)
-        self.constants.append(Definition(name, f"{name} = {text}"))
+        self.constants.append(FileDefinition(name, f"{name} = {text}"))
         return name
 
     def _remember(self, value: Any, wanted: str) -> str:
@@ -164,7 +164,7 @@ class Carrier:
             return f"{self.expression(kind)}({', '.join(fields)})"
         text = constants.value_text(value, self.expression, self.root)
         if text is None:
-            raise Refusal(f"holds an object of the class {kind.__name__}, which has no text")
+            raise SourceRefusal(f"holds an object of the class {kind.__name__}, which has no text")
         return text
 
     # --- what is imported -------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Carrier:
     def root(self, package: str) -> str:
         """The name of a package, which the file then imports."""
         if package not in PACKAGES:
-            raise Refusal("is computed by XLA" if package.startswith("jax") else f"needs the package {package}")
+            raise SourceRefusal("is computed by XLA" if package.startswith("jax") else f"needs the package {package}")
         self.imports[package] = "import numpy as np" if package == "numpy" else f"import {package}"
         return "np" if package == "numpy" else package
 
@@ -183,7 +183,7 @@ class Carrier:
             self.imports[module.__name__] = f"import {module.__name__}"
         return ".".join([name, *inner])
 
-    def _imported(self, value: Any) -> str | None:
+    def _import_path(self, value: Any) -> str | None:
         """The path to an object of another package, where there is one."""
         name = getattr(value, "__name__", "")
         for place in dict.fromkeys([getattr(value, "__module__", None) or "numpy", "numpy", "scipy.special"]):
@@ -204,7 +204,7 @@ class Carrier:
     def _array_kernel(self, kernel: ArrayKernel, wanted: str) -> str:
         """A rule as other kernels call it: with its one result in a list."""
         function, name = self.expression(kernel.function, wanted), self._remember(kernel, f"{wanted}_rule")
-        self.functions.append(Definition(
+        self.functions.append(FileDefinition(
             name, f"def {name}(*arrays, **params):\n    return [{function}(*arrays, **params)]"))
         return name
 
@@ -213,7 +213,7 @@ class Carrier:
         if "math." in text:
             self.root("math")
         name = self._remember(value, value.__name__)
-        self.functions.append(Definition(name, text.format(name=name)))
+        self.functions.append(FileDefinition(name, text.format(name=name)))
         return name
 
     def _class(self, kind: type) -> str:
@@ -223,49 +223,50 @@ class Carrier:
         if package == "builtins":
             return kind.__name__
         if package in PACKAGES:
-            path = self._imported(kind)
+            path = self._import_path(kind)
             if path is not None:
                 return path
-        refuse_inner(kind)
+        refuse_internals(kind)
         name = self._remember(kind, kind.__name__)
         node = copy.deepcopy(class_node(kind))
-        node.name, node.decorator_list = name, [self._resolved(each, kind) for each in node.decorator_list]
-        node.bases = [self._resolved(base, kind) for base in node.bases]
+        node.name, node.decorator_list = name, [self._resolve(each, kind) for each in node.decorator_list]
+        node.bases = [self._resolve(base, kind) for base in node.bases]
         node.body = [self._member(member, kind) for member in node.body]
-        self.functions.append(Definition(name, text_of(node)))
+        self.functions.append(FileDefinition(name, tree_text(node)))
         return name
 
     def _member(self, member: ast.stmt, kind: type) -> Any:
         if isinstance(member, ast.FunctionDef):
             function = inspect.unwrap(_plain_function(kind.__dict__[member.name]))
-            return self._rewritten(member, function)
+            return self._rewrite_function(member, function)
         if isinstance(member, ast.AnnAssign):
             member.annotation = ast.Name("object")
             if member.value is not None:
-                member.value = self._resolved(member.value, kind)
+                member.value = self._resolve(member.value, kind)
         return member
 
-    def _resolved(self, node: ast.expr, kind: type) -> Any:
+    def _resolve(self, node: ast.expr, kind: type) -> Any:
         """An expression of a class body, in which names are those of the module."""
-        return _Renamed(self, vars(sys.modules[kind.__module__]), None).visit(node)
+        return _Renaming(self, vars(sys.modules[kind.__module__]), None).visit(node)
 
     def inlined(self, function: Any, operands: Sequence[str], params: dict[str, str]) -> str | None:
         """The expression of a kernel that is one, with texts in the place of its arguments; None for other kernels."""
         if not isinstance(function, types.FunctionType) or _package(function) != "fxgrad":
             return None
-        refuse_inner(function)
+        refuse_internals(function)
         node = function_node(function)
         if not isinstance(node, ast.Lambda) or any(isinstance(each, ast.Lambda) for each in ast.walk(node.body)):
             return None
-        written = self._rewritten(copy.deepcopy(node), function)
+        written = self._rewrite_function(copy.deepcopy(node), function)
         texts = dict(zip([arg.arg for arg in written.args.args], operands, strict=False))
         named = {name: ast.unparse(default) for name, default in zip(
             [arg.arg for arg in written.args.kwonlyargs], written.args.kw_defaults, strict=True) if default is not None}
         rest = operands[len(written.args.args):] if written.args.vararg is not None else None
-        return ast.unparse(_Substituted({**texts, **named, **params}, written.args.vararg, rest).visit(written.body))
+        return ast.unparse(_ArgumentSubstitution({**texts, **named, **params}, written.args.vararg,
+                                                 rest).visit(written.body))
 
     def _function(self, value: Any) -> str:
-        path = self._imported(value) if _package(value) in PACKAGES or isinstance(value, np.ufunc) else None
+        path = self._import_path(value) if _package(value) in PACKAGES or isinstance(value, np.ufunc) else None
         if path is not None:
             return path
         if getattr(builtins, getattr(value, "__name__", ""), None) is value:
@@ -278,21 +279,21 @@ class Carrier:
         if function is at_user_line:
             return "str"  # of a message: there are no lines of users' to add
         if _package(function) in ("jax", "jaxlib"):
-            raise Refusal("is computed by XLA")
+            raise SourceRefusal("is computed by XLA")
         if not isinstance(function, types.FunctionType):
-            raise Refusal(f"calls an object of the class {type(function).__name__}, which has no source")
-        refuse_inner(function)
+            raise SourceRefusal(f"calls an object of the class {type(function).__name__}, which has no source")
+        refuse_internals(function)
         node = function_node(function)
         name = self._remember(value, self.operation if function.__name__ in UNTOLD else function.__name__)
         self._known[id(function)] = function, name
-        written = self._rewritten(copy.deepcopy(node), function)
+        written = self._rewrite_function(copy.deepcopy(node), function)
         if isinstance(written, ast.Lambda):
             written = ast.FunctionDef(name, written.args, [ast.Return(written.body)], [])
         written.name, written.decorator_list = name, []
-        self.functions.append(Definition(name, text_of(written)))
+        self.functions.append(FileDefinition(name, tree_text(written)))
         return name
 
-    def _rewritten(self, node: Any, function: types.FunctionType) -> Any:
+    def _rewrite_function(self, node: Any, function: types.FunctionType) -> Any:
         """The tree of a function, with names of the file for all that is not its own, and without types."""
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         values = {**function.__globals__, **{name: cell.cell_contents for name, cell in cells}}
@@ -301,7 +302,7 @@ class Carrier:
         if ambiguous:
             raise AssertionError(f"{function.__qualname__} has {', '.join(ambiguous)} both inside and outside")
         decorators = [*getattr(node, "decorator_list", [])]
-        node = _Renamed(self, values, outer).visit(node)
+        node = _Renaming(self, values, outer).visit(node)
         if decorators:
             node.decorator_list = decorators
         self._set_defaults(node.args, function)
@@ -309,13 +310,13 @@ class Carrier:
 
     def _set_defaults(self, args: ast.arguments, function: types.FunctionType) -> None:
         """Defaults as they were when the function was made."""
-        args.defaults = [tree_of(self.expression(value)) for value in function.__defaults__ or ()]
+        args.defaults = [parse_expression(self.expression(value)) for value in function.__defaults__ or ()]
         named = function.__kwdefaults__ or {}
-        args.kw_defaults = [tree_of(self.expression(named[arg.arg])) if arg.arg in named else None
+        args.kw_defaults = [parse_expression(self.expression(named[arg.arg])) if arg.arg in named else None
                             for arg in args.kwonlyargs]
 
 
-class _Renamed(ast.NodeTransformer):
+class _Renaming(ast.NodeTransformer):
     """Puts expressions of the file in the place of outer names, and leaves types out.
 
     `outer` are the names to look up in `values`; None for all.
@@ -327,7 +328,7 @@ class _Renamed(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> Any:
         if (self._outer is not None and node.id not in self._outer) or node.id not in self._values:
             return node
-        return tree_of(self._carrier.named(self._values, node.id))
+        return parse_expression(self._carrier.named(self._values, node.id))
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         base = node.value
@@ -335,7 +336,7 @@ class _Renamed(ast.NodeTransformer):
             holder = self._values.get(base.id)
             if isinstance(holder, Primitive) or (
                     isinstance(holder, types.ModuleType) and holder.__name__.split(".")[0] == "fxgrad"):
-                return tree_of(self._carrier.expression(getattr(holder, node.attr), node.attr))
+                return parse_expression(self._carrier.expression(getattr(holder, node.attr), node.attr))
         return self.generic_visit(node)
 
     def visit_arg(self, node: ast.arg) -> Any:
@@ -361,13 +362,13 @@ class _Renamed(ast.NodeTransformer):
         return node
 
 
-class _Substituted(ast.NodeTransformer):
+class _ArgumentSubstitution(ast.NodeTransformer):
     """Puts the arguments of a call into the body of a lambda."""
 
     def __init__(self, texts: dict[str, str], rest_name: ast.arg | None, rest: Sequence[str] | None) -> None:
-        self._trees = {name: tree_of(text) for name, text in texts.items()}
+        self._trees = {name: parse_expression(text) for name, text in texts.items()}
         if rest is not None and rest_name is not None:
-            self._trees[rest_name.arg] = ast.Tuple([*map(tree_of, rest)])
+            self._trees[rest_name.arg] = ast.Tuple([*map(parse_expression, rest)])
 
     def visit_Name(self, node: ast.Name) -> Any:
         return self._trees.get(node.id, node)
@@ -385,14 +386,14 @@ def _package(value: Any) -> str:
     return str(getattr(value, "__module__", "") or "").split(".")[0]
 
 
-def refuse_inner(value: Any) -> None:
-    """Raises `Refusal` for what belongs to the library's machinery, and not to its kernels."""
+def refuse_internals(value: Any) -> None:
+    """Raise `SourceRefusal` for objects of the library's machinery, which are no kernels."""
     module = str(value.__module__)
     if module in REASONS:
-        raise Refusal(REASONS[module])
+        raise SourceRefusal(REASONS[module])
     carried = any(f"{module}.".startswith(f"{part}.") for part in CARRIED)
     if module.partition(".")[0] == "fxgrad" and not carried:
-        raise Refusal(f"asks fxgrad itself what to compute ({value.__qualname__})")
+        raise SourceRefusal(f"asks fxgrad itself what to compute ({value.__qualname__})")
 
 
 def _plain_function(member: Any) -> Any:

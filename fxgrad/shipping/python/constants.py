@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.extend import DType, Integer
-from fxgrad.text.values import bits_dtype, float_text, is_uniform, kind_of
+from fxgrad.text.values import bits_dtype, float_text, is_uniform, literal_kind
 
 WRITTEN_OUT = 1000
 """Elements up to which an array is written as numbers; longer ones are written as their bytes."""
@@ -24,9 +24,9 @@ def value_text(value: Any, inner: Callable[[Any], str], root: Root) -> str | Non
     if value is None or value is Ellipsis or kind in (bool, int, str, bytes):
         return repr(value)
     if kind in (float, complex):
-        return number_text(np.asarray(value)[()], root)
+        return exact_number_text(np.asarray(value)[()], root)
     if isinstance(value, np.dtype):
-        return dtype_text(value, root)
+        return dtype_expression(value, root)
     if isinstance(value, np.generic | Integer):
         return scalar_text(np.asarray(value)[()], root)
     if isinstance(value, np.ndarray):
@@ -46,21 +46,21 @@ def value_text(value: Any, inner: Callable[[Any], str], root: Root) -> str | Non
     return None
 
 
-def number_text(value: Any, root: Root) -> str:
+def exact_number_text(value: Any, root: Root) -> str:
     """A floating or complex number, exactly, as a number of Python's."""
     if value.dtype.kind == "c":
-        return f"complex({number_text(value.real, root)}, {number_text(value.imag, root)})"
+        return f"complex({exact_number_text(value.real, root)}, {exact_number_text(value.imag, root)})"
     number = float(value)
     if math.isfinite(number):
         return float_text(value)
     return f"{root('numpy')}.nan" if math.isnan(number) else f"{'-' * (number < 0)}{root('numpy')}.inf"
 
 
-def is_usual(value: Any) -> bool:
+def is_restored_by_python(value: Any) -> bool:
     """Whether a number is given back to the bit by Python's number of the same value."""
-    kind = kind_of(value.dtype)
+    kind = literal_kind(value.dtype)
     if kind == "c":
-        return is_usual(value.real) and is_usual(value.imag)
+        return is_restored_by_python(value.real) and is_restored_by_python(value.imag)
     if kind != "f" or not np.isnan(value):
         return True
     bits = bits_dtype(value.dtype)
@@ -70,10 +70,10 @@ def is_usual(value: Any) -> bool:
 def plain_text(value: Any, root: Root) -> str | None:
     """A scalar of NumPy's as a number of Python's, which takes on the dtype beside it; None where it would not do."""
     dtype = value.dtype
-    if kind_of(dtype) == "i":
+    if literal_kind(dtype) == "i":
         return repr(int(value))
-    if dtype.kind in "fc" and is_usual(value):
-        return number_text(value, root)
+    if dtype.kind in "fc" and is_restored_by_python(value):
+        return exact_number_text(value, root)
     return None
 
 
@@ -82,25 +82,25 @@ def scalar_text(value: Any, root: Root) -> str:
     dtype = value.dtype
     if dtype.kind == "b":
         return f"{root('numpy')}.bool({bool(value)})"
-    if kind_of(dtype) == "i":
-        return f"{type_text(dtype, root)}({int(value)})"
-    if dtype.names is None and is_usual(value):
-        number = number_text(np.float64(value) if dtype.kind == "V" or dtype.itemsize == 2 else value, root)
-        return f"{type_text(dtype, root)}({number})"
-    return f"{root('numpy')}.frombuffer({value.tobytes()!r}, {dtype_text(dtype, root)})[0]"
+    if literal_kind(dtype) == "i":
+        return f"{scalar_class_text(dtype, root)}({int(value)})"
+    if dtype.names is None and is_restored_by_python(value):
+        number = exact_number_text(np.float64(value) if dtype.kind == "V" or dtype.itemsize == 2 else value, root)
+        return f"{scalar_class_text(dtype, root)}({number})"
+    return f"{root('numpy')}.frombuffer({value.tobytes()!r}, {dtype_expression(dtype, root)})[0]"
 
 
-def type_text(dtype: DType, root: Root) -> str:
+def scalar_class_text(dtype: DType, root: Root) -> str:
     """The class of scalars of a dtype: `np.float32`."""
     package = dtype.type.__module__.split(".")[0]
     return f"{root(package)}.{dtype.type.__name__}"
 
 
-def dtype_text(dtype: DType, root: Root) -> str:
+def dtype_expression(dtype: DType, root: Root) -> str:
     """A dtype: `np.dtype(np.float32)`."""
     if dtype.names is not None or dtype.type is np.void:
         return f"{root('numpy')}.dtype({dtype.descr!r})"
-    return f"{root('numpy')}.dtype({type_text(dtype, root)})"
+    return f"{root('numpy')}.dtype({scalar_class_text(dtype, root)})"
 
 
 def array_text(array: np.ndarray[Any, Any], root: Root) -> str:
@@ -108,21 +108,22 @@ def array_text(array: np.ndarray[Any, Any], root: Root) -> str:
     if array.flags.f_contiguous and not array.flags.c_contiguous:  # sums depend on the order in memory
         return f"{root('numpy')}.asfortranarray({array_text(np.ascontiguousarray(array), root)})"
     numpy, dtype = root("numpy"), array.dtype
-    kind = "V" if dtype.names is not None else kind_of(dtype)
+    kind = "V" if dtype.names is not None else literal_kind(dtype)
     if kind != "V" and array.size > 1 and is_uniform(array):
         return f"{numpy}.full({array.shape}, {scalar_text(array.reshape(-1)[0], root)})"
-    if kind != "V" and array.size <= WRITTEN_OUT and all(map(is_usual, array.reshape(-1))):
-        return f"{numpy}.array({_nested(array, root)}, {type_text(dtype, root)}).reshape({array.shape})" \
-            if 0 in array.shape else f"{numpy}.array({_nested(array, root)}, {type_text(dtype, root)})"
+    if kind != "V" and array.size <= WRITTEN_OUT and all(map(is_restored_by_python, array.reshape(-1))):
+        return f"{numpy}.array({_nested_text(array, root)}, {scalar_class_text(dtype, root)}).reshape({array.shape})" \
+            if 0 in array.shape else f"{numpy}.array({_nested_text(array, root)}, {scalar_class_text(dtype, root)})"
     data = np.ascontiguousarray(array).tobytes().hex()
-    return (f"{numpy}.frombuffer(bytes.fromhex({data!r}), {dtype_text(dtype, root)})"
+    return (f"{numpy}.frombuffer(bytes.fromhex({data!r}), {dtype_expression(dtype, root)})"
             f".reshape({array.shape}).copy()")
 
 
-def _nested(array: Any, root: Root) -> str:
+def _nested_text(array: Any, root: Root) -> str:
     if array.shape:
-        return f"[{', '.join(_nested(row, root) for row in array)}]"
+        return f"[{', '.join(_nested_text(row, root) for row in array)}]"
     value = array[()]
     if value.dtype.kind == "b":
         return str(bool(value))
-    return plain_text(value if value.dtype.kind in "iufc" else np.float64(value), root) or number_text(value, root)
+    return plain_text(value if value.dtype.kind in "iufc" else np.float64(value), root) or exact_number_text(value,
+                                                                                                             root)

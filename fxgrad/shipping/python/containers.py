@@ -10,8 +10,8 @@ from fxgrad import tree
 from fxgrad.errors import UnsupportedError
 from fxgrad.extend import Program, Variable
 from fxgrad.shipping.python import constants
-from fxgrad.shipping.python.carried import Carrier, Definition
-from fxgrad.text.names import Unique
+from fxgrad.shipping.python.carried import Carrier, FileDefinition
+from fxgrad.text.names import UniqueNames
 
 CHECK = '''\
 def {name}(value, name, dtype, shape):
@@ -31,7 +31,7 @@ class Containers:
     by one.
     """
 
-    def __init__(self, program: Program, names: dict[Variable, str], carrier: Carrier, unique: Unique) -> None:
+    def __init__(self, program: Program, names: dict[Variable, str], carrier: Carrier, unique: UniqueNames) -> None:
         self._program, self._names, self._carrier, self._unique = program, names, carrier, unique
         self._check = ""
         self._inputs = program.inputs[len(program.constants):]
@@ -39,13 +39,13 @@ class Containers:
         self.parameters: list[str] = [*self._paths]
         signature = program.signature
         if signature is not None and signature.in_tree is not None:
-            self.parameters = self._of_tree(signature.in_tree, signature.input_names)
+            self.parameters = self._parameter_lines(signature.in_tree, signature.input_names)
 
-    def _of_tree(self, structure: Any, input_names: Sequence[str]) -> list[str]:
+    def _parameter_lines(self, structure: Any, input_names: Sequence[str]) -> list[str]:
         """The parameters, and how each input is reached from them."""
         args, kwargs = tree.unflatten(structure, range(structure.num_leaves))
         parameters: list[str] = []
-        taken = Unique([*self._names.values(), "np"])
+        taken = UniqueNames([*self._names.values(), "np"])
         for position, arg in enumerate(args):
             leaves = tree.leaves_with_path(arg)
             if len(leaves) == 1 and not leaves[0][0]:
@@ -69,9 +69,9 @@ class Containers:
         for name, form in (("idx", "[{}]"), ("key", "[{!r}]"), ("name", ".{}")):
             if hasattr(key, name) and "Flattened" not in type(key).__name__:
                 return form.format(getattr(key, name))
-        raise UnsupportedError(self._refused("takes", str(key)))
+        raise UnsupportedError(self._refusal_text("takes", str(key)))
 
-    def _refused(self, does: str, what: str) -> str:
+    def _refusal_text(self, does: str, what: str) -> str:
         return (f"to_python: the program {does} a container that is none of Python's own ({what}). Let the function "
                 "take and return dictionaries, tuples, lists and named tuples")
 
@@ -81,9 +81,9 @@ class Containers:
         for var, path in zip(self._inputs, self._paths, strict=True):
             if not self._check:
                 self._check = self._unique("array_of")
-                self._carrier.functions.append(Definition(self._check, CHECK.format(name=self._check)))
+                self._carrier.functions.append(FileDefinition(self._check, CHECK.format(name=self._check)))
             name, dtype = self._names[var], var.aval.dtype
-            text = repr(dtype.name) if dtype.isbuiltin == 1 else constants.dtype_text(dtype, self._carrier.root)
+            text = repr(dtype.name) if dtype.isbuiltin == 1 else constants.dtype_expression(dtype, self._carrier.root)
             lines.append(f"{name} = {self._check}({path}, {path!r}, {text}, {var.aval.shape})")
         return lines
 
@@ -110,7 +110,7 @@ class Containers:
             return "None"
         fields = getattr(meta if isinstance(meta, type) else kind, "_fields", None)
         if fields is None:
-            raise UnsupportedError(self._refused("returns", kind.__name__))
+            raise UnsupportedError(self._refusal_text("returns", kind.__name__))
         return f"{self._named_tuple(meta if isinstance(meta, type) else kind)}({', '.join(items)})"
 
     def _named_tuple(self, kind: Any) -> str:
@@ -120,7 +120,7 @@ class Containers:
                 return definition.name
         name = self._unique(kind.__name__)
         collections = self._carrier.root("collections")
-        self._carrier.functions.append(Definition(
+        self._carrier.functions.append(FileDefinition(
             name, f"{known}\n{name} = {collections}.namedtuple({name!r}, {[*kind._fields]})"))
         return name
 

@@ -6,7 +6,7 @@ import ast
 import re
 
 from fxgrad.extend import Program, parse_source
-from fxgrad.text.sources import content
+from fxgrad.text.sources import file_text
 
 
 def docstring_of(program: Program) -> str:
@@ -20,7 +20,7 @@ def docstring_of(program: Program) -> str:
         if source is None or source.code.co_name not in words or id(source.code) in seen:
             continue
         seen.add(id(source.code))
-        module = parse_source(content(source.filename))
+        module = parse_source(file_text(source.filename))
         for node in ast.walk(module) if module is not None else ():
             if isinstance(node, ast.FunctionDef) and node.name == source.code.co_name and (
                     source.code.co_firstlineno in (node.lineno, *(each.lineno for each in node.decorator_list))):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from fxgrad.text.values import fill
+from fxgrad.text.values import fill_lines
 
 WIDTH = 110
 INDENT = "    "
 
 
-def laid_out(code: str, width: int = WIDTH) -> str:
-    """Code in which long lines of statements are broken; what stands in texts of several lines is left as it is.
+def wrap_code(code: str, width: int = WIDTH) -> str:
+    """Return code in which long lines of statements are broken; strings of several lines stay as they are.
 
-    >>> print(laid_out("total = add(first_operand, second_operand, third_operand)", width=34))
+    >>> print(wrap_code("total = add(first_operand, second_operand, third_operand)", width=34))
     total = add(
         first_operand, second_operand,
         third_operand,
@@ -21,13 +21,13 @@ def laid_out(code: str, width: int = WIDTH) -> str:
     in_text = False
     for line in code.splitlines():
         quotes = line.count('"""')
-        lines += [line] if in_text or quotes else broken(line, width)
+        lines += [line] if in_text or quotes else break_line(line, width)
         in_text ^= quotes % 2 == 1
     return "\n".join(lines)
 
 
-def broken(line: str, width: int) -> list[str]:
-    """One line as several, where it is longer than `width` and has brackets to break it in."""
+def break_line(line: str, width: int) -> list[str]:
+    """Return one line as several, if it exceeds `width` and has brackets to break it in."""
     if len(line) <= width:
         return [line]
     indent = line[:len(line) - len(line.lstrip())]
@@ -40,17 +40,17 @@ def broken(line: str, width: int) -> list[str]:
         return [line]
     inner = indent + INDENT
     filled: list[str] = []
-    for short in fill([*items, ""], width - len(inner)):
-        filled += broken(inner + short.rstrip(), width)
+    for short in fill_lines([*items, ""], width - len(inner)):
+        filled += break_line(inner + short.rstrip(), width)
     head, tail = line[:begin + 1], indent + line[end:]
-    return [head, *filled, *broken(tail, width)]
+    return [head, *filled, *break_line(tail, width)]
 
 
 def _widest(line: str) -> tuple[int, int] | None:
     """The brackets with the longest text between them, of those that stand in no others; None if there are none."""
     found: list[tuple[int, int]] = []
     stack: list[int] = []
-    for index, character in _outside_texts(line):
+    for index, character in _outside_strings(line):
         if character in "([{":
             stack.append(index)
         elif character in ")]}":
@@ -65,7 +65,7 @@ def _widest(line: str) -> tuple[int, int] | None:
 def _items(text: str) -> list[str]:
     """What stands between the commas of a text, those in brackets left out; one item where it has a `for`."""
     depth, begin, items = 0, 0, []
-    for index, character in _outside_texts(text):
+    for index, character in _outside_strings(text):
         depth += (character in "([{") - (character in ")]}")
         if character == "," and not depth:
             items.append(text[begin:index].strip())
@@ -76,7 +76,7 @@ def _items(text: str) -> list[str]:
     return [*items, last] if last else items
 
 
-def _outside_texts(line: str) -> list[tuple[int, str]]:
+def _outside_strings(line: str) -> list[tuple[int, str]]:
     """The characters of a line that stand in no text, with their places."""
     found: list[tuple[int, str]] = []
     quote, index = "", 0

@@ -8,24 +8,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fxgrad.extend import Equation, Program, Region, Variable
-from fxgrad.shipping.python.trees import Refusal
+from fxgrad.shipping.python.trees import SourceRefusal
 
 if TYPE_CHECKING:
-    from fxgrad.shipping.python.writer import File
+    from fxgrad.shipping.python.writer import PythonFile
 
 INDENT = "    "
 CALLS = ("inline", "call", "recomputed", "solve")
 
 
-def held_statements(file: File, equation: Equation, names: dict[Variable, str]) -> list[str]:
-    """The statements of an operation with regions; raises `Refusal` for those of other kinds than there are."""
-    return _Held(file, equation, names).statements()
+def region_statements(file: PythonFile, equation: Equation, names: dict[Variable, str]) -> list[str]:
+    """The statements of an operation with regions; raises `SourceRefusal` for those of other kinds than there are."""
+    return _RegionWriter(file, equation, names).statements()
 
 
-class _Held:
+class _RegionWriter:
     """One operation, with the texts of its operands and its results."""
 
-    def __init__(self, file: File, equation: Equation, names: dict[Variable, str]) -> None:
+    def __init__(self, file: PythonFile, equation: Equation, names: dict[Variable, str]) -> None:
         self._file, self._equation = file, equation
         self._regions: tuple[Region, ...] = equation.regions
         self._operands = [file.atom(names, atom) for atom in equation.inputs]
@@ -43,7 +43,7 @@ class _Held:
             return self._branches()
         called = [region for region in self._regions if region.role in CALLS]
         if len(called) != 1:
-            raise Refusal(f"runs programs for {', '.join(roles)}")
+            raise SourceRefusal(f"runs programs for {', '.join(roles)}")
         return [self._assigned(self._results, self._call(called[0]))]
 
     # --- pieces -----------------------------------------------------------------------------------------------
@@ -53,7 +53,8 @@ class _Held:
         if isinstance(given, str):
             return self._file.function(program, given)
         signature = program.signature
-        return self._file.function(program, signature.name if signature is not None else _recorded(program) or role)
+        return self._file.function(program, signature.name if signature is not None else _recording_function(program)
+                                   or role)
 
     def _call(self, region: Region, inputs: list[str] | None = None) -> str:
         given = [self._operands[link.place] for link in region.inputs] if inputs is None else inputs
@@ -62,7 +63,7 @@ class _Held:
     def _assigned(self, targets: list[str], value: str) -> str:
         return f"{', '.join(targets)} = {value}" if targets else value
 
-    def _carried(self, region: Region) -> dict[int, str]:
+    def _carried_results(self, region: Region) -> dict[int, str]:
         """The result that each carried operand of a loop becomes, by the place of the operand."""
         places = [link.place for link in region.inputs if link.how == "carry"]
         made = [self._results[link.place] for link in region.outputs if link.how == "carry"]
@@ -71,7 +72,7 @@ class _Held:
     def _begun(self, carried: dict[int, str]) -> list[str]:
         return [f"{name} = {self._operands[place]}" for place, name in carried.items()]
 
-    def _given(self, region: Region, carried: dict[int, str], entry: str = "") -> list[str]:
+    def _input_lines(self, region: Region, carried: dict[int, str], entry: str = "") -> list[str]:
         texts = []
         for link in region.inputs:
             text = carried[link.place] if link.how == "carry" else self._operands[link.place]
@@ -98,7 +99,7 @@ class _Held:
         return lines
 
     def _for(self, region: Region) -> list[str]:
-        carried = self._carried(region)
+        carried = self._carried_results(region)
         steps = self._count() if region.times is None else str(region.times)
         stacks = [link.place for link in region.outputs if link.how == "entry"]
         outputs = [self._equation.outputs[place].aval for place in stacks]
@@ -111,17 +112,17 @@ class _Held:
                    for link in region.outputs]
         numbers = f"range({steps})"
         lines.append(f"for {'at' if entries else '_'} in {f'reversed({numbers})' if region.reverse else numbers}:")
-        return [*lines, INDENT + self._assigned(targets, self._call(region, self._given(region, carried, "at")))]
+        return [*lines, INDENT + self._assigned(targets, self._call(region, self._input_lines(region, carried, "at")))]
 
     def _while(self, condition: Region, body: Region) -> list[str]:
-        carried = self._carried(body)
+        carried = self._carried_results(body)
         return [*self._begun(carried),
-                f"while {self._call(condition, self._given(condition, carried))}:",
-                INDENT + self._assigned([*carried.values()], self._call(body, self._given(body, carried)))]
+                f"while {self._call(condition, self._input_lines(condition, carried))}:",
+                INDENT + self._assigned([*carried.values()], self._call(body, self._input_lines(body, carried)))]
 
     def _sweep(self, step: Region, back: Region) -> list[str]:
         """Forwards through the states of a loop, and back through them."""
-        carried = self._carried(back)
+        carried = self._carried_results(back)
         state = [link.place for link in step.inputs if link.how == "carry"]
         fixed = [self._operands[link.place] for link in step.inputs if link.how == "same"]
         count = self._count()
@@ -136,7 +137,7 @@ class _Held:
                 INDENT + self._assigned([*carried.values()], again)]
 
 
-def _recorded(program: Program) -> str:
+def _recording_function(program: Program) -> str:
     """The name of the function of the user's that recorded all of a program, such as the body of a loop; else ""."""
     names = {equation.source.code.co_name for equation in program.equations if equation.source is not None}
     name = names.pop() if len(names) == 1 else ""

@@ -13,16 +13,16 @@ from typing import Any
 from fxgrad.extend import cached, parse_source
 
 
-class Refusal(Exception):  # noqa: N818  (it never reaches a user: it becomes an error that names the operation)
-    """Why something has no source of its own, as the rest of a sentence."""
+class SourceRefusal(Exception):  # noqa: N818  (it never reaches a user: it becomes an error that names the operation)
+    """Reason why an object has no source of its own, as the rest of a sentence."""
 
 
-def tree_of(expression: str) -> ast.expr:
+def parse_expression(expression: str) -> ast.expr:
     """The tree of an expression."""
     return ast.parse(expression, mode="eval").body
 
 
-def text_of(node: Any) -> str:
+def tree_text(node: Any) -> str:
     """The text of a tree."""
     return ast.unparse(ast.fix_missing_locations(node))
 
@@ -50,22 +50,22 @@ def inner_names(code: types.CodeType) -> Iterator[str]:
 
 
 @cached("parsed texts of kernels", 64)
-def _parsed(text: str) -> ast.Module | None:
+def _parse_cached(text: str) -> ast.Module | None:
     return parse_source(text)
 
 
 def _file(filename: str) -> ast.Module | None:
-    return _parsed("".join(linecache.getlines(filename)))
+    return _parse_cached("".join(linecache.getlines(filename)))
 
 
 def _nodes(filename: str, kinds: Any, name: str) -> list[Any]:
     module = _file(filename)
     if module is None:
-        raise Refusal(f"calls {name}, whose source cannot be read")
+        raise SourceRefusal(f"calls {name}, whose source cannot be read")
     return [node for node in ast.walk(module) if isinstance(node, kinds)]
 
 
-def assigned_to(values: dict[str, Any], name: str) -> ast.expr | None:
+def assigned_value(values: dict[str, Any], name: str) -> ast.expr | None:
     """What a module of kernels assigns to a name at its top."""
     if not str(values.get("__name__")).startswith("fxgrad.engine.ops."):
         return None
@@ -85,9 +85,9 @@ def function_node(function: types.FunctionType) -> Any:
     fitting = [node for node in nodes if _first_line(node) == code.co_firstlineno
                and (isinstance(node, ast.Lambda) == (code.co_name == "<lambda>"))
                and (isinstance(node, ast.Lambda) or node.name == code.co_name)
-               and _begins(node) <= place <= (node.end_lineno, node.end_col_offset)]
+               and _start(node) <= place <= (node.end_lineno, node.end_col_offset)]
     if not fitting:
-        raise Refusal(f"calls {function.__qualname__}, whose source cannot be read")
+        raise SourceRefusal(f"calls {function.__qualname__}, whose source cannot be read")
     return fitting[-1]  # inner ones come after outer ones
 
 
@@ -95,7 +95,7 @@ def _first_line(node: Any) -> int:
     return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
 
 
-def _begins(node: Any) -> tuple[int, int]:
+def _start(node: Any) -> tuple[int, int]:
     return (node.body.lineno, node.body.col_offset) if isinstance(node, ast.Lambda) else (_first_line(node), 0)
 
 
@@ -104,6 +104,6 @@ def class_node(kind: type) -> Any:
     filename = inspect.getsourcefile(kind)
     found = [node for node in _nodes(str(filename), ast.ClassDef, kind.__qualname__) if node.name == kind.__name__]
     if len(found) != 1:
-        raise Refusal(f"needs the class {kind.__qualname__}, whose source cannot be read")
+        raise SourceRefusal(f"needs the class {kind.__qualname__}, whose source cannot be read")
     return found[0]
 

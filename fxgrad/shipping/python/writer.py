@@ -33,14 +33,14 @@ from fxgrad.extend import (
 from fxgrad.extend.kernels import WIDER, ArrayKernel, Snippet, kernel_for, snippet_of
 from fxgrad.extend.sizes import require_numbers
 from fxgrad.shipping.python import constants
-from fxgrad.shipping.python.carried import Carrier, Definition, refuse_inner
+from fxgrad.shipping.python.carried import Carrier, FileDefinition, refuse_internals
 from fxgrad.shipping.python.containers import Containers
 from fxgrad.shipping.python.docstrings import docstring_of
-from fxgrad.shipping.python.layout import WIDTH, broken, laid_out
-from fxgrad.shipping.python.statements import held_statements
-from fxgrad.shipping.python.trees import Refusal
-from fxgrad.text.names import Unique, variable_names
-from fxgrad.text.parameters import ordered
+from fxgrad.shipping.python.layout import WIDTH, break_line, wrap_code
+from fxgrad.shipping.python.statements import region_statements
+from fxgrad.shipping.python.trees import SourceRefusal
+from fxgrad.text.names import UniqueNames, variable_names
+from fxgrad.text.parameters import order_parameters
 from fxgrad.text.quoting import docstring_lines, one_line
 from fxgrad.text.sources import Sources
 
@@ -70,11 +70,11 @@ def python_text(program: Program, *, source: bool = True) -> str:
     Raises `UnsupportedError`, which names the operation and the user's line, where a kernel runs XLA or calls back a
     function of the user's, and where the results are in a container that Python's own do not cover.
     """
-    return File(require_all_paths("to_python", program), source).text()
+    return PythonFile(require_all_paths("to_python", program), source).text()
 
 
-class File:
-    """One file: the main function, those that it calls, and what they need."""
+class PythonFile:
+    """One file: the main function, the functions that it calls, and their requirements."""
 
     def __init__(self, program: Program, source: bool) -> None:
         program = drop_devices(require_numbers("to_python", program))
@@ -87,9 +87,9 @@ class File:
         for inner in programs:
             self._names[id(inner)] = _identifiers(inner, self.sources)
         taken = {name for names in self._names.values() for name in names.values()}
-        self._unique = Unique([*taken, *keyword.kwlist, "np", "at", "states"])
+        self._unique = UniqueNames([*taken, *keyword.kwlist, "np", "at", "states"])
         self.carrier = Carrier(self._unique)
-        self._what = _what(program)
+        self._what = _description(program)
         # `grad_loss` of `grad(loss, [weights, bias])`.
         self._title = self._unique(_identifier(self._what.partition(", [")[0]))
 
@@ -101,10 +101,10 @@ class File:
                  *self._text]
         if self.carrier.functions:
             parts.append("# --- what NumPy has no function for " + "-" * 70)
-            parts += [laid_out(definition.text) for definition in self.carrier.functions]
+            parts += [wrap_code(definition.text) for definition in self.carrier.functions]
         if self.carrier.constants:
             parts.append("# --- constants " + "-" * 91)
-            parts.append("\n".join(laid_out(definition.text) for definition in self.carrier.constants))
+            parts.append("\n".join(wrap_code(definition.text) for definition in self.carrier.constants))
         return "\n\n\n".join(parts) + "\n"
 
     def _head(self) -> str:
@@ -140,7 +140,7 @@ class File:
             lines += docstring_lines(docs)
         for var, value in zip(program.inputs, program.constants, strict=False):
             self._define(names[var], value)
-        lines += [line for statement in containers.taken() for line in broken(statement, WIDTH - 4)]
+        lines += [line for statement in containers.taken() for line in break_line(statement, WIDTH - 4)]
         lines += self._body(program)
         lines.append(f"return {containers.returned([self._result(program, names, atom) for atom in program.outputs])}")
         head = f"@np.errstate(all='ignore')\ndef {self._title}({', '.join(containers.parameters)}):"
@@ -151,7 +151,7 @@ class File:
             raise UnsupportedError("to_python: a constant of the program is a traced array, which has no elements yet. "
                                    "Write the program outside of the transformation that traces it")
         text = constants.value_text(np.asarray(value)[()], repr, self.carrier.root)
-        self.carrier.constants.append(Definition(name, f"{name} = {text}"))
+        self.carrier.constants.append(FileDefinition(name, f"{name} = {text}"))
 
     def _body(self, program: Program) -> list[str]:
         names = self._names[id(program)]
@@ -159,15 +159,15 @@ class File:
         for equation in live_equations(program):
             try:
                 statements = self.statements(equation, names)
-            except Refusal as refusal:
-                raise UnsupportedError(self._refused(equation, str(refusal))) from None
+            except SourceRefusal as refusal:
+                raise UnsupportedError(self._refusal_text(equation, str(refusal))) from None
             shown = equation.source if self._source else None
             comment = "" if shown is None else f"  # {self.sources.comment(shown)}"
-            first, *rest = [line for statement in statements for line in broken(statement, WIDTH - 4)]
+            first, *rest = [line for statement in statements for line in break_line(statement, WIDTH - 4)]
             lines += [first + comment, *rest]
         return lines
 
-    def _refused(self, equation: Equation, reason: str) -> str:
+    def _refusal_text(self, equation: Equation, reason: str) -> str:
         source = equation.source
         line = "" if source is None else f"\n  at {self.sources.comment(source)} (in {source.code.co_name})"
         return (f"to_python: {equation.primitive} {reason}, so that no file of NumPy alone can compute it. Leave it "
@@ -179,7 +179,7 @@ class File:
     def statements(self, equation: Equation, names: dict[Variable, str]) -> list[str]:
         """The statements of an equation."""
         if equation.regions:
-            return held_statements(self, equation, names)
+            return region_statements(self, equation, names)
         simple = self._simple(equation, names)
         if simple:
             return [f"{names[equation.outputs[0]]} = {simple}"]
@@ -191,14 +191,14 @@ class File:
         rule = equation.primitive.numpy
         if below_byte:
             dtype = next(atom.aval.dtype for atom in (*equation.inputs, *equation.outputs) if atom.aval.dtype in WIDER)
-            raise Refusal(f"is of {dtype.name}, with which NumPy does not compute (it does with "
-                          f"x.astype({WIDER[dtype].name!r}))")
+            raise SourceRefusal(f"is of {dtype.name}, with which NumPy does not compute (it does with "
+                                f"x.astype({WIDER[dtype].name!r}))")
         function = rule.function if isinstance(rule, ArrayKernel) else rule
         if isinstance(function, FunctionType):
-            refuse_inner(function)
+            refuse_internals(function)
         self.carrier.operation = _identifier(equation.primitive.name)
         operands = [self.atom(names, atom) for atom in equation.inputs]
-        params = {name: self._parameter(value) for name, value in ordered(
+        params = {name: self._parameter(value) for name, value in order_parameters(
             equation.primitive, equation.params).items()}
         targets = ", ".join(names[var] for var in equation.outputs)
         if isinstance(rule, ArrayKernel):
@@ -219,26 +219,27 @@ class File:
             before, after = equation.inputs[0].aval.dtype, equation.params["dtype"]
             widens = before.kind in "biu" or (before.kind in "fc" and after.kind == before.kind)
             if widens and after.isbuiltin == 1:
-                kind = constants.type_text(after, self.carrier.root)
+                kind = constants.scalar_class_text(after, self.carrier.root)
                 return f"{self.atom(names, equation.inputs[0])}.astype({kind}, copy=False)"
         return ""
 
     def _parameter(self, value: Any) -> str:
         if isinstance(value, np.dtype):
-            return constants.dtype_text(value, self.carrier.root)
+            return constants.dtype_expression(value, self.carrier.root)
         return self.carrier.expression(value)
 
     def _expression(self, equation: Equation, snippet: Snippet, names: dict[Variable, str]) -> str:
         """The expression of a snippet: ufuncs as operators where Python's call them, plain numbers among arrays."""
         plain = snippet.in_place or "dot" not in snippet.text
         operands = [self._operand(equation, names, atom, plain) for atom in equation.inputs]
-        places = {f"operand_{index}": _tree(text) for index, text in enumerate(operands)}
+        places = {f"operand_{index}": _parse_snippet(text) for index, text in enumerate(operands)}
         text = snippet.text.format(*places, out="", named_out="")
         aval = equation.outputs[0].aval
         # Python's operators on scalars are not always the ufuncs: those of complex numbers may round otherwise.
         exact = bool(aval.shape) or all(atom.aval.dtype.kind in "biuf" for atom in equation.inputs)
-        tree = _Filled(places, snippet, self.carrier, exact and any(atom.aval.shape for atom in equation.inputs)).visit(
-            _tree(text))
+        tree = _SnippetFilling(places, snippet, self.carrier, exact
+                               and any(atom.aval.shape for atom in equation.inputs)).visit(
+            _parse_snippet(text))
         return ast.unparse(tree)
 
     def _operand(self, equation: Equation, names: dict[Variable, str], atom: Atom, plain: bool) -> str:
@@ -281,7 +282,7 @@ _OPERATORS: dict[Any, Any] = {
     np.less: ast.Lt, np.less_equal: ast.LtE, np.equal: ast.Eq, np.not_equal: ast.NotEq, np.negative: ast.USub}
 
 
-class _Filled(ast.NodeTransformer):
+class _SnippetFilling(ast.NodeTransformer):
     """Puts operands and objects into the expression of a snippet."""
 
     def __init__(self, places: dict[str, ast.expr], snippet: Snippet, carrier: Carrier, operators: bool) -> None:
@@ -290,7 +291,8 @@ class _Filled(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> Any:
         if node.id in self._places:
             return self._places[node.id]
-        return _tree(self._carrier.expression(self._objects[node.id], node.id)) if node.id in self._objects else node
+        return _parse_snippet(self._carrier.expression(self._objects[node.id],
+                                                       node.id)) if node.id in self._objects else node
 
     def visit_Call(self, node: ast.Call) -> Any:
         name = getattr(node.func, "id", "")
@@ -306,13 +308,13 @@ class _Filled(ast.NodeTransformer):
         return ast.BinOp(operands[0], operator(), operands[1])
 
 
-def _tree(text: str) -> Any:
+def _parse_snippet(text: str) -> Any:
     return ast.parse(text, mode="eval").body
 
 
 def _identifiers(program: Program, sources: Sources) -> dict[Variable, str]:
     """The names of variables, as Python allows them."""
-    unique = Unique([*keyword.kwlist, "np", "at", "states"])
+    unique = UniqueNames([*keyword.kwlist, "np", "at", "states"])
     return {var: unique(_identifier(name)) for var, name in variable_names(program, sources).items()}
 
 
@@ -322,7 +324,7 @@ def _identifier(name: str) -> str:
     return f"_{words}" if words[0].isdigit() else words
 
 
-def _what(program: Program) -> str:
+def _description(program: Program) -> str:
     """What a program is of: `loss`, `grad(loss, [weights, bias])`."""
     signature = program.signature
     return "function" if signature is None else signature.title or signature.name

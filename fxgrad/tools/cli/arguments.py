@@ -31,19 +31,19 @@ def read_arguments(text: str) -> tuple[Any, ...]:
     >>> read_arguments('{"b": f64, "rate": 0.1}, [i32[3]]')
     ({'b': ShapeDtypeStruct(shape=(), dtype=float64), 'rate': 0.1}, [ShapeDtypeStruct(shape=(3,), dtype=int32)])
     """
-    marked = _TYPE.sub(lambda match: match[0] if match["string"] else repr(_MARK + _whole(match["type"])), text)
+    marked = _TYPE.sub(lambda match: match[0] if match["string"] else repr(_MARK + _strip_whole(match["type"])), text)
     try:
         read = ast.literal_eval(f"({marked},)") if text.strip() else ()
     except (SyntaxError, ValueError, TypeError) as error:
         raise CommandError(f"--args {text!r} cannot be read. {GRAMMAR}") from error
-    return tuple([tree.map(_typed, each) for each in read])
+    return tuple([tree.map(_read_leaf, each) for each in read])
 
 
-def _whole(text: str) -> str:
+def _strip_whole(text: str) -> str:
     return text if "[" in text else f"{text}[]"
 
 
-def _typed(leaf: Any) -> Any:
+def _read_leaf(leaf: Any) -> Any:
     if not (isinstance(leaf, str) and leaf.startswith(_MARK)):
         return leaf
     try:

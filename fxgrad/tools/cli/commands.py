@@ -17,43 +17,44 @@ from rich.text import Text
 import fxgrad
 from fxgrad.errors import FxgradError
 from fxgrad.extend import inner_first, primitives
-from fxgrad.text.display import fitting, render
+from fxgrad.text.display import fit_options, render
 from fxgrad.text.tables import WIDTH
 from fxgrad.tools import cards
 from fxgrad.tools.cli.arguments import CommandError
-from fxgrad.tools.cli.targets import Target, read_program
-from fxgrad.tools.profiling.costs import machine_of, of_program
+from fxgrad.tools.cli.targets import CommandTarget, read_program
+from fxgrad.tools.profiling.costs import cost_of_program, require_machine
 
 DIFFERENT, FAILED = 1, 2
 
 
 def show(options: Namespace, console: Console) -> int:
     """Prints a program."""
-    program = Target(options.target, options).program
+    program = CommandTarget(options.target, options).program
     if options.style == "json":
-        _give(options, console, fxgrad.text.to_json(program, indent=2))
+        _write_result(options, console, fxgrad.text.to_json(program, indent=2))
         return 0
     chosen: dict[str, Any] = {"style": options.style, "source": not options.no_source, "unfold": options.unfold}
     if options.width:
         chosen["width"] = options.width
     if options.output:
-        _give(options, console, fxgrad.text.program_text(program, **chosen))
+        _write_result(options, console, fxgrad.text.program_text(program, **chosen))
         return 0
     if console.is_terminal and not options.width:
-        chosen = fitting(program, console.width, **chosen)
+        chosen = fit_options(program, console.width, **chosen)
     console.print(render(program, color=console.is_terminal and not console.no_color, **chosen), soft_wrap=True)
     return 0
 
 
 def python(options: Namespace, console: Console) -> int:
     """Writes the file of NumPy that computes a program."""
-    _give(options, console, Target(options.target, options).program.to_python(source=not options.no_source))
+    _write_result(options, console,
+                  CommandTarget(options.target, options).program.to_python(source=not options.no_source))
     return 0
 
 
 def diff(options: Namespace, console: Console) -> int:
     """Prints what the second program does differently; the status is 1 if there is anything."""
-    first, second = (Target(text, options).program for text in (options.first, options.second))
+    first, second = (CommandTarget(text, options).program for text in (options.first, options.second))
     found = first.diff(second)
     if not found:
         console.print(f"{options.first} and {options.second} are the same program")
@@ -80,8 +81,8 @@ def check(options: Namespace, console: Console) -> int:
 
 def cost(options: Namespace, console: Console) -> int:
     """Prints floating-point operations and bytes, by line of the user's or by operation."""
-    machine = machine_of(options.flops, options.bandwidth)
-    found = of_program(Target(options.target, options).program, machine, options.by)
+    machine = require_machine(options.flops, options.bandwidth)
+    found = cost_of_program(CommandTarget(options.target, options).program, machine, options.by)
     found.most = options.most
     console.print_json(found.to_json()) if options.json else console.print(found)
     return 0
@@ -89,7 +90,7 @@ def cost(options: Namespace, console: Console) -> int:
 
 def memory(options: Namespace, console: Console) -> int:
     """Prints where memory goes before a function runs: the peak, who holds it, what is saved."""
-    found = Target(options.target, options).call(fxgrad.memory)
+    found = CommandTarget(options.target, options).call(fxgrad.memory)
     if options.json:
         console.print_json(found.to_json())
     elif options.output:
@@ -101,7 +102,7 @@ def memory(options: Namespace, console: Console) -> int:
 
 def summary(options: Namespace, console: Console) -> int:
     """Prints the layers of a function, with shapes, parameters, operations and saved bytes."""
-    target = Target(options.target, options)
+    target = CommandTarget(options.target, options)
     if target.function is None:
         raise CommandError("summary needs a function: fxgrad cost and fxgrad graph take programs too")
     console.print(target.call(fxgrad.summary, argnums=options.argnums, depth=options.depth))
@@ -110,7 +111,7 @@ def summary(options: Namespace, console: Console) -> int:
 
 def lint(options: Namespace, console: Console) -> int:
     """Prints where numbers, digits or derivatives are lost, by line; the status is 1 if there is anything."""
-    target = Target(options.target, options)
+    target = CommandTarget(options.target, options)
     found = target.call(fxgrad.lint, only=options.only, ignore=options.ignore)
     if options.json:
         console.out(found.to_json(), highlight=False)
@@ -133,7 +134,7 @@ def card(options: Namespace, console: Console) -> int:
 
 def graph(options: Namespace, console: Console) -> int:
     """Prints what a computational graph is like; with --nodes every node."""
-    made = Target(options.target, options).call(fxgrad.graph, roles=_roles(options))
+    made = CommandTarget(options.target, options).call(fxgrad.graph, roles=_roles(options))
     facts = {"nodes": len(made.nodes), "edges": len(made.edges), "operations": len(made.operations),
              "depth": made.depth, "width": made.width, "acyclic": made.is_acyclic(),
              "programs": len(inner_first(made.program)),
@@ -153,23 +154,23 @@ def graph(options: Namespace, console: Console) -> int:
         table.add_row(name, Text(shown))
     console.print(table)
     if options.nodes:
-        _nodes(made, console)
+        _print_nodes(made, console)
     return 0
 
 
-def _nodes(made: Any, console: Console) -> None:
+def _print_nodes(made: Any, console: Console) -> None:
     table = Table("node", "kind", "role", "type", "is", *(["value", "gradient"] if made.has_values else []))
     for node in made.nodes:
         if not node.is_number:
             expression = "" if node.producer is None else node.producer.expression
             row = [node.name, node.kind, node.role, str(node.aval), expression]
             if made.has_values:
-                row += [fxgrad.tools.graphs.short(node.value), _gradient(node)]
+                row += [fxgrad.tools.graphs.short(node.value), _gradient_text(node)]
             table.add_row(*map(Text, row))
     console.print(table)
 
 
-def _gradient(node: Any) -> str:
+def _gradient_text(node: Any) -> str:
     try:
         return fxgrad.tools.graphs.short(node.grad)
     except FxgradError:  # an integer, or a graph without a scalar result
@@ -180,7 +181,7 @@ def draw(options: Namespace, console: Console) -> int:
     """Prints a picture of a graph, or writes it to a file in the style of its ending."""
     if options.values and options.random is None and ":" in options.target:
         raise CommandError("draw --values needs arrays in the place of types: --random 0")
-    drawing = Target(options.target, options).call(
+    drawing = CommandTarget(options.target, options).call(
         fxgrad.draw, view=options.view, show=options.show, style=options.style, values=options.values,
         roles=_roles(options), expand=options.expand or None)
     if options.output:
@@ -193,7 +194,7 @@ def draw(options: Namespace, console: Console) -> int:
 
 def explore(options: Namespace, console: Console) -> int:
     """Writes the page of the explorer."""
-    target = Target(options.target, options)
+    target = CommandTarget(options.target, options)
     with console.status("making the page"):
         page = target.call(fxgrad.explore)
     path = page.save(options.output or f"{target.name}.html")
@@ -205,7 +206,7 @@ def _roles(options: Namespace) -> dict[str, list[str]] | None:
     return {"params": options.params} if options.params else None
 
 
-def _give(options: Namespace, console: Console, text: str) -> None:
+def _write_result(options: Namespace, console: Console, text: str) -> None:
     """Writes the result of a command to the file that was asked for, or prints it as it is."""
     if options.output:
         Path(options.output).write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")

@@ -13,37 +13,38 @@ import fxgrad
 from fxgrad.extend import Program
 from fxgrad.extend.sizes import size_names
 from fxgrad.tools.cli.arguments import CommandError
-from fxgrad.tools.cli.targets import Target
+from fxgrad.tools.cli.targets import CommandTarget
 
 
-class Form(NamedTuple):
-    """What a file is, and what writes it."""
+class FileFormat(NamedTuple):
+    """A kind of file, and the function that writes it."""
 
     what: str
     write: Callable[[Program, Path, Namespace], Any]
 
 
-def _exported(program: Program, options: Namespace) -> Any:
+def _export_program(program: Program, options: Namespace) -> Any:
     return fxgrad.export(program, platforms=options.platforms)()
 
 
 def _stablehlo(program: Program, path: Path, options: Namespace) -> None:
     """The text; of what has sizes with names, or is for other platforms, that of its export."""
     exported = size_names(program) or options.platforms
-    text = _exported(program, options).stablehlo if exported else fxgrad.stablehlo(program)()
+    text = _export_program(program, options).stablehlo if exported else fxgrad.stablehlo(program)()
     path.write_text(text, encoding="utf-8")
 
 
 FORMS = {
-    ".fxgrad": Form("what fxgrad.load reads", lambda program, path, options: fxgrad.save(path, program)),
-    ".exported": Form("what fxgrad.export.deserialize reads, compiled where it runs",
-                      lambda program, path, options: path.write_bytes(_exported(program, options).serialize())),
-    ".mlir": Form("StableHLO as text", _stablehlo),
-    ".onnx": Form("a model of ONNX", lambda program, path, options: fxgrad.onnx.save(path, program)),
-    ".py": Form("Python with NumPy alone",
-                lambda program, path, options: path.write_text(program.to_python(), encoding="utf-8")),
-    ".c": Form("C99, with the mathematical library alone",
-               lambda program, path, options: path.write_text(program.to_c(), encoding="ascii")),
+    ".fxgrad": FileFormat("what fxgrad.load reads", lambda program, path, options: fxgrad.save(path, program)),
+    ".exported": FileFormat("what fxgrad.export.deserialize reads, compiled where it runs",
+                            lambda program, path,
+                            options: path.write_bytes(_export_program(program, options).serialize())),
+    ".mlir": FileFormat("StableHLO as text", _stablehlo),
+    ".onnx": FileFormat("a model of ONNX", lambda program, path, options: fxgrad.onnx.save(path, program)),
+    ".py": FileFormat("Python with NumPy alone",
+                      lambda program, path, options: path.write_text(program.to_python(), encoding="utf-8")),
+    ".c": FileFormat("C99, with the mathematical library alone",
+                     lambda program, path, options: path.write_text(program.to_c(), encoding="ascii")),
 }
 """By the ending of the name of the file."""
 
@@ -55,6 +56,6 @@ def export(options: Namespace, console: Console) -> int:
     if form is None:
         known = "".join(f"\n  {ending:<10} {each.what}" for ending, each in FORMS.items())
         raise CommandError(f"the ending of {options.output!r} says nothing of what it is to be. Write one of{known}")
-    form.write(Target(options.target, options).program, path, options)
+    form.write(CommandTarget(options.target, options).program, path, options)
     console.print(f"wrote {options.output}: {form.what}", soft_wrap=True)
     return 0

@@ -16,7 +16,7 @@ from fxgrad.tools.cli import commands
 from fxgrad.tools.cli.arguments import CommandError
 from fxgrad.tools.cli.exporting import FORMS
 from fxgrad.tools.cli.exporting import export as run_export
-from fxgrad.tools.cli.targets import TRANSFORMATIONS, raised_at
+from fxgrad.tools.cli.targets import TRANSFORMATIONS, error_place
 
 TARGET = "MODULE:FUNCTION, FILE.py:FUNCTION, or a file with a program (its printed text, JSON, or .fxgrad)"
 EPILOG = """\
@@ -173,7 +173,7 @@ def main(argv: Sequence[str] | None = None, console: Console | None = None) -> i
     except (FxgradError, CommandError, OSError) as error:
         return _fail(str(error))
     except Exception as error:  # noqa: BLE001  (what a function of the user's raised while it was traced)
-        return _fail(f"{type(error).__name__}: {error}\n  at {raised_at(error)}")
+        return _fail(f"{type(error).__name__}: {error}\n  at {error_place(error)}")
     return status
 
 

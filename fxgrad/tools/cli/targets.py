@@ -20,8 +20,8 @@ from fxgrad.tools.cli.arguments import CommandError, read_arguments, with_random
 TRANSFORMATIONS = ("grad", "value_and_grad", "vmap", "jit", "hessian", "jacfwd", "jacrev", "checkpoint")
 
 
-class Target:
-    """A function with its arguments, or a program: what stands on the command line, found when it is asked for."""
+class CommandTarget:
+    """A function with its arguments, or a program, named on the command line and loaded on demand."""
 
     def __init__(self, text: str, options: Namespace) -> None:
         self.text, self._options = text, options
@@ -35,7 +35,7 @@ class Target:
             return
         function = find_function(text)
         for name in getattr(options, "transform", None) or ():
-            function = _transformed(name, function, getattr(options, "argnums", None))
+            function = _transform(name, function, getattr(options, "argnums", None))
         self.function = function
         self.args = self._arguments(function)
 
@@ -64,7 +64,7 @@ class Target:
     def _arguments(self, function: Callable[..., Any]) -> tuple[Any, ...]:
         text, seed = getattr(self._options, "args", None), getattr(self._options, "random", None)
         if text is None:
-            wanted = _needed(function)
+            wanted = _required_arguments(function)
             if wanted:
                 raise CommandError(f"{self.text} takes {', '.join(wanted)}: say what they are like, "
                                    f"such as --args '{', '.join('f32[3]' for _ in wanted)}'")
@@ -145,27 +145,27 @@ def _module(place: str) -> Any:
                            "installed, or write the path of a file, such as model.py:loss") from error
     except Exception as error:
         raise CommandError(
-            f"{place} cannot be imported: {type(error).__name__}: {error}\n  at {raised_at(error)}") from error
+            f"{place} cannot be imported: {type(error).__name__}: {error}\n  at {error_place(error)}") from error
     else:
         return module
 
 
-def raised_at(error: Exception) -> str:
-    """The file and the line where an error was raised."""
+def error_place(error: Exception) -> str:
+    """Return the file and the line where an error was raised."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return "?" if trace is None else f"{file_name(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
 
 
-def _transformed(name: str, function: Callable[..., Any], argnums: list[int] | None) -> Callable[..., Any]:
+def _transform(name: str, function: Callable[..., Any], argnums: list[int] | None) -> Callable[..., Any]:
     takes_argnums = name in ("grad", "value_and_grad", "hessian", "jacfwd", "jacrev")
     numbers = {} if argnums is None or not takes_argnums else {"argnums": argnums[0] if len(argnums) == 1 else argnums}
     made: Callable[..., Any] = getattr(fxgrad, name)(function, **numbers)
     return made
 
 
-def _needed(function: Callable[..., Any]) -> list[str]:
+def _required_arguments(function: Callable[..., Any]) -> list[str]:
     """The names of the arguments that a function cannot do without."""
     try:
         parameters = inspect.signature(function).parameters.values()

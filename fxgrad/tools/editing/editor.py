@@ -28,16 +28,16 @@ from fxgrad.extend import (
 from fxgrad.text.names import NAMES, own_names
 from fxgrad.text.short import operation_name
 from fxgrad.text.sources import Sources
-from fxgrad.text.text_writer import shown_scopes
-from fxgrad.tools.editing.order import described, in_order
-from fxgrad.tools.editing.pieces import piece
+from fxgrad.text.text_writer import text_scopes
+from fxgrad.tools.editing.order import equation_text, sort_by_need
+from fxgrad.tools.editing.pieces import trace_piece
 
 Value = str | Variable
 """A value of a program: its name, as printed, or the variable."""
 
 
-class Instead(NamedTuple):
-    """A program of `inputs` that makes `outputs`, to stand where the last of `equations` does, which are left out."""
+class EquationReplacement(NamedTuple):
+    """A program of `inputs` that makes `outputs`, to replace the last of `equations`; the others are removed."""
 
     equations: Sequence[Equation]
     program: Program
@@ -97,15 +97,15 @@ class Editor:
         """The values by name, as the program prints them now, and what was inserted under a name."""
         made = {var for equation in self._equations for var in equation.outputs}
         own = {var: name for var, name in self._own.items() if var in made or var in self._inputs}
-        return {name: var for var, name in {**own, **self._given, **self._printed()}.items()}
+        return {name: var for var, name in {**own, **self._given, **self._current_names()}.items()}
 
-    def _printed(self) -> dict[Variable, str]:
+    def _current_names(self) -> dict[Variable, str]:
         """The names in the text of the program as it is now; letters for what is bound without a name."""
         top = self
         while top._outer is not None:
             top = top._outer
         try:
-            scopes = shown_scopes(top.current())
+            scopes = text_scopes(top.current())
         except FxgradError:  # on its way it may be no program
             return {}
         return scopes[id(self._made)].names if id(self._made) in scopes else {}
@@ -116,7 +116,7 @@ class Editor:
             return name
         for var, known in {**self._own, **self._given}.items():
             if known == name:
-                now = self._now(var)
+                now = self._replacement_of(var)
                 return now if isinstance(now, Variable) else var
         names = self.names
         if name in names:
@@ -166,10 +166,11 @@ class Editor:
         np.float64(1.682941969615793)
         """
         atoms = [self._atom(operand) for operand in operands]
-        made = piece("edit", function, [atom.aval for atom in atoms])
+        made = trace_piece("edit", function, [atom.aval for atom in atoms])
         place = 1 + (self._index(after) if isinstance(after, Equation) else max(
-            (self._made_at(atom) for atom in ([self.value(after)] if after is not None else atoms)), default=-1))
-        results, equations = self._copied(made.program, [*map(self.constant, made.captured), *atoms])
+            (self._definition_index(atom) for atom in ([self.value(after)] if after is not None else atoms)),
+            default=-1))
+        results, equations = self._copy(made.program, [*map(self.constant, made.captured), *atoms])
         self._equations[place:place] = equations
         if name is not None:
             single = results[0] if len(results) == 1 else None
@@ -185,20 +186,20 @@ class Editor:
         Raises `ArgumentError` if the results are not of the same types.
         """
         equation = self._equations[self._index(equation)]
-        made = piece("edit", function, [atom.aval for atom in equation.inputs],
-                     [var.aval for var in equation.outputs], described(equation))
+        made = trace_piece("edit", function, [atom.aval for atom in equation.inputs],
+                           [var.aval for var in equation.outputs], equation_text(equation))
         inputs = [*map(self.constant, made.captured), *equation.inputs]
-        self.put([Instead([equation], made.program, inputs, equation.outputs)])
+        self.put([EquationReplacement([equation], made.program, inputs, equation.outputs)])
 
     def erase(self, equation: Equation) -> None:
         """Takes an equation out; raises `ArgumentError` that says who uses its values, if somebody does."""
         place = self._index(equation)
         for var in self._equations[place].outputs:
-            used = [f"used by {described(user)}" for user in self.users(var)]
+            used = [f"used by {equation_text(user)}" for user in self.users(var)]
             used += [f"output {number} of the program" for number, atom in enumerate(self._outputs) if atom is var]
             if used:
                 raise ArgumentError(at_user_line(
-                    f"edit: {described(equation)} makes {self._name(var)}, which is {' and '.join(used)}. Let "
+                    f"edit: {equation_text(equation)} makes {self._name(var)}, which is {' and '.join(used)}. Let "
                     "another value be used first: editor.substitute(value, other)"))
         del self._equations[place]
 
@@ -218,7 +219,7 @@ class Editor:
         if atom.aval != var.aval:
             atom = self.insert(lambda x: convert(x, var.aval.dtype, var.aval.weak), atom)
         chosen = None if only is None else {self._index(equation) for equation in only}
-        behind = {id(equation) for equation in self._needed_by(atom)} if only is None else set()
+        behind = {id(equation) for equation in self._ancestors_of(atom)} if only is None else set()
         for place, equation in enumerate(self._equations):
             if var in equation.inputs and id(equation) not in behind and (chosen is None or place in chosen):
                 self._equations[place] = equation.replace([atom if each is var else each for each in equation.inputs])
@@ -256,7 +257,7 @@ class Editor:
         if not regions or (role is None and len(regions) > 1) or (role is not None and role not in roles):
             held = f"holds {', '.join(roles)}" if roles else "holds no program"
             raise ArgumentError(at_user_line(
-                f"edit: {described(equation)} {held}" + (f", and not {role!r}" if role else "") +
+                f"edit: {equation_text(equation)} {held}" + (f", and not {role!r}" if role else "") +
                 (f". Say which: editor.inside(equation, {roles[0]!r})" if roles else "")))
         number = 0 if role is None else roles.index(role)
         for outputs, at, editor in self._held:
@@ -278,7 +279,8 @@ class Editor:
     def current(self) -> Program:
         """The program as it is now, not checked."""
         made = remove_dead_code(self._before.replace(
-            inputs=self._inputs, equations=[*map(self._with_held, in_order(self._equations))], outputs=self._outputs,
+            inputs=self._inputs, equations=[*map(self._with_held, sort_by_need(self._equations))],
+            outputs=self._outputs,
             signature=self._signature, constants=self._constants,
             captured=self._before.captured + len(self._constants) - len(self._before.constants)))
         if self._given:
@@ -296,13 +298,13 @@ class Editor:
 
     # --- parts ----------------------------------------------------------------------------------------------
 
-    def put(self, pieces: Sequence[Instead]) -> None:
+    def put(self, pieces: Sequence[EquationReplacement]) -> None:
         """Puts the equations of programs in the place of others, all at once.
 
         What is computed anew has the variables, and so the names, of before, and the line of the last of them.
         """
         gone = {id(equation) for each in pieces for equation in each.equations}
-        copies = {id(each.equations[-1]): self._copied_in_place(each) for each in pieces}
+        copies = {id(each.equations[-1]): self._copy_piece(each) for each in pieces}
         made: list[Equation] = []
         for equation in self._equations:
             made += copies.get(id(equation), ())
@@ -310,13 +312,13 @@ class Editor:
                 made.append(equation)
         if self._exchanged:
             made = [each if self._exchanged.keys().isdisjoint(each.inputs) else
-                    each.replace([*map(self._now, each.inputs)]) for each in made]
-            self._outputs = [*map(self._now, self._outputs)]
+                    each.replace([*map(self._replacement_of, each.inputs)]) for each in made]
+            self._outputs = [*map(self._replacement_of, self._outputs)]
         self._equations = made
 
-    def _copied_in_place(self, piece: Instead) -> list[Equation]:
+    def _copy_piece(self, piece: EquationReplacement) -> list[Equation]:
         """The equations of a piece; what they do not compute anew is noted to be exchanged."""
-        results, equations = self._copied(piece.program, piece.inputs)
+        results, equations = self._copy(piece.program, piece.inputs)
         fresh = {var for equation in equations for var in equation.outputs}
         renamed: dict[Atom, Variable] = {}
         for var, atom in zip(piece.outputs, results, strict=True):
@@ -329,13 +331,13 @@ class Editor:
         return [Equation(each.primitive, [renamed.get(atom, atom) for atom in each.inputs], each.params,
                          [renamed.get(var, var) for var in each.outputs], source or each.source) for each in equations]
 
-    def _now(self, atom: Atom) -> Atom:
+    def _replacement_of(self, atom: Atom) -> Atom:
         """What stands for a value after what was put in the place of its equation."""
         while isinstance(atom, Variable) and atom in self._exchanged:
             atom = self._exchanged[atom]
         return atom
 
-    def _copied(self, program: Program, inputs: Sequence[Atom]) -> tuple[list[Atom], list[Equation]]:
+    def _copy(self, program: Program, inputs: Sequence[Atom]) -> tuple[list[Atom], list[Equation]]:
         """The outputs and the equations of `program` with new variables."""
         equations: list[Equation] = []
 
@@ -346,7 +348,7 @@ class Editor:
 
         return eval_program(program, inputs, step), equations
 
-    def _needed_by(self, atom: Atom) -> list[Equation]:
+    def _ancestors_of(self, atom: Atom) -> list[Equation]:
         """The equations that a value is computed from, its own among them."""
         wanted, found = {atom}, []
         for equation in reversed(self._equations):
@@ -358,7 +360,7 @@ class Editor:
     def _atom(self, operand: Any) -> Atom:
         if isinstance(operand, str | Variable):
             var = self.value(operand)
-            if var not in self._inputs and self._made_at(var) < 0:
+            if var not in self._inputs and self._definition_index(var) < 0:
                 raise ArgumentError(at_user_line("edit: that variable is not of this program"))
             return var
         if isinstance(operand, Literal):
@@ -383,10 +385,10 @@ class Editor:
             if each is equation or (each.outputs and each.outputs is equation.outputs):
                 return place
         raise ArgumentError(at_user_line(
-            f"edit: {described(equation)} is not an equation of this program, or not any more. Find it again: "
+            f"edit: {equation_text(equation)} is not an equation of this program, or not any more. Find it again: "
             "editor.find(...)"))
 
-    def _made_at(self, atom: Atom) -> int:
+    def _definition_index(self, atom: Atom) -> int:
         return next((place for place, equation in enumerate(self._equations) if atom in equation.outputs), -1)
 
     def _rename(self, var: Variable, name: str) -> None:
@@ -397,5 +399,5 @@ class Editor:
     def _name(self, atom: Atom) -> str:
         if isinstance(atom, Literal):
             return repr(atom)
-        name = self._given.get(atom) or self._own.get(atom) or self._printed().get(atom)
+        name = self._given.get(atom) or self._own.get(atom) or self._current_names().get(atom)
         return name or f"a value of type {atom.aval}"

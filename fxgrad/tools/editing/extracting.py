@@ -27,9 +27,9 @@ from fxgrad.extend import (
     require_program,
 )
 from fxgrad.text.names import NAMES
-from fxgrad.text.text_writer import shown_scopes
+from fxgrad.text.text_writer import text_scopes
 from fxgrad.text.unfolding import call_name, holds_call
-from fxgrad.tools.editing.order import described
+from fxgrad.tools.editing.order import equation_text
 
 SHOWN = 5
 """So many of the values that are missing, or of the names that there are, stand in a message at most."""
@@ -78,7 +78,7 @@ def extract(program: Program, inputs: Any = None, outputs: Any = None) -> Progra
         raise ArgumentError(at_user_line(
             f"extract: inputs is a list of names, or of containers of names, one for each argument; got {inputs!r}"))
     names = [leaf for leaf in tree.leaves([wanted, outputs]) if isinstance(leaf, str)]
-    return _Part(program, names).between(wanted, outputs)
+    return _Extraction(program, names).between(wanted, outputs)
 
 
 class _Argument(NamedTuple):
@@ -89,30 +89,30 @@ class _Argument(NamedTuple):
     value: Any
 
 
-class _Inside(NamedTuple):
+class _InnerValue(NamedTuple):
     """A value inside calls: these, the outermost first, and its variable in the program that the last one holds."""
 
     calls: tuple[int, ...]
     var: Variable
 
 
-class _Part:
+class _Extraction:
     """A program of which a part is taken."""
 
     def __init__(self, program: Program, wanted: Sequence[str]) -> None:
-        scopes = shown_scopes(program)
+        scopes = text_scopes(program)
         self._shown = {id(each): scopes[id(each)].names for each in inner_first(program) if id(each) in scopes}
         self._given = self._program = program
         self._names = dict(self._shown[id(program)])
         self._by_name = {name: var for var, name in self._names.items()}
-        found = {path: self._followed(path) for path in dict.fromkeys(wanted)
+        found = {path: self._follow(path) for path in dict.fromkeys(wanted)
                  if path not in self._by_name and "/" in path}
-        self._atoms: dict[_Inside, Atom] = {}
+        self._atoms: dict[_InnerValue, Atom] = {}
         if found:
             self._take_apart({each.calls[:count] for each in found.values() for count in range(1, len(each.calls) + 1)})
         self._inside = {path: self._atoms[each] for path, each in found.items()}
         for name, var in self._by_name.items():  # what a call made keeps the name that its line gives it
-            self._call_it(name, self._atoms.get(_Inside((), var), var))
+            self._call_it(name, self._atoms.get(_InnerValue((), var), var))
         for path, atom in self._inside.items():
             last = path.rpartition("/")[2]
             self._call_it(path if last in self._names.values() else last, atom)
@@ -123,7 +123,7 @@ class _Part:
 
     # --- names ----------------------------------------------------------------------------------------------
 
-    def _followed(self, path: str) -> _Inside:
+    def _follow(self, path: str) -> _InnerValue:
         """The value that a path leads to, such as "softmax/a"."""
         program, calls = self._given, []
         *heads, last = path.split("/")
@@ -134,7 +134,7 @@ class _Part:
         names = self._shown.get(id(program), {})
         for var, name in names.items():
             if name == last:
-                return _Inside(tuple(calls), var)
+                return _InnerValue(tuple(calls), var)
         raise ArgumentError(at_user_line(
             f"extract: {'/'.join(heads)} has no value {last!r}. {_suggestion(last, [*names.values()])}"))
 
@@ -164,7 +164,7 @@ class _Part:
         if isinstance(name, Variable):
             program = self._given
             if name in program.inputs or any(name in each.outputs for each in program.equations):
-                return self._atoms.get(_Inside((), name), name)
+                return self._atoms.get(_InnerValue((), name), name)
             raise ArgumentError(at_user_line("extract: that variable is not of this program"))
         if not isinstance(name, str):
             raise ArgumentError(at_user_line(f"extract: values go by name, such as 'h', or by variable; got {name!r}"))
@@ -180,8 +180,8 @@ class _Part:
             for region in equation.regions:
                 if name in self._shown.get(id(region.program), {}).values():
                     if holds_call(equation):
-                        return f"{described(equation)} has one inside: write {call_name(equation) + '/' + name!r}"
-                    return (f"{described(equation)} has one inside, in its {region.role}. Return it from there, or "
+                        return f"{equation_text(equation)} has one inside: write {call_name(equation) + '/' + name!r}"
+                    return (f"{equation_text(equation)} has one inside, in its {region.role}. Return it from there, or "
                             "take a loop of a known number of turns apart: fxgrad.unfold(program, loops=True)")
         return _suggestion(name, [*self._by_name, *(argument.name for argument in self._arguments())])
 
@@ -191,14 +191,14 @@ class _Part:
         """The program with the equations of these calls in their place, and the atoms of all values in them."""
         equations: list[Equation] = []
         before = self._program
-        outputs = self._copied(before, (), before.inputs, None, calls, equations)
+        outputs = self._copy(before, (), before.inputs, None, calls, equations)
         self._program = before.replace(equations=equations, outputs=outputs)
 
-    def _copied(self, program: Program, inside: tuple[int, ...], inputs: Sequence[Atom],
-                around: Source | None, calls: set[tuple[int, ...]], equations: list[Equation]) -> list[Atom]:
+    def _copy(self, program: Program, inside: tuple[int, ...], inputs: Sequence[Atom],
+              around: Source | None, calls: set[tuple[int, ...]], equations: list[Equation]) -> list[Atom]:
         """Adds the equations of a program, called at `around`, to `equations`; returns the atoms of its outputs."""
         def note(variables: Sequence[Variable], atoms: Sequence[Atom]) -> None:
-            self._atoms.update((_Inside(inside, var), atom) for var, atom in zip(variables, atoms, strict=True))
+            self._atoms.update((_InnerValue(inside, var), atom) for var, atom in zip(variables, atoms, strict=True))
 
         def step(equation: Equation, operands: list[Atom]) -> Sequence[Atom]:
             here = (*inside, id(equation))
@@ -207,20 +207,20 @@ class _Part:
                 region, = equation.regions
                 scope = join_scopes(around.scope if around else "", join_scopes(equation.scope, call_name(equation)))
                 source = equation.source or around
-                results = self._copied(region.program, here, [operands[link.place] for link in region.inputs],
-                                       source and source._replace(scope=scope), calls, equations)
+                results = self._copy(region.program, here, [operands[link.place] for link in region.inputs],
+                                     source and source._replace(scope=scope), calls, equations)
                 places = dict(zip((link.place for link in region.outputs), results, strict=True))
                 made = [places[place] for place in range(len(equation.outputs))]
             else:
-                made = self._added(equation, operands, equations, (program, around) if inside else None)
+                made = self._add_equation(equation, operands, equations, (program, around) if inside else None)
             note(equation.outputs, made)
             return made
 
         note(program.inputs, inputs)
         return eval_program(program, inputs, step)
 
-    def _added(self, equation: Equation, operands: list[Atom], equations: list[Equation],
-               held: tuple[Program, Source | None] | None) -> list[Variable]:
+    def _add_equation(self, equation: Equation, operands: list[Atom], equations: list[Equation],
+                      held: tuple[Program, Source | None] | None) -> list[Variable]:
         """Adds one equation on other operands; what a call holds makes new variables, as there may be other calls."""
         avals, outputs, source = [var.aval for var in equation.outputs], equation.outputs, equation.source
         changed = [atom.aval for atom in operands] != [atom.aval for atom in equation.inputs]
@@ -282,7 +282,7 @@ class _Part:
                     f"extract: input {place} is the number {var!r} in this program, which cannot be given"))
             if var in leaves[:place]:
                 raise ArgumentError(at_user_line(f"extract: {self._name(var)} is twice among the inputs"))
-        equations, needed = self._needed(results, {*leaves})
+        equations, needed = self._needed_equations(results, {*leaves})
         constants = [*program.inputs[:len(program.constants)]]
         missing = [var for var in needed if var not in leaves and var not in constants]
         taken = [argument for argument in own if any(var in missing for var in tree.leaves(argument.value))]
@@ -317,7 +317,7 @@ class _Part:
             arguments += plain if each is ... else [next(rest)]
         return arguments, keywords
 
-    def _needed(self, results: Sequence[Atom], given: set[Variable]) -> tuple[list[Equation], set[Variable]]:
+    def _needed_equations(self, results: Sequence[Atom], given: set[Variable]) -> tuple[list[Equation], set[Variable]]:
         """The equations that `results` need, in order, where the values `given` are known; and the inputs of these."""
         wanted = {atom for atom in results if isinstance(atom, Variable)}
         equations = []
@@ -343,7 +343,7 @@ class _Part:
 
     def _way(self, var: Variable, results: Sequence[Atom], given: set[Variable]) -> Iterator[Variable]:
         """From a value to an output, each what the one before goes into; of what is made inside an expression none."""
-        equations, _ = self._needed(results, given)
+        equations, _ = self._needed_equations(results, given)
         last: Variable | None = var
         outputs = {atom for atom in results if isinstance(atom, Variable)}
         while last is not None:
@@ -361,7 +361,8 @@ class _Part:
 
     def _name(self, var: Variable) -> str:
         return self._names.get(var) or next(
-            (described(each) for each in self._program.equations if var in each.outputs), f"a value of type {var.aval}")
+            (equation_text(each) for each in self._program.equations if var in each.outputs),
+            f"a value of type {var.aval}")
 
 
 def _suggestion(name: str, known: Sequence[str]) -> str:

@@ -9,8 +9,8 @@ from fxgrad.extend import Equation, Variable, at_user_line
 from fxgrad.text.short import operation_name
 
 
-def in_order(equations: Sequence[Equation]) -> Iterator[Equation]:
-    """`equations` as they stand, but for those that something before them needs: these come just before that.
+def sort_by_need(equations: Sequence[Equation]) -> Iterator[Equation]:
+    """Yield `equations` in order, each after those that it needs.
 
     Raises `ArgumentError` if a value needs itself.
     """
@@ -29,14 +29,14 @@ def in_order(equations: Sequence[Equation]) -> Iterator[Equation]:
                 yield equation
             elif any(state.get(id(each)) == "open" for each in waiting):
                 raise ArgumentError(at_user_line(
-                    f"edit: {described(equation)} needs a value that is computed from its own result"))
+                    f"edit: {equation_text(equation)} needs a value that is computed from its own result"))
             else:
                 state[id(equation)] = "open"
                 stack.extend(waiting)
 
 
-def described(equation: Equation) -> str:
-    """The operation of an equation and where the user wrote it."""
+def equation_text(equation: Equation) -> str:
+    """Return the operation of an equation and its user line."""
     source = equation.source
     where = "" if source is None else f" at {source.place}"
     return f"{operation_name(equation)}{where}"

@@ -29,8 +29,8 @@ class _State(NamedTuple):
     exchanged: int
 
 
-class Places:
-    """A program in which patterns are looked for."""
+class MatchSites:
+    """A program in which patterns are searched."""
 
     def __init__(self, program: Program) -> None:
         self.program = program

@@ -11,7 +11,7 @@ from fxgrad.extend import Aval, Program, at_user_line, convert, leaf_aval, simpl
 from fxgrad.extend.tracing import WITH_LITERALS, trace_flat
 
 
-class Piece(NamedTuple):
+class TracedPiece(NamedTuple):
     """The equations of a function, on inputs after those that are `captured`, and the container of its results."""
 
     program: Program
@@ -19,9 +19,9 @@ class Piece(NamedTuple):
     out_tree: Any
 
 
-def piece(what: str, function: Callable[..., Any], avals: Sequence[Aval], wanted: Sequence[Aval] | None = None,
-          instead: str = "") -> Piece:
-    """What `function` does on values of these types; its results are to be of the types `wanted`, if these are given.
+def trace_piece(what: str, function: Callable[..., Any], avals: Sequence[Aval], wanted: Sequence[Aval] | None = None,
+                instead: str = "") -> TracedPiece:
+    """Trace `function` on values of these types; raise `ArgumentError` unless the results are of the types `wanted`.
 
     `what` is the operation on programs that asks and `instead` what the function takes the place of, for messages.
     Raises `ArgumentError` where the results are of other types.
@@ -34,13 +34,14 @@ def piece(what: str, function: Callable[..., Any], avals: Sequence[Aval], wanted
         found = [leaf_aval(leaf) for leaf in leaves]
         if [aval and (aval.shape, aval.dtype) for aval in found] != [(aval.shape, aval.dtype) for aval in wanted]:
             raise ArgumentError(at_user_line(
-                f"{what}: the function returns {_types(found)} in the place of {instead}, where {_types(wanted)} is "
+                f"{what}: the function returns {_types_text(found)} in the place of {instead}, where "
+                f"{_types_text(wanted)} is "
                 "needed. Give it results of the same shape and dtype"))
         return [convert(leaf, aval.dtype, aval.weak) for leaf, aval in zip(leaves, wanted, strict=True)]
 
     traced = trace_flat(call, avals, what, function, mode=WITH_LITERALS)
-    return Piece(simplify_for_display(traced.program), traced.captured, traced.out_tree)
+    return TracedPiece(simplify_for_display(traced.program), traced.captured, traced.out_tree)
 
 
-def _types(avals: Sequence[Aval | None]) -> str:
+def _types_text(avals: Sequence[Aval | None]) -> str:
     return ", ".join(map(str, avals)) or "nothing"

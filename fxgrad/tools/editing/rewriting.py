@@ -25,9 +25,9 @@ from fxgrad.extend import (
     simplify,
 )
 from fxgrad.text.equality import equal
-from fxgrad.tools.editing.editor import Editor, Instead
-from fxgrad.tools.editing.patterns import Match, Places
-from fxgrad.tools.editing.pieces import Piece, piece
+from fxgrad.tools.editing.editor import Editor, EquationReplacement
+from fxgrad.tools.editing.patterns import Match, MatchSites
+from fxgrad.tools.editing.pieces import TracedPiece, trace_piece
 
 MOST = 2000
 """So many combinations of types are tried."""
@@ -77,7 +77,7 @@ class Rewriting:
         self._types = None if types is None else [
             argument_aval(value, "rewrite",
                           partial("types[{}]".format, number)) for number, value in enumerate(types)]
-        self._replacements: dict[tuple[Aval, ...], Piece] = {}
+        self._replacements: dict[tuple[Aval, ...], TracedPiece] = {}
         self._traced: dict[tuple[Aval, ...], list[Program]] = {}
         self._failure = ""
         self._done: dict[Program, Program] = {}
@@ -94,8 +94,8 @@ class Rewriting:
         before = program
         if self._inside:
             program = self._with_held(program)
-        places = Places(program)
-        chosen = self._chosen(places)
+        places = MatchSites(program)
+        chosen = self._choose_matches(places)
         if not chosen:
             return before if program is before else program.check()
         editor = Editor(program, is_held=is_held)
@@ -119,7 +119,7 @@ class Rewriting:
                 equations.append(equation)
         return program.replace(equations=equations) if changed else program
 
-    def _chosen(self, places: Places) -> list[Match]:
+    def _choose_matches(self, places: MatchSites) -> list[Match]:
         """The matches that are meant: none has what another one makes among what it replaces."""
         found: dict[tuple[int, ...], Match] = {}
         for pattern in self._patterns(places.program):
@@ -130,23 +130,23 @@ class Rewriting:
         wanted = [match for _, match in sorted(found.items(), key=lambda item: item[0][-1])
                   if _is_possible(places, match) and (self._where is None or self._where(match))]
         while True:
-            chosen = _apart(wanted)
+            chosen = _disjoint_matches(wanted)
             covered = {id(equation) for match in chosen for equation in match.equations}
             needed = {id(match) for match in chosen if not self._shared and _is_needed(places, match, covered)}
             if not needed:
                 return chosen
             wanted = [match for match in wanted if id(match) not in needed]
 
-    def _instead(self, editor: Editor, match: Match) -> Instead:
+    def _instead(self, editor: Editor, match: Match) -> EquationReplacement:
         avals = tuple(atom.aval for atom in match.operands)
         made = self._replacements.get(avals)
         if made is None:
-            made = self._replacements[avals] = piece(
+            made = self._replacements[avals] = trace_piece(
                 "rewrite", self._replacement, avals, [var.aval for var in match.outputs], "the pattern")
         captured = [editor.constant(value) for value in made.captured]
         # What only the results are made of is left out in the end, if nothing else needs it.
         gone = [equation for equation in match.equations if not {*match.outputs}.isdisjoint(equation.outputs)]
-        return Instead(gone, made.program, [*captured, *match.operands], match.outputs)
+        return EquationReplacement(gone, made.program, [*captured, *match.operands], match.outputs)
 
     # --- the pattern ----------------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class Rewriting:
     def _trace(self, avals: tuple[Aval, ...]) -> list[Program]:
         """The pattern at these types; nothing if it cannot be applied to them."""
         try:
-            made = piece("rewrite", self._pattern, avals)
+            made = trace_piece("rewrite", self._pattern, avals)
         except (FxgradError, TypeError, ValueError) as error:
             self._failure = f"fails for all types of the program; last: {str(error).splitlines()[0]}"
             return []
@@ -199,7 +199,7 @@ class Rewriting:
         return f"does not use its argument {unused[0]}, which could then be anything. Leave it out" if unused else ""
 
 
-def _apart(matches: Sequence[Match]) -> list[Match]:
+def _disjoint_matches(matches: Sequence[Match]) -> list[Match]:
     """Of `matches` those that can be replaced together, the first ones first."""
     made: set[int] = set()
     replaced_by: set[int] = set()
@@ -214,14 +214,14 @@ def _apart(matches: Sequence[Match]) -> list[Match]:
     return chosen
 
 
-def _is_needed(places: Places, match: Match, covered: set[int]) -> bool:
+def _is_needed(places: MatchSites, match: Match, covered: set[int]) -> bool:
     """Whether an inner value of a match is used by anything but what is replaced."""
     inner = [var for equation in match.equations for var in equation.outputs if var not in match.outputs]
     return any(var in places.program.outputs or any(id(user) not in covered for user in places.uses.get(var, ()))
                for var in inner)
 
 
-def _is_possible(places: Places, match: Match) -> bool:
+def _is_possible(places: MatchSites, match: Match) -> bool:
     """Whether no argument of a match is computed after something needs one of its results."""
     own = {id(equation) for equation in match.equations}
     last = max(map(places.made_at, match.operands), default=-1)

@@ -46,7 +46,7 @@ class Items:
         """Notes what a cotangent is of; what that value has for a gradient is the cotangent."""
         item.setdefault("of", of)
         if self._graph.has_values:
-            self.items[of].setdefault("grad", _short(node.value))
+            self.items[of].setdefault("grad", _short_text(node.value))
             self.items[of].setdefault("norm", _norm([node.value]))
             item.setdefault("norm", _norm([node.value]))
 
@@ -119,7 +119,7 @@ class Items:
         enters = {node for subgraph in operation.subgraphs for node in subgraph.enters}
         for node in dict.fromkeys(operation.inputs):
             if node not in enters and node in made:
-                leaf = self._add(**{"in": number}, kind="leaf", label=f"{_use(operation)} {node.name}",
+                leaf = self._add(**{"in": number}, kind="leaf", label=f"{_use_text(operation)} {node.name}",
                                  type=str(node.aval), role="input")
                 self.edges.append((*made[node], leaf))
 
@@ -152,10 +152,10 @@ class Items:
         nodes = [node for node in nodes if node.graph is self._graph]
         if not nodes or not self._graph.has_values:
             return {}
-        found: dict[str, Any] = {"value": _short(nodes[0].value)}
+        found: dict[str, Any] = {"value": _short_text(nodes[0].value)}
         if self._shows_gradients and has_tangent(nodes[0].aval):
             slopes = [node.grad for node in nodes if has_tangent(node.aval)]
-            found |= {"grad": _short(slopes[0]), "norm": _norm(slopes)}
+            found |= {"grad": _short_text(slopes[0]), "norm": _norm(slopes)}
         return found
 
     def data(self) -> dict[str, Any]:
@@ -164,12 +164,12 @@ class Items:
                 "sources": self.sources}
 
 
-def _use(operation: Operation) -> str:
+def _use_text(operation: Operation) -> str:
     """What an operation does with an operand that goes into none of its programs."""
     return "chooses:" if any(subgraph.role == "branch" for subgraph in operation.subgraphs) else "steps:"
 
 
-def _short(value: Any) -> str:
+def _short_text(value: Any) -> str:
     try:
         return short(value)
     except (TypeError, ValueError):  # of what has no numbers, such as keys

@@ -12,9 +12,9 @@ from typing import Any
 from fxgrad.extend import Program, transformation
 from fxgrad.text.text_writer import program_text
 from fxgrad.tools.explorer.items import Items
-from fxgrad.tools.explorer.stages import Stage, stages_of
-from fxgrad.tools.graphs.graph import Graph, of_call
-from fxgrad.tools.graphs.roles import tagged
+from fxgrad.tools.explorer.stages import ProgramStage, stages_of
+from fxgrad.tools.graphs.graph import Graph, graph_of_call
+from fxgrad.tools.graphs.roles import annotated_roles
 
 
 class Page:
@@ -54,30 +54,31 @@ def explore(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 0)
     if isinstance(fun, Program):
         only = Graph(fun)
         shown = [("", line) for line in program_text(fun).splitlines()]
-        return _page(only.title or "program", [("program", only)], [Stage("program", "The program.", shown, fun)])
+        return _page(only.title or "program", [("program", only)],
+                     [ProgramStage("program", "The program.", shown, fun)])
 
     @transformation("explore", fun)
     def made(*args: Any, **kwargs: Any) -> Page:
         stages = stages_of(fun, argnums, args, kwargs)
-        roles = {"params": [*tagged(fun, len(args), argnums)]} if args else {}
+        roles = {"params": [*annotated_roles(fun, len(args), argnums)]} if args else {}
         names = {"simplified": "function", "gradient, simplified": "gradient"}
-        graphs = [(names[stage.name], of_call(stage.program, roles, args, kwargs)) for stage in stages
+        graphs = [(names[stage.name], graph_of_call(stage.program, roles, args, kwargs)) for stage in stages
                   if stage.program is not None and stage.name in names]
         return _page(graphs[0][1].title, graphs, stages)
     return made
 
 
-def _page(title: str, graphs: Sequence[tuple[str, Graph]], stages: Sequence[Stage]) -> Page:
+def _page(title: str, graphs: Sequence[tuple[str, Graph]], stages: Sequence[ProgramStage]) -> Page:
     data = {"title": title, "stages": [stage.data() for stage in stages],
             "graphs": [{"name": name, **Items(each).data()} for name, each in graphs]}
     # Of JSON within HTML nothing may look like a tag.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    return Page(title, filled("page.html", {
+    return Page(title, fill_template("page.html", {
         "title": escape(title), "page.css": None, "dagre.min.js": None, "page.js": None, "data": text}))
 
 
-def filled(name: str, parts: Mapping[str, str | None]) -> str:
-    """The asset of that name with its places filled: by a text, or by the asset called so where there is None."""
+def fill_template(name: str, parts: Mapping[str, str | None]) -> str:
+    """Return the asset of that name with its places filled."""
     html = _asset(name)
     for place, text in parts.items():
         html = html.replace("{{" + place + "}}", _asset(place) if text is None else text)

@@ -14,7 +14,7 @@ from fxgrad.errors import ArgumentError
 from fxgrad.extend import at_user_line
 from fxgrad.text.text_writer import program_text
 from fxgrad.tools.explorer.javascript import javascript
-from fxgrad.tools.explorer.page import Page, filled
+from fxgrad.tools.explorer.page import Page, fill_template
 from fxgrad.tools.granularity.scalarize import scalarize
 
 MOST = 8
@@ -46,7 +46,7 @@ def playground(hidden: Sequence[int] = (4, 3), *, seed: int = 0) -> Page:
     step = make_program(value_and_grad(network, argnums=(0, 1), has_aux=True))(params, taps, np.zeros(2), 1.0)
     data = {"sizes": sizes, "params": [float(value) for leaf in tree.leaves(params) for value in np.ravel(leaf)]}
     loss = make_program(lambda params, x, y: network(params, taps, x, y)[0])(params, np.zeros(2), 1.0)
-    return Page("playground", filled("playground.html", {
+    return Page("playground", fill_template("playground.html", {
         "title": "playground", "playground.css": None, "playground.js": None,
         "step": javascript(scalarize(step), "step"), "program": program_text(loss, source=False),
         "data": json.dumps(data)}))

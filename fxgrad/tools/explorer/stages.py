@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fxgrad import grad, jit, make_program
 from fxgrad.errors import FxgradError
 from fxgrad.extend import Equation, Program, join_scopes
-from fxgrad.text.color import names_of
+from fxgrad.text.color import user_names
 from fxgrad.text.roles import Word, structure
 from fxgrad.text.text_writer import program_text
 
@@ -18,8 +18,8 @@ MAX_EQUATIONS = 2_000
 """Equations up to which a program is compiled for the last stage."""
 
 
-class Stage(NamedTuple):
-    """One stage: its `name`, what it is in a sentence, its text, and for each line "+" if it is new, "-" if it is gone.
+class ProgramStage(NamedTuple):
+    """One stage: its name, a sentence about it, its text, and marks of new and removed lines.
 
     `program` is the program, where it is one.
     """
@@ -35,7 +35,7 @@ class Stage(NamedTuple):
 
 
 def stages_of(fun: Callable[..., Any], argnums: int | Sequence[int], args: tuple[Any, ...], kwargs: dict[str, Any],
-         ) -> list[Stage]:
+         ) -> list[ProgramStage]:
     """The stages of a function at its arguments; those of its gradient if it has one.
 
     >>> import numpy as np
@@ -44,9 +44,10 @@ def stages_of(fun: Callable[..., Any], argnums: int | Sequence[int], args: tuple
     """
     recorded = make_program(fun, as_recorded=True)(*args, **kwargs)
     simplified = make_program(fun)(*args, **kwargs)
-    stages = [_program("recorded", "The operations that running the function on tracers recorded.", recorded, None),
-              _program("simplified", "What is there twice or not used is gone; no bit of the result changes.",
-                       simplified, recorded)]
+    stages = [_program_stage("recorded", "The operations that running the function on tracers recorded.", recorded,
+                             None),
+              _program_stage("simplified", "What is there twice or not used is gone; no bit of the result changes.",
+                             simplified, recorded)]
     last = simplified
     try:
         slopes = make_program(grad(fun, argnums), as_recorded=True)(*args, **kwargs)
@@ -54,25 +55,26 @@ def stages_of(fun: Callable[..., Any], argnums: int | Sequence[int], args: tuple
         pass
     else:
         last = make_program(grad(fun, argnums))(*args, **kwargs)
-        stages += [_program("gradient", "Reverse mode: each operation's pullback, from the result to the arguments.",
-                            slopes, simplified),
-                   _program("gradient, simplified", "The same without what nothing needs.", last, slopes)]
+        stages += [_program_stage("gradient",
+                                  "Reverse mode: each operation's pullback, from the result to the arguments.",
+                                  slopes, simplified),
+                   _program_stage("gradient, simplified", "The same without what nothing needs.", last, slopes)]
     return [*stages, _numpy(last), _xla(last)]
 
 
-def _program(name: str, note: str, program: Program, before: Program | None) -> Stage:
+def _program_stage(name: str, note: str, program: Program, before: Program | None) -> ProgramStage:
     lines = program_text(program).splitlines()
     if before is None:
-        return Stage(name, note, [("", line) for line in lines], program)
-    return Stage(name, note, _compared(before, program), program)
+        return ProgramStage(name, note, [("", line) for line in lines], program)
+    return ProgramStage(name, note, _compare_lines(before, program), program)
 
 
-def _compared(before: Program, after: Program) -> list[tuple[str, str]]:
+def _compare_lines(before: Program, after: Program) -> list[tuple[str, str]]:
     """The lines after, with those that went; letters and the user's lines at the margin make no difference."""
     one, other = (program_text(program).splitlines() for program in (before, after))
     found: list[tuple[str, str]] = []
     for kind, start, end, first, last in difflib.SequenceMatcher(
-            None, _meant(before), _meant(after), autojunk=False).get_opcodes():
+            None, _canonical_lines(before), _canonical_lines(after), autojunk=False).get_opcodes():
         if kind == "equal":
             found += [("", line) for line in other[first:last]]
         else:
@@ -81,12 +83,12 @@ def _compared(before: Program, after: Program) -> list[tuple[str, str]]:
     return found
 
 
-def _meant(program: Program) -> list[str]:
+def _canonical_lines(program: Program) -> list[str]:
     """The lines without comments, and with what a letter stands for in its place; letters differ between programs."""
     text = program_text(program)
     stands_for: dict[tuple[int, str], str] = {}
     end_of_text = Word(len(text) + 1, len(text) + 1, "")
-    words = iter([*structure(text, names_of(program)).words, end_of_text])
+    words = iter([*structure(text, user_names(program)).words, end_of_text])
     word, start, meant = next(words), 0, []
     for line in text.split("\n"):
         end, at, pieces = start + len(line), start, [""]
@@ -108,30 +110,30 @@ def _meant(program: Program) -> list[str]:
     return meant
 
 
-def _numpy(program: Program) -> Stage:
+def _numpy(program: Program) -> ProgramStage:
     try:
         text, note = program.to_python(), "The same as a file of plain NumPy, bit for bit: `program.to_python()`."
     except FxgradError as error:
         text, note = "", f"There is no such file: {error}".split("\n", maxsplit=1)[0]
-    return Stage("NumPy", note, [("", line) for line in text.splitlines()])
+    return ProgramStage("NumPy", note, [("", line) for line in text.splitlines()])
 
 
-def _xla(program: Program) -> Stage:
+def _xla(program: Program) -> ProgramStage:
     if len(program.equations) > MAX_EQUATIONS:
         note = f"Left out: to compile {len(program.equations):,} operations would take long."
-        return Stage("XLA", note, [])
+        return ProgramStage("XLA", note, [])
     structs = [var.aval.struct for var in program.inputs[program.captured:]]
-    closed = Program(program.inputs, [_marked(each) for each in program.equations], program.outputs,
+    closed = Program(program.inputs, [_mark_line(each) for each in program.equations], program.outputs,
                      program.captured, program.constants)
     try:
         text = jit(lambda *values: closed(*values)).lower(*structs).compile().as_text()
     except (FxgradError, NotImplementedError, RuntimeError) as error:
-        return Stage("XLA", f"XLA does not compile it: {error}".split("\n", maxsplit=1)[0], [])
+        return ProgramStage("XLA", f"XLA does not compile it: {error}".split("\n", maxsplit=1)[0], [])
     note = "XLA's own program, optimised for this machine; op_name says which of your lines each operation is of."
-    return Stage("XLA", note, [("", line) for line in _plain(text)])
+    return ProgramStage("XLA", note, [("", line) for line in _strip_tables(text)])
 
 
-def _marked(equation: Equation) -> Equation:
+def _mark_line(equation: Equation) -> Equation:
     """The equation in a scope that is called after the user's line, so that XLA's program tells it."""
     source = equation.source
     if source is None:
@@ -140,7 +142,7 @@ def _marked(equation: Equation) -> Equation:
                     source._replace(scope=join_scopes(source.scope, source.place)))
 
 
-def _plain(text: str) -> list[str]:
+def _strip_tables(text: str) -> list[str]:
     """The lines of XLA's text without its tables of files and its settings, what is called after what calls it."""
     lines = [re.sub(r", stack_frame_id=\d+|, backend_config=\{.*\}$", "", line) for line in text.splitlines()]
     blocks = [block.strip("\n") for block in "\n".join(lines).split("\n\n")]

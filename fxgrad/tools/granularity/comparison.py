@@ -13,7 +13,7 @@ from fxgrad import saved_residuals, tree, value_and_grad
 from fxgrad.errors import FxgradError
 from fxgrad.extend import Literal, Program, aval_of, has_tangent, hide_frames, trace_program, transformation
 from fxgrad.extend.sizes import require_numbers
-from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.text.unfolding import unfold
 from fxgrad.tools.granularity.scalarize import scalarize
 
@@ -39,7 +39,7 @@ class Granularity(NamedTuple):
     refusal: str = ""
 
 
-class Granularities(Shown):
+class Granularities(Report):
     """The rows of `granularities`, finest first; prints as a table, and as HTML in notebooks."""
 
     def __init__(self, title: str, rows: Sequence[Granularity]) -> None:
@@ -64,9 +64,10 @@ class Granularities(Shown):
                 continue
             add_row(made, [
                 row.name, f"{row.nodes:,}", f"{row.equations:,}",
-                _or_none(row.seconds, lambda value: f"{value * 1e6:,.1f} us"), _or_none(row.saved, "{:,}".format),
-                _or_none(row.saved_bytes, "{:,}".format),
-                _or_none(row.difference, "{:.1e}".format)])
+                _text_or_dash(row.seconds, lambda value: f"{value * 1e6:,.1f} us"),
+                _text_or_dash(row.saved, "{:,}".format),
+                _text_or_dash(row.saved_bytes, "{:,}".format),
+                _text_or_dash(row.difference, "{:.1e}".format)])
         made.caption = "\n".join(f"{row.name}: {row.refusal}" for row in self.rows if row.refusal).replace("[", "\\[")
         return made
 
@@ -75,7 +76,7 @@ class Granularities(Shown):
         return f"<granularities of {self.title}: equations: {counts}>"
 
 
-def _or_none(value: Any, text: Callable[[Any], str]) -> str:
+def _text_or_dash(value: Any, text: Callable[[Any], str]) -> str:
     return "-" if value is None else text(value)
 
 
@@ -104,34 +105,36 @@ def granularities(fun: Callable[..., Any], *, limit: int = 100_000, repeat: int 
         tensor = unfold(require_numbers("granularities", fused), calls="*")
         lists = tree.map(_elements, args)
         expected = _gradient(tensor, args)
-        rows = [_row("tensor", tensor, args, expected, repeat), _row("fused", fused, args, expected, repeat)]
+        rows = [_granularity("tensor", tensor, args, expected, repeat),
+                _granularity("fused", fused, args, expected, repeat)]
         try:
             scalars = scalarize(unfold(tensor, loops=True, limit=limit), limit=limit)
         except FxgradError as error:
             first = Granularity("scalar", None, refusal=str(error).splitlines()[0])
         else:
-            first = _row("scalar", scalars, lists, expected, repeat)
+            first = _granularity("scalar", scalars, lists, expected, repeat)
         signature = fused.signature
         return Granularities("a program" if signature is None else signature.title or signature.name, [first, *rows])
     return compared
 
 
-def nodes_of(program: Program) -> int:
+def count_nodes(program: Program) -> int:
     """The values of a program: arguments, closed-over arrays, numbers in the text, and what equations make."""
     used = [atom for equation in program.equations for atom in equation.inputs] + program.outputs
     return (len(program.inputs) + sum(type(atom) is Literal for atom in used)
             + sum(len(equation.outputs) for equation in program.equations))
 
 
-def _row(name: str, program: Program, args: Sequence[Any], expected: Sequence[Any] | None, repeat: int) -> Granularity:
-    row = Granularity(name, program, nodes_of(program), len(program.equations))
+def _granularity(name: str, program: Program, args: Sequence[Any], expected: Sequence[Any] | None,
+                 repeat: int) -> Granularity:
+    row = Granularity(name, program, count_nodes(program), len(program.equations))
     if expected is None or not _floating(args):
         return row
-    gradient = _flat(_gradient(program, args) or ())
+    gradient = _flatten(_gradient(program, args) or ())
     residuals = saved_residuals(program, *args)
-    differences = np.abs(gradient - _flat(expected))
+    differences = np.abs(gradient - _flatten(expected))
     return row._replace(
-        seconds=_shortest(_differentiated(program, args), args, repeat), saved=len(residuals),
+        seconds=_shortest_time(_gradient_function(program, args), args, repeat), saved=len(residuals),
         saved_bytes=sum(residual.nbytes for residual in residuals),
         difference=float(differences.max(initial=0.0)))
 
@@ -143,7 +146,7 @@ def _elements(leaf: Any) -> Any:
     return [_elements(each) for each in np.asarray(leaf)]
 
 
-def _flat(gradient: Sequence[Any]) -> Any:
+def _flatten(gradient: Sequence[Any]) -> Any:
     leaves = [np.asarray(leaf).ravel() for leaf in tree.leaves(gradient)]
     return np.concatenate(leaves) if leaves else np.empty(0)
 
@@ -151,7 +154,7 @@ def _flat(gradient: Sequence[Any]) -> Any:
 def _gradient(program: Program, args: Sequence[Any]) -> Sequence[Any] | None:
     """The gradient in all floating arguments; None if there is none."""
     floating = program.outputs and all(map(has_tangent, program.out_avals))
-    return _differentiated(program, args)(*args)[1] if floating and _floating(args) else None
+    return _gradient_function(program, args)(*args)[1] if floating and _floating(args) else None
 
 
 def _floating(args: Sequence[Any]) -> tuple[int, ...]:
@@ -159,14 +162,14 @@ def _floating(args: Sequence[Any]) -> tuple[int, ...]:
         has_tangent(aval_of(leaf)) for leaf in tree.leaves(arg)))
 
 
-def _differentiated(program: Program, args: Sequence[Any]) -> Callable[..., Any]:
+def _gradient_function(program: Program, args: Sequence[Any]) -> Callable[..., Any]:
     def total(*args: Any) -> Any:
         parts = [np.sum(leaf) if np.ndim(leaf) else leaf for leaf in tree.leaves(program(*args))]
         return sum(parts[1:], parts[0])
     return value_and_grad(total, argnums=_floating(args))
 
 
-def _shortest(function: Callable[..., Any], args: Sequence[Any], repeat: int) -> float:
+def _shortest_time(function: Callable[..., Any], args: Sequence[Any], repeat: int) -> float:
     shortest = float("inf")
     for _ in range(repeat + 2):  # code is generated at the second run
         begin = time.perf_counter()

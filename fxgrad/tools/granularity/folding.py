@@ -47,13 +47,13 @@ def fold(program: Program, scopes: str | Sequence[str] = "*", *, depth: int | No
     True
     """
     patterns = [scopes] if isinstance(scopes, str) else scopes
-    return _folded(require_program("fold", program), patterns, depth)
+    return _fold_scopes(require_program("fold", program), patterns, depth)
 
 
-def _folded(program: Program, patterns: Sequence[str], depth: int | None) -> Program:
+def _fold_scopes(program: Program, patterns: Sequence[str], depth: int | None) -> Program:
     """The program with its scopes folded, and those in the programs that it holds."""
     named = own_names(program, Sources())
-    left = _uses(program)
+    left = _count_uses(program)
     equations: list[Equation] = []
 
     def scope_of(equation: Equation) -> str:
@@ -67,10 +67,11 @@ def _folded(program: Program, patterns: Sequence[str], depth: int | None) -> Pro
                 if isinstance(atom, Variable):
                     left[atom] -= 1
         if not scope:
-            equations += [_with_folded(equation, patterns, depth) for equation in group]
+            equations += [_fold_regions(equation, patterns, depth) for equation in group]
         else:
-            equations.append(_call(scope, group, [var for equation in group for var in equation.outputs if left[var]],
-                                   named, depth))
+            equations.append(_fold_call(scope, group,
+                                        [var for equation in group for var in equation.outputs if left[var]],
+                                        named, depth))
     if all(one is other for one, other in zip(equations, program.equations, strict=False)) and (
             len(equations) == len(program.equations)):
         return program
@@ -79,7 +80,7 @@ def _folded(program: Program, patterns: Sequence[str], depth: int | None) -> Pro
     return result.check()
 
 
-def _uses(program: Program) -> dict[Variable, int]:
+def _count_uses(program: Program) -> dict[Variable, int]:
     """How often each variable is used, as an output too."""
     uses = dict.fromkeys((var for equation in program.equations for var in equation.outputs), 0)
     uses.update(dict.fromkeys(program.inputs, 0))
@@ -89,17 +90,17 @@ def _uses(program: Program) -> dict[Variable, int]:
     return uses
 
 
-def _with_folded(equation: Equation, patterns: Sequence[str], depth: int | None) -> Equation:
+def _fold_regions(equation: Equation, patterns: Sequence[str], depth: int | None) -> Equation:
     regions = equation.regions
-    programs = [_folded(region.program, patterns, depth) for region in regions]
+    programs = [_fold_scopes(region.program, patterns, depth) for region in regions]
     if all(new is region.program for new, region in zip(programs, regions, strict=True)):
         return equation
     return equation.replace(equation.inputs, replace_programs(equation.params, regions, programs))
 
 
-def _call(scope: str, group: Sequence[Equation], outputs: Sequence[Variable], named: dict[Variable, str],
-          depth: int | None,
-          ) -> Equation:
+def _fold_call(scope: str, group: Sequence[Equation], outputs: Sequence[Variable], named: dict[Variable, str],
+               depth: int | None,
+               ) -> Equation:
     """One call of `scope` in the place of its equations, of which `outputs` are needed by others."""
     made = {var for equation in group for var in equation.outputs}
     inputs = [*dict.fromkeys(atom for equation in group for atom in equation.inputs
@@ -120,7 +121,7 @@ def _call(scope: str, group: Sequence[Equation], outputs: Sequence[Variable], na
     results = eval_program(Program(inputs, group, outputs), inner, step)
     body = Program(inner, equations, results)
     NAMES.put(body, names)
-    folded = _folded(body, ["*"], None if depth is None else depth - 1)
+    folded = _fold_scopes(body, ["*"], None if depth is None else depth - 1)
     CALL_NAMES.put(folded, CallNames(scope, ()))
     source = group[-1].source
     assert source is not None

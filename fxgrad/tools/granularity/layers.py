@@ -9,8 +9,8 @@ from fxgrad.text.short import operation_name
 from fxgrad.text.unfolding import call_name, holds_call, unfold
 
 
-class Part(NamedTuple):
-    """A layer: what it is called, and its equations in order."""
+class LayerEquations(NamedTuple):
+    """A layer: its name, and its equations in order."""
 
     name: str
     equations: tuple[Equation, ...]
@@ -27,8 +27,8 @@ class Part(NamedTuple):
         return [*dict.fromkeys(map(operation_name, self.equations))]
 
 
-def with_layers(program: Program) -> Program:
-    """The program with the user's blocks in the place of their calls, since layers may be inside of them.
+def inline_blocks(program: Program) -> Program:
+    """Return the program with the user's blocks in place of their calls, since they may contain layers.
 
     Library functions, checkpoints and functions with rules of their own stay one equation.
     """
@@ -53,7 +53,7 @@ def _is_block(equation: Equation) -> bool:
     return equation.primitive in (primitives.named_call, primitives.jit_call) and not _is_library(equation)
 
 
-def layers(program: Program, depth: int | None = None) -> list[Part]:
+def layers(program: Program, depth: int | None = None) -> list[LayerEquations]:
     """The layers of a program, each at the place of its first equation.
 
     Equations of one scope are one layer, wherever they stand; at most `depth` names of a scope count. Without a scope,
@@ -74,7 +74,7 @@ def layers(program: Program, depth: int | None = None) -> list[Part]:
             key = name if counts[name] == 1 else f"{name} ({counts[name]})"
         before = "" if is_scope else name
         parts.setdefault(key, []).append(equation)
-    return [Part(name, tuple(equations)) for name, equations in parts.items()]
+    return [LayerEquations(name, tuple(equations)) for name, equations in parts.items()]
 
 
 def _layer(equation: Equation, main: str, before: str) -> tuple[str, bool]:

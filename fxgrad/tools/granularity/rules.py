@@ -13,7 +13,16 @@ from fxgrad import dtypes
 from fxgrad.extend import Analysis, Aval, Equation, Literal, MissingRule, Primitive, primitives
 from fxgrad.extend.analyses import acts_on_each
 from fxgrad.extend.parameters import Sliding, Windows, default_fill, elements_of_windows, gather_numpy, identity_of
-from fxgrad.tools.granularity.scalars import Elements, Rule, Scalars, elements, known, numbered, numbers, taken
+from fxgrad.tools.granularity.scalars import (
+    Elements,
+    Rule,
+    Scalars,
+    as_elements,
+    known_numbers,
+    literal_elements,
+    number_elements,
+    take_elements,
+)
 
 NEEDS_UNROLLING = MissingRule("NEEDS_UNROLLING", (
     "is a loop or a branch. Unroll loops that run a known number of times first: "
@@ -23,28 +32,28 @@ NOT_IN_SCALARS = MissingRule("NOT_IN_SCALARS", (
     "fxgrad.tools.granularity.rules.scalar_rules.enter(rule, primitive)"))
 
 
-def _derived(primitive: Primitive) -> Rule | MissingRule:
+def _default_rule(primitive: Primitive) -> Rule | MissingRule:
     if acts_on_each.of(primitive):
-        return _each
+        return _apply_to_each
     return NOT_IN_SCALARS if primitive.regions is None else NEEDS_UNROLLING
 
 
-def _each(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+def _apply_to_each(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
     """The same operation on the elements of each place, broadcast."""
     aligned = np.broadcast_arrays(*operands) if len(operands) > 1 else operands
     scalars.reserve(aligned[0].size)
     primitive, params = equation.primitive, equation.params
     made = [scalars.apply(primitive, *atoms, **params) for atoms in zip(*(operand.flat for operand in aligned),
                                                                         strict=True)]
-    return [elements(made, equation.outputs[0].aval.shape)]
+    return [as_elements(made, equation.outputs[0].aval.shape)]
 
 
 scalar_rules: Analysis[Rule | MissingRule] = Analysis(
     "scalar rules", "How `scalarize` computes an operation on arrays with operations on scalars.",
-    missing="derive", derive=_derived)
+    missing="derive", derive=_default_rule)
 """`rule(scalars, equation, operands)` is given arrays of atoms."""
 
-scalar_rules.enter(_each, primitives.convert_element_type, primitives.copy, primitives.reduce_precision)
+scalar_rules.enter(_apply_to_each, primitives.convert_element_type, primitives.copy, primitives.reduce_precision)
 
 
 # --- moves ----------------------------------------------------------------------------------------------------------
@@ -54,15 +63,15 @@ scalar_rules.enter(_each, primitives.convert_element_type, primitives.copy, prim
     primitives.broadcast_to, primitives.reshape, primitives.transpose, primitives.broadcast_in_dim, primitives.rev,
     primitives.slice, primitives.pad, primitives.tile, primitives.concatenate, primitives.stack, primitives.split,
     primitives.unstack, primitives.optimization_barrier, primitives.sharding_constraint, primitives.device_put)
-def _moved(_: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+def _move_elements(_: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
     """No operation: where the kernel moves the numbers of the elements, there they are."""
-    places, flat = numbered(operands)
-    return [taken(flat, place) for place in equation.primitive.numpy(*places, **equation.params)]
+    places, flat = number_elements(operands)
+    return [take_elements(flat, place) for place in equation.primitive.numpy(*places, **equation.params)]
 
 
-def _static(scalars: Scalars, equation: Equation, operands: list[Elements], place: int) -> Any:
+def _known_numbers(scalars: Scalars, equation: Equation, operands: list[Elements], place: int) -> Any:
     """The numbers of an operand that must be known to scalarize, such as indices."""
-    found = known(operands[place], equation.inputs[place].aval)
+    found = known_numbers(operands[place], equation.inputs[place].aval)
     if found is None:
         raise scalars.refusal("takes its place from a traced value, and in scalars there is no place to look up. "
                               "Index with numbers, or choose with where")
@@ -70,41 +79,41 @@ def _static(scalars: Scalars, equation: Equation, operands: list[Elements], plac
 
 
 @scalar_rules.register(primitives.dynamic_slice)
-def _window(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
-    starts = [_static(scalars, equation, operands, place) for place in range(1, len(operands))]
-    (places,), flat = numbered(operands[:1])
-    return [taken(flat, equation.primitive.numpy(places, *starts, **equation.params)[0])]
+def _slice_window(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+    starts = [_known_numbers(scalars, equation, operands, place) for place in range(1, len(operands))]
+    (places,), flat = number_elements(operands[:1])
+    return [take_elements(flat, equation.primitive.numpy(places, *starts, **equation.params)[0])]
 
 
 @scalar_rules.register(primitives.dynamic_update_slice)
-def _window_put(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
-    starts = [_static(scalars, equation, operands, place) for place in range(2, len(operands))]
-    places, flat = numbered(operands[:2])
-    return [taken(flat, equation.primitive.numpy(*places, *starts, **equation.params)[0])]
+def _update_window(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+    starts = [_known_numbers(scalars, equation, operands, place) for place in range(2, len(operands))]
+    places, flat = number_elements(operands[:2])
+    return [take_elements(flat, equation.primitive.numpy(*places, *starts, **equation.params)[0])]
 
 
 @scalar_rules.register(primitives.gather)
-def _gathered(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
-    indices = _static(scalars, equation, operands, 1)
-    (places,), flat = numbered(operands[:1])
+def _gather_elements(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+    indices = _known_numbers(scalars, equation, operands, 1)
+    (places,), flat = number_elements(operands[:1])
     params, aval = equation.params, equation.outputs[0].aval
     fill = params["fill_value"]
-    outside = numbers(default_fill(aval.dtype) if fill is None else fill, Aval((), aval.dtype, aval.weak))
+    outside = literal_elements(default_fill(aval.dtype) if fill is None else fill, Aval((), aval.dtype, aval.weak))
     found = gather_numpy(places, indices, **{**params, "fill_value": -1})  # the last element is what is outside
-    return [taken(np.append(flat, outside), found)]
+    return [take_elements(np.append(flat, outside), found)]
 
 
 @scalar_rules.register(primitives.scatter)
-def _put(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
-    indices = _static(scalars, equation, operands, 1)
-    (old, new), flat = numbered([operands[0], operands[2]])
-    return [taken(flat, equation.primitive.numpy(old, indices, new, **equation.params)[0])]
+def _scatter_elements(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+    indices = _known_numbers(scalars, equation, operands, 1)
+    (old, new), flat = number_elements([operands[0], operands[2]])
+    return [take_elements(flat, equation.primitive.numpy(old, indices, new, **equation.params)[0])]
 
 
-def _combined(combine: Primitive) -> Rule:
+def _combining_rule(combine: Primitive) -> Rule:
     """Updates that are combined with what stands in their places, in their order."""
     def rule(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
-        indices, params = _static(scalars, equation, operands, 1), equation.params
+        indices, params = _known_numbers(scalars, equation, operands, 1), equation.params
         old, updates = operands[0], operands[2]
         scalars.reserve(updates.size)
         windows = Windows(params["update_window_dims"], params["inserted_window_dims"],
@@ -124,11 +133,11 @@ def _combined(combine: Primitive) -> Rule:
 for _scatter, _binary in ((primitives.scatter_add, primitives.add), (primitives.scatter_sub, primitives.sub),
                           (primitives.scatter_mul, primitives.mul), (primitives.scatter_min, primitives.min),
                           (primitives.scatter_max, primitives.max)):
-    scalar_rules.enter(_combined(_binary), _scatter)
+    scalar_rules.enter(_combining_rule(_binary), _scatter)
 
 
 @scalar_rules.register(primitives.select_n)
-def _selected(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
+def _select_elements(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
     """No operation where it is known what is chosen, as by the mask of a triangle."""
     which, *cases = np.broadcast_arrays(*operands)
     scalars.reserve(which.size)
@@ -138,27 +147,27 @@ def _selected(scalars: Scalars, equation: Equation, operands: list[Elements]) ->
             made.append(atoms[min(max(int(index.value), 0), len(atoms) - 1)])
         else:
             made.append(scalars.apply(equation.primitive, index, *atoms))
-    return [elements(made, equation.outputs[0].aval.shape)]
+    return [as_elements(made, equation.outputs[0].aval.shape)]
 
 
 # --- sums and their like --------------------------------------------------------------------------------------------
 
 
-def _reduction(combine: Primitive) -> Rule:
+def _reduction_rule(combine: Primitive) -> Rule:
     """Elements combined from the first on, in the order in which they lie."""
     def rule(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
         operand, axes = operands[0], equation.params["axes"]
         aval = equation.inputs[0].aval
         out = equation.outputs[0].aval
         if not operand.size:
-            return [numbers(equation.primitive.numpy(np.empty(aval.shape, aval.dtype), axes=axes)[0], out)]
+            return [literal_elements(equation.primitive.numpy(np.empty(aval.shape, aval.dtype), axes=axes)[0], out)]
         scalars.reserve(operand.size - out.size)
         rows = np.moveaxis(operand, axes, range(-len(axes), 0)).reshape(out.size, -1)
-        return [elements([scalars.folded(combine, row) for row in rows], out.shape)]
+        return [as_elements([scalars.folded(combine, row) for row in rows], out.shape)]
     return rule
 
 
-def _running(combine: Primitive) -> Rule:
+def _running_rule(combine: Primitive) -> Rule:
     """The same, with all that was made on the way."""
     def rule(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
         axis, step = equation.params["axis"], -1 if equation.params["reverse"] else 1
@@ -177,15 +186,15 @@ for _whole, _on_the_way, _binary in (
         (primitives.reduce_max, primitives.cummax, primitives.max),
         (primitives.reduce_min, primitives.cummin, primitives.min),
         (primitives.reduce_sum, primitives.cumsum, primitives.add)):
-    scalar_rules.enter(_reduction(_binary), _whole)
-    scalar_rules.enter(_running(_binary), _on_the_way)
-scalar_rules.enter(_running(primitives.logaddexp), primitives.cumlogsumexp)
-scalar_rules.enter(_reduction(primitives["and"]), primitives.reduce_and)
-scalar_rules.enter(_reduction(primitives["or"]), primitives.reduce_or)
-scalar_rules.enter(_reduction(primitives.xor), primitives.reduce_xor)
+    scalar_rules.enter(_reduction_rule(_binary), _whole)
+    scalar_rules.enter(_running_rule(_binary), _on_the_way)
+scalar_rules.enter(_running_rule(primitives.logaddexp), primitives.cumlogsumexp)
+scalar_rules.enter(_reduction_rule(primitives["and"]), primitives.reduce_and)
+scalar_rules.enter(_reduction_rule(primitives["or"]), primitives.reduce_or)
+scalar_rules.enter(_reduction_rule(primitives.xor), primitives.reduce_xor)
 
 
-def _windowed(name: str, combine: Primitive) -> Rule:
+def _window_rule(name: str, combine: Primitive) -> Rule:
     """Elements of each window combined, without the padding."""
     def rule(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
         operand, out = operands[0], equation.outputs[0].aval
@@ -194,27 +203,27 @@ def _windowed(name: str, combine: Primitive) -> Rule:
         of_none = Literal(identity_of(name, out.dtype), Aval((), out.dtype, out.weak))
         narrow = name == "sum" and out.dtype.itemsize < 4 and dtypes.is_floating(out.dtype)
         dtype = dtypes.float32 if narrow else out.dtype
-        flat = _converted(scalars, operand, equation.inputs[0].aval, dtype).ravel()
+        flat = _convert_elements(scalars, operand, equation.inputs[0].aval, dtype).ravel()
         made = [scalars.folded(combine, [flat[place] for place in places if place >= 0] or [of_none])
                 for places in zip(*(part.flat for part in parts), strict=True)]
-        return [_converted(scalars, elements(made, out.shape), Aval(out.shape, dtype), out.dtype)]
+        return [_convert_elements(scalars, as_elements(made, out.shape), Aval(out.shape, dtype), out.dtype)]
     return rule
 
 
-scalar_rules.enter(_windowed("sum", primitives.add), primitives.reduce_window_sum)
-scalar_rules.enter(_windowed("max", primitives.max), primitives.reduce_window_max)
-scalar_rules.enter(_windowed("min", primitives.min), primitives.reduce_window_min)
+scalar_rules.enter(_window_rule("sum", primitives.add), primitives.reduce_window_sum)
+scalar_rules.enter(_window_rule("max", primitives.max), primitives.reduce_window_max)
+scalar_rules.enter(_window_rule("min", primitives.min), primitives.reduce_window_min)
 
 
 # --- products -------------------------------------------------------------------------------------------------------
 
 
-def _converted(scalars: Scalars, operand: Elements, aval: Aval, dtype: Any) -> Elements:
+def _convert_elements(scalars: Scalars, operand: Elements, aval: Aval, dtype: Any) -> Elements:
     """The elements in another dtype, if they are in another one."""
     if aval.dtype == dtype:
         return operand
-    return elements([scalars.apply(primitives.convert_element_type, atom, dtype=dtype, weak=False)
-                     for atom in operand.flat], operand.shape)
+    return as_elements([scalars.apply(primitives.convert_element_type, atom, dtype=dtype, weak=False)
+                        for atom in operand.flat], operand.shape)
 
 
 def _in_sums_dtype(rule: Callable[..., Elements]) -> Rule:
@@ -223,14 +232,14 @@ def _in_sums_dtype(rule: Callable[..., Elements]) -> Rule:
         out = equation.outputs[0].aval
         narrow = out.dtype.itemsize < 4 and dtypes.is_floating(out.dtype)
         dtype = dtypes.float32 if narrow else out.dtype
-        given = [_converted(scalars, operand, atom.aval, dtype)
+        given = [_convert_elements(scalars, operand, atom.aval, dtype)
                  for operand, atom in zip(operands, equation.inputs, strict=True)]
         made = rule(scalars, equation, given, Literal(0, Aval((), dtype)))
-        return [_converted(scalars, made, Aval(out.shape, dtype), out.dtype)]
+        return [_convert_elements(scalars, made, Aval(out.shape, dtype), out.dtype)]
     return summed
 
 
-def _of_products(scalars: Scalars, firsts: Any, seconds: Any) -> Any:
+def _sum_of_products(scalars: Scalars, firsts: Any, seconds: Any) -> Any:
     """The sum of products of pairs; of bools: whether both are True of any."""
     plus, times = (primitives["or"], primitives["and"]) if firsts[0].aval.dtype == dtypes.bool_ else (
         primitives.add, primitives.mul)
@@ -239,11 +248,11 @@ def _of_products(scalars: Scalars, firsts: Any, seconds: Any) -> Any:
 
 @scalar_rules.register(primitives.dot_general)
 @_in_sums_dtype
-def _product(scalars: Scalars, equation: Equation, operands: list[Elements], zero: Literal) -> Elements:
+def _matrix_product(scalars: Scalars, equation: Equation, operands: list[Elements], zero: Literal) -> Elements:
     (x, y), shape = operands, equation.outputs[0].aval.shape
     (x_contract, y_contract), (x_batch, y_batch) = equation.params["dimension_numbers"]
     if not math.prod(x.shape[axis] for axis in x_contract):
-        return elements([zero] * math.prod(shape), shape)
+        return as_elements([zero] * math.prod(shape), shape)
     scalars.reserve(math.prod(shape) * (2 * math.prod(x.shape[axis] for axis in x_contract) - 1))
 
     def stacks_of_rows(operand: Elements, batch: Any, contract: Any) -> Elements:
@@ -252,8 +261,8 @@ def _product(scalars: Scalars, equation: Equation, operands: list[Elements], zer
         return operand.transpose(*batch, *free, *contract).reshape(sizes)
 
     stacks = zip(stacks_of_rows(x, x_batch, x_contract), stacks_of_rows(y, y_batch, y_contract), strict=True)
-    return elements([_of_products(scalars, row, column) for rows, columns in stacks for row in rows
-                     for column in columns], shape)
+    return as_elements([_sum_of_products(scalars, row, column) for rows, columns in stacks for row in rows
+                        for column in columns], shape)
 
 
 @scalar_rules.register(primitives.conv_general_dilated)
@@ -277,4 +286,4 @@ def _convolution(scalars: Scalars, equation: Equation, operands: list[Elements],
         for pair, number, feature in zip(pairs, seen.ravel().round().astype(int), of_feature, strict=True):
             if number:  # none lies in the padding
                 pair.append((image.flat[number - 1], turned[(feature, *place)]))
-    return elements([_of_products(scalars, *zip(*pair, strict=True)) if pair else zero for pair in pairs], shape)
+    return as_elements([_sum_of_products(scalars, *zip(*pair, strict=True)) if pair else zero for pair in pairs], shape)

@@ -25,7 +25,7 @@ from fxgrad.text.names import NAMES, own_names
 from fxgrad.text.sources import Sources
 from fxgrad.text.unfolding import unfold
 from fxgrad.tools.granularity.rules import scalar_rules
-from fxgrad.tools.granularity.scalars import Elements, Scalars, elements, known, numbers
+from fxgrad.tools.granularity.scalars import Elements, Scalars, as_elements, known_numbers, literal_elements
 
 
 def scalarize(program: Program, *, limit: int = 100_000) -> Program:
@@ -62,10 +62,12 @@ def scalarize(program: Program, *, limit: int = 100_000) -> Program:
         raise ArgumentError(at_user_line(
             f"scalarize: the arrays that the program takes have {count} elements, each of which would be an input or a "
             f"number; at most {limit} are made. Make them smaller, or allow more: scalarize(program, limit=...)"))
-    given = [elements([*map(Variable, [_of_each(var.aval)] * var.aval.size)], var.aval.shape) for var in arguments]
-    constants = [numbers(value, var.aval) for value, var in zip(program.constants, program.inputs, strict=False)]
+    given = [as_elements([*map(Variable, [_entry_type(var.aval)] * var.aval.size)], var.aval.shape)
+             for var in arguments]
+    constants = [literal_elements(value, var.aval) for value,
+                 var in zip(program.constants, program.inputs, strict=False)]
     made_of: dict[Variable, Elements] = {}
-    outputs = _run(scalars, program, [*constants, *given], made_of)
+    outputs = _run_scalars(scalars, program, [*constants, *given], made_of)
     signature = program.signature
     made = Program([atom for operand in given for atom in operand.flat], scalars.equations,
                    [atom for output in outputs for atom in output.flat],
@@ -86,16 +88,16 @@ def scalarize(program: Program, *, limit: int = 100_000) -> Program:
     return result
 
 
-def _of_each(aval: Aval) -> Aval:
+def _entry_type(aval: Aval) -> Aval:
     return Aval((), aval.dtype, aval.weak)
 
 
-def _run(scalars: Scalars, program: Program, inputs: Sequence[Elements], made_of: dict[Variable, Elements],
-         ) -> list[Elements]:
+def _run_scalars(scalars: Scalars, program: Program, inputs: Sequence[Elements], made_of: dict[Variable, Elements],
+                 ) -> list[Elements]:
     """The elements of the outputs of `program`, given those of all its inputs; `made_of` gets those of variables."""
     def step(equation: Equation, operands: list[Elements]) -> list[Elements]:
         with scalars.at(equation):
-            made = _computed(equation, operands)
+            made = _compute_known(equation, operands)
             if not made:
                 rule = scalar_rules.of(equation.primitive)
                 if isinstance(rule, MissingRule):
@@ -104,19 +106,19 @@ def _run(scalars: Scalars, program: Program, inputs: Sequence[Elements], made_of
         made_of.update(zip(equation.outputs, made, strict=True))
         return made
 
-    return eval_program(program, inputs, step, lambda literal: elements([literal], ()))
+    return eval_program(program, inputs, step, lambda literal: as_elements([literal], ()))
 
 
-def _computed(equation: Equation, operands: list[Elements]) -> list[Elements] | None:
+def _compute_known(equation: Equation, operands: list[Elements]) -> list[Elements] | None:
     """What an equation makes of numbers alone; None if it depends on an input, or does something else."""
     if equation.regions or equation.primitive.effectful or equation.primitive.collective:
         return None
-    values = [known(operand, atom.aval) for operand, atom in zip(operands, equation.inputs, strict=True)]
+    values = [known_numbers(operand, atom.aval) for operand, atom in zip(operands, equation.inputs, strict=True)]
     if any(value is None for value in values):
         return None
     with np.errstate(all="ignore"):
         made = equation.primitive.numpy(*values, **equation.params)
-    return [numbers(array, var.aval) for array, var in zip(made, equation.outputs, strict=True)]
+    return [literal_elements(array, var.aval) for array, var in zip(made, equation.outputs, strict=True)]
 
 
 # --- how it is called -----------------------------------------------------------------------------------------------

@@ -91,28 +91,28 @@ class Scalars:
         return UnsupportedError(at_user_line(f"scalarize: {self._place()} {why}"))
 
 
-def elements(atoms: Sequence[Atom], shape: tuple[int, ...]) -> Elements:
+def as_elements(atoms: Sequence[Atom], shape: tuple[int, ...]) -> Elements:
     """Atoms as an array."""
     array = np.empty(len(atoms), object)
     array[:] = atoms
     return array.reshape(shape)
 
 
-def numbers(array: Any, aval: Aval) -> Elements:
+def literal_elements(array: Any, aval: Aval) -> Elements:
     """The literals that stand for an array of numbers."""
     of_each = Aval((), aval.dtype, aval.weak)
-    return elements([Literal(value, of_each) for value in np.asarray(array).ravel()], aval.shape)
+    return as_elements([Literal(value, of_each) for value in np.asarray(array).ravel()], aval.shape)
 
 
-def known(operand: Elements, aval: Aval) -> Any:
-    """The numbers that an operand has in every run; None if that is not known of all of them."""
+def known_numbers(operand: Elements, aval: Aval) -> Any:
+    """Return the numbers that an operand has in every run; None unless all are known."""
     if not all(type(atom) is Literal for atom in operand.flat):
         return None
     return np.array([atom.value for atom in operand.flat], aval.dtype).reshape(operand.shape)
 
 
-def numbered(operands: Sequence[Elements]) -> tuple[list[Any], Elements]:
-    """Arrays with a number for each element of `operands`, and the elements by number."""
+def number_elements(operands: Sequence[Elements]) -> tuple[list[Any], Elements]:
+    """Return arrays with a number for each element of `operands`, and the elements by number."""
     starts = np.cumsum([0, *(operand.size for operand in operands)])
     places = [np.arange(start, start + operand.size).reshape(operand.shape)
               for start, operand in zip(starts, operands, strict=False)]
@@ -120,6 +120,6 @@ def numbered(operands: Sequence[Elements]) -> tuple[list[Any], Elements]:
     return places, flat
 
 
-def taken(flat: Elements, places: Any) -> Elements:
-    """The elements of these numbers."""
-    return elements([flat[place] for place in np.asarray(places).flat], np.shape(places))
+def take_elements(flat: Elements, places: Any) -> Elements:
+    """Return the elements of these numbers."""
+    return as_elements([flat[place] for place in np.asarray(places).flat], np.shape(places))

@@ -25,9 +25,9 @@ from fxgrad.extend import (
 )
 from fxgrad.extend.analyses import residuals
 from fxgrad.extend.sizes import require_numbers
-from fxgrad.text.tables import Shown, add_row, new_table
-from fxgrad.tools.granularity.layers import Part, layers, with_layers
-from fxgrad.tools.graphs.roles import tagged
+from fxgrad.text.tables import Report, add_row, new_table
+from fxgrad.tools.granularity.layers import LayerEquations, inline_blocks, layers
+from fxgrad.tools.graphs.roles import annotated_roles
 
 
 class Layer(NamedTuple):
@@ -48,7 +48,7 @@ class Layer(NamedTuple):
     saved_bytes: int | None
 
 
-class Summary(Shown):
+class Summary(Report):
     """The layers of a function and their totals; prints as a table, and as HTML in notebooks.
 
     `parameters` and `parameter_bytes` are those of all parameters, used or not; `cost` is that of the whole program;
@@ -125,27 +125,27 @@ def summary(fun: Callable[..., Any], *, argnums: int | Sequence[int] | None = No
     @hide_frames
     def summed_up(*args: Any, **kwargs: Any) -> Summary:
         program = fun if isinstance(fun, Program) else trace_program("summary", fun, args, kwargs)
-        marked = [*_parameters(fun, args, argnums), *[False] * len(tree.leaves(kwargs))]
-        opened = with_layers(require_numbers("summary", program))
+        marked = [*_parameter_mask(fun, args, argnums), *[False] * len(tree.leaves(kwargs))]
+        opened = inline_blocks(require_numbers("summary", program))
         parts = layers(opened, depth)
         arguments = opened.inputs[opened.captured:]
         parameters = [var for var, is_parameter in zip(arguments, marked, strict=True) if is_parameter]
         user = _first_users(parts)
-        saved = _saved(opened, parts, user)
-        leaving = _leaving(opened, parts)
-        rows = [_row(part, leaving[number], [var.aval for var in parameters if user.get(var) == number],
-                     None if saved is None else saved[number]) for number, part in enumerate(parts)]
+        saved = _saved_bytes(opened, parts, user)
+        leaving = _outgoing_types(opened, parts)
+        rows = [_layer_row(part, leaving[number], [var.aval for var in parameters if user.get(var) == number],
+                           None if saved is None else saved[number]) for number, part in enumerate(parts)]
         signature = program.signature
         title = "a program" if signature is None else signature.title or signature.name
         return Summary(title, rows, [var.aval for var in parameters])
     return summed_up
 
 
-def _parameters(fun: Callable[..., Any], args: Sequence[Any], argnums: int | Sequence[int] | None) -> list[bool]:
+def _parameter_mask(fun: Callable[..., Any], args: Sequence[Any], argnums: int | Sequence[int] | None) -> list[bool]:
     """Return for each leaf of the arguments whether it belongs to a parameter."""
     names = parameter_names(fun, len(args))
     if argnums is None:
-        found = tagged(fun, len(args), None)
+        found = annotated_roles(fun, len(args), None)
         chosen = {number for number, name in enumerate(names) if name in found} or {0}
     else:
         numbers = [argnums] if isinstance(argnums, int) else [*argnums]
@@ -157,7 +157,7 @@ def _parameters(fun: Callable[..., Any], args: Sequence[Any], argnums: int | Seq
     return [number in chosen for number, arg in enumerate(args) for _ in tree.leaves(arg)]
 
 
-def _first_users(parts: Sequence[Part]) -> dict[Variable, int]:
+def _first_users(parts: Sequence[LayerEquations]) -> dict[Variable, int]:
     """Map each variable to the first layer that uses it."""
     users: dict[Variable, int] = {}
     for number, part in enumerate(parts):
@@ -168,7 +168,7 @@ def _first_users(parts: Sequence[Part]) -> dict[Variable, int]:
     return users
 
 
-def _leaving(program: Program, parts: Sequence[Part]) -> list[list[Aval]]:
+def _outgoing_types(program: Program, parts: Sequence[LayerEquations]) -> list[list[Aval]]:
     """Return for each layer the types of its values that others use, or that are results."""
     users: dict[Any, set[int]] = {atom: {-1} for atom in program.outputs}
     for number, part in enumerate(parts):
@@ -179,20 +179,20 @@ def _leaving(program: Program, parts: Sequence[Part]) -> list[list[Aval]]:
             for number, part in enumerate(parts)]
 
 
-def _row(part: Part, leaving: Sequence[Aval], parameters: Sequence[Aval], saved: int | None) -> Layer:
+def _layer_row(part: LayerEquations, leaving: Sequence[Aval], parameters: Sequence[Aval], saved: int | None) -> Layer:
     cost = part.cost
     return Layer(part.name, tuple(part.operations), tuple(dict.fromkeys(leaving)),
                  sum(aval.size for aval in parameters), sum(aval.nbytes for aval in parameters), cost.flops, cost.bytes,
                  saved)
 
 
-def _saved(program: Program, parts: Sequence[Part], user: dict[Variable, int]) -> list[int] | None:
+def _saved_bytes(program: Program, parts: Sequence[LayerEquations], user: dict[Variable, int]) -> list[int] | None:
     """Return the bytes that the backward pass keeps, by layer; None if there is no derivative.
 
     Derivatives stay in the scopes of what they are of: each layer is given one of its own to tell whose they are.
     """
     number_of = {id(equation): number for number, part in enumerate(parts) for equation in part.equations}
-    numbered = program.replace(equations=[_numbered(equation, number_of[id(equation)])
+    numbered = program.replace(equations=[_number_equation(equation, number_of[id(equation)])
                                          for equation in program.equations])
     try:
         found = residuals(numbered)
@@ -212,7 +212,7 @@ def _saved(program: Program, parts: Sequence[Part], user: dict[Variable, int]) -
     return bytes_of
 
 
-def _numbered(equation: Equation, number: int) -> Equation:
-    source = equation.source or Source(_numbered.__code__, 0)
+def _number_equation(equation: Equation, number: int) -> Equation:
+    source = equation.source or Source(_number_equation.__code__, 0)
     return Equation(equation.primitive, equation.inputs, equation.params, equation.outputs,
                     source._replace(scope=str(number)))

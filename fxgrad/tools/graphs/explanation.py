@@ -12,7 +12,7 @@ from rich.table import Table
 from fxgrad import make_program, tree, vjp
 from fxgrad.extend import NO_TANGENT, Aval, Program, Signature, bind, has_tangent, transformation
 from fxgrad.text.notations import same_parameters
-from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.text.text_writer import program_text
 from fxgrad.tools.graphs.graph import Graph, graph
 from fxgrad.tools.graphs.nodes import Edge, Node
@@ -40,10 +40,10 @@ class Step(NamedTuple):
     @property
     def rule(self) -> str:
         """The pullback of this edge as an expression: `d_h @ W.T`; "..." where it is more than one."""
-        return _rule(self.edge)
+        return _rule_text(self.edge)
 
 
-class Explanation(Shown):
+class Explanation(Report):
     """The backward pass of a graph, from the root to the leaves; prints as a table that adds up to the gradients.
 
     `steps` are its rows, `gradients` the sums by node.
@@ -84,7 +84,7 @@ class Explanation(Shown):
             edge = step.edge
             shown = f"{edge.target.name} = {edge.operation.expression}" if edge.operation is not before else ""
             before = edge.operation
-            add_row(made, [shown, edge.source.name, f"d_{edge.target.name} = {short(step.upstream)}", _local(step),
+            add_row(made, [shown, edge.source.name, f"d_{edge.target.name} = {short(step.upstream)}", _local_text(step),
                            short(step.downstream)])
             if edge.source in several:
                 waiting[edge.source] -= 1
@@ -153,7 +153,7 @@ def short(value: Any) -> str:
     return f"{Aval(array.shape, array.dtype)} of norm {size:.4g}"
 
 
-def _local(step: Step) -> str:
+def _local_text(step: Step) -> str:
     """The number, with the rule behind it; of arrays the rule alone."""
     rule = step.rule
     if step.edge.source.shape or step.edge.target.shape:
@@ -161,7 +161,7 @@ def _local(step: Step) -> str:
     return short(step.local) if rule == "..." else f"{short(step.local)}  ({rule})"
 
 
-def _rule(edge: Edge) -> str:
+def _rule_text(edge: Edge) -> str:
     operation = edge.operation
     equation = operation.equation
     if equation.primitive.jvp is NO_TANGENT or not has_tangent(edge.source.aval):
@@ -178,7 +178,7 @@ def _rule(edge: Edge) -> str:
         return vjp(local, values[edge.position])[1](cotangent)[0]
 
     program = make_program(back)(edge.target.aval.struct, *[node.aval.struct for node in operands])
-    names = [f"d_{edge.target.name}", *_distinct([node.name for node in operands])]
+    names = [f"d_{edge.target.name}", *_distinct_names([node.name for node in operands])]
     inputs, equations = [*program.inputs], [*program.equations]
     for each in program.equations:  # what the forward pass has computed has a name
         if each.primitive is equation.primitive and each.inputs == inputs[1:] and \
@@ -195,6 +195,6 @@ def _rule(edge: Edge) -> str:
     return lines[0].removeprefix("return ") if len(lines) == 1 else "..."
 
 
-def _distinct(names: Sequence[str]) -> list[str]:
+def _distinct_names(names: Sequence[str]) -> list[str]:
     """Names of which none is there twice: an operand may stand in an operation twice."""
     return [name if name not in names[:place] else f"{name}_{place}" for place, name in enumerate(names)]

@@ -31,10 +31,10 @@ from fxgrad.extend.tracing import static_positions
 from fxgrad.text.scope import Scope
 from fxgrad.text.short import expression
 from fxgrad.text.sources import Sources
-from fxgrad.text.text_writer import shown_scopes
+from fxgrad.text.text_writer import text_scopes
 from fxgrad.text.values import literal_text
 from fxgrad.tools.graphs.nodes import Edge, Node, Operation, Subgraph
-from fxgrad.tools.graphs.roles import Roles, roles_of, tagged
+from fxgrad.tools.graphs.roles import Roles, annotated_roles, roles_of
 from fxgrad.tools.graphs.run import Run
 
 
@@ -58,7 +58,7 @@ class Graph:
     def __init__(self, program: Program, roles: Roles | None = None, *, leaves: Sequence[Any] | None = None,
                  scopes: Mapping[int, Scope] | None = None) -> None:
         self.program = program
-        self._scopes = shown_scopes(program) if scopes is None else scopes
+        self._scopes = text_scopes(program) if scopes is None else scopes
         known = self._scopes.get(id(program))
         self._names = Scope(program, Sources(), {}) if known is None else known
         self._asked = dict(roles or {})
@@ -109,7 +109,7 @@ class Graph:
                               for atom in program.outputs])
         for node in self.outputs:
             node.is_output = True
-        _number(operations)
+        _number_operations(operations)
         self.nodes, self.operations = tuple(nodes), tuple(operations)
 
     # --- what it is made of -------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ def _role_of_origins(equation: Equation, number: int, role: str) -> str:
     return "tangent" if named == {TANGENT} else "gradient"
 
 
-def _number(operations: Sequence[Operation]) -> None:
+def _number_operations(operations: Sequence[Operation]) -> None:
     """Gives operations their names, which are counted where several are of one kind."""
     kinds: dict[str, list[Operation]] = {}
     for operation in operations:
@@ -406,26 +406,26 @@ def graph(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] | None
     if isinstance(fun, Program):
         names = Graph(fun).inputs if argnums is not None else ()
         numbers = [] if argnums is None else [argnums] if isinstance(argnums, int) else argnums
-        return Graph(fun, _with_tagged(roles or {}, [names[number].name for number in numbers]))
+        return Graph(fun, _add_parameters(roles or {}, [names[number].name for number in numbers]))
 
     @transformation("graph", fun)
     def made(*args: Any, **kwargs: Any) -> Graph:
         static = static_positions(static_argnums, len(args))
         program = trace_program("graph", fun, args, kwargs, static)
-        asked = _with_tagged(roles or {}, [*tagged(fun, len(args), argnums)])
-        return of_call(program, asked, [arg for place, arg in enumerate(args) if place not in static], kwargs)
+        asked = _add_parameters(roles or {}, [*annotated_roles(fun, len(args), argnums)])
+        return graph_of_call(program, asked, [arg for place, arg in enumerate(args) if place not in static], kwargs)
 
     return made
 
 
-def of_call(program: Program, roles: Roles, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Graph:
+def graph_of_call(program: Program, roles: Roles, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Graph:
     """The graph of a program that was traced at these arguments, with the values of those that have one."""
     leaves = tree.leaves((tuple(args), dict(kwargs)))
     known = not any(isinstance(leaf, tree.ShapeDtypeStruct) for leaf in leaves)
     return Graph(program, roles, leaves=leaves if known else None)
 
 
-def _with_tagged(roles: Roles, marked: Sequence[str]) -> Roles:
+def _add_parameters(roles: Roles, marked: Sequence[str]) -> Roles:
     """The roles with `marked` among the parameters."""
     given = roles.get("params", ())
     params = [*marked, *([given] if isinstance(given, str) else given)]

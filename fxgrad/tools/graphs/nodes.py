@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from fxgrad.extend import Atom, Aval, Cost, Equation, Provenance, Region, Source
 from fxgrad.extend import Literal as Number
 from fxgrad.text.blocks import part_labels
-from fxgrad.text.names import called_name
+from fxgrad.text.names import function_label
 from fxgrad.text.short import expression, operation_name
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class Operation:
         titles = []
         for subgraph, found in zip(self.subgraphs, labels, strict=True):
             label = self.op if subgraph.role in ("inline", "call") else found
-            called = called_name(subgraph.graph.program)
+            called = function_label(subgraph.graph.program)
             many = "" if subgraph.times in (None, 1) else f" × {subgraph.times}"
             titles.append(f"{label}{f': {called}' if called not in ('', label) else ''}{many}")
         return tuple(titles)

@@ -71,10 +71,10 @@ def paths(graph: Graph | Program, start: str | Node, end: str | Node, *, most: i
         raise ArgumentError(at_user_line(
             f"paths: {count:,} paths lead from {first.name} to {last.name}, more than most={most:,}. "
             "Count them with path_costs, or look at graph.between(start, end)"))
-    return [*_ways(first, last, graph.ancestors(last))] if count else []
+    return [*_paths_through(first, last, graph.ancestors(last))] if count else []
 
 
-def _ways(first: Node, last: Node, reaching: frozenset[Node]) -> Iterator[Path]:
+def _paths_through(first: Node, last: Node, reaching: frozenset[Node]) -> Iterator[Path]:
     if first is last:
         return
     stack = [iter(first.uses)]

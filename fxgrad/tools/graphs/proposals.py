@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from fxgrad.extend import Program, primitives
-from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.tools.graphs.graph import Graph
 from fxgrad.tools.graphs.nodes import Edge, Node
 
@@ -15,7 +15,7 @@ PRODUCTS = (primitives.mul, primitives.dot_general)
 
 
 @dataclass(frozen=True)
-class Proposal(Shown):
+class Proposal(Report):
     """What the arguments of a program seem to be, by name; `reasons` say why. It prints as a table.
 
     `pairs` are arguments that are multiplied with each other: either may be the weight, the program cannot tell.
@@ -58,7 +58,7 @@ def roles(program: Program | Graph) -> Proposal:
     arguments = {*graph.inputs}
     for node in graph.inputs:
         for edge in node.uses:
-            other = _other(edge)
+            other = _other_operand(edge)
             if other is None or node.name in reasons:
                 continue
             primitive, expression = edge.operation.equation.primitive, edge.operation.expression
@@ -78,7 +78,7 @@ def roles(program: Program | Graph) -> Proposal:
     return Proposal(tuple(labels), tuple(biases), tuple(weights), tuple(pairs), reasons)
 
 
-def _other(edge: Edge) -> Node | None:
+def _other_operand(edge: Edge) -> Node | None:
     """The other operand of an operation of two."""
     operands = edge.operation.inputs
     return operands[1 - edge.position] if len(operands) == 2 else None

@@ -49,7 +49,7 @@ def roles_of(title: str, names: Sequence[str], wanted: Roles) -> dict[str, str]:
                 f"roles: there is no role {word!r}; a leaf is one of params, inputs, labels, constants. "
                 "Write roles={'params': 'W*'}"))
         for pattern in [patterns] if isinstance(patterns, str) else patterns:
-            fitting = [name for name in names if _fits(name, pattern)]
+            fitting = [name for name in names if _matches_pattern(name, pattern)]
             if not fitting:
                 raise ArgumentError(at_user_line(
                     f"roles: no input of {title or 'the program'} is called {pattern!r}; "
@@ -58,13 +58,13 @@ def roles_of(title: str, names: Sequence[str], wanted: Roles) -> dict[str, str]:
     return found
 
 
-def _fits(name: str, pattern: str) -> bool:
+def _matches_pattern(name: str, pattern: str) -> bool:
     literal = pattern.replace("[", "[[]")  # an index of a path, not a set of characters
     return any(fnmatch.fnmatchcase(name, each) for each in (literal, f"{literal}.*", f"{literal}[[]*"))
 
 
-def tagged(function: Callable[..., Any], count: int, argnums: int | Sequence[int] | None) -> dict[str, str]:
-    """The roles that `argnums` and annotations with `Param` say: patterns of arguments, and "params".
+def annotated_roles(function: Callable[..., Any], count: int, argnums: int | Sequence[int] | None) -> dict[str, str]:
+    """Return the roles that `argnums` and annotations with `Param` give: patterns of arguments, and "params".
 
     Raises `ArgumentError` for a number that is no argument's.
     """

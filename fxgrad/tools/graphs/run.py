@@ -46,7 +46,7 @@ class Run:
     def __init__(self, graph: Graph, inputs: Sequence[Any]) -> None:
         self._graph = graph
         self._values: dict[Atom, Any] = {
-            var: _typed(value, var.aval) for var, value in zip(graph.program.inputs, inputs, strict=True)}
+            var: _cast_value(value, var.aval) for var, value in zip(graph.program.inputs, inputs, strict=True)}
         self._is_run = False
         self._pullbacks: dict[int, Callable[..., tuple[Any, ...]]] = {}
         self._derivatives: dict[tuple[int, int, int], Any] = {}
@@ -84,7 +84,7 @@ class Run:
 
     def _local_pullback(self, operation: Operation) -> Callable[..., tuple[Any, ...]]:
         equation = operation.equation
-        operands = [_typed(self.value(node.atom), node.aval) for node in operation.inputs]
+        operands = [_cast_value(self.value(node.atom), node.aval) for node in operation.inputs]
         moving = [place for place, node in enumerate(operation.inputs)
                   if has_tangent(node.aval) and equation.primitive.jvp is not NO_TANGENT]
 
@@ -99,7 +99,7 @@ class Run:
         def pullback(*cotangents: Any) -> tuple[Any, ...]:
             found: list[Any] = [None] * len(operands)
             if pull is not None:
-                filled = [_zero(node) if cotangent is None else cotangent
+                filled = [_zero_value(node) if cotangent is None else cotangent
                           for cotangent, node in zip(cotangents, operation.outputs, strict=True)]
                 for place, cotangent in zip(moving, pull(filled), strict=True):
                     found[place] = cotangent
@@ -156,17 +156,17 @@ class Run:
                     f"{(*target.shape, *source.shape)}; use node.vjp, which applies it without writing it out"))
             pullback = self.pullback(edge.operation)
             basis = np.eye(math.prod(target.shape), dtype=target.dtype).reshape((-1, *target.shape))
-            others = [_zero(node) for node in edge.operation.outputs]
+            others = [_zero_value(node) for node in edge.operation.outputs]
             rows = vmap(lambda one: pullback(*others[:number], one, *others[number + 1:])[edge.position])(basis)
             found = np.asarray(rows).reshape((*target.shape, *source.shape))[()]
         self._derivatives[key] = found
         return found
 
 
-def _typed(value: Any, aval: Aval) -> Any:
+def _cast_value(value: Any, aval: Aval) -> Any:
     """A value with the dtype of its variable: Python's numbers have none of their own."""
     return np.asarray(value, aval.dtype)[()] if isinstance(value, bool | int | float | complex) else value
 
 
-def _zero(node: Node) -> Any:
+def _zero_value(node: Node) -> Any:
     return np.zeros(node.shape, node.dtype if has_tangent(node.aval) else dtypes.float0)[()]

@@ -45,7 +45,7 @@ def _add_graph(graph: Graph, name: str, found: list[dict[str, Any]]) -> None:
             _add_graph(subgraph.graph, inner[-1], found)
         nodes.append({
             "id": operation.name, "label": operation.op, "namespace": operation.equation.scope, "subgraphIds": inner,
-            "attrs": _attributes({"is": operation.expression, "line": _place(operation), "part": operation.part,
+            "attrs": _attributes({"is": operation.expression, "line": _place_text(operation), "part": operation.part,
                                   "flops": f"{operation.cost.flops:,}", **_numbers(operation.outputs)}),
             "incomingEdges": [
                 {"sourceNodeId": source, "sourceNodeOutputId": str(place), "targetNodeInputId": str(position)}
@@ -73,7 +73,7 @@ def _numbers(nodes: Sequence[Node]) -> dict[str, str]:
     return {f"value of {node.name}": short(node.value) for node in nodes if node.graph.has_values}
 
 
-def _place(operation: Operation) -> str:
+def _place_text(operation: Operation) -> str:
     return "" if operation.source is None else operation.source.place
 
 
@@ -152,17 +152,17 @@ def _add_nodes(made: Any, graph: Graph, scope: str, entering: Mapping[Node, str]
     """The nodes of a graph within a scope; `entering` are the names of what its inputs come from."""
     names: dict[Node, str] = {}
     for leaf in graph.nodes[:len(graph.program.inputs)]:
-        names[leaf] = _scoped(scope, leaf.name)
+        names[leaf] = _join_scope(scope, leaf.name)
         node = made.node.add(name=names[leaf], op="Placeholder" if leaf.role == "input" else leaf.role.title())
         if leaf in entering:
             node.input.append(entering[leaf])
             node.op = "Identity"
-        _typed(node, [leaf])
+        _set_type(node, [leaf])
     for operation in graph.operations:
-        name = _scoped(scope, operation.equation.scope, operation.name)
+        name = _join_scope(scope, operation.equation.scope, operation.name)
         operands = [names[each] for each in operation.inputs if each in names]
         node = made.node.add(name=name, op=operation.op, input=operands)
-        _typed(node, operation.outputs)
+        _set_type(node, operation.outputs)
         for number, output in enumerate(operation.outputs):
             names[output] = f"{name}:{number}" if number else name
         for number, subgraph in enumerate(operation.subgraphs):
@@ -172,14 +172,14 @@ def _add_nodes(made: Any, graph: Graph, scope: str, entering: Mapping[Node, str]
             ordered = [*inputs[count - captured:count], *inputs[:count - captured]]
             outer = {inner: names[node] for inner, node in zip(ordered, subgraph.enters, strict=True)
                      if node is not None and node in names}
-            _add_nodes(made, subgraph.graph, _scoped(name, f"{subgraph.role}_{number}"), outer)
+            _add_nodes(made, subgraph.graph, _join_scope(name, f"{subgraph.role}_{number}"), outer)
 
 
-def _scoped(*parts: str) -> str:
+def _join_scope(*parts: str) -> str:
     return "/".join(part.replace(" ", "_") for part in parts if part)
 
 
-def _typed(node: Any, values: Sequence[Node]) -> None:
+def _set_type(node: Any, values: Sequence[Node]) -> None:
     for value in values:
         shape = node.attr["_output_shapes"].list.shape.add()
         for size in value.shape:

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 
 from fxgrad.extend import Source
-from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.tables import Report, add_row, new_table
 
 KINDS = ("overflow", "cancellation", "derivative", "keys", "edges")
 """Numbers that are lost; digits that cancel; derivatives that are zero, infinite or NaN; random keys used twice; and,
@@ -33,7 +33,7 @@ def finding(source: Source | None, fault: str, write: str, kind: str) -> Finding
     return Finding("?" if source is None else source.place, fault, write, kind, 0 if source is None else source.line)
 
 
-class Findings(Shown):
+class Findings(Report):
     """What `lint` found, in the order of lines; false if that is nothing. It prints as a table."""
 
     def __init__(self, title: str, findings: Sequence[Finding]) -> None:
@@ -62,4 +62,4 @@ class Findings(Shown):
         """The table, or that nothing was found."""
         return self.table() if self.findings else f"{self.title}: nothing was found"
 
-    __repr__ = Shown.__str__
+    __repr__ = Report.__str__

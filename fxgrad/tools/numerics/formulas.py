@@ -21,7 +21,7 @@ erf, erfc, erfcx, hypot, lgamma, stop_gradient, xlogy = map(operation, (
 LOG_2 = math.log(2.0)
 
 
-def _below(x: Any, bound: float) -> tuple[Any, Any, Any]:
+def _split_below(x: Any, bound: float) -> tuple[Any, Any, Any]:
     """Whether `x` is below a number, and `x` for either branch, held at the number in the other one."""
     below = fnp.less(x, bound)
     return below, fnp.where(below, x, bound), fnp.where(below, bound, x)
@@ -39,7 +39,7 @@ def _without_sign(x: Any) -> tuple[Any, Any]:
 @library_function
 def expm1(x: Any) -> Any:
     """exp(x) - 1; below -1 as it stands, since there the derivative of expm1 loses what the difference does not."""
-    below, low, high = _below(x, -1.0)
+    below, low, high = _split_below(x, -1.0)
     return fnp.where(below, fnp.exp(low) - 1.0, fnp.expm1(high))
 
 
@@ -62,7 +62,7 @@ def softplus(x: Any) -> Any:
 def tanh(x: Any) -> Any:
     """The hyperbolic tangent; far from 0 by the exponential, whose derivative does not cancel."""
     above, argument = _without_sign(x)
-    far, low, _ = _below(argument, -1.0)
+    far, low, _ = _split_below(argument, -1.0)
     power = fnp.exp(2.0 * low)
     size = 1.0 - 2.0 * power / (1.0 + power)
     return fnp.where(far, fnp.where(above, size, -size), fnp.tanh(fnp.where(far, 0.0, x)))
@@ -72,7 +72,7 @@ def tanh(x: Any) -> Any:
 def sech_squared(x: Any) -> Any:
     """1 - tanh(x)**2."""
     _, argument = _without_sign(x)
-    far, low, _ = _below(argument, -0.5)
+    far, low, _ = _split_below(argument, -0.5)
     power, near = fnp.exp(2.0 * low), fnp.tanh(fnp.where(far, 0.0, x))
     return fnp.where(far, 4.0 * power / (1.0 + power) / (1.0 + power), 1.0 - near * near)
 
@@ -80,7 +80,7 @@ def sech_squared(x: Any) -> Any:
 @library_function
 def log_one_minus_exp(x: Any) -> Any:
     """log(1 - exp(x)) of a negative `x`."""
-    below, low, high = _below(x, -LOG_2)
+    below, low, high = _split_below(x, -LOG_2)
     return fnp.where(below, fnp.log1p(-fnp.exp(low)), fnp.log(-fnp.expm1(high)))
 
 
@@ -110,7 +110,7 @@ def arctanh(x: Any) -> Any:
 @library_function
 def log_expm1(x: Any) -> Any:
     """log(exp(x) - 1) of a positive `x`."""
-    below, low, high = _below(x, LOG_2)
+    below, low, high = _split_below(x, LOG_2)
     return fnp.where(below, fnp.log(fnp.expm1(low)), high + fnp.log1p(-fnp.exp(-high)))
 
 
@@ -118,7 +118,7 @@ def log_expm1(x: Any) -> Any:
 def log_cosh(x: Any) -> Any:
     """log(cosh(x)): quadratic near 0, linear far from it."""
     _, argument = _without_sign(x)
-    far, low, _ = _below(argument, -1.0)
+    far, low, _ = _split_below(argument, -1.0)
     half = fnp.sinh(0.5 * fnp.where(far, 0.0, x))
     return fnp.where(far, fnp.log1p(fnp.exp(2.0 * low)) - low - LOG_2, fnp.log1p(2.0 * half * half))
 
@@ -181,32 +181,32 @@ def peak_of(x: Any, axes: Sequence[int]) -> Any:
     return fnp.where(fnp.isfinite(peak), peak, 0.0)
 
 
-def kept(value: Any, x: Any, axes: Sequence[int]) -> Any:
-    """What was reduced over `axes` of `x`, with these as axes of size 1."""
+def keep_axes(value: Any, x: Any, axes: Sequence[int]) -> Any:
+    """Return the reduction over `axes` of `x`, with these as axes of size 1."""
     return fnp.reshape(value, kept_shape(fnp.shape(x), tuple(axes)))
 
 
 def softmax(x: Any, axes: Sequence[int]) -> Any:
     """exp(x) / sum(exp(x)), accurate in the last place of small shares too."""
-    powers = exp_of_difference(x, kept(peak_of(x, axes), x, axes))
+    powers = exp_of_difference(x, keep_axes(peak_of(x, axes), x, axes))
     return powers / fnp.sum(powers, axis=tuple(axes), keepdims=True)
 
 
 def log_softmax(x: Any, axes: Sequence[int]) -> Any:
     """log(softmax(x)): of the largest share by what the others sum up to, which may be very little."""
-    peak = kept(peak_of(x, axes), x, axes)
-    return (x - peak) - kept(_log_of_rest(x, peak, axes), x, axes)
+    peak = keep_axes(peak_of(x, axes), x, axes)
+    return (x - peak) - keep_axes(_log_of_rest(x, peak, axes), x, axes)
 
 
 def log_sum_exp(x: Any, axes: Sequence[int], weights: Any = None, less: float = 0.0) -> Any:
     """log(sum(exp(x))), or log(sum(weights * exp(x))); `less` is taken off."""
     if weights is None:
         peak = peak_of(x, axes)
-        rest = _log_of_rest(x, kept(peak, x, axes), axes)
+        rest = _log_of_rest(x, keep_axes(peak, x, axes), axes)
         return peak + (rest - less if less else rest)
     largest = _largest_exponent(x.dtype)  # the peak is of the terms, since a weight may be 0, or tiny, or huge
     peak = peak_of(x + fnp.minimum(fnp.log(fnp.abs(stop_gradient(weights))), 0.5 * largest), axes)
-    around = kept(peak, x, axes)
+    around = keep_axes(peak, x, axes)
     most = around + largest
     unseen = fnp.logical_and(fnp.logical_and(fnp.equal(weights, 0.0), fnp.isfinite(x)), fnp.greater(x, most))
     powers = exp_of_difference(fnp.where(unseen, stop_gradient(most), x), around)
@@ -247,8 +247,8 @@ def log_near_one(rest: Any, total: Any) -> Any:
 # --- logarithms -----------------------------------------------------------------------------------------------------
 
 
-def in_place_of(naive: Any, stable: Any) -> Any:
-    """`naive` where it is finite, with the derivative of `stable`; and `stable` elsewhere."""
+def or_stable(naive: Any, stable: Any) -> Any:
+    """Return `naive` where it is finite, with the derivative of `stable`, and `stable` elsewhere."""
     return stable + stop_gradient(fnp.where(fnp.isfinite(naive), naive - stable, 0.0))
 
 
@@ -298,14 +298,14 @@ def log_of_next(x: Any, step: Any) -> Any:
 @library_function
 def log_erfc(x: Any) -> Any:
     """log(erfc(x)); above one half by erfcx, of which the exponential is split off."""
-    below, low, high = _below(x, 0.5)
+    below, low, high = _split_below(x, 0.5)
     return fnp.where(below, fnp.log1p(-erf(low)), fnp.log(erfcx(high)) - high * high)
 
 
 @library_function
 def log_half_erfc(x: Any) -> Any:
     """log(erfc(x) / 2)."""
-    below, low, high = _below(x, 0.0)
+    below, low, high = _split_below(x, 0.0)
     return fnp.where(below, fnp.log1p(-0.5 * erfc(-low)), fnp.log(0.5 * erfcx(high)) - high * high)
 
 
@@ -361,7 +361,7 @@ def norm(x: Any, axes: Sequence[int]) -> Any:
     large = fnp.greater(peak, 2.0 ** round(0.4 * range_of_exponents))
     small = fnp.logical_and(fnp.less(peak, 2.0 ** -round(0.4 * range_of_exponents)), fnp.greater(peak, 0.0))
     down, up = 2.0 ** -round(0.62 * range_of_exponents), 2.0 ** round(0.72 * range_of_exponents)
-    scaled = x * kept(fnp.where(large, down, fnp.where(small, up, 1.0)), x, axes).astype(x.dtype)
+    scaled = x * keep_axes(fnp.where(large, down, fnp.where(small, up, 1.0)), x, axes).astype(x.dtype)
     total = fnp.sum(scaled * scaled, axis=axes)
     none = fnp.equal(total, 0.0)
     root = fnp.where(none, 0.0, fnp.sqrt(fnp.where(none, 1.0, total)))

@@ -11,7 +11,7 @@ from fxgrad.extend import Program, at_user_line, trace_program, transformation
 from fxgrad.extend.analyses import refuse_key_reuse
 from fxgrad.extend.tracing import TracedCall, rewrite_before_derivatives
 from fxgrad.tools.numerics.findings import KINDS, Finding, Findings, finding
-from fxgrad.tools.numerics.rewriting import search
+from fxgrad.tools.numerics.rewriting import find_forms
 from fxgrad.tools.numerics.slopes import infinite_slopes, zero_slopes
 
 Kinds = str | Sequence[str]
@@ -42,7 +42,7 @@ def lint(fun: Callable[..., Any], *, only: Kinds | None = None, ignore: Kinds = 
     >>> print(fxgrad.lint(softmax, ignore="overflow")(np.ones(3)))
     softmax: nothing was found
     """
-    kinds = _chosen(only, ignore)
+    kinds = _chosen_kinds(only, ignore)
 
     @transformation("lint", fun)
     def findings(*args: Any, **kwargs: Any) -> Findings:
@@ -50,23 +50,24 @@ def lint(fun: Callable[..., Any], *, only: Kinds | None = None, ignore: Kinds = 
 
         def look(traced: TracedCall) -> TracedCall:
             """What is differentiated in `fun` is looked at as it was written."""
-            found.extend(_forms(traced.program.replace(constants=traced.captured)))
+            found.extend(_find_naive_forms(traced.program.replace(constants=traced.captured)))
             return traced
 
         with rewrite_before_derivatives(look):
             program = trace_program("lint", fun, args, kwargs)
         title = "" if program.signature is None else program.signature.title or program.signature.name
-        found += [*_forms(program), *zero_slopes(program), *infinite_slopes(program), *_keys(program)]
+        found += [*_find_naive_forms(program), *zero_slopes(program), *infinite_slopes(program),
+                  *_find_key_reuse(program)]
         return Findings(title, [each for each in found if each.kind in kinds])
     return findings
 
 
-def _chosen(only: Kinds | None, ignore: Kinds) -> set[str]:
-    chosen = set(KINDS[:-1]) if only is None else _kinds("only", only)
-    return chosen - _kinds("ignore", ignore)
+def _chosen_kinds(only: Kinds | None, ignore: Kinds) -> set[str]:
+    chosen = set(KINDS[:-1]) if only is None else _check_kinds("only", only)
+    return chosen - _check_kinds("ignore", ignore)
 
 
-def _kinds(name: str, given: Kinds) -> set[str]:
+def _check_kinds(name: str, given: Kinds) -> set[str]:
     kinds = {given} if isinstance(given, str) else set(given)
     if not kinds <= set(KINDS):
         raise ArgumentError(at_user_line(
@@ -74,14 +75,14 @@ def _kinds(name: str, given: Kinds) -> set[str]:
     return kinds
 
 
-def _forms(program: Program) -> list[Finding]:
+def _find_naive_forms(program: Program) -> list[Finding]:
     """The naive forms that the user wrote: those that derivatives are made of are not meant."""
     return [finding(source, found.rule.fault, found.rule.write, found.rule.kind)
-            for found in search(program).all()
+            for found in find_forms(program).all()
             if (source := found.equation.source) is None or source.part is None]
 
 
-def _keys(program: Program) -> list[Finding]:
+def _find_key_reuse(program: Program) -> list[Finding]:
     try:
         refuse_key_reuse(program)
     except KeyReuseError as error:

@@ -28,7 +28,7 @@ from fxgrad.extend import (
 from fxgrad.extend.analyses import acts_on_each
 from fxgrad.extend.kernels import evaluate
 from fxgrad.text.notations import sign_of
-from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.text.unfolding import unfold
 
 LONGEST_UNROLLED = 20_000
@@ -53,7 +53,7 @@ class Cause(NamedTuple):
         return f"{self.computed}{at}"
 
 
-class NanOrigin(Shown):
+class NanOrigin(Report):
     """What is known of a NaN: prints as a table, and is false where the results have none.
 
     `results` are those that have it. `cause` is what made it first; `infinity`, if an operand was infinite, what made
@@ -87,7 +87,7 @@ class NanOrigin(Shown):
         """The table, or that there is no NaN."""
         return self.table() if self else f"{self.title}: no NaN"
 
-    __repr__ = Shown.__str__
+    __repr__ = Report.__str__
 
 
 def explain_nan(fun: Callable[..., Any]) -> Callable[..., NanOrigin]:
@@ -110,7 +110,7 @@ def explain_nan(fun: Callable[..., Any]) -> Callable[..., NanOrigin]:
     @transformation("explain_nan", fun)
     def explained(*args: Any, **kwargs: Any) -> NanOrigin:
         program, leaves = trace_with_values("explain_nan", fun, args, kwargs)
-        return _Search(_taken_apart(program), program).origin(leaves)
+        return _NanSearch(_unfold(program), program).origin(leaves)
     return explained
 
 
@@ -118,21 +118,21 @@ Place = tuple[int, int]
 """An expression of the user's: the id of a code object, and an instruction."""
 
 
-def _taken_apart(program: Program) -> Program:
+def _unfold(program: Program) -> Program:
     try:
         return unfold(program, calls="*", loops=True, devices=True, limit=LONGEST_UNROLLED)
     except ArgumentError:
         return unfold(program, calls="*", devices=True)
 
 
-class _Search:
+class _NanSearch:
     """One program run once, with every value kept."""
 
     def __init__(self, program: Program, recorded: Program) -> None:
         self._program = program
         self._values: dict[Variable, Any] = {}
         self._maker: dict[Variable, Equation] = {}
-        self._written = _recorded(recorded)
+        self._written = _operations_by_place(recorded)
 
     def origin(self, leaves: Sequence[Any]) -> NanOrigin:
         """The origin of the first NaN that comes to a result."""
@@ -207,11 +207,11 @@ class _Search:
         alike = all(operand.shape in ((), value.shape) for operand in operands)
         name = equation.primitive.name
         if alike:
-            numbers = [_number(operand[place] if operand.shape else operand[()]) for operand in operands]
+            numbers = [_number_text(operand[place] if operand.shape else operand[()]) for operand in operands]
             sign = sign_of(equation.primitive) if acts_on_each.of(equation.primitive) and len(numbers) > 1 else ""
             computed = f" {sign} ".join(numbers) if sign else f"{name}({', '.join(numbers)})"
         else:
-            computed = f"{name} of {'; '.join(map(_described, operands))}"
+            computed = f"{name} of {'; '.join(map(_value_text, operands))}"
         return Cause(name, computed, place, self._line(var), "" if equation.source is None else
                      equation.source.part or "")
 
@@ -223,31 +223,31 @@ class _Search:
 
     def _advice(self, equation: Equation, cause: Cause, infinity: Cause | None) -> str:
         """What helps, by what the user called on the line of the operation that began it."""
-        begun, here = infinity or cause, self._recorded_with(equation)
+        begun, here = infinity or cause, self._operations_with(equation)
         # What was not recorded there was made by differentiation, of what was.
-        derived = begun.part == "backward" or begun.operation not in here or self._is_of_slope(begun)
+        derived = begun.part == "backward" or begun.operation not in here or self._comes_from_derivative(begun)
         late = derived and any(each.primitive in _CHOICES for each in self._program.equations)
         for called, is_slope in ((here, True), ([begun.operation], False)) if derived else (
                 ([begun.operation], False), (here, False)):
-            for name, slope, value in _advices():
+            for name, slope, value in _hints():
                 if name in called:
                     what, write = slope if is_slope else value
                     return f"{what}{_LATE if late and is_slope else ': '}{write}{_SAFE if derived and is_slope else ''}"
         return "look at the line above with fxgrad.debug_nans(), which stops there"
 
-    def _recorded_with(self, equation: Equation) -> list[str]:
+    def _operations_with(self, equation: Equation) -> list[str]:
         """What the user's code recorded in the expression that an operation is of, from the last to the first."""
         source = equation.source
         return [] if source is None else self._written.get((id(source.code), source.instruction), [])[::-1]
 
-    def _is_of_slope(self, begun: Cause) -> bool:
+    def _comes_from_derivative(self, begun: Cause) -> bool:
         """Whether a power was made by differentiation: only such are negative where the user's own are not."""
         return begun.operation == "pow" and begun.computed.startswith("0.0 ** -") and any(
             equation.source is not None and equation.source.part == "backward" and equation.source.place == begun.line
             for equation in self._program.equations)
 
 
-def _recorded(program: Program) -> dict[Place, list[str]]:
+def _operations_by_place(program: Program) -> dict[Place, list[str]]:
     """The operations that the user's code recorded, by the expression, in order: also those that a derivative is of.
 
     Of a derivative the program may not have the operation itself any more, but the program before it has.
@@ -278,12 +278,12 @@ def _recorded(program: Program) -> dict[Place, list[str]]:
     return found
 
 
-def _number(value: Any) -> str:
+def _number_text(value: Any) -> str:
     return f"{value:.6g}" if np.ndim(value) == 0 and dtypes.is_floating(value.dtype) and not float(
         value).is_integer() else str(value)
 
 
-def _described(value: np.ndarray[Any, Any]) -> str:
+def _value_text(value: np.ndarray[Any, Any]) -> str:
     if not dtypes.is_floating(value.dtype) or not value.size:
         return f"{value.dtype.name}{list(value.shape)}"
     parts = [f"{count} {word}" for word, count in (
@@ -299,7 +299,7 @@ _LATE = ", and a `where` behind it comes too late: choose before, too: "
 Advice = tuple[str, str]
 
 
-def _advices() -> Iterator[tuple[str, Advice, Advice]]:
+def _hints() -> Iterator[tuple[str, Advice, Advice]]:
     """By operation: what goes wrong and what to write, in its derivative and in itself; the most telling first."""
     root = "safe = np.where(x > 0, x, 1.0), then np.where(x > 0, np.sqrt(safe), 0.0)"
     yield "sqrt", ("the slope of sqrt is infinite at 0", root), ("sqrt has no value below 0", root)

@@ -8,30 +8,31 @@ from typing import Any
 from fxgrad import numpy as fnp
 from fxgrad.extend import CALL_NAMES, Atom, Equation, bind, primitives
 from fxgrad.tools.numerics import formulas
-from fxgrad.tools.numerics.of_quotients import powers
-from fxgrad.tools.numerics.rules import Instead, rule
-from fxgrad.tools.numerics.view import Exponential, View
+from fxgrad.tools.numerics.of_quotients import sum_of_exponentials
+from fxgrad.tools.numerics.rules import StableForm, register_form_rule
+from fxgrad.tools.numerics.view import ExponentialTerm, ProgramView
 
 _MOVES = (primitives.slice, primitives.reshape, primitives.transpose, primitives.broadcast_to, primitives.gather,
           primitives.dynamic_slice)
 CANCELS = "digits cancel where the result is near zero"
 
 
-@rule("log-sum-exp", primitives.log, naive="log(sum(exp(x)))", write="fxgrad.nn.logsumexp(x, axis)",
-      fault="exp overflows for large x, and the sum is 0 for small ones")
-def _log_sum_exp(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("log-sum-exp", primitives.log, naive="log(sum(exp(x)))", write="fxgrad.nn.logsumexp(x, axis)",
+                    fault="exp overflows for large x, and the sum is 0 for small ones")
+def _log_sum_exp(view: ProgramView, equation: Equation) -> StableForm | None:
     total = view.sum(equation.inputs[0])
     inner = None if total is None else view.exponential(total.operand)
     if total is None or inner is None:
         return None
     less = math.log(total.size) if total.is_mean and total.size else 0.0
 
-    return Instead(lambda x: total.moved(formulas.log_sum_exp(x, total.axes, less=less)), (inner.argument,))
+    return StableForm(lambda x: total.moved(formulas.log_sum_exp(x, total.axes, less=less)), (inner.argument,))
 
 
-@rule("weighted log-sum-exp", primitives.log, naive="log(sum(w * exp(x)))", write="fxgrad.nn.logsumexp(x, axis, b=w)",
-      fault="exp overflows for large x, and the sum is 0 for small ones")
-def _weighted_log_sum_exp(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("weighted log-sum-exp", primitives.log, naive="log(sum(w * exp(x)))",
+                    write="fxgrad.nn.logsumexp(x, axis, b=w)",
+                    fault="exp overflows for large x, and the sum is 0 for small ones")
+def _weighted_log_sum_exp(view: ProgramView, equation: Equation) -> StableForm | None:
     total = view.sum(equation.inputs[0])
     if total is None or total.is_mean:
         return None
@@ -40,47 +41,49 @@ def _weighted_log_sum_exp(view: View, equation: Equation) -> Instead | None:
     if chosen is not None and len(chosen) == 3 and view.is_number(chosen[1], 0.0):  # sum(exp(x), where=flags)
         inner = view.exponential(chosen[2])
         if inner is not None and inner.argument.aval.shape == shape:
-            return Instead(lambda x, flags: total.moved(formulas.log_sum_exp(
+            return StableForm(lambda x, flags: total.moved(formulas.log_sum_exp(
                 fnp.where(flags, x, -math.inf), total.axes)), (inner.argument, chosen[0]))
     operands = view.of(total.operand, primitives.mul)
     for weight, power in () if operands is None else (operands, operands[::-1]):
         inner = view.exponential(power)
         if inner is not None and inner.argument.aval.shape == shape and view.exponential(weight) is None:
-            return Instead(lambda x, w: total.moved(formulas.log_sum_exp(x, total.axes, w)), (inner.argument, weight))
+            return StableForm(lambda x, w: total.moved(formulas.log_sum_exp(x, total.axes, w)),
+                              (inner.argument, weight))
     return None
 
 
-@rule("softplus", primitives.log, naive="log(1 + exp(x))", write="fxgrad.nn.softplus(x)",
-      fault="exp overflows for large x")
-def _softplus(view: View, equation: Equation) -> Instead | None:
-    found = powers(view, equation.inputs[0])
+@register_form_rule("softplus", primitives.log, naive="log(1 + exp(x))", write="fxgrad.nn.softplus(x)",
+                    fault="exp overflows for large x")
+def _softplus(view: ProgramView, equation: Equation) -> StableForm | None:
+    found = sum_of_exponentials(view, equation.inputs[0])
     if found is None or len(found.single) != 1 or found.number != 1.0:
         return None
-    return Instead(formulas.softplus, (found.single[0].argument,))
+    return StableForm(formulas.softplus, (found.single[0].argument,))
 
 
-@rule("softplus, half written", primitives.log1p, naive="log1p(exp(x))", write="fxgrad.nn.softplus(x)",
-      fault="exp overflows for large x")
-def _softplus_of_log1p(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("softplus, half written", primitives.log1p, naive="log1p(exp(x))", write="fxgrad.nn.softplus(x)",
+                    fault="exp overflows for large x")
+def _softplus_of_log1p(view: ProgramView, equation: Equation) -> StableForm | None:
     inner = view.exponential(equation.inputs[0])
-    return None if inner is None else Instead(formulas.softplus, (inner.argument,))
+    return None if inner is None else StableForm(formulas.softplus, (inner.argument,))
 
 
-@rule("log-add-exp", primitives.log, naive="log(exp(x) + exp(y))", write="np.logaddexp(x, y)",
-      fault="exp overflows for large x")
-def _log_add_exp(view: View, equation: Equation) -> Instead | None:
-    found = powers(view, equation.inputs[0])
+@register_form_rule("log-add-exp", primitives.log, naive="log(exp(x) + exp(y))", write="np.logaddexp(x, y)",
+                    fault="exp overflows for large x")
+def _log_add_exp(view: ProgramView, equation: Equation) -> StableForm | None:
+    found = sum_of_exponentials(view, equation.inputs[0])
     if found is None or found.total is not None:
         return None
     if len(found.single) == 2:
-        return Instead(formulas.log_add_exp, tuple(each.argument for each in found.single))
+        return StableForm(formulas.log_add_exp, tuple(each.argument for each in found.single))
     constant = math.log(found.number)
-    return Instead(lambda x: formulas.log_add_exp(x, constant), (found.single[0].argument,))
+    return StableForm(lambda x: formulas.log_add_exp(x, constant), (found.single[0].argument,))
 
 
-@rule("log1mexp", primitives.log, primitives.log1p, naive="log(1 - exp(x))", write="fxgrad.nn.log1mexp(-x)",
-      fault="digits cancel for x near zero, and are lost for x far below", domain="x < 0")
-def _log_one_minus_exp(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("log1mexp", primitives.log, primitives.log1p, naive="log(1 - exp(x))",
+                    write="fxgrad.nn.log1mexp(-x)",
+                    fault="digits cancel for x near zero, and are lost for x far below", domain="x < 0")
+def _log_one_minus_exp(view: ProgramView, equation: Equation) -> StableForm | None:
     if equation.primitive is primitives.log1p:
         operands = view.of(equation.inputs[0], primitives.neg)
         inner = None if operands is None else view.exponential(operands[0])
@@ -88,20 +91,20 @@ def _log_one_minus_exp(view: View, equation: Equation) -> Instead | None:
         inner = _with_one(view, equation.inputs[0], 1, -1)
         if inner is None and (negative := view.of(equation.inputs[0], primitives.neg)) is not None:
             operands = view.of(negative[0], primitives.expm1)
-            inner = None if operands is None else Exponential(operands[0], 1.0, operands[0])
-    return None if inner is None else Instead(formulas.log_one_minus_exp, (inner.argument,))
+            inner = None if operands is None else ExponentialTerm(operands[0], 1.0, operands[0])
+    return None if inner is None else StableForm(formulas.log_one_minus_exp, (inner.argument,))
 
 
-@rule("log of expm1", primitives.log, naive="log(exp(x) - 1)", write="x + fxgrad.nn.log1mexp(x)",
-      fault="exp overflows for large x, and digits cancel for x near zero", domain="x > 0")
-def _log_expm1(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("log of expm1", primitives.log, naive="log(exp(x) - 1)", write="x + fxgrad.nn.log1mexp(x)",
+                    fault="exp overflows for large x, and digits cancel for x near zero", domain="x > 0")
+def _log_expm1(view: ProgramView, equation: Equation) -> StableForm | None:
     inner = _with_one(view, equation.inputs[0], -1, 1)
     operands = view.of(equation.inputs[0], primitives.expm1)
     argument = inner.argument if inner is not None else operands[0] if operands is not None else None
-    return None if argument is None else Instead(formulas.log_expm1, (argument,))
+    return None if argument is None else StableForm(formulas.log_expm1, (argument,))
 
 
-def _with_one(view: View, atom: Atom, of_one: int, of_power: int) -> Exponential | None:
+def _with_one(view: ProgramView, atom: Atom, of_one: int, of_power: int) -> ExponentialTerm | None:
     """The exponential in a sum of 1 and an exponential with these signs."""
     terms = view.terms(atom)
     if len(terms) != 2:
@@ -115,9 +118,10 @@ def _with_one(view: View, atom: Atom, of_one: int, of_power: int) -> Exponential
 # --- of probabilities -----------------------------------------------------------------------------------------------
 
 
-@rule("log-softmax", primitives.log, naive="log(exp(x) / sum(exp(x)))", write="fxgrad.nn.log_softmax(x, axis)",
-      fault="the logarithm of a share that underflows is -inf, and inf / inf is NaN")
-def _log_softmax(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("log-softmax", primitives.log, naive="log(exp(x) / sum(exp(x)))",
+                    write="fxgrad.nn.log_softmax(x, axis)",
+                    fault="the logarithm of a share that underflows is -inf, and inf / inf is NaN")
+def _log_softmax(view: ProgramView, equation: Equation) -> StableForm | None:
     atom, moves = equation.inputs[0], list[Equation]()
     while (maker := view.maker(atom)) is not None and maker.primitive in _MOVES and (
             maker.params.get("fill_value") is None):
@@ -134,10 +138,10 @@ def _log_softmax(view: View, equation: Equation) -> Instead | None:
         for move in moves:
             result = bind(move.primitive, result, *(next(remaining) for _ in move.inputs[1:]), **move.params)[0]
         return result
-    return Instead(logarithm, (argument, *others))
+    return StableForm(logarithm, (argument, *others))
 
 
-def _softmax_of(view: View, atom: Atom) -> tuple[Atom, tuple[int, ...]] | None:
+def _softmax_of(view: ProgramView, atom: Atom) -> tuple[Atom, tuple[int, ...]] | None:
     """What a value is the softmax of, and its axes: of the library's or written out."""
     maker = view.maker(atom)
     called = [] if maker is None else [region.program for region in maker.regions if region.role == "inline"]
@@ -157,7 +161,7 @@ def _softmax_of(view: View, atom: Atom) -> tuple[Atom, tuple[int, ...]] | None:
     return (high.argument, total.axes) if is_along else None
 
 
-def sigmoid_of(view: View, atom: Atom) -> tuple[Atom, int] | None:
+def sigmoid_of(view: ProgramView, atom: Atom) -> tuple[Atom, int] | None:
     """The x and the sign of sigmoid(x) or sigmoid(-x), the library's or written out; None if a value is neither."""
     operands = view.of(atom, primitives.logistic)
     if operands is not None:
@@ -169,7 +173,7 @@ def sigmoid_of(view: View, atom: Atom) -> tuple[Atom, int] | None:
         return maker.inputs[-1], 1
     number, factors, _ = view.product(atom)
     low = next((each for each, power in factors.items() if power == -1), None)
-    found = None if low is None or number != 1.0 else powers(view, low)
+    found = None if low is None or number != 1.0 else sum_of_exponentials(view, low)
     if found is None or found.number != 1.0 or found.total is not None:
         return None
     power = found.single[0]
@@ -180,9 +184,9 @@ def sigmoid_of(view: View, atom: Atom) -> tuple[Atom, int] | None:
     return (power.argument, 1) if high is not None and high.is_of(power) else None
 
 
-@rule("log-sigmoid", primitives.log, naive="log(1 / (1 + exp(-x)))", write="fxgrad.nn.log_sigmoid(x)",
-      fault="the logarithm of a share that underflows is -inf")
-def _log_sigmoid(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("log-sigmoid", primitives.log, naive="log(1 / (1 + exp(-x)))", write="fxgrad.nn.log_sigmoid(x)",
+                    fault="the logarithm of a share that underflows is -inf")
+def _log_sigmoid(view: ProgramView, equation: Equation) -> StableForm | None:
     found, is_rest = sigmoid_of(view, equation.inputs[0]), False
     if found is None:
         terms = view.terms(equation.inputs[0])
@@ -192,26 +196,26 @@ def _log_sigmoid(view: View, equation: Equation) -> Instead | None:
     if found is None:
         return None
     sign = found[1] * (-1 if is_rest else 1)
-    return Instead(lambda x: -formulas.softplus(-x if sign > 0 else x), (found[0],))
+    return StableForm(lambda x: -formulas.softplus(-x if sign > 0 else x), (found[0],))
 
 
-@rule("logit", primitives.log, naive="log(p / (1 - p))", write="np.log(p) - np.log1p(-p)", fault=CANCELS,
-      domain="0 < p < 1",
-      kind="edges")
-def _logit(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("logit", primitives.log, naive="log(p / (1 - p))", write="np.log(p) - np.log1p(-p)", fault=CANCELS,
+                    domain="0 < p < 1",
+                    kind="edges")
+def _logit(view: ProgramView, equation: Equation) -> StableForm | None:
     operands = view.of(equation.inputs[0], primitives.div)
     if operands is None:
         return None
     terms = view.terms(operands[1])
     rest = [term.atom for term in terms if term.sign < 0]
     has_one = any(term.sign > 0 and view.is_number(term.atom, 1.0) for term in terms)
-    return Instead(formulas.logit, (operands[0],)) if len(terms) == 2 and has_one and rest == [operands[0]] else None
+    return StableForm(formulas.logit, (operands[0],)) if len(terms) == 2 and has_one and rest == [operands[0]] else None
 
 
-@rule("log of erfc", primitives.log, naive="log(erfc(x)), log(0.5 * erfc(x))",
-      write="fxgrad.scipy.special.log_ndtr(-x * 2**0.5)",
-      fault="erfc underflows for large x")
-def _log_erfc(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("log of erfc", primitives.log, naive="log(erfc(x)), log(0.5 * erfc(x))",
+                    write="fxgrad.scipy.special.log_ndtr(-x * 2**0.5)",
+                    fault="erfc underflows for large x")
+def _log_erfc(view: ProgramView, equation: Equation) -> StableForm | None:
     number, factors, _ = view.product(equation.inputs[0])
     if [*factors.values()] != [1] or number not in (1.0, 0.5):
         return None
@@ -220,10 +224,10 @@ def _log_erfc(view: View, equation: Equation) -> Instead | None:
         return None
     argument, sign = found
     formula = formulas.log_erfc if number == 1.0 else formulas.log_half_erfc
-    return Instead(lambda x: formula(x if sign > 0 else -x), (argument,))
+    return StableForm(lambda x: formula(x if sign > 0 else -x), (argument,))
 
 
-def erfc_of(view: View, atom: Atom) -> tuple[Atom, int] | None:
+def erfc_of(view: ProgramView, atom: Atom) -> tuple[Atom, int] | None:
     """The x and the sign of erfc(x) or erfc(-x), also as 1 - erf(x) or 1 + erf(x); None if a value is neither."""
     operands = view.of(atom, primitives.erfc)
     if operands is not None:
@@ -239,20 +243,21 @@ def erfc_of(view: View, atom: Atom) -> tuple[Atom, int] | None:
 # --- of sums --------------------------------------------------------------------------------------------------------
 
 
-@rule("inverse hyperbolic tangent", primitives.log, naive="log((1 + x) / (1 - x))", write="2 * np.arctanh(x)",
-      fault=CANCELS,
-      domain="-1 < x < 1")
-def _atanh(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("inverse hyperbolic tangent", primitives.log, naive="log((1 + x) / (1 - x))",
+                    write="2 * np.arctanh(x)",
+                    fault=CANCELS,
+                    domain="-1 < x < 1")
+def _atanh(view: ProgramView, equation: Equation) -> StableForm | None:
     operands = view.of(equation.inputs[0], primitives.div)
     if operands is None:
         return None
     high, low = _beside_one(view, operands[0]), _beside_one(view, operands[1])
     if high is None or low is None or high[1] != low[1] or high[0] != -low[0]:
         return None
-    return Instead(lambda x: 2.0 * high[0] * formulas.arctanh(x), (high[1],))
+    return StableForm(lambda x: 2.0 * high[0] * formulas.arctanh(x), (high[1],))
 
 
-def _beside_one(view: View, atom: Atom) -> tuple[int, Atom] | None:
+def _beside_one(view: ProgramView, atom: Atom) -> tuple[int, Atom] | None:
     """The sign and the x of 1 + x or 1 - x."""
     terms = view.terms(atom)
     for one, other in (terms, terms[::-1]) if len(terms) == 2 else ():
@@ -261,19 +266,19 @@ def _beside_one(view: View, atom: Atom) -> tuple[int, Atom] | None:
     return None
 
 
-@rule("inverse hyperbolic sine", primitives.log, naive="log(x + sqrt(x**2 + 1))", write="np.arcsinh(x)",
-      fault="digits cancel for x below zero, and x**2 overflows")
-def _asinh(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("inverse hyperbolic sine", primitives.log, naive="log(x + sqrt(x**2 + 1))", write="np.arcsinh(x)",
+                    fault="digits cancel for x below zero, and x**2 overflows")
+def _asinh(view: ProgramView, equation: Equation) -> StableForm | None:
     return _inverse(view, equation, 1, formulas.arcsinh)
 
 
-@rule("inverse hyperbolic cosine", primitives.log, naive="log(x + sqrt(x**2 - 1))", write="np.arccosh(x)",
-      fault="x**2 overflows, and digits cancel near one", domain="x >= 1")
-def _acosh(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("inverse hyperbolic cosine", primitives.log, naive="log(x + sqrt(x**2 - 1))", write="np.arccosh(x)",
+                    fault="x**2 overflows, and digits cancel near one", domain="x >= 1")
+def _acosh(view: ProgramView, equation: Equation) -> StableForm | None:
     return _inverse(view, equation, -1, formulas.arccosh)
 
 
-def _inverse(view: View, equation: Equation, sign: int, function: Any) -> Instead | None:
+def _inverse(view: ProgramView, equation: Equation, sign: int, function: Any) -> StableForm | None:
     terms = view.terms(equation.inputs[0])
     for argument, root in (terms, terms[::-1]) if len(terms) == 2 else ():
         operands = view.of(root.atom, primitives.sqrt)
@@ -283,21 +288,22 @@ def _inverse(view: View, equation: Equation, sign: int, function: Any) -> Instea
         for square, one in (inside, inside[::-1]) if len(inside) == 2 else ():
             if square.sign > 0 and view.squared(square.atom) == argument.atom and (
                     view.number(one.atom) or 0.0) * one.sign == sign:
-                return Instead(function, (argument.atom,))
+                return StableForm(function, (argument.atom,))
     return None
 
 
-@rule("log-cosh", primitives.log, naive="log(cosh(x))", write="fxgrad.tools.numerics.formulas.log_cosh(x)",
-      fault="cosh overflows for large x, and digits cancel for x near zero")
-def _log_cosh(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("log-cosh", primitives.log, naive="log(cosh(x))",
+                    write="fxgrad.tools.numerics.formulas.log_cosh(x)",
+                    fault="cosh overflows for large x, and digits cancel for x near zero")
+def _log_cosh(view: ProgramView, equation: Equation) -> StableForm | None:
     operands = view.of(equation.inputs[0], primitives.cosh)
-    return None if operands is None else Instead(formulas.log_cosh, (operands[0],))
+    return None if operands is None else StableForm(formulas.log_cosh, (operands[0],))
 
 
-@rule("log1p", primitives.log, naive="log(1 + x), log(1 - x)", write="np.log1p(x)",
-      fault="digits of a small x are lost in the sum",
-      domain="x > -1")
-def _log1p(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("log1p", primitives.log, naive="log(1 + x), log(1 - x)", write="np.log1p(x)",
+                    fault="digits of a small x are lost in the sum",
+                    domain="x > -1")
+def _log1p(view: ProgramView, equation: Equation) -> StableForm | None:
     maker = view.maker(equation.inputs[0])
     if maker is None or maker.primitive not in (primitives.add, primitives.sub):
         return None
@@ -315,4 +321,4 @@ def _log1p(view: View, equation: Equation) -> Instead | None:
         for sign, value in zip(signs[1:], values[1:], strict=True):
             rest = rest + value if sign > 0 else rest - value
         return formulas.log_near_one(rest, total)
-    return Instead(logarithm, (equation.inputs[0], *(term.atom for term in others)))
+    return StableForm(logarithm, (equation.inputs[0], *(term.atom for term in others)))

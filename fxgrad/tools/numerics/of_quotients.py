@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from fxgrad import numpy as fnp
 from fxgrad.extend import Atom, Equation, bind, primitives
 from fxgrad.tools.numerics import formulas
-from fxgrad.tools.numerics.rules import Instead, rule
-from fxgrad.tools.numerics.view import Exponential, Sum, View
+from fxgrad.tools.numerics.rules import StableForm, register_form_rule
+from fxgrad.tools.numerics.view import ExponentialTerm, ProgramView, Sum
 
 OVERFLOW = "exp overflows for large x, and inf / inf is NaN"
 
@@ -17,13 +17,13 @@ OVERFLOW = "exp overflows for large x, and inf / inf is NaN"
 class Powers(NamedTuple):
     """A sum of exponentials: `single` ones and a positive `number`, or one that is reduced (`total`, of `inner`)."""
 
-    single: tuple[Exponential, ...]
+    single: tuple[ExponentialTerm, ...]
     number: float
     total: Sum | None = None
-    inner: Exponential | None = None
+    inner: ExponentialTerm | None = None
 
 
-def powers(view: View, atom: Atom) -> Powers | None:
+def sum_of_exponentials(view: ProgramView, atom: Atom) -> Powers | None:
     """What a value is as a sum of exponentials, at most two of them, or one reduced; None if it is none."""
     total = view.sum(atom)
     if total is not None:
@@ -41,7 +41,7 @@ def powers(view: View, atom: Atom) -> Powers | None:
     return Powers(tuple(each for each in single if each is not None), number)
 
 
-def rest_of(number: float, factors: dict[Atom, int]) -> tuple[list[Atom], Any]:
+def remaining_factors(number: float, factors: dict[Atom, int]) -> tuple[list[Atom], Any]:
     """The factors that are left, and the function of their values and one more that multiplies all."""
     atoms, exponents = [*factors], [*factors.values()]
 
@@ -53,64 +53,66 @@ def rest_of(number: float, factors: dict[Atom, int]) -> tuple[list[Atom], Any]:
     return atoms, times
 
 
-def without(factors: dict[Atom, int], *taken: tuple[Atom, int]) -> dict[Atom, int]:
-    """The factors without some powers of some."""
+def divide_factors(factors: dict[Atom, int], *taken: tuple[Atom, int]) -> dict[Atom, int]:
+    """Return the factors without some powers of some."""
     result = dict(factors)
     for atom, power in taken:
         result[atom] = result[atom] - power
     return {atom: power for atom, power in result.items() if power}
 
 
-def _numerators(view: View, factors: dict[Atom, int]) -> list[tuple[Atom, Exponential]]:
+def _numerators(view: ProgramView, factors: dict[Atom, int]) -> list[tuple[Atom, ExponentialTerm]]:
     return [(atom, found) for atom, power in factors.items()
             if power > 0 and (found := view.exponential(atom)) is not None]
 
 
-@rule("cancelling exponentials", primitives.div, primitives.mul, naive="exp(x) * y / exp(x)", write="y", fault=OVERFLOW)
-def _cancelling(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("cancelling exponentials", primitives.div, primitives.mul, naive="exp(x) * y / exp(x)", write="y",
+                    fault=OVERFLOW)
+def _cancelling(view: ProgramView, equation: Equation) -> StableForm | None:
     number, factors, cancelled = view.product(equation.outputs[0])
     powers = [found.argument for atom in cancelled if (found := view.exponential(atom)) is not None]
     if not powers:
         return None
-    atoms, times = rest_of(number, factors)
-    return Instead(lambda *values: times(formulas.one_or_nan(values[:len(powers)]), values[len(powers):]),
-                   (*powers, *atoms))
+    atoms, times = remaining_factors(number, factors)
+    return StableForm(lambda *values: times(formulas.one_or_nan(values[:len(powers)]), values[len(powers):]),
+                      (*powers, *atoms))
 
 
-@rule("tanh", primitives.div, primitives.mul, naive="(exp(x) - exp(-x)) / (exp(x) + exp(-x))", write="np.tanh(x)",
-      fault=OVERFLOW)
-def _tanh(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("tanh", primitives.div, primitives.mul, naive="(exp(x) - exp(-x)) / (exp(x) + exp(-x))",
+                    write="np.tanh(x)",
+                    fault=OVERFLOW)
+def _tanh(view: ProgramView, equation: Equation) -> StableForm | None:
     number, factors, _ = view.product(equation.outputs[0])
     for low in (atom for atom, power in factors.items() if power == -1):
         for high in (atom for atom, power in factors.items() if power == 1):
             found = _tanh_of(view, high, low)
             if found is not None:
                 sign, arguments = found
-                atoms, times = rest_of(sign * number, without(factors, (high, 1), (low, -1)))
+                atoms, times = remaining_factors(sign * number, divide_factors(factors, (high, 1), (low, -1)))
                 many = len(arguments)
-                return Instead(lambda *values, many=many, times=times: times(
-                    formulas.tanh(_half(values[:many])), values[many:]), (*arguments, *atoms))
+                return StableForm(lambda *values, many=many, times=times: times(
+                    formulas.tanh(_halve(values[:many])), values[many:]), (*arguments, *atoms))
     return None
 
 
-@rule("sinh over cosh", primitives.div, primitives.mul, naive="sinh(x) / cosh(x)", write="np.tanh(x)",
-      fault="sinh and cosh overflow for large x, and inf / inf is NaN")
-def _sinh_over_cosh(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("sinh over cosh", primitives.div, primitives.mul, naive="sinh(x) / cosh(x)", write="np.tanh(x)",
+                    fault="sinh and cosh overflow for large x, and inf / inf is NaN")
+def _sinh_over_cosh(view: ProgramView, equation: Equation) -> StableForm | None:
     number, factors, _ = view.product(equation.outputs[0])
     for high in (atom for atom, power in factors.items() if power > 0):
         of_high = view.of(high, primitives.sinh)
         for low in (atom for atom, power in factors.items() if power < 0 and of_high is not None):
             if of_high is not None and of_high == view.of(low, primitives.cosh):
-                atoms, times = rest_of(number, without(factors, (high, 1), (low, -1)))
-                return Instead(lambda x, *values, times=times: times(formulas.tanh(x), values), (of_high[0], *atoms))
+                atoms, times = remaining_factors(number, divide_factors(factors, (high, 1), (low, -1)))
+                return StableForm(lambda x, *values, times=times: times(formulas.tanh(x), values), (of_high[0], *atoms))
     return None
 
 
-def _half(values: Sequence[Any]) -> Any:
+def _halve(values: Sequence[Any]) -> Any:
     return 0.5 * values[0] if len(values) == 1 else 0.5 * (values[0] - values[1])
 
 
-def _tanh_of(view: View, high: Atom, low: Atom) -> tuple[int, list[Atom]] | None:
+def _tanh_of(view: ProgramView, high: Atom, low: Atom) -> tuple[int, list[Atom]] | None:
     """The sign, and arguments a and b, or a alone, of (exp(a) - exp(b)) / (exp(a) + exp(b)); b is 0 if it is alone."""
     above, below = view.terms(high), view.terms(low)
     if len(above) != 2 or sorted(term.sign for term in above) != [-1, 1] or any(term.sign < 0 for term in below):
@@ -129,29 +131,29 @@ def _tanh_of(view: View, high: Atom, low: Atom) -> tuple[int, list[Atom]] | None
     return None
 
 
-@rule("sinh", primitives.div, primitives.mul, naive="(exp(x) - exp(-x)) / 2", write="np.sinh(x)",
-      fault="digits cancel for x near zero, and exp overflows before sinh does")
-def _sinh(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("sinh", primitives.div, primitives.mul, naive="(exp(x) - exp(-x)) / 2", write="np.sinh(x)",
+                    fault="digits cancel for x near zero, and exp overflows before sinh does")
+def _sinh(view: ProgramView, equation: Equation) -> StableForm | None:
     return _half_sum(view, equation, -1, fnp.sinh)
 
 
-@rule("cosh", primitives.div, primitives.mul, naive="(exp(x) + exp(-x)) / 2", write="np.cosh(x)",
-      fault="exp overflows before cosh does")
-def _cosh(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("cosh", primitives.div, primitives.mul, naive="(exp(x) + exp(-x)) / 2", write="np.cosh(x)",
+                    fault="exp overflows before cosh does")
+def _cosh(view: ProgramView, equation: Equation) -> StableForm | None:
     return _half_sum(view, equation, 1, fnp.cosh)
 
 
-def _half_sum(view: View, equation: Equation, sign: int, function: Any) -> Instead | None:
+def _half_sum(view: ProgramView, equation: Equation, sign: int, function: Any) -> StableForm | None:
     number, factors, _ = view.product(equation.outputs[0])
     for atom, power in factors.items():
         opposite = opposite_exponentials(view, atom, sign) if power == 1 else None
         if opposite is not None:
-            atoms, times = rest_of(2.0 * number, without(factors, (atom, 1)))
-            return Instead(lambda x, *values, times=times: times(function(x), values), (opposite, *atoms))
+            atoms, times = remaining_factors(2.0 * number, divide_factors(factors, (atom, 1)))
+            return StableForm(lambda x, *values, times=times: times(function(x), values), (opposite, *atoms))
     return None
 
 
-def opposite_exponentials(view: View, atom: Atom, sign: int) -> Atom | None:
+def opposite_exponentials(view: ProgramView, atom: Atom, sign: int) -> Atom | None:
     """The x of exp(x) + exp(-x), or of exp(x) - exp(-x) for the sign -1."""
     terms = view.terms(atom)
     if len(terms) != 2 or terms[0].sign * terms[1].sign != sign:
@@ -162,26 +164,27 @@ def opposite_exponentials(view: View, atom: Atom, sign: int) -> Atom | None:
     return first.argument
 
 
-@rule("softmax", primitives.div, primitives.mul, naive="exp(x) / sum(exp(x))", write="fxgrad.nn.softmax(x, axis)",
-      fault=OVERFLOW)
-def _softmax(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("softmax", primitives.div, primitives.mul, naive="exp(x) / sum(exp(x))",
+                    write="fxgrad.nn.softmax(x, axis)",
+                    fault=OVERFLOW)
+def _softmax(view: ProgramView, equation: Equation) -> StableForm | None:
     number, factors, _ = view.product(equation.outputs[0])
     for low, power in factors.items():
-        found = powers(view, low) if power < 0 else None
+        found = sum_of_exponentials(view, low) if power < 0 else None
         if found is None or found.total is None or found.total.is_mean or found.inner is None:
             continue
         total, inner = found.total, found.inner
         for high, numerator in _numerators(view, factors):
-            atoms, times = rest_of(number, without(factors, (high, 1), (low, -1)))
-            if numerator.argument == inner.argument and _lies_along(total):
-                return Instead(lambda x, *values, times=times, axes=total.axes: times(
+            atoms, times = remaining_factors(number, divide_factors(factors, (high, 1), (low, -1)))
+            if numerator.argument == inner.argument and _is_broadcast_back(total):
+                return StableForm(lambda x, *values, times=times, axes=total.axes: times(
                     formulas.softmax(x, axes), values), (inner.argument, *atoms))
-            return Instead(lambda u, x, *values, times=times, total=total: times(
-                _share(u, x, total), values), (numerator.argument, inner.argument, *atoms))
+            return StableForm(lambda u, x, *values, times=times, total=total: times(
+                _softmax_share(u, x, total), values), (numerator.argument, inner.argument, *atoms))
     return None
 
 
-def _lies_along(total: Sum) -> bool:
+def _is_broadcast_back(total: Sum) -> bool:
     """Whether the sum is spread over the axes that it is over, so that each element is divided by its own sum."""
     shape = total.operand.aval.shape
     kept = formulas.kept_shape(shape, total.axes)
@@ -195,20 +198,20 @@ def _lies_along(total: Sum) -> bool:
     return leads and reached == tuple(kept[len(kept) - len(reached):])
 
 
-def _share(u: Any, x: Any, total: Sum) -> Any:
+def _softmax_share(u: Any, x: Any, total: Sum) -> Any:
     """exp(u) / sum(exp(x)), in the shape in which the sum is used."""
     peak = formulas.peak_of(x, total.axes)
-    shares = formulas.exp_of_difference(x, formulas.kept(peak, x, total.axes))
+    shares = formulas.exp_of_difference(x, formulas.keep_axes(peak, x, total.axes))
     return formulas.exp_of_difference(u, total.moved(peak)) / total.moved(fnp.sum(shares, axis=total.axes))
 
 
-@rule("sigmoid", primitives.div, primitives.mul, primitives.integer_pow, naive="1 / (1 + exp(-x))",
-      write="fxgrad.nn.sigmoid(x)",
-      fault="exp overflows for x far below zero, and its derivative is NaN there")
-def _sigmoid(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("sigmoid", primitives.div, primitives.mul, primitives.integer_pow, naive="1 / (1 + exp(-x))",
+                    write="fxgrad.nn.sigmoid(x)",
+                    fault="exp overflows for x far below zero, and its derivative is NaN there")
+def _sigmoid(view: ProgramView, equation: Equation) -> StableForm | None:
     number, factors, _ = view.product(equation.outputs[0])
     for low, power in factors.items():
-        found = powers(view, low) if power < 0 else None
+        found = sum_of_exponentials(view, low) if power < 0 else None
         if found is None or found.total is not None:
             continue
         first, second = found.single[0], found.single[1] if len(found.single) == 2 else None
@@ -224,18 +227,18 @@ def _sigmoid(view: View, equation: Equation) -> Instead | None:
             elif second is not None:
                 return None
             shares.append(sign)
-        atoms, times = rest_of(number, without(factors, *taken))
+        atoms, times = remaining_factors(number, divide_factors(factors, *taken))
         arguments = (first.argument,) if second is None else (first.argument, second.argument)
-        return Instead(_product_of_shares(len(arguments), tuple(shares), times), (*arguments, *atoms))
+        return StableForm(_product_of_shares(len(arguments), tuple(shares), times), (*arguments, *atoms))
     return None
 
 
 def _product_of_shares(many: int, shares: tuple[int, ...], times: Any) -> Any:
     """The function of `many` arguments of exponentials, and of the values of the rest of the product."""
-    return lambda *values: times(_shares(values[:many], shares), values[many:])
+    return lambda *values: times(_two_shares(values[:many], shares), values[many:])
 
 
-def _numerator(view: View, numerators: dict[Atom, int], first: Exponential, second: Exponential | None,
+def _numerator(view: ProgramView, numerators: dict[Atom, int], first: ExponentialTerm, second: ExponentialTerm | None,
                ) -> tuple[Atom | None, int]:
     """The exponential above that is one of those below, and 1 for the first, -1 for the second."""
     for atom, left in numerators.items():
@@ -247,7 +250,7 @@ def _numerator(view: View, numerators: dict[Atom, int], first: Exponential, seco
     return None, -1
 
 
-def _shares(values: Sequence[Any], signs: Sequence[int]) -> Any:
+def _two_shares(values: Sequence[Any], signs: Sequence[int]) -> Any:
     if len(values) == 1 and sorted(signs) == [-1, 1]:  # near 0, the derivatives of the two cancel
         return 0.25 * formulas.sech_squared(0.5 * values[0])
     result: Any = None
@@ -260,9 +263,9 @@ def _shares(values: Sequence[Any], signs: Sequence[int]) -> Any:
     return result
 
 
-@rule("entropy", primitives.mul, naive="p * log(p)", write="fxgrad.scipy.special.xlogy(p, p)",
-      fault="0 * log(0) is NaN, where the limit is 0", domain="p >= 0")
-def _entropy(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("entropy", primitives.mul, naive="p * log(p)", write="fxgrad.scipy.special.xlogy(p, p)",
+                    fault="0 * log(0) is NaN, where the limit is 0", domain="p >= 0")
+def _entropy(view: ProgramView, equation: Equation) -> StableForm | None:
     for one, other in (equation.inputs, equation.inputs[::-1]):
         operands = view.of(other, primitives.log)
         if operands is None:
@@ -270,15 +273,15 @@ def _entropy(view: View, equation: Equation) -> Instead | None:
         number, base = view.scaled(one)
         if operands[0] in (one, base) and view.number(base) is None:
             scale = 1.0 if operands[0] == one else number
-            return Instead(lambda p, scale=scale: formulas.xlogy(p, p) if scale == 1.0 else (
+            return StableForm(lambda p, scale=scale: formulas.xlogy(p, p) if scale == 1.0 else (
                 formulas.xlogy(p, p) * scale), (operands[0],))
     return None
 
 
-@rule("solve", primitives.dot_general, naive="inv(a) @ b", write="np.linalg.solve(a, b)",
-      fault="an inverse is less accurate than a solution, and takes longer", domain="regular a",
-      kind="cancellation")
-def _solve(view: View, equation: Equation) -> Instead | None:
+@register_form_rule("solve", primitives.dot_general, naive="inv(a) @ b", write="np.linalg.solve(a, b)",
+                    fault="an inverse is less accurate than a solution, and takes longer", domain="regular a",
+                    kind="cancellation")
+def _solve(view: ProgramView, equation: Equation) -> StableForm | None:
     inverse = view.of(equation.inputs[0], primitives.lu_solve)
     maker = view.maker(equation.inputs[0])
     (over, of), batch = equation.params["dimension_numbers"]
@@ -294,10 +297,10 @@ def _solve(view: View, equation: Equation) -> Instead | None:
         if len(right.aval.shape) == 2:
             return bind(primitives.lu_solve, a, factors, permutation, b, transpose_a=False)[0]
         return fnp.ravel(bind(primitives.lu_solve, a, factors, permutation, b[:, None], transpose_a=False)[0])
-    return Instead(solved, (*inverse[:3], right))
+    return StableForm(solved, (*inverse[:3], right))
 
 
-def is_identity(view: View, atom: Atom) -> bool:
+def is_identity(view: ProgramView, atom: Atom) -> bool:
     """Whether a value is the identity matrix, as the library makes it: where row and column are equal."""
     if atom in view.identities:
         return True

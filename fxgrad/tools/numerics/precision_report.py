@@ -26,17 +26,17 @@ from fxgrad.extend import (
     transformation,
 )
 from fxgrad.text.short import expression, operation_name
-from fxgrad.text.tables import Shown, add_row, new_table
-from fxgrad.text.text_writer import shown_scopes
-from fxgrad.tools.numerics.records import Pair, Ran, relative
-from fxgrad.tools.numerics.shadow import Shadow, shadowed
+from fxgrad.text.tables import Report, add_row, new_table
+from fxgrad.text.text_writer import text_scopes
+from fxgrad.tools.numerics.records import RecordedOperation, ShadowPair, relative_error
+from fxgrad.tools.numerics.shadow import Shadow, run_shadowed
 
 LIMIT = 50_000
 ALIKE = 30.0
 """Operations cost as much as the worst one if they cost at least this part of it."""
 
 
-class Row(NamedTuple):
+class OperationDigits(NamedTuple):
     """An operation of the program, over all its runs.
 
     `impact` is the relative error of the results that comes of computing this operation, and rounding its operands, in
@@ -59,20 +59,21 @@ class Row(NamedTuple):
     part: str = ""
 
 
-class PrecisionReport(Shown):
+class PrecisionReport(Report):
     """What `precision_report` found: rows, the culprit first. It prints as a table, and is a sequence of rows.
 
     `results` has the relative error of each result by name, `shadow` the dtype of the wider run, and `unfollowed` the
     names of operations that have no wider form, behind which errors count anew.
     """
 
-    def __init__(self, title: str, rows: list[Row], results: dict[str, float], shadow: str, unfollowed: Sequence[str],
+    def __init__(self, title: str, rows: list[OperationDigits], results: dict[str, float], shadow: str,
+                 unfollowed: Sequence[str],
                  ) -> None:
         self.title, self.rows, self.results = title, rows, results
         self.shadow, self.unfollowed = shadow, (*unfollowed,)
 
     @property
-    def culprit(self) -> Row | None:
+    def culprit(self) -> OperationDigits | None:
         """The operation that costs most digits of the results; None if nothing was rounded."""
         return self.rows[0] if self.rows and self.rows[0].impact > 0 else None
 
@@ -84,21 +85,23 @@ class PrecisionReport(Shown):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[OperationDigits]:
         return iter(self.rows)
 
-    def __getitem__(self, index: int) -> Row:
+    def __getitem__(self, index: int) -> OperationDigits:
         return self.rows[index]
 
     def table(self) -> Table:
         """The table for rich: the dozen operations that cost most."""
-        made = new_table(f"{self.title}: relative error {_short(self.error)} (against {self.shadow})", {
+        made = new_table(f"{self.title}: relative error {_short_text(self.error)} (against {self.shadow})", {
             "line": "left", "operation": "left", "costs the results": "right", "error": "right", "own": "right",
             "amplified": "right", "times": "right"})
         for row in self.rows[:12]:
             operation = f"{row.name} = {row.operation}" if row.name else row.operation
-            add_row(made, [f"{row.line}{', backward' if row.part == 'backward' else ''}", operation, _short(row.impact),
-                           _short(row.error), _short(row.own), f"{row.amplified:.3g}" if row.amplified else "",
+            add_row(made,
+                    [f"{row.line}{', backward' if row.part == 'backward' else ''}", operation, _short_text(row.impact),
+                           _short_text(row.error), _short_text(row.own), f"{row.amplified:.3g}" if row.amplified
+                     else "",
                            str(row.times)])
         return made
 
@@ -107,7 +110,7 @@ class PrecisionReport(Shown):
         return Group(self.table(), Text(f"not followed: {', '.join(self.unfollowed)}")) if self.unfollowed else \
             self.table()
 
-    __repr__ = Shown.__str__
+    __repr__ = Report.__str__
 
     def to_json(self) -> str:
         """The report as JSON; numbers that are not finite are strings."""
@@ -145,12 +148,12 @@ def precision_report(fun: Callable[..., Any], *, limit: int = LIMIT) -> Callable
         given = [np.asarray(value, None if hasattr(value, "dtype") else var.aval.dtype) for var, value in zip(
             program.inputs[len(program.constants):], device_get(leaves), strict=True)]
         flat = drop_devices(program).replace(constants=device_get(program.constants))
-        shadow, results = shadowed(flat, given, _wider(program), limit)
+        shadow, results = run_shadowed(flat, given, _shadow_dtype(program), limit)
         return _report(program, flat, shadow, results)
     return reported
 
 
-def _wider(program: Program) -> Any:
+def _shadow_dtype(program: Program) -> Any:
     """The dtype of the shadow; raises `UnsupportedError` where there is none."""
     every = [var.aval for each in inner_first(program) for equation in each.equations for var in equation.outputs]
     real = [aval for aval in (*program.in_avals, *every) if dtypes.is_inexact(aval.dtype)]
@@ -164,12 +167,12 @@ def _wider(program: Program) -> Any:
     return np.dtype(np.longdouble)
 
 
-def _report(program: Program, flat: Program, shadow: Shadow, results: list[Pair]) -> PrecisionReport:
-    scopes = shown_scopes(flat)
+def _report(program: Program, flat: Program, shadow: Shadow, results: list[ShadowPair]) -> PrecisionReport:
+    scopes = text_scopes(flat)
     owner = {id(equation): each for each in inner_first(flat) for equation in each.equations}
-    ran: dict[tuple[int, int], list[Ran]] = {}
+    ran: dict[tuple[int, int], list[RecordedOperation]] = {}
     for entry in shadow.tape:
-        if isinstance(entry, Ran):
+        if isinstance(entry, RecordedOperation):
             ran.setdefault((id(entry.equation), id(entry.called_by)), []).append(entry)
 
     def name_of(equation: Equation, var: Variable) -> str:
@@ -188,17 +191,18 @@ def _report(program: Program, flat: Program, shadow: Shadow, results: list[Pair]
 
         return expression(equation, operand)
 
-    rows = _sorted([_row(entries, name_of, shown) for entries in ran.values()])
+    rows = _sort_by_impact([_report_row(entries, name_of, shown) for entries in ran.values()])
     signature = program.signature
     title = "the program" if signature is None else signature.title or signature.name
     names = [f"output {number}" for number in range(len(results))] if signature is None else tree.leaf_names(
         tree.unflatten(signature.out_tree, range(len(results))), "the result")
-    errors = {name: relative(pair.low, pair.wide) for name, pair in zip(names, results, strict=True) if pair.is_real}
+    errors = {name: relative_error(pair.low, pair.wide) for name, pair in zip(names, results, strict=True)
+              if pair.is_real}
     return PrecisionReport(title, rows, errors, "longdouble" if shadow.wide == np.longdouble else shadow.wide.name,
                            [*shadow.unfollowed])
 
 
-def _sorted(rows: list[Row]) -> list[Row]:
+def _sort_by_impact(rows: list[OperationDigits]) -> list[OperationDigits]:
     """By impact; of those that cost about as much as the worst, the one that magnifies most is the cause.
 
     Every rounding before a cancellation costs as much as the cancellation, which is what can be written otherwise.
@@ -212,7 +216,8 @@ def _sorted(rows: list[Row]) -> list[Row]:
     return rows
 
 
-def _row(entries: Sequence[Ran], name_of: Callable[[Equation, Variable], str], shown: Callable[[Equation], str]) -> Row:
+def _report_row(entries: Sequence[RecordedOperation], name_of: Callable[[Equation, Variable], str],
+                shown: Callable[[Equation], str]) -> OperationDigits:
     equation, called_by = entries[0].equation, entries[0].called_by
     outer = called_by or equation
     source: Source | None = outer.source or equation.source
@@ -222,11 +227,14 @@ def _row(entries: Sequence[Ran], name_of: Callable[[Equation, Variable], str], s
     own, unit = max(entry.own for entry in entries), max(entry.unit for entry in entries)
     if own == 0 and local <= unit:
         impact = 0.0  # it moves or chooses what others have rounded
-    return Row("?" if source is None else source.place, name_of(outer, outer.outputs[0]) if outer.outputs else "",
-               f"{equation.primitive.name} in {operation_name(called_by)}" if called_by else shown(equation),
-               impact, local, unit, max(entry.error for entry in entries), own,
-               max(entry.amplified for entry in entries), len(entries), "" if source is None else source.part or "")
+    return OperationDigits("?" if source is None else source.place, name_of(outer, outer.outputs[0]) if outer.outputs
+                           else "",
+                           f"{equation.primitive.name} in {operation_name(called_by)}" if called_by
+                           else shown(equation),
+                           impact, local, unit, max(entry.error for entry in entries), own,
+                           max(entry.amplified for entry in entries), len(entries), "" if source is None
+                           else source.part or "")
 
 
-def _short(value: float) -> str:
+def _short_text(value: float) -> str:
     return "" if value == 0 else f"{value:.1e}"

@@ -16,8 +16,8 @@ NEGLIGIBLE = 1e-3
 """Elements smaller than this part of the largest are held to that part of it."""
 
 
-class Pair:
-    """What the program computed, its shadow, and how the results change with it, once that is known."""
+class ShadowPair:
+    """A computed value, its shadow, and the sensitivity of the results to it, once known."""
 
     __slots__ = ("low", "slope", "wide")
 
@@ -41,21 +41,22 @@ class Pair:
         self.slope = slope if self.slope is None else self.slope + slope
 
 
-class Ran:
-    """One operation that ran: its operands and results, and what it did to the digits."""
+class RecordedOperation:
+    """One operation that ran: its operands and results, and its effect on the digits."""
 
     __slots__ = ("_params", "amplified", "called_by", "deltas", "equation", "error", "inputs", "outputs", "own", "unit")
 
-    def __init__(self, equation: Equation, called_by: Equation | None, params: dict[str, Any], inputs: list[Pair],
-                 outputs: list[Pair], nearby: Sequence[list[Any]], at_low: list[Any]) -> None:
+    def __init__(self, equation: Equation, called_by: Equation | None, params: dict[str, Any], inputs: list[ShadowPair],
+                 outputs: list[ShadowPair], nearby: Sequence[list[Any]], at_low: list[Any]) -> None:
         self.equation, self.called_by, self._params = equation, called_by, params
         self.inputs, self.outputs = inputs, outputs
         real = [place for place, output in enumerate(outputs) if output.is_real]
-        self.deltas = {place: _delta([made[place] for made in nearby], outputs[place].wide, inputs) for place in real}
-        self.error = max(relative(outputs[place].low, outputs[place].wide) for place in real)
-        self.own = max(relative(outputs[place].low, at_low[place]) for place in real)
-        incoming = max((relative(pair.low, pair.wide) for pair in inputs if pair.is_real), default=0.0)
-        propagated = max(relative(at_low[place], outputs[place].wide) for place in real)
+        self.deltas = {place: _operation_error([made[place] for made in nearby], outputs[place].wide, inputs)
+                       for place in real}
+        self.error = max(relative_error(outputs[place].low, outputs[place].wide) for place in real)
+        self.own = max(relative_error(outputs[place].low, at_low[place]) for place in real)
+        incoming = max((relative_error(pair.low, pair.wide) for pair in inputs if pair.is_real), default=0.0)
+        propagated = max(relative_error(at_low[place], outputs[place].wide) for place in real)
         self.unit = max(float(dtypes.finfo(outputs[place].low.dtype).eps) for place in real)
         self.amplified = propagated / incoming if 0 < incoming < np.inf else 0.0
 
@@ -101,7 +102,7 @@ class Ran:
 
         try:
             outputs, pullback = vjp(again, *(fixed[place] for place in moving))
-            found = pullback([np.zeros_like(output) if slope is None else _like(slope, output)
+            found = pullback([np.zeros_like(output) if slope is None else _with_shape_of(slope, output)
                               for slope, output in zip(slopes, outputs, strict=True)])
         except FxgradError:  # it has no derivative: what comes before it counts for nothing
             return
@@ -109,10 +110,10 @@ class Ran:
             self.inputs[place].add_slope(slope, instead)
 
 
-class Taken:
+class LoopEntry:
     """An entry that a loop took of an operand."""
 
-    def __init__(self, whole: Pair, step: int, entry: Pair) -> None:
+    def __init__(self, whole: ShadowPair, step: int, entry: ShadowPair) -> None:
         self.whole, self.step, self.entry = whole, step, entry
 
     def back(self, _: float) -> None:
@@ -123,10 +124,10 @@ class Taken:
             self.whole.add_slope(slope)
 
 
-class Stacked:
+class StackedEntries:
     """The entries that a loop made, as one result."""
 
-    def __init__(self, entries: list[Pair], whole: Pair) -> None:
+    def __init__(self, entries: list[ShadowPair], whole: ShadowPair) -> None:
         self.entries, self.whole = entries, whole
 
     def back(self, _: float) -> None:
@@ -136,7 +137,7 @@ class Stacked:
                 entry.add_slope(slope)
 
 
-def relative(low: Any, wide: Any) -> float:
+def relative_error(low: Any, wide: Any) -> float:
     """The largest error of an element, relative to the element, or to a thousandth of the largest one."""
     if not np.size(wide):
         return 0.0
@@ -149,7 +150,7 @@ def relative(low: Any, wide: Any) -> float:
         return float(np.max(np.where(alike, 0, np.where(np.isnan(error), np.inf, error))))
 
 
-def _delta(nearby: Sequence[Any], exact: Any, inputs: Sequence[Pair]) -> Any:
+def _operation_error(nearby: Sequence[Any], exact: Any, inputs: Sequence[ShadowPair]) -> Any:
     """How far off an operation is on operands rounded to the program's precision; not finite where it loses all.
 
     Where an operand is lost already, the operation is not to blame.
@@ -162,7 +163,7 @@ def _delta(nearby: Sequence[Any], exact: Any, inputs: Sequence[Pair]) -> Any:
     return np.where(np.isfinite(delta), delta, 0)
 
 
-def _like(slope: Any, output: Any) -> Any:
+def _with_shape_of(slope: Any, output: Any) -> Any:
     dtype = np.asarray(output).dtype
     return np.asarray(slope if dtypes.is_complex(dtype) else np.real(slope)).astype(dtype)
 

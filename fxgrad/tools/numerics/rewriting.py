@@ -30,8 +30,8 @@ from fxgrad.extend import (
     replace_programs,
 )
 from fxgrad.tools.numerics import of_differences, of_logarithms, of_products, of_quotients
-from fxgrad.tools.numerics.rules import Instead, Rule, stable_forms
-from fxgrad.tools.numerics.view import View
+from fxgrad.tools.numerics.rules import Rule, StableForm, stable_forms
+from fxgrad.tools.numerics.view import ProgramView
 
 ROOMS = (of_quotients, of_logarithms, of_products, of_differences)
 """The rooms of rules, which are imported in the order in which their rules are tried."""
@@ -40,39 +40,39 @@ Known = tuple[float | None, ...]
 """Of each input of a program the number that it is known to be, or None."""
 
 
-class Found(NamedTuple):
-    """A naive form in a program: the rule, the equation that makes its result, and what takes its place."""
+class NaiveForm(NamedTuple):
+    """A naive form in a program: the rule, the equation of its result, and its replacement."""
 
     rule: Rule
     equation: Equation
-    instead: Instead
+    instead: StableForm
 
 
-class Search(NamedTuple):
-    """What a program has of naive forms: its own, by equation, and those of programs that it holds, by equation."""
+class FormSearch(NamedTuple):
+    """The naive forms of a program: its own, by equation, and those of programs that it holds."""
 
     program: Program
     known: Known
-    own: dict[int, Found]
-    inner: dict[int, tuple[Search, ...]]
+    own: dict[int, NaiveForm]
+    inner: dict[int, tuple[FormSearch, ...]]
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to rewrite."""
         return not self.own and not self.inner
 
-    def all(self) -> list[Found]:
+    def all(self) -> list[NaiveForm]:
         """Those of the programs within too."""
         return [*self.own.values(), *(found for searches in self.inner.values() for each in searches
                                       for found in each.all())]
 
 
-def search(program: Program, known: Known | None = None) -> Search:
-    """The naive forms of a program, remembered on it; `known` are numbers among its inputs."""
+def find_forms(program: Program, known: Known | None = None) -> FormSearch:
+    """Return the naive forms of a program, memoized; `known` are numbers among its inputs."""
     if known is None:
-        known = _numbers(program.constants) + (None,) * (len(program.inputs) - len(program.constants))
+        known = _rule_numbers(program.constants) + (None,) * (len(program.inputs) - len(program.constants))
     return memoize(program, ("naive forms", known),
-                   lambda: _searched(merge_equal_equations(_with_numbers(program, known)), known))
+                   lambda: _find_forms(merge_equal_equations(_with_numbers(program, known)), known))
 
 
 def _with_numbers(program: Program, known: Known) -> Program:
@@ -87,9 +87,9 @@ def _with_numbers(program: Program, known: Known) -> Program:
     return program.replace(equations=equations, outputs=outputs)
 
 
-def numbers_of(values: Sequence[Any]) -> Known:
-    """The Python numbers among captured values, which rules may look at."""
-    return _numbers(values)
+def captured_numbers(values: Sequence[Any]) -> Known:
+    """Return the Python numbers among captured values, which rules may inspect."""
+    return _rule_numbers(values)
 
 
 _LARGEST = 2.0 ** 53
@@ -97,12 +97,12 @@ IDENTITY = math.inf
 """In the place of a number: the input is an identity matrix."""
 
 
-def _numbers(values: Sequence[Any]) -> Known:
+def _rule_numbers(values: Sequence[Any]) -> Known:
     """Numbers that rules ask for: whole ones and halves. Others change without making another program of it."""
-    return tuple(map(_known, values))
+    return tuple(map(_known_number, values))
 
 
-def _known(value: Any) -> float | None:
+def _known_number(value: Any) -> float | None:
     if type(value) not in (int, float) and not isinstance(value, np.ndarray | np.generic):
         return None
     kind, shape = getattr(value, "dtype", _FLOAT), getattr(value, "shape", ())
@@ -124,28 +124,28 @@ def _is_identity(value: Any) -> bool:
 _FLOAT = np.dtype(np.float64)
 
 
-def _searched(program: Program, known: Known) -> Search:
-    view = View(program, [var for var, number in zip(program.inputs, known, strict=True) if number == IDENTITY])
-    own: dict[int, Found] = {}
-    inner: dict[int, tuple[Search, ...]] = {}
+def _find_forms(program: Program, known: Known) -> FormSearch:
+    view = ProgramView(program, [var for var, number in zip(program.inputs, known, strict=True) if number == IDENTITY])
+    own: dict[int, NaiveForm] = {}
+    inner: dict[int, tuple[FormSearch, ...]] = {}
     for place, equation in enumerate(program.equations):
         if equation.regions:
-            searches = tuple(_of_region(view, equation, region) for region in equation.regions)
+            searches = tuple(_region_forms(view, equation, region) for region in equation.regions)
             if not all(each.is_empty for each in searches):
                 inner[place] = searches
         elif stable_forms.of(equation.primitive) and _is_real(equation.outputs[0].aval):
-            found = _first(view, equation)
+            found = _first_form(view, equation)
             if found is not None:
                 own[place] = found
-    return Search(program, known, own, inner)
+    return FormSearch(program, known, own, inner)
 
 
-def _first(view: View, equation: Equation) -> Found | None:
+def _first_form(view: ProgramView, equation: Equation) -> NaiveForm | None:
     for rule in stable_forms.of(equation.primitive):
         instead = rule.search(view, equation)
         if instead is not None and all(_is_real(atom.aval) or atom.aval.dtype.kind == "b" or rule.name in _OF_INTEGERS
                                        for atom in instead.atoms):
-            return Found(rule, equation, instead)
+            return NaiveForm(rule, equation, instead)
     return None
 
 
@@ -157,26 +157,26 @@ def _is_real(aval: Aval) -> bool:
     return dtypes.is_floating(aval.dtype)
 
 
-def _of_region(view: View, equation: Equation, region: Region) -> Search:
+def _region_forms(view: ProgramView, equation: Equation, region: Region) -> FormSearch:
     """The forms in a program that an operation holds; the library's own functions have none."""
     called = CALL_NAMES.of(region.program)
     if called is not None and called.is_library:
-        return Search(region.program, (), {}, {})
+        return FormSearch(region.program, (), {}, {})
     known = tuple(view.number(equation.inputs[link.place]) if link.how == "same" else None
                   for link in region.inputs)
-    return search(region.program, known)
+    return find_forms(region.program, known)
 
 
 # --- rewriting ------------------------------------------------------------------------------------------------------
 
 
-def rewritten(program: Program, known: Known | None = None) -> Derived | None:
-    """The program with the stable forms, remembered on it; None where there is nothing to rewrite."""
-    found = search(program, known)
-    return None if found.is_empty else _derived(program, found)
+def rewrite_forms(program: Program, known: Known | None = None) -> Derived | None:
+    """Return the program with the stable forms, memoized; None if there is nothing to rewrite."""
+    found = find_forms(program, known)
+    return None if found.is_empty else _derive_rewritten(program, found)
 
 
-def _derived(program: Program, found: Search) -> Derived:
+def _derive_rewritten(program: Program, found: FormSearch) -> Derived:
     def build(*tracers: Any) -> tuple[Sequence[Any], None]:
         return _Rewriting(found).outputs(tracers), None
     return derive(program, ("stable", found.known), build, program.in_avals)
@@ -185,7 +185,7 @@ def _derived(program: Program, found: Search) -> Derived:
 class _Rewriting(Interpreter):
     """Records the equations of a program, and what takes the place of those that make a naive form."""
 
-    def __init__(self, found: Search) -> None:
+    def __init__(self, found: FormSearch) -> None:
         self._found, self._place = found, -1
         self._values: dict[Any, Any] = {}
 
@@ -202,7 +202,7 @@ class _Rewriting(Interpreter):
         self._values.update(zip(equation.inputs, inputs, strict=True))
         own, inner = self._found.own.get(self._place), self._found.inner.get(self._place)
         if own is not None:
-            return [_as(own.instead.function(*map(self._value, own.instead.atoms)), equation.outputs[0].aval)]
+            return [_cast_as(own.instead.function(*map(self._value, own.instead.atoms)), equation.outputs[0].aval)]
         if inner is not None:
             equation = _with_inner(equation, inner)
         return bind_equation(equation, inputs)
@@ -217,17 +217,17 @@ class _Rewriting(Interpreter):
         return atom.value.item() if atom.aval.weak else atom.value
 
 
-def _with_inner(equation: Equation, searches: Sequence[Search]) -> Equation:
+def _with_inner(equation: Equation, searches: Sequence[FormSearch]) -> Equation:
     """The equation with rewritten programs in it, which take what they took before."""
     programs = []
     for region, found in zip(equation.regions, searches, strict=True):
-        derived = None if found.is_empty else _derived(region.program, found)
+        derived = None if found.is_empty else _derive_rewritten(region.program, found)
         programs.append(region.program if derived is None else derived.program)
         assert derived is None or not derived.captured, "stable forms close over nothing"
     return equation.replace(equation.inputs, replace_programs(equation.params, equation.regions, programs))
 
 
-def _as(value: Any, aval: Aval) -> Any:
+def _cast_as(value: Any, aval: Aval) -> Any:
     """A value in the type that the naive form had."""
     if aval_of(value).shape != aval.shape:
         value, = bind(primitives.broadcast_to, value, shape=aval.shape)

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fxgrad.extend import Atom, Collection, Equation, Primitive
-from fxgrad.tools.numerics.view import View
+from fxgrad.tools.numerics.view import ProgramView
 
 
-class Instead(NamedTuple):
-    """What takes the place of a value: a function of the values of `atoms`."""
+class StableForm(NamedTuple):
+    """The replacement of a value: a function of the values of `atoms`."""
 
     function: Callable[..., Any]
     atoms: tuple[Atom, ...]
 
 
-Search = Callable[[View, Equation], "Instead | None"]
+RuleSearch = Callable[[ProgramView, Equation], "StableForm | None"]
 """(view, equation) -> what takes the place of the value that the equation makes; None if nothing does."""
 
 
@@ -29,7 +29,7 @@ class Rule(NamedTuple):
     fault: str
     domain: str
     kind: str
-    search: Search
+    search: RuleSearch
 
 
 RULES: list[Rule] = []
@@ -38,16 +38,16 @@ stable_forms: Collection[Rule] = Collection(
     "stable forms", "The naive forms that end in an operation, in the order in which `stabilise` tries them.")
 
 
-def rule(name: str, *roots: Primitive, naive: str, write: str, fault: str, domain: str = "all x",
-         kind: str = "",
-         ) -> Callable[[Search], Search]:
-    """Enters the decorated search as a rule for values that operations of `roots` make.
+def register_form_rule(name: str, *roots: Primitive, naive: str, write: str, fault: str, domain: str = "all x",
+                       kind: str = "",
+                       ) -> Callable[[RuleSearch], RuleSearch]:
+    """Register the decorated search as a rule for values that operations of `roots` make.
 
     `kind` is that of findings (`KINDS` in findings.py), by default told from the fault.
     """
     kind = kind or ("cancellation" if "digits" in fault else "overflow")
 
-    def enter(search: Search) -> Search:
+    def enter(search: RuleSearch) -> RuleSearch:
         made = Rule(name, naive, write, fault, domain, kind, search)
         RULES.append(made)
         stable_forms.add(made, *roots)

@@ -28,7 +28,14 @@ from fxgrad.extend import (
 )
 from fxgrad.extend.kernels import evaluate_with_numpy
 from fxgrad.interop.opaque import jax_call_p, jax_effect_p
-from fxgrad.tools.numerics.records import Pair, Ran, Stacked, Taken, as_float64, at_most_float64
+from fxgrad.tools.numerics.records import (
+    LoopEntry,
+    RecordedOperation,
+    ShadowPair,
+    StackedEntries,
+    as_float64,
+    at_most_float64,
+)
 
 has_shadow: Analysis[bool] = Analysis(
     "shadows", "Whether an operation runs again in a wider dtype for `precision_report`.",
@@ -52,23 +59,23 @@ factored.enter((0, 2), primitives.lu_solve)
 factored.enter((0, 1, 2), primitives.slogdet)
 
 class Shadow(Interpreter):
-    """Runs a program and its shadow; carries `Pair`s. `tape` has what ran, `unfollowed` what has no shadow."""
+    """Runs a program and its shadow; carries `ShadowPair`s. `tape` has what ran, `unfollowed` what has no shadow."""
 
     def __init__(self, wide: DType, limit: int) -> None:
         self.wide, self._limit = wide, limit
-        self.tape: list[Ran | Taken | Stacked] = []
+        self.tape: list[RecordedOperation | LoopEntry | StackedEntries] = []
         self.unfollowed: dict[str, None] = {}
         self._called_by: list[Equation] = []
 
-    def pair(self, value: Any) -> Pair:
+    def pair(self, value: Any) -> ShadowPair:
         """A value that the program is given, which is exact."""
         array = np.asarray(value)
-        return Pair(array, self._widened(array))
+        return ShadowPair(array, self._widened(array))
 
-    def literal(self, literal: Literal) -> Pair:
+    def literal(self, literal: Literal) -> ShadowPair:
         return self.pair(literal.value)
 
-    def constant(self, array: Any) -> Pair:
+    def constant(self, array: Any) -> ShadowPair:
         return self.pair(array)
 
     def _widened(self, value: Any) -> Any:
@@ -81,9 +88,9 @@ class Shadow(Interpreter):
             return dtype
         return np.result_type(self.wide, np.complex64) if dtypes.is_complex(dtype) else self.wide
 
-    def equation(self, equation: Equation, inputs: list[Pair]) -> list[Pair]:
+    def equation(self, equation: Equation, inputs: list[ShadowPair]) -> list[ShadowPair]:
         if equation.regions:
-            return self._held(equation, inputs)
+            return self._run_regions(equation, inputs)
         if len(self.tape) >= self._limit:
             raise ArgumentError(at_user_line(
                 f"precision_report: the program runs more than {self._limit:,} operations, of which each is kept. "
@@ -91,12 +98,12 @@ class Shadow(Interpreter):
         primitive, params = equation.primitive, equation.params
         low = [*map(np.asarray, evaluate_with_numpy(primitive, [pair.low for pair in inputs], params))]
         if not any(dtypes.is_inexact(output.dtype) for output in low):
-            return [Pair(output, output) for output in low]
+            return [ShadowPair(output, output) for output in low]
         wider = {name: self._dtype(value) if isinstance(value, np.dtype) else value for name, value in params.items()}
-        rounded, moved = [pair.rounded() for pair in inputs], [*map(_moved, inputs, range(len(inputs)))]
+        rounded, moved = [pair.rounded() for pair in inputs], [*map(_perturb, inputs, range(len(inputs)))]
         factors = factored.of(primitive)
         if factors:
-            rounded, moved = _factored_again(rounded, factors), _factored_again(moved, factors)
+            rounded, moved = _solve_again(rounded, factors), _solve_again(moved, factors)
         exact = self._exact(primitive, [pair.wide for pair in inputs], wider, low)
         at_low = self._exact(primitive, [self._widened(pair.low) for pair in inputs], wider, low)
         beside = self._exact(primitive, moved, wider, low)
@@ -108,19 +115,19 @@ class Shadow(Interpreter):
             # What the operation magnifies is seen in the program's own precision, too.
             given = [one.astype(pair.low.dtype) if pair.is_real else pair.low
                      for one, pair in zip(moved, inputs, strict=True)]
-            nearby = [self._computed(primitive, _factored_again(given, factors) if factors else given, params)]
+            nearby = [self._compute_low(primitive, _solve_again(given, factors) if factors else given, params)]
             at_low = [pair.wide for pair in outputs]
         else:
-            outputs = [Pair(one, other if dtypes.is_inexact(one.dtype) else one)
+            outputs = [ShadowPair(one, other if dtypes.is_inexact(one.dtype) else one)
                        for one, other in zip(low, exact, strict=True)]
-            nearby = [self._computed(primitive, rounded, params), beside]
+            nearby = [self._compute_low(primitive, rounded, params), beside]
         narrow = {name: at_most_float64(value) if isinstance(value, np.dtype) else value
                   for name, value in wider.items()}
         called_by = self._called_by[0] if self._called_by else None
-        self.tape.append(Ran(equation, called_by, narrow, inputs, outputs, nearby, at_low))
+        self.tape.append(RecordedOperation(equation, called_by, narrow, inputs, outputs, nearby, at_low))
         return outputs
 
-    def _computed(self, primitive: Primitive, values: list[Any], params: dict[str, Any]) -> list[Any]:
+    def _compute_low(self, primitive: Primitive, values: list[Any], params: dict[str, Any]) -> list[Any]:
         """What an operation makes in the program's precision, as the shadow has it."""
         return [*map(self._widened, evaluate_with_numpy(primitive, values, params))]
 
@@ -140,7 +147,7 @@ class Shadow(Interpreter):
 
     # --- operations that hold programs ------------------------------------------------------------------------
 
-    def _held(self, equation: Equation, inputs: list[Pair]) -> list[Pair]:
+    def _run_regions(self, equation: Equation, inputs: list[ShadowPair]) -> list[ShadowPair]:
         regions = {region.role: region for region in reversed(equation.regions)}
         if "branch" in regions:
             branches = [region for region in equation.regions if region.role == "branch"]
@@ -161,14 +168,14 @@ class Shadow(Interpreter):
         del self._called_by[len(self._called_by) - is_library:]
         return outputs
 
-    def _once(self, region: Region, inputs: list[Pair]) -> list[Pair]:
+    def _once(self, region: Region, inputs: list[ShadowPair]) -> list[ShadowPair]:
         return self.run(region.program, [inputs[link.place] for link in region.inputs])
 
-    def _loop(self, equation: Equation, region: Region, times: int, inputs: list[Pair]) -> list[Pair]:
+    def _loop(self, equation: Equation, region: Region, times: int, inputs: list[ShadowPair]) -> list[ShadowPair]:
         carry = {link.place: inputs[link.place] for link in region.inputs if link.how == "carry"}
-        entries: dict[int, dict[int, Pair]] = {
+        entries: dict[int, dict[int, ShadowPair]] = {
             link.place: {} for link in region.outputs if link.how == "entry"}
-        finals: dict[int, Pair] = {}
+        finals: dict[int, ShadowPair] = {}
         places = [link.place for link in region.outputs if link.how == "carry"]
         for step in reversed(range(times)) if region.reverse else range(times):
             given = [carry[link.place] if link.how == "carry" else self._entry(inputs[link.place], step)
@@ -183,20 +190,20 @@ class Shadow(Interpreter):
         return [finals[place] if place in finals else self._stack(entries[place], var.aval)
                 for place, var in enumerate(equation.outputs)]
 
-    def _entry(self, whole: Pair, step: int) -> Pair:
-        entry = Pair(np.asarray(whole.low[step]), np.asarray(whole.wide[step]))
-        self.tape.append(Taken(whole, step, entry))
+    def _entry(self, whole: ShadowPair, step: int) -> ShadowPair:
+        entry = ShadowPair(np.asarray(whole.low[step]), np.asarray(whole.wide[step]))
+        self.tape.append(LoopEntry(whole, step, entry))
         return entry
 
-    def _stack(self, entries: dict[int, Pair], aval: Any) -> Pair:
+    def _stack(self, entries: dict[int, ShadowPair], aval: Any) -> ShadowPair:
         if not entries:
             return self.pair(np.zeros(aval.shape, aval.dtype))
         ordered = [entries[step] for step in sorted(entries)]
-        whole = Pair(np.stack([entry.low for entry in ordered]), np.stack([entry.wide for entry in ordered]))
-        self.tape.append(Stacked(ordered, whole))
+        whole = ShadowPair(np.stack([entry.low for entry in ordered]), np.stack([entry.wide for entry in ordered]))
+        self.tape.append(StackedEntries(ordered, whole))
         return whole
 
-    def _while(self, condition: Region, body: Region, inputs: list[Pair]) -> list[Pair]:
+    def _while(self, condition: Region, body: Region, inputs: list[ShadowPair]) -> list[ShadowPair]:
         values = [*inputs]
         places = [link.place for link in body.inputs if link.how == "carry"]
         while bool(self._once(condition, values)[0].low):
@@ -204,7 +211,7 @@ class Shadow(Interpreter):
                 values[place] = output
         return [values[place] for place in places]
 
-    def _sweep(self, step: Region, back: Region, inputs: list[Pair]) -> list[Pair]:
+    def _sweep(self, step: Region, back: Region, inputs: list[ShadowPair]) -> list[ShadowPair]:
         values, states = [*inputs], []
         places = [link.place for link in step.inputs if link.how == "carry"]
         for number in range(int(inputs[0].low)):
@@ -221,13 +228,13 @@ class Shadow(Interpreter):
         return [values[place] for place in moved]
 
 
-def shadowed(program: Program, inputs: Sequence[Any], wide: DType, limit: int) -> tuple[Shadow, list[Pair]]:
-    """The run of a closed program on arrays, walked back to its inputs, and its results."""
+def run_shadowed(program: Program, inputs: Sequence[Any], wide: DType, limit: int) -> tuple[Shadow, list[ShadowPair]]:
+    """Run a closed program on arrays beside its shadow, and walk back to its inputs."""
     shadow = Shadow(wide, limit)
     results = shadow.run(program, [*map(shadow.pair, inputs)])
     for result in results:
         if result.is_real:
-            result.add_slope(_direction(result))
+            result.add_slope(_error_slope(result))
     # Where a result is lost, so are slopes on the way to what lost it; elsewhere only those of what was not chosen.
     is_lost = any(not np.all(np.isfinite(value)) for result in results if result.is_real
                   for value in (result.low, result.wide))
@@ -236,7 +243,7 @@ def shadowed(program: Program, inputs: Sequence[Any], wide: DType, limit: int) -
     return shadow, results
 
 
-def _moved(pair: Pair, number: int) -> Any:
+def _perturb(pair: ShadowPair, number: int) -> Any:
     """The shadow of an operand, moved by a unit of the program's precision up or down where it is not exact there.
 
     A rounding may happen to be small; this is one that is not.
@@ -250,7 +257,7 @@ def _moved(pair: Pair, number: int) -> Any:
         return np.where(is_exact, pair.wide, pair.wide * (1 + signs * pair.wide.dtype.type(float(unit))))
 
 
-def _factored_again(values: list[Any], factors: tuple[int, ...]) -> list[Any]:
+def _solve_again(values: list[Any], factors: tuple[int, ...]) -> list[Any]:
     try:
         found = primitives.lu.numpy(values[0])
     except TypeError:  # LAPACK has none for longdouble
@@ -258,7 +265,7 @@ def _factored_again(values: list[Any], factors: tuple[int, ...]) -> list[Any]:
     return [values[0], *(found[place] for place in factors), *values[1 + len(factors):]]
 
 
-def _direction(result: Pair) -> Any:
+def _error_slope(result: ShadowPair) -> Any:
     """The slope of the relative error of a result: along the error that it has, or for all elements alike."""
     wide = as_float64(result.wide)
     with np.errstate(all="ignore"):

@@ -20,59 +20,60 @@ from fxgrad.extend import (
     primitives,
 )
 from fxgrad.tools.numerics.findings import Finding, finding
-from fxgrad.tools.numerics.view import View
+from fxgrad.tools.numerics.view import ProgramView
 
 # --- derivatives that are zero --------------------------------------------------------------------------------------
 
 
-class Reached(NamedTuple):
-    """How a value depends on inputs, by their numbers: with a derivative, and by what has none there."""
+class Dependence(NamedTuple):
+    """Dependence of a value on inputs, by their numbers: with a derivative, and without one."""
 
     smoothly: frozenset[int]
     cut: frozenset[tuple[int, Equation]]
 
 
-NOTHING = Reached(frozenset(), frozenset())
+NOTHING = Dependence(frozenset(), frozenset())
 OPAQUE = (primitives.custom_jvp, primitives.custom_vjp)
 
 
-class _Cuts(Interpreter):
+class _DependenceSearch(Interpreter):
     """Carries, in the place of each value, the inputs that it depends on and how."""
 
-    def literal(self, _: Literal) -> Reached:
+    def literal(self, _: Literal) -> Dependence:
         return NOTHING
 
-    def constant(self, _: object) -> Reached:
+    def constant(self, _: object) -> Dependence:
         return NOTHING
 
-    def equation(self, equation: Equation, inputs: list[Reached]) -> list[Reached]:
+    def equation(self, equation: Equation, inputs: list[Dependence]) -> list[Dependence]:
         cut = frozenset[tuple[int, Equation]]().union(*(each.cut for each in inputs))
         smoothly = frozenset[int]().union(*(
             each.smoothly for each, atom in zip(inputs, equation.inputs, strict=True) if _has_slope(atom.aval)))
         if equation.primitive is primitives.stop_gradient:  # that is meant
             return [NOTHING]
         if equation.primitive in OPAQUE:  # its derivative is what somebody says that it is
-            return [Reached(smoothly, frozenset())] * len(equation.outputs)
+            return [Dependence(smoothly, frozenset())] * len(equation.outputs)
         if equation.regions:
             return self._into(equation, inputs)
         has_rule = not isinstance(equation.primitive.jvp, MissingRule) and equation.primitive is not primitives.sign
-        return [Reached(smoothly, cut) if has_rule and _has_slope(var.aval) else
-                Reached(frozenset(), cut | {(number, equation) for number in smoothly}) for var in equation.outputs]
+        return [Dependence(smoothly, cut) if has_rule and _has_slope(var.aval) else
+                Dependence(frozenset(), cut | {(number, equation) for number in smoothly}) for var in equation.outputs]
 
-    def _into(self, equation: Equation, inputs: list[Reached]) -> list[Reached]:
+    def _into(self, equation: Equation, inputs: list[Dependence]) -> list[Dependence]:
         """What the programs make that an operation holds; what chooses among them has no derivative."""
         linked = {link.place for region in equation.regions for link in region.inputs}
         chosen = frozenset[tuple[int, Equation]]().union(*(
             each.cut | {(number, equation) for number in each.smoothly}
             for place, each in enumerate(inputs) if place not in linked))
-        outputs = [Reached(frozenset(), chosen)] * len(equation.outputs)
+        outputs = [Dependence(frozenset(), chosen)] * len(equation.outputs)
         for region in equation.regions:
-            for place, found in self._of_region(region, inputs):
+            for place, found in self._visit_region(region, inputs):
                 if place < len(outputs):
-                    outputs[place] = Reached(outputs[place].smoothly | found.smoothly, outputs[place].cut | found.cut)
+                    outputs[place] = Dependence(outputs[place].smoothly | found.smoothly,
+                                                outputs[place].cut | found.cut)
         return outputs
 
-    def _of_region(self, region: Region, inputs: list[Reached]) -> Iterator[tuple[int, Reached]]:
+    def _visit_region(self, region: Region, inputs: list[Dependence]) -> Iterator[tuple[int, Dependence]]:
         given = [NOTHING if link.how == "inside" or link.place >= len(inputs) else inputs[link.place]
                  for link in region.inputs]
         carried = [index for index, link in enumerate(region.inputs) if link.how == "carry"]
@@ -80,7 +81,7 @@ class _Cuts(Interpreter):
             made, before = self.run(region.program.replace(constants=[]), given), [*given]
             again = [found for link, found in zip(region.outputs, made, strict=True) if link.how == "carry"]
             for index, found in zip(carried, again, strict=False):
-                given[index] = Reached(given[index].smoothly | found.smoothly, given[index].cut | found.cut)
+                given[index] = Dependence(given[index].smoothly | found.smoothly, given[index].cut | found.cut)
             if given == before:
                 break
         final = iter([given[index] for index in carried])
@@ -113,9 +114,9 @@ def zero_slopes(program: Program) -> list[Finding]:
     """Operations without a derivative by which alone a floating-point input reaches floating-point results."""
     count = len(program.inputs) - len(program.constants)
     free = program.inputs[len(program.constants):]
-    given = [Reached(frozenset({number}) if _has_slope(var.aval) else frozenset(), frozenset())
+    given = [Dependence(frozenset({number}) if _has_slope(var.aval) else frozenset(), frozenset())
              for number, var in enumerate(free)]
-    reached = _Cuts().run(program, given)
+    reached = _DependenceSearch().run(program, given)
     results = [each for each, atom in zip(reached, program.outputs, strict=True) if _has_slope(atom.aval)]
     smoothly = frozenset[int]().union(*(each.smoothly for each in results))
     lost: dict[Equation, list[int]] = {}
@@ -125,7 +126,7 @@ def zero_slopes(program: Program) -> list[Finding]:
             lost.setdefault(equation, []).append(number)
     names = [f"input {number}" for number in range(count)] if program.signature is None else [
         *program.signature.input_names]
-    return [_lost(equation, [names[number] for number in numbers]) for equation, numbers in lost.items()]
+    return [_lost_finding(equation, [names[number] for number in numbers]) for equation, numbers in lost.items()]
 
 
 def program_order(equation: Equation) -> tuple[int, str]:
@@ -133,7 +134,7 @@ def program_order(equation: Equation) -> tuple[int, str]:
     return (0 if equation.source is None else equation.source.line), equation.primitive.name
 
 
-def _lost(equation: Equation, names: Sequence[str]) -> Finding:
+def _lost_finding(equation: Equation, names: Sequence[str]) -> Finding:
     called, first = work_arounds.of(equation.primitive)
     what, who = called or equation.primitive.name, ", ".join(names)
     fault = f"{what} has no derivative but 0, and so has {who}: no gradient comes through"
@@ -159,7 +160,7 @@ def _singular(maker: Equation | None) -> tuple[int, str] | None:
 
 def infinite_slopes(program: Program) -> list[Finding]:
     """Logarithms, roots and quotients of what is 0 on an interval, or in a branch that `where` leaves out."""
-    view = View(program)
+    view = ProgramView(program)
     found = []
     for equation in program.equations:
         singular = singular_operands.of(equation.primitive)
@@ -170,7 +171,7 @@ def infinite_slopes(program: Program) -> list[Finding]:
                     equation.source, f"{what} of what is 0 for every number below 0: the derivative there is NaN",
                     _DOUBLE_WHERE, "derivative"))
         elif equation.primitive is primitives.select_n:
-            found += _of_choice(view, equation)
+            found += _branch_findings(view, equation)
         for region in equation.regions:
             called = CALL_NAMES.of(region.program)
             if called is None or not called.is_library:
@@ -181,7 +182,7 @@ def infinite_slopes(program: Program) -> list[Finding]:
 _MOVES = (primitives.reshape, primitives.broadcast_to, primitives.convert_element_type)
 
 
-def _is_held_at_zero(view: View, atom: Atom) -> bool:
+def _is_held_at_zero(view: ProgramView, atom: Atom) -> bool:
     """Whether a value is 0 on an interval: maximum(x, 0), and products with it."""
     if not _has_slope(atom.aval):
         return False
@@ -197,7 +198,7 @@ def _is_held_at_zero(view: View, atom: Atom) -> bool:
     return False
 
 
-def _of_choice(view: View, equation: Equation) -> list[Finding]:
+def _branch_findings(view: ProgramView, equation: Equation) -> list[Finding]:
     """The trap of one `where`: the branch that is not taken has a derivative as well, infinite where the test fails."""
     test, *branches = equation.inputs
     compared = view.of(test, *_COMPARISONS)

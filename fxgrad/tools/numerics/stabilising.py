@@ -8,7 +8,7 @@ from typing import Any, overload
 from fxgrad.errors import ArgumentError
 from fxgrad.extend import Program, ProgramAttribute, apply, at_user_line, hide_frames, transformation
 from fxgrad.extend.tracing import TracedCall, rewrite_before_derivatives, trace_for_rewrite
-from fxgrad.tools.numerics.rewriting import numbers_of, rewritten
+from fxgrad.tools.numerics.rewriting import captured_numbers, rewrite_forms
 
 
 @overload
@@ -42,28 +42,28 @@ def stabilise(fun: Callable[..., Any]) -> Callable[..., Any]:
     array([0.5, 0.5])
     """
     if isinstance(fun, Program):
-        return _of_program(fun)
+        return _stabilize_program(fun)
 
     @transformation("stabilise", fun)
     @hide_frames
     def stabilised(*args: Any, **kwargs: Any) -> Any:
         with rewrite_before_derivatives(_rewritten_trace):
             traced, leaves = trace_for_rewrite("stabilise", fun, args, kwargs)
-        derived = rewritten(traced.program, _known(traced))
+        derived = rewrite_forms(traced.program, _known_inputs(traced))
         inputs = [*traced.captured, *leaves]
         outputs = apply(traced.program, inputs) if derived is None else derived(inputs)
         return traced.rebuild(outputs)
     return stabilised
 
 
-def _known(traced: TracedCall) -> tuple[float | None, ...]:
+def _known_inputs(traced: TracedCall) -> tuple[float | None, ...]:
     """The numbers among the inputs of what was traced: those that it captured."""
-    return numbers_of(traced.captured) + (None,) * (len(traced.program.inputs) - len(traced.captured))
+    return captured_numbers(traced.captured) + (None,) * (len(traced.program.inputs) - len(traced.captured))
 
 
 def _rewritten_trace(traced: TracedCall) -> TracedCall:
     """What was traced to be differentiated, with stable forms; what forcing computed is computed again."""
-    derived = rewritten(traced.program, _known(traced))
+    derived = rewrite_forms(traced.program, _known_inputs(traced))
     if derived is None:
         return traced
     count = len(derived.captured) + traced.program.captured
@@ -79,8 +79,8 @@ _CAPTURING: ProgramAttribute[Program] = ProgramAttribute("with captured inputs")
 """The rewritten program, which has all inputs as its own, with the captured ones of the trace that it is of."""
 
 
-def _of_program(program: Program) -> Program:
-    derived = rewritten(program)
+def _stabilize_program(program: Program) -> Program:
+    derived = rewrite_forms(program)
     if derived is None:
         return program
     if derived.captured:

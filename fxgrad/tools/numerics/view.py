@@ -44,14 +44,14 @@ class Product(NamedTuple):
     """Those that stand above and below as often."""
 
 
-class Exponential(NamedTuple):
+class ExponentialTerm(NamedTuple):
     """exp(`argument`), which is `number` times `base`; a `number` of 0 is exp(0), the number 1."""
 
     argument: Atom
     number: float
     base: Atom
 
-    def is_of(self, other: Exponential, times: float = 1.0) -> bool:
+    def is_of(self, other: ExponentialTerm, times: float = 1.0) -> bool:
         """Whether the argument is that of `other`, times a number."""
         return self.base == other.base and self.number == other.number * times
 
@@ -72,8 +72,8 @@ class Sum(NamedTuple):
         return value
 
 
-class View:
-    """A program that rules look at; `identities` are inputs that are identity matrices."""
+class ProgramView:
+    """A program that rules inspect; `identities` are inputs that are identity matrices."""
 
     def __init__(self, program: Program, identities: Sequence[Variable] = ()) -> None:
         self.program = program
@@ -183,14 +183,14 @@ class View:
 
     # --- exponentials -----------------------------------------------------------------------------------------
 
-    def exponential(self, atom: Atom) -> Exponential | None:
+    def exponential(self, atom: Atom) -> ExponentialTerm | None:
         """What a value is the exponential of; None if it is none, or of a number less the largest."""
         operands = self.of(atom, primitives.exp)
-        if operands is None or self.is_shifted(operands[0]):
+        if operands is None or self.has_maximum_subtracted(operands[0]):
             return None
-        return Exponential(operands[0], *self.scaled(operands[0]))
+        return ExponentialTerm(operands[0], *self.scaled(operands[0]))
 
-    def is_shifted(self, atom: Atom) -> bool:
+    def has_maximum_subtracted(self, atom: Atom) -> bool:
         """Whether a largest value was subtracted already: then nothing overflows."""
         operands = self.of(atom, primitives.sub)
         if operands is None:
@@ -216,15 +216,15 @@ class View:
         if maker.primitive is primitives.reduce_sum:
             return _sum_of(maker, maker.inputs[0], moves, is_mean=False)
         if maker.primitive in (primitives.div, primitives.mul):
-            return self._divided(maker, moves)
+            return self._as_mean(maker, moves)
         called = [region.program for region in maker.regions if region.role == "inline"]
         if called and (name := CALL_NAMES.of(called[0])) is not None and name.is_library and name.name == "mean":
-            inner = View(called[0]).sum(called[0].outputs[0])
+            inner = ProgramView(called[0]).sum(called[0].outputs[0])
             if inner is not None and inner.is_mean and inner.operand is called[0].inputs[-1]:
                 return inner._replace(operand=maker.inputs[-1], moves=(*inner.moves, *moves))
         return None
 
-    def _divided(self, maker: Equation, moves: Sequence[Equation]) -> Sum | None:
+    def _as_mean(self, maker: Equation, moves: Sequence[Equation]) -> Sum | None:
         """The mean, if it is a sum divided by the number of its terms."""
         by = self.number(maker.inputs[1])
         total = self.sum(maker.inputs[0]) if by else None

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fxgrad.tools.pictures.layers import Layers, layered
+from fxgrad.tools.pictures.layers import Layers, arrange_layers
 from fxgrad.tools.pictures.picture import Box, Line, Picture
 
 STEEP = 3
@@ -29,7 +29,7 @@ def ascii_text(picture: Picture) -> str:
       z
     """
     between = [line for line in picture.lines if line.source != line.target]
-    parts = [_drawn(_with_labels(picture._replace(lines=tuple(between)))), picture.caption]
+    parts = [_draw_text(_with_labels(picture._replace(lines=tuple(between)))), picture.caption]
     for title, inset in picture.insets:
         inner = ascii_text(inset).splitlines()
         parts.append("\n".join([f"{title}:", *(f"  {line}".rstrip() for line in inner)]))
@@ -49,7 +49,7 @@ def _with_labels(picture: Picture) -> Picture:
     return picture._replace(boxes=tuple(boxes), lines=tuple(lines))
 
 
-def _texts(box: Box, lines: int) -> list[str]:
+def _box_lines(box: Box, lines: int) -> list[str]:
     """The lines of a box, on which that many others arrive.
 
     What is a name of the user's stands as it is, operations and expressions in brackets, what is marked in stars.
@@ -57,30 +57,30 @@ def _texts(box: Box, lines: int) -> list[str]:
     label = f"*{box.label}*" if box.is_marked else box.label
     has_brackets = label.startswith("[") and label.endswith("]")
     if not has_brackets and (box.kind != "value" or box.is_expression or box.shape == "square"):
-        label = f"[{label.center(_room(lines) - 2)}]"
+        label = f"[{label.center(_box_width(lines) - 2)}]"
     return [label, *box.details]
 
 
-def _room(lines: int) -> int:
+def _box_width(lines: int) -> int:
     """How wide a box is on which that many lines arrive, two columns apart."""
     return 2 * lines + (1 if lines > 1 and lines % 2 else -1)
 
 
-def _drawn(picture: Picture) -> str:
+def _draw_text(picture: Picture) -> str:
     pins: dict[str, int] = {}
     for line in picture.lines:
         pins[line.ends[1]] = pins.get(line.ends[1], 0) + 1
-    texts = {box.key: _texts(box, pins.get(box.key, 0)) for box in picture.boxes}
-    widths = {key: max(*(len(text) for text in lines), _room(pins.get(key, 0))) for key, lines in texts.items()}
+    texts = {box.key: _box_lines(box, pins.get(box.key, 0)) for box in picture.boxes}
+    widths = {key: max(*(len(text) for text in lines), _box_width(pins.get(key, 0))) for key, lines in texts.items()}
     arcs = [line.ends for line in picture.lines]
     for step in (1, 2, 4):  # where lines would cover each other there is more room; of steps of four none can
-        drawing = _Drawing(texts, widths, layered([*texts], arcs, widths, step), picture.lines, even=step > 1)
+        drawing = _Drawing(texts, widths, arrange_layers([*texts], arcs, widths, step), picture.lines, even=step > 1)
         if drawing.is_right:
             break
     return drawing.text
 
 
-class Net(NamedTuple):
+class LineNet(NamedTuple):
     """All lines that go on from one box or rail into the row below: from a column to several."""
 
     name: str
@@ -138,12 +138,12 @@ class _Drawing:
             self._rows.append({net.top: "^" if net.name in self._upward else "|" for net in nets})
         if all(net.is_straight for net in nets):
             self._rows.append({net.top: "|" for net in nets})
-        elif not self._slanted(nets):
-            self._cornered(nets)
+        elif not self._draw_slanted(nets):
+            self._draw_corners(nets)
 
-    def _nets(self, above: Sequence[str], below: Sequence[str]) -> list[Net]:
+    def _nets(self, above: Sequence[str], below: Sequence[str]) -> list[LineNet]:
         columns = self._layers.columns
-        nets = {name: Net(name, columns[name], []) for name in above if self._layers.down.get(name)}
+        nets = {name: LineNet(name, columns[name], []) for name in above if self._layers.down.get(name)}
         for name in below:
             sources = sorted(self._layers.up[name], key=lambda source: columns[source])
             for source, column in zip(sources, self._pins(name, sources), strict=True):
@@ -162,7 +162,7 @@ class _Drawing:
             return [middle + 2 * place - count + 1 + count % 2 for place in range(count)]
         return [middle + 2 * place - count + 1 for place in range(count)]
 
-    def _slanted(self, nets: Sequence[Net]) -> bool:
+    def _draw_slanted(self, nets: Sequence[LineNet]) -> bool:
         """Draws short lines as slanted ones, where none meets another; whether it did."""
         height = max(abs(column - net.top) for net in nets for column in net.bottom)
         if height > STEEP or any(len(net.bottom) > 1 for net in nets):
@@ -179,7 +179,7 @@ class _Drawing:
         self._rows += rows
         return True
 
-    def _cornered(self, nets: Sequence[Net]) -> None:
+    def _draw_corners(self, nets: Sequence[LineNet]) -> None:
         """Draws a horizontal piece for each net that is not straight, in as few rows as they fit in."""
         tracks = self._tracks(nets)
         first = {net.name: number for number, track in enumerate(tracks) for net in track}
@@ -196,7 +196,7 @@ class _Drawing:
         self._rows += rows
 
     @staticmethod
-    def _horizontal(row: dict[int, str], net: Net) -> None:
+    def _horizontal(row: dict[int, str], net: LineNet) -> None:
         """What comes from above turns at `'`, what goes down begins at a dot, and both are at a cross."""
         left, right = net.span
         for column in range(left, right + 1):
@@ -207,7 +207,7 @@ class _Drawing:
             elif column not in row:
                 row[column] = "-"
 
-    def _tracks(self, all_nets: Sequence[Net]) -> list[list[Net]]:
+    def _tracks(self, all_nets: Sequence[LineNet]) -> list[list[LineNet]]:
         """The nets that are not straight in rows, so that lines cross seldom and none covers another."""
         nets = sorted([net for net in all_nets if not net.is_straight],
                       key=lambda net: (net.span[0] + net.span[1], net.top))
@@ -220,7 +220,7 @@ class _Drawing:
                     changed = True
             if not changed:
                 break
-        tracks: list[list[Net]] = []
+        tracks: list[list[LineNet]] = []
         taken = {column for net in all_nets for column in (net.top, *net.bottom)}
         for net in nets:
             if tracks and all(_is_between(other, net, taken) or _is_between(net, other, taken) for other in tracks[-1]):
@@ -232,7 +232,7 @@ class _Drawing:
         return tracks
 
 
-def _is_between(left: Net, right: Net, taken: set[int]) -> bool:
+def _is_between(left: LineNet, right: LineNet, taken: set[int]) -> bool:
     """Whether there is room between two nets in one row: a column that no line goes through."""
     return any(column not in taken for column in range(left.span[1] + 1, right.span[0]))
 
@@ -240,7 +240,7 @@ def _is_between(left: Net, right: Net, taken: set[int]) -> bool:
 COVERED = 1000
 
 
-def _cost(upper: Net, lower: Net) -> int:
+def _cost(upper: LineNet, lower: LineNet) -> int:
     """How often two nets cross if one is drawn above the other; very much if one line would cover the other."""
     left, right = upper.span
     cost = int(left <= lower.top <= right)

@@ -58,12 +58,12 @@ def _piece_crosses(start: Point, end: Point, area: Area) -> bool:
     return begin < finish
 
 
-def overlap(one: Area, other: Area) -> bool:
+def areas_overlap(one: Area, other: Area) -> bool:
     """Whether two areas have a part in common."""
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-def around(middle: Point, width: float, height: float) -> Area:
+def area_around(middle: Point, width: float, height: float) -> Area:
     """The area of a width and a height about a point."""
     return middle[0] - width / 2, middle[1] - height / 2, middle[0] + width / 2, middle[1] + height / 2
 
@@ -76,21 +76,21 @@ def label_places(lines: Sequence[Sequence[Point]], places: Sequence[Point], widt
     """
     kept = [not width or distance(place, line) <= FARTHEST for line, place, width in
             zip(lines, places, widths, strict=True)]
-    taken = [around(place, width, height) for place, width, keep in zip(places, widths, kept, strict=True)
+    taken = [area_around(place, width, height) for place, width, keep in zip(places, widths, kept, strict=True)
              if keep and width]
     found = []
     for line, place, width, keep in zip(lines, places, widths, kept, strict=True):
         if not keep:
-            tried = [_along(line, part) for part in STEPS]
+            tried = [_point_along(line, part) for part in STEPS]
             free = (at for at in tried if width / 2 <= at[0] <= page - width / 2 and not any(
-                overlap(around(at, width, height), other) for other in (*boxes, *taken)))
+                areas_overlap(area_around(at, width, height), other) for other in (*boxes, *taken)))
             place = next(free, tried[0])  # noqa: PLW2901  (the place in the place of that one)
-            taken.append(around(place, width, height))
+            taken.append(area_around(place, width, height))
         found.append(place)
     return found
 
 
-def _along(line: Sequence[Point], part: float) -> Point:
+def _point_along(line: Sequence[Point], part: float) -> Point:
     """The point at a part of the length of a line."""
     pieces = [*itertools.pairwise(line)]
     lengths = [math.dist(*piece) for piece in pieces]
@@ -110,12 +110,12 @@ def title_place(frame: Area, width: float, height: float, lines: Sequence[Sequen
     """
     left, top, _, bottom = frame
     rows = ((top + 2, top + height - 4), (bottom - height + 5, bottom - 4))
-    free = ((x, line) for above, line in rows for x in _lefts(frame, width)
+    free = ((x, line) for above, line in rows for x in _left_edges(frame, width)
             if not any(crosses(each, (x - 2, above, x + width + 2, line + 3)) for each in lines))
     return next(free, (left + 9, top + height - 4))
 
 
-def _lefts(frame: Area, width: float) -> Iterator[float]:
+def _left_edges(frame: Area, width: float) -> Iterator[float]:
     left = frame[0] + 9
     while left == frame[0] + 9 or left + width <= frame[2] - 6:
         yield left

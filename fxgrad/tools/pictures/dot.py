@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from fxgrad.tools.pictures.picture import Box, Picture
-from fxgrad.tools.pictures.theme import LINES, Paint, Theme, painted
+from fxgrad.tools.pictures.theme import LINES, Paint, Theme, apply_theme
 
 DOT_SHAPES = {"circle": "circle", "square": "square", "pill": "box"}
 DOT_STYLES = {"forward": "solid", "gradient": "dashed", "saved": "dotted", "carry": "dashed"}
@@ -24,7 +24,7 @@ def dot_text(picture: Picture, theme: Theme | None = None) -> str:
     lines = [f"digraph {_quoted(picture.title or 'program')} {{",
              '  node [fontname="monospace", fontsize=12, margin="0.08,0.04", height=0.4, width=0.4];',
              '  edge [fontname="monospace", fontsize=9, arrowsize=0.7];']
-    palette = painted(theme)[0]
+    palette = apply_theme(theme)[0]
     lines += _dot_boxes(picture, "", palette, "  ")
     for line in picture.lines:
         above, below = line.ends
@@ -87,12 +87,12 @@ def mermaid_text(picture: Picture, theme: Theme | None = None) -> str:
     lines = ["flowchart TD", *_mermaid_boxes(picture, "", "  ")]
     marked = []
     for number, line in enumerate(picture.lines):
-        label = f"|{_plain(line.label)}|" if line.label else ""
-        lines.append(f"  {_word(line.source)} {MERMAID_ARROWS[line.kind]}{label} {_word(line.target)}")
+        label = f"|{_escape(line.label)}|" if line.label else ""
+        lines.append(f"  {_identifier(line.source)} {MERMAID_ARROWS[line.kind]}{label} {_identifier(line.target)}")
         marked += [number] if line.is_marked else []
     used = {box.role for box in picture.boxes}
     lines += [f"  classDef {role} fill:{paint.fill},stroke:{paint.stroke},color:{paint.text};"
-              for role, paint in painted(theme)[0].items() if role in used]
+              for role, paint in apply_theme(theme)[0].items() if role in used]
     if marked:
         lines.append(f"  linkStyle {','.join(map(str, marked))} stroke:{LINES['marked'][0]},stroke-width:3px;")
     return "\n".join(lines) + "\n"
@@ -102,19 +102,19 @@ def _mermaid_boxes(picture: Picture, cluster: str, indent: str) -> Iterator[str]
     for box in picture.boxes:
         if box.cluster == cluster:
             opening, closing = MERMAID_SHAPES[box.shape]
-            text = _plain("\n".join([box.label, *box.details])).replace("#10;", "<br/>")
-            yield f"{indent}{_word(box.key)}{opening}{text}{closing}:::{box.role}"
+            text = _escape("\n".join([box.label, *box.details])).replace("#10;", "<br/>")
+            yield f"{indent}{_identifier(box.key)}{opening}{text}{closing}:::{box.role}"
     for inner in picture.clusters:
         if inner.parent == cluster:
-            yield f"{indent}subgraph {_word(inner.key)}_frame [{_plain(inner.title)}]"
+            yield f"{indent}subgraph {_identifier(inner.key)}_frame [{_escape(inner.title)}]"
             yield from _mermaid_boxes(picture, inner.key, indent + "  ")
             yield f"{indent}end"
 
 
-def _word(key: str) -> str:
+def _identifier(key: str) -> str:
     return re.sub(r"\W", "_", key)
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     """Text between quotes, with what Mermaid takes for its own written as entities."""
     return '"' + "".join(char if char.isalnum() or char in " .,=_[]-" else f"#{ord(char)};" for char in text) + '"'

@@ -19,13 +19,13 @@ from fxgrad.tools.graphs.roles import Roles
 from fxgrad.tools.pictures.ascii import ascii_text
 from fxgrad.tools.pictures.dot import dot_text, mermaid_text
 from fxgrad.tools.pictures.html import html_text
-from fxgrad.tools.pictures.joint import Both, has_backward, with_backward
+from fxgrad.tools.pictures.joint import JointGraph, has_backward, with_backward
 from fxgrad.tools.pictures.network import layer_names, network_view
 from fxgrad.tools.pictures.picture import Picture
 from fxgrad.tools.pictures.svg import svg_text
-from fxgrad.tools.pictures.theme import Theme, painted
-from fxgrad.tools.pictures.views import Wishes, bipartite, marks, op_view, opened_names, value_view
-from fxgrad.tools.pictures.words import listed
+from fxgrad.tools.pictures.theme import Theme, apply_theme
+from fxgrad.tools.pictures.views import PictureOptions, bipartite, highlighted_items, op_view, opened_names, value_view
+from fxgrad.tools.pictures.words import list_choices
 
 View = Literal["bipartite", "value", "op", "network"]
 Show = Literal["forward", "backward", "joint"]
@@ -67,7 +67,7 @@ class Drawing:
 
         Raises `ArgumentError` for a style that there is not; `UnsupportedError` for SVG and HTML without graphlay.
         """
-        chosen: str = _one_of("style", style or self.style, STYLES)
+        chosen: str = _require_choice("style", style or self.style, STYLES)
         picture = self.picture if chosen == self.style else self._make(chosen).printable()
         return STYLES[chosen](picture, self._theme)
 
@@ -80,7 +80,7 @@ class Drawing:
         if file.suffix not in ENDINGS:
             raise ArgumentError(at_user_line(
                 f"draw: a file that ends with {file.suffix!r} is none of a picture; "
-                f"save it as {listed([*ENDINGS], str)}"))
+                f"save it as {list_choices([*ENDINGS], str)}"))
         file.write_text(self.text(ENDINGS[file.suffix]) + ("\n" if ENDINGS[file.suffix] == "ascii" else ""),
                         encoding="utf-8")
 
@@ -131,11 +131,11 @@ def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite",
      \ /
     [w*x]
     """
-    chosen = _one_of("view", view, VIEWS)
-    _one_of("show", show or "forward", SHOWS)
-    _one_of("style", style, STYLES)
-    painted(theme)
-    wishes = Wishes(types, values, derivatives, (expand,) if isinstance(expand, str) else expand)
+    chosen = _require_choice("view", view, VIEWS)
+    _require_choice("show", show or "forward", SHOWS)
+    _require_choice("style", style, STYLES)
+    apply_theme(theme)
+    wishes = PictureOptions(types, values, derivatives, (expand,) if isinstance(expand, str) else expand)
 
     def drawn(graph: Graph) -> Drawing:
         if (values or derivatives) and not graph.has_values:
@@ -147,18 +147,18 @@ def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite",
 
     if isinstance(fun, Graph | Program):
         if isinstance(fun, Program):
-            return drawn(_opened(graph_of(fun, argnums, roles=roles)))
+            return drawn(_inline_single_call(graph_of(fun, argnums, roles=roles)))
         leaves = [node.value for node in fun.inputs] if fun.has_values else None
         return drawn(Graph(fun.program, roles, leaves=leaves) if roles else fun)
 
     @transformation("draw", fun)
     def traced(*args: Any, **kwargs: Any) -> Drawing:
-        return drawn(_opened(graph_of(fun, argnums, roles=roles)(*args, **kwargs)))
+        return drawn(_inline_single_call(graph_of(fun, argnums, roles=roles)(*args, **kwargs)))
 
     return traced
 
 
-def _opened(graph: Graph) -> Graph:
+def _inline_single_call(graph: Graph) -> Graph:
     """The graph of what a program calls, if that is all that it does: of a jitted function, the function's."""
     while len(graph.operations) == 1 and _is_call(graph.operations[0]):
         only = graph.operations[0].equation
@@ -177,35 +177,35 @@ def _is_call(operation: Operation) -> bool:
     return holds_call(operation.equation) and operation.equation.regions[0].role == "call"
 
 
-def _one_of(name: str, value: Any, known: Iterable[str]) -> Any:
+def _require_choice(name: str, value: Any, known: Iterable[str]) -> Any:
     if value not in known:
         raise ArgumentError(at_user_line(
-            f"draw: there is no {name} {value!r}; take {name}={listed([*known])}"))
+            f"draw: there is no {name} {value!r}; take {name}={list_choices([*known])}"))
     return value
 
 
-def _picture(graph: Graph, view: str, show: str | None, style: str, wishes: Wishes, highlight: Any) -> Picture:
+def _picture(graph: Graph, view: str, show: str | None, style: str, wishes: PictureOptions, highlight: Any) -> Picture:
     """The picture in words, as the style wants it: text has regions beside the picture, not in it."""
     show = show or ("joint" if has_backward(graph) else "forward")
     if style == "ascii" and wishes.expand is None and view != "network":
         wishes = wishes._replace(inset=True)
     _check_expand(graph, view, wishes)
     if show == "forward" and not has_backward(graph):
-        nodes, edges = marks(graph, highlight)
+        nodes, edges = highlighted_items(graph, highlight)
         return VIEWS[view](graph, wishes._replace(marked=nodes, path=edges))
     if wishes.expand is None and view != "network":  # two passes are enough for one picture
         wishes = wishes._replace(expand=False)
     both = with_backward(graph)
-    nodes, edges = _marks_in(both, graph, highlight)
+    nodes, edges = _marks_in_both(both, graph, highlight)
     picture = VIEWS[view](both.graph, wishes._replace(
         marked=nodes, path=edges, backward=both.backward, twins=both.twins, names=both.names,
         gradients=both.gradients() if wishes.values else {}))
-    picture = picture if show == "joint" else _part(picture, show)
+    picture = picture if show == "joint" else _one_pass(picture, show)
     keys = {box.key for box in picture.boxes}  # views leave some of them out
     return picture._replace(boxes=tuple([box if box.twin in keys else box._replace(twin="") for box in picture.boxes]))
 
 
-def _check_expand(graph: Graph, view: str, wishes: Wishes) -> None:
+def _check_expand(graph: Graph, view: str, wishes: PictureOptions) -> None:
     if wishes.expand is None or isinstance(wishes.expand, bool):
         return
     known = layer_names(graph) if view == "network" else opened_names(graph)
@@ -214,22 +214,23 @@ def _check_expand(graph: Graph, view: str, wishes: Wishes) -> None:
             what = "layer" if view == "network" else "operation that holds a program"
             raise ArgumentError(at_user_line(
                 f"draw: {graph.title or 'the program'} has no {what} called {name!r} to expand; "
-                f"{f'take {listed(known)}' if known else 'it has none'}"))
+                f"{f'take {list_choices(known)}' if known else 'it has none'}"))
 
 
-def _marks_in(both: Both, graph: Graph, highlight: Any) -> tuple[frozenset[Node], frozenset[Edge]]:
+def _marks_in_both(both: JointGraph, graph: Graph, highlight: Any) -> tuple[frozenset[Node], frozenset[Edge]]:
     """What to highlight in the graph of both passes; what is of the forward graph is found again there."""
     if highlight is None or both.graph is graph:
-        return marks(both.graph, highlight)
+        return highlighted_items(both.graph, highlight)
     again = {before: node for node, before in both.before.items()}
     known = {node.name: node for node in reversed(graph.nodes)}
     items = [highlight] if isinstance(highlight, str | Node | Path) else [*highlight]
     nodes = [node for item in items for node in (item.nodes if isinstance(item, Path) else [item])]
     forward = [known.get(node, node) if isinstance(node, str) else node for node in nodes]
-    return marks(both.graph, [again.get(node, node) if isinstance(node, Node) else node for node in forward])
+    return highlighted_items(both.graph,
+                             [again.get(node, node) if isinstance(node, Node) else node for node in forward])
 
 
-def _part(picture: Picture, show: str) -> Picture:
+def _one_pass(picture: Picture, show: str) -> Picture:
     """One pass of a picture of both; what the backward pass takes from the forward one is its leaves."""
     kept = {box.key for box in picture.boxes if box.part == show}
     lines = [line for line in picture.lines if line.target in kept]

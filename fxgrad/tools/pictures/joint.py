@@ -23,14 +23,14 @@ from fxgrad.extend import (
     record_joint,
     trace_program,
 )
-from fxgrad.text.names import Unique
+from fxgrad.text.names import UniqueNames
 from fxgrad.tools.graphs.graph import Graph
 from fxgrad.tools.graphs.nodes import Node, Operation
 from fxgrad.tools.pictures.words import is_expression, value_label
 
 
-class Both(NamedTuple):
-    """A graph of both passes: what is of the backward one, and the forward item that each of it belongs to.
+class JointGraph(NamedTuple):
+    """A graph of both passes: the items of the backward one, each with its forward item.
 
     `names` are those of gradients: `d_x, d_y` of one that is both. `held` are the nodes that hold the gradients in
     nodes of the forward pass, and `before` what these are in the graph of that alone, as far as it is known.
@@ -54,13 +54,13 @@ class Both(NamedTuple):
         return found
 
 
-def with_backward(graph: Graph) -> Both:
+def with_backward(graph: Graph) -> JointGraph:
     """The graph with its backward pass: as it is if it has one, else with that of its program.
 
     Gradients are those of the parameters, or of all floating-point arguments where none is a parameter. Raises
     `ArgumentError` if there are none.
     """
-    return linked(graph, {}, {}) if has_backward(graph) else linked(*_derived(graph))
+    return link_gradients(graph, {}, {}) if has_backward(graph) else link_gradients(*_differentiate(graph))
 
 
 def has_backward(graph: Graph) -> bool:
@@ -68,13 +68,13 @@ def has_backward(graph: Graph) -> bool:
     return any(operation.part == "backward" for operation in graph.operations)
 
 
-def _derived(graph: Graph) -> tuple[Graph, dict[Node, list[Node]], dict[Node, Node]]:
+def _differentiate(graph: Graph) -> tuple[Graph, dict[Node, list[Node]], dict[Node, Node]]:
     """The graph of a program and its pullback, whose further arguments are the gradients in the results.
 
     And the arguments that each of its further results is the gradient in, and the nodes of `graph` that its own are.
     """
     program = graph.program
-    wrt = _wrt(graph)
+    wrt = _differentiated_inputs(graph)
     results = [node for node in graph.outputs if has_tangent(node.aval)]
     if not any(wrt) or not results:
         raise ArgumentError(at_user_line(
@@ -82,7 +82,7 @@ def _derived(graph: Graph) -> tuple[Graph, dict[Node, list[Node]], dict[Node, No
             f"takes {', '.join(f'{node.name}: {node.aval}' for node in graph.inputs) or 'nothing'} and returns "
             f"{', '.join(str(node.aval) for node in graph.outputs) or 'nothing'}; draw it with show='forward'"))
     given = [graph.node_of(var) for var in program.inputs]
-    unique = Unique([node.name for node in given])
+    unique = UniqueNames([node.name for node in given])
     names = [node.name for node in given]
     names += [unique(f"d_{node.name if node.is_named and not node.is_number else 'out'}") for node in results]
     made = _joint_program(program, wrt).replace(signature=Signature(graph.title, tuple(names), None, None))
@@ -104,7 +104,7 @@ def _derived(graph: Graph) -> tuple[Graph, dict[Node, list[Node]], dict[Node, No
     return both, found, {**dict(zip(both.inputs, given, strict=False)), **before}
 
 
-def _wrt(graph: Graph) -> tuple[bool, ...]:
+def _differentiated_inputs(graph: Graph) -> tuple[bool, ...]:
     """Which inputs of the program gradients are drawn of, the captured ones first."""
     chosen = any(node.role == "parameter" for node in graph.inputs)
     return (*[False] * graph.program.captured, *[
@@ -130,8 +130,8 @@ def _joint_program(program: Program, wrt: tuple[bool, ...]) -> Program:
     return trace_program("draw", together, tuple([aval.struct for aval in avals]), {})
 
 
-def linked(graph: Graph, gradients: Mapping[Node, Sequence[Node]], before: Mapping[Node, Node]) -> Both:
-    """What of a gradient's graph is the backward pass, and what each of it belongs to, as far as `gradients` say it.
+def link_gradients(graph: Graph, gradients: Mapping[Node, Sequence[Node]], before: Mapping[Node, Node]) -> JointGraph:
+    """Return the backward pass of a gradient's graph, and the forward item of each part of it.
 
     An operation belongs to that which the same place of the user's code recorded, or if that is gone, since it became
     a part of another, the same line; a gradient to the value that it is of, or to the result of the operation that its
@@ -154,14 +154,14 @@ def linked(graph: Graph, gradients: Mapping[Node, Sequence[Node]], before: Mappi
             value = value or _made_beside(node, made) or _named_result(graph, node)
             if value is not None and value not in backward:
                 twins[node] = value
-    names = _letters(links, backward)
+    names = _gradient_letters(links, backward)
     for node, values in gradients.items():
         if node in backward and (len(values) > 1 or node.is_number):
             names[node] = ", ".join(f"d_{value.name}" for value in values) + (f" = {node.name}" * node.is_number)
-    return Both(graph, frozenset(backward), twins, names, _held(graph, gradients), before)
+    return JointGraph(graph, frozenset(backward), twins, names, _nested_gradients(graph, gradients), before)
 
 
-def _held(graph: Graph, gradients: Mapping[Node, Sequence[Node]]) -> dict[Node, Node]:
+def _nested_gradients(graph: Graph, gradients: Mapping[Node, Sequence[Node]]) -> dict[Node, Node]:
     """The nodes that hold the gradients in others. Of equal values that became one each has a share: these are none."""
     primals: dict[Any, Node] = {}
     for node in graph.nodes:
@@ -189,7 +189,7 @@ def _twins_of_operations(graph: Graph, backward: Collection[Node | Operation], l
         if operation in backward:
             left = [links[node] for node in operation.outputs if node in links]
             arrived = [links.get(node) or _named_result(graph, node) for node in operation.inputs if node in backward]
-            twin = next((_likeliest(places[place], left, arrived)
+            twin = next((_likeliest_operation(places[place], left, arrived)
                          for place in _places(operation) if place in places), None)
             for node in operation.inputs if twin is None else ():  # a sum of what arrives has no line of its own
                 maker = node.producer or _maker_of_result(graph, node)
@@ -201,7 +201,8 @@ def _twins_of_operations(graph: Graph, backward: Collection[Node | Operation], l
     return twins
 
 
-def _likeliest(candidates: Sequence[Operation], left: Sequence[Node], arrived: Sequence[Node | None]) -> Operation:
+def _likeliest_operation(candidates: Sequence[Operation], left: Sequence[Node],
+                         arrived: Sequence[Node | None]) -> Operation:
     """Of the operations that one place recorded, the one through which a gradient goes back.
 
     It leaves that in an operand (`left`), and arrives in a result (`arrived`). Where that is not known it is one that
@@ -219,7 +220,7 @@ def _places(operation: Operation) -> list[tuple[int, int, str]]:
                                       (id(source.code), source.line, "line")]
 
 
-def _letters(links: Mapping[Node, Node], backward: set[Node | Operation]) -> dict[Node, str]:
+def _gradient_letters(links: Mapping[Node, Node], backward: set[Node | Operation]) -> dict[Node, str]:
     """`d_b` of the gradient of a value without a name that stands in the picture as b, if it is the only one."""
     shares = [*links.values()]
     found = {}

@@ -29,23 +29,23 @@ class Layers:
                 self.up[other].append(name)
 
 
-def layered(names: Sequence[str], arcs: Sequence[Arc], widths: Mapping[str, int], step: int = 1) -> Layers:
-    """The layers of an acyclic graph, in order and placed; an arc goes from the box above to the box below.
+def arrange_layers(names: Sequence[str], arcs: Sequence[Arc], widths: Mapping[str, int], step: int = 1) -> Layers:
+    """Return the layers of an acyclic graph, in order and placed; an arc goes from the upper box to the lower one.
 
     The middles of boxes stand at multiples of `step`. Names have no spaces, which those of rails have.
 
-    >>> found = layered(["x", "y", "add"], [("x", "add"), ("y", "add")], {"x": 1, "y": 1, "add": 3})
+    >>> found = arrange_layers(["x", "y", "add"], [("x", "add"), ("y", "add")], {"x": 1, "y": 1, "add": 3})
     >>> found.rows, found.columns
     ([['x', 'y'], ['add']], {'x': 0, 'y': 4, 'add': 2})
     """
-    layers = _with_rails(names, arcs, ranked(names, arcs))
-    _order(layers)
-    _place(layers, widths, step)
+    layers = _with_rails(names, arcs, rank_boxes(names, arcs))
+    _order_rows(layers)
+    _place_columns(layers, widths, step)
     return layers
 
 
-def ranked(names: Sequence[str], arcs: Sequence[Arc]) -> dict[str, int]:
-    """The row of each box: as high as can be, but what depends on no other part stands just above its first use."""
+def rank_boxes(names: Sequence[str], arcs: Sequence[Arc]) -> dict[str, int]:
+    """Return the row of each box: as high as possible, but a leaf stands just above its first user."""
     above: dict[str, list[str]] = {name: [] for name in names}
     below: dict[str, list[str]] = {name: [] for name in names}
     for first, second in arcs:
@@ -93,7 +93,7 @@ def _with_rails(names: Sequence[str], arcs: Sequence[Arc], ranks: Mapping[str, i
 # --- order ------------------------------------------------------------------------------------------------------
 
 
-def _order(layers: Layers) -> None:
+def _order_rows(layers: Layers) -> None:
     """Orders the rows so that few lines cross: by the mean place of neighbours, then by exchanging neighbours."""
     _first_order(layers)
     best, fewest = [[*row] for row in layers.rows], _crossings(layers)
@@ -104,7 +104,7 @@ def _order(layers: Layers) -> None:
         beside = layers.up if downwards else layers.down
         rows = layers.rows[1:] if downwards else layers.rows[-2::-1]
         for row in rows:
-            _sort(layers, row, beside)
+            _sort_row(layers, row, beside)
         if len(layers.up) <= MOST_TRANSPOSED:
             _transpose(layers)
         found = _crossings(layers)
@@ -126,7 +126,7 @@ def _first_order(layers: Layers) -> None:
         row.sort(key=lambda name: met.get(name, len(met)))
 
 
-def _sort(layers: Layers, row: list[str], beside: Mapping[str, list[str]]) -> None:
+def _sort_row(layers: Layers, row: list[str], beside: Mapping[str, list[str]]) -> None:
     places = {name: place for each in layers.rows for place, name in enumerate(each)}
 
     def wanted(name: str) -> float:
@@ -162,7 +162,7 @@ def _transpose(layers: Layers) -> None:
 # --- columns ----------------------------------------------------------------------------------------------------
 
 
-def _place(layers: Layers, widths: Mapping[str, int], step: int) -> None:
+def _place_columns(layers: Layers, widths: Mapping[str, int], step: int) -> None:
     """Gives each box and rail the column of its middle, a multiple of `step`: as near its neighbours as has room.
 
     Of steps of four, rows stand in turns between the columns of those above.
@@ -176,9 +176,9 @@ def _place(layers: Layers, widths: Mapping[str, int], step: int) -> None:
     for sweep in range(SWEEPS + 1):  # the last goes down, so that boxes stand below what they are computed from
         downwards = sweep % 2 == 0
         for row in layers.rows if downwards else layers.rows[::-1]:
-            _move(layers, row, [_wanted(layers, name, downwards) for name in row], widths, step)
+            _place_row(layers, row, [_mean_of_neighbours(layers, name, downwards) for name in row], widths, step)
     for row in layers.rows[::-1]:  # at last chains become straight, as far as there is room
-        _move(layers, row, [_straight(layers, name) for name in row], widths, step)
+        _place_row(layers, row, [_straight(layers, name) for name in row], widths, step)
     left = min((columns[name] - widths.get(name, 1) // 2 for name in columns), default=0)
     for name in columns:
         columns[name] -= left - left % step
@@ -188,7 +188,7 @@ LIGHT, HEAVY = 0.01, 4.0
 STAGGERED = 4
 
 
-def _wanted(layers: Layers, name: str, downwards: bool) -> tuple[float, float]:
+def _mean_of_neighbours(layers: Layers, name: str, downwards: bool) -> tuple[float, float]:
     """The middle of the neighbours above, or below, and how much that counts.
 
     Where there are none a box gives way, and stays near those of the other side. A rail is to be straight.
@@ -209,8 +209,9 @@ def _straight(layers: Layers, name: str) -> tuple[float, float]:
     return layers.columns[name], HEAVY
 
 
-def _move(layers: Layers, row: list[str], wanted: Sequence[tuple[float, float]], widths: Mapping[str, int], step: int,
-          ) -> None:
+def _place_row(layers: Layers, row: list[str], wanted: Sequence[tuple[float, float]], widths: Mapping[str, int],
+               step: int,
+               ) -> None:
     """Places a row as near to `wanted` as leaves room between neighbours: blocks that meet are moved together."""
     unit = max(step, 2)
     shift = 2 * (layers.rows.index(row) % 2) if step == STAGGERED else 0

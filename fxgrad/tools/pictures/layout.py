@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fxgrad.errors import UnsupportedError
 from fxgrad.extend import at_user_line
-from fxgrad.tools.pictures.clearance import Point, around, crosses, label_places, title_place
+from fxgrad.tools.pictures.clearance import Point, area_around, crosses, label_places, title_place
 from fxgrad.tools.pictures.picture import Box, Picture
 
 LABEL, DETAIL, TITLE, BESIDE = 14.0, 10.5, 11.5, 11.5
@@ -47,8 +47,8 @@ class Frame(NamedTuple):
     height: float
 
 
-class Layout(NamedTuple):
-    """Where everything is, from (0, 0) on: boxes and clusters by key, the corners of lines, middles of their labels.
+class PictureLayout(NamedTuple):
+    """The places of a picture from (0, 0) on: boxes and clusters by key, corners of lines, middles of labels.
 
     `titles` says for each cluster where its title begins.
     """
@@ -92,8 +92,8 @@ def box_size(box: Box) -> tuple[float, float]:
     return max(side if box.shape == "square" else SMALLEST, width + 2 * PADDING), side
 
 
-def laid_out(picture: Picture) -> Layout:
-    """The places of a picture, to a tenth of a pixel.
+def place_picture(picture: Picture) -> PictureLayout:
+    """Return the layout of a picture, to a tenth of a pixel.
 
     Raises `UnsupportedError` where graphlay is not installed.
     """
@@ -127,20 +127,22 @@ def laid_out(picture: Picture) -> Layout:
     more = {"effort": "fast"} if count > EFFORT_ABOVE else SYMMETRIC if count <= SMALL else {}
     if any(line.label for line in picture.lines):
         more = {**more, "spacing": {**OPTIONS["spacing"], **LABELLED}}
-    layout = _read(picture, graphlay.layout(graph, options={**OPTIONS, **more}))
+    layout = _read_layout(picture, graphlay.layout(graph, options={**OPTIONS, **more}))
     if _hits_a_box(picture, layout):  # straight lines are nicer, as long as they have room
-        layout = _read(picture, graphlay.layout(graph, options={**OPTIONS, **more, "routing": {"style": "orthogonal"}}))
+        layout = _read_layout(picture,
+                              graphlay.layout(graph, options={**OPTIONS, **more, "routing": {"style": "orthogonal"}}))
     return layout
 
 
-def _hits_a_box(picture: Picture, layout: Layout) -> bool:
+def _hits_a_box(picture: Picture, layout: PictureLayout) -> bool:
     """Whether a line goes through a box that it neither leaves nor enters."""
-    areas = {key: around((frame.x, frame.y), frame.width - 2, frame.height - 2) for key, frame in layout.boxes.items()}
+    areas = {key: area_around((frame.x, frame.y), frame.width - 2, frame.height - 2) for key,
+             frame in layout.boxes.items()}
     return any(crosses(points, area) for line, points in zip(picture.lines, layout.lines, strict=True)
                for key, area in areas.items() if key not in line.ends)
 
 
-def _read(picture: Picture, found: Any) -> Layout:
+def _read_layout(picture: Picture, found: Any) -> PictureLayout:
     """What the library found, moved so that all of it is within the page, and turned so that operands are in order."""
     nodes = [Frame(**node["center"], **node["size"]) for node in found.nodes]
     lines = [[(point["x"], point["y"]) for point in edge["points"]] for edge in found.edges]
@@ -163,19 +165,19 @@ def _read(picture: Picture, found: Any) -> Layout:
 
     frames = [Frame(*at((frame.x, frame.y)), round(frame.width, 1), round(frame.height, 1)) for frame in nodes]
     moved = [tuple([at(point) for point in points]) for points in lines]
-    areas = [around((frame.x, frame.y), frame.width, frame.height) for frame in frames]
+    areas = [area_around((frame.x, frame.y), frame.width, frame.height) for frame in frames]
     placed = label_places(moved, [at(point) for point in labels], [2 * width for width in wide], BESIDE * LEADING,
                           areas[count:], right - left)
     titles = {}
     for cluster, area in zip(picture.clusters, areas[:count], strict=True):
         x, y = title_place(area, text_width(cluster.title, TITLE), TITLE_HEIGHT, moved)
         titles[cluster.key] = round(x, 1), round(y, 1)
-    return Layout(round(right - left, 1), round(bottom - top, 1),
-                  {box.key: frame for box, frame in zip(picture.boxes, frames[count:], strict=True)},
-                  {cluster.key: frame for cluster, frame in zip(picture.clusters, frames[:count], strict=True)},
-                  tuple([points[::-1] if line.is_upward else points
-                         for line, points in zip(picture.lines, moved, strict=True)]),
-                  tuple([(round(x, 1), round(y, 1)) for x, y in placed]), titles)
+    return PictureLayout(round(right - left, 1), round(bottom - top, 1),
+                         {box.key: frame for box, frame in zip(picture.boxes, frames[count:], strict=True)},
+                         {cluster.key: frame for cluster, frame in zip(picture.clusters, frames[:count], strict=True)},
+                         tuple([points[::-1] if line.is_upward else points
+                                for line, points in zip(picture.lines, moved, strict=True)]),
+                         tuple([(round(x, 1), round(y, 1)) for x, y in placed]), titles)
 
 
 def _is_turned(picture: Picture, columns: Sequence[float]) -> bool:

@@ -8,14 +8,14 @@ from graphlib import CycleError, TopologicalSorter
 from fxgrad.tools.graphs.graph import Graph
 from fxgrad.tools.graphs.nodes import Node, Operation
 from fxgrad.tools.pictures.picture import Box, Cluster, Line, Picture
-from fxgrad.tools.pictures.views import Wishes, bipartite, of_operations
-from fxgrad.tools.pictures.words import counted, operation_label, shortened, type_label
+from fxgrad.tools.pictures.views import PictureOptions, bipartite, contract_values
+from fxgrad.tools.pictures.words import count_noun, operation_label, shorten, type_label
 
 MOST_LISTED = 4
 """Parameters that a layer lists by name."""
 
 
-def network_view(graph: Graph, wishes: Wishes) -> Picture:
+def network_view(graph: Graph, wishes: PictureOptions) -> Picture:
     """Layers, with the values that flow between them; the caption counts layers and operations.
 
     A layer is a scope (`fxgrad.named_scope`, `named_call`), or one run of a function of the user's that the traced one
@@ -26,15 +26,15 @@ def network_view(graph: Graph, wishes: Wishes) -> Picture:
     layer_of = {operation: key for key, (_, operations) in layers.items() for operation in operations}
     opened = {key for key, title in titles.items() if wishes.expand is True or (
         not isinstance(wishes.expand, bool) and wishes.expand is not None and title in wishes.expand)}
-    whole = of_operations(bipartite(graph, wishes._replace(expand=False, inset=False)))
+    whole = contract_values(bipartite(graph, wishes._replace(expand=False, inset=False)))
     places = {f"o{operation.index}": key for operation, key in layer_of.items()}
     closed = {box: key for box, key in places.items() if key not in opened}
-    picture = _absorbed(_collapsed(whole, closed, layers), graph)
-    places.update(_weights(picture, graph, places))
+    picture = _absorb_leaves(_collapse(whole, closed, layers), graph)
+    places.update(_weights_of_layers(picture, graph, places))
     boxes = tuple([box._replace(cluster=places[box.key]) if places.get(box.key) in opened else box
                    for box in picture.boxes])
     clusters = tuple([Cluster(key, titles[key]) for key in titles if key in opened])
-    caption = f"{counted(len(layers), 'layer')}, {counted(len(graph.operations), 'operation')}"
+    caption = f"{count_noun(len(layers), 'layer')}, {count_noun(len(graph.operations), 'operation')}"
     return picture._replace(boxes=boxes, clusters=clusters, caption=caption)
 
 
@@ -97,8 +97,8 @@ def _main_code(graph: Graph) -> object:
     return next((code for code in codes if code.co_name == title), None)
 
 
-def _collapsed(picture: Picture, closed: Mapping[str, str], layers: Mapping[str, tuple[str, Sequence[Operation]]],
-               ) -> Picture:
+def _collapse(picture: Picture, closed: Mapping[str, str], layers: Mapping[str, tuple[str, Sequence[Operation]]],
+              ) -> Picture:
     """The picture with the operations of each closed layer as one box."""
     boxes: dict[str, Box] = {}
     for box in picture.boxes:
@@ -108,7 +108,7 @@ def _collapsed(picture: Picture, closed: Mapping[str, str], layers: Mapping[str,
         elif key not in boxes:
             title, operations = layers[key]
             inside = ", ".join(dict.fromkeys(operation_label(each) for each in operations))
-            boxes[key] = Box(key, shortened(title, 28), (counted(len(operations), "operation"),), "layer", "pill",
+            boxes[key] = Box(key, shorten(title, 28), (count_noun(len(operations), "operation"),), "layer", "pill",
                              "layer", box.part, note=f"{title}: {inside}\n{box.note.partition(chr(10))[2]}".rstrip(),
                              is_marked=box.is_marked)
     lines: dict[tuple[str, str, str], Line] = {}
@@ -133,7 +133,7 @@ def _without_circles(boxes: Sequence[str], lines: Sequence[Line]) -> tuple[Line,
     return tuple(lines)
 
 
-def _weights(picture: Picture, graph: Graph, places: Mapping[str, str]) -> dict[str, str]:
+def _weights_of_layers(picture: Picture, graph: Graph, places: Mapping[str, str]) -> dict[str, str]:
     """The layers of leaves that belong to one."""
     nodes = {f"v{node.index}": node for node in graph.nodes}
     into: dict[str, set[str]] = {}
@@ -143,16 +143,16 @@ def _weights(picture: Picture, graph: Graph, places: Mapping[str, str]) -> dict[
             if key in nodes and len(layers) == 1 and _is_weight(nodes[key])}
 
 
-def _absorbed(picture: Picture, graph: Graph) -> Picture:
+def _absorb_leaves(picture: Picture, graph: Graph) -> Picture:
     """The picture with leaves that only one layer takes, and that are not its input, listed in the layer."""
     layers = {box.key for box in picture.boxes if box.kind == "layer"}
     nodes = {f"v{node.index}": node for node in graph.nodes}
-    owner = {key: layer for key, layer in _weights(picture, graph, {}).items() if layer in layers}
+    owner = {key: layer for key, layer in _weights_of_layers(picture, graph, {}).items() if layer in layers}
     boxes = []
     for box in picture.boxes:
         own = [nodes[key] for key, layer in owner.items() if layer == box.key]
         if own:
-            box = box._replace(details=(*_listed(own), *box.details))  # noqa: PLW2901  (with its parameters)
+            box = box._replace(details=(*_leaf_lines(own), *box.details))  # noqa: PLW2901  (with its parameters)
         if box.key not in owner:
             boxes.append(box)
     return picture._replace(boxes=tuple(boxes), lines=tuple([line for line in picture.lines
@@ -170,6 +170,6 @@ def _is_weight(node: Node) -> bool:
     return not has_roles and (not node.name.isidentifier() or node.name.startswith(("W", "w", "b")))
 
 
-def _listed(own: Sequence[Node]) -> list[str]:
-    texts = [f"{shortened(node.name)}: {type_label(node.aval)}".rstrip(": ") for node in own[:MOST_LISTED]]
+def _leaf_lines(own: Sequence[Node]) -> list[str]:
+    texts = [f"{shorten(node.name)}: {type_label(node.aval)}".rstrip(": ") for node in own[:MOST_LISTED]]
     return [*texts, *([f"and {len(own) - MOST_LISTED} more"] if len(own) > MOST_LISTED else [])]

@@ -93,8 +93,9 @@ class Picture(NamedTuple):
             if gone(box):
                 entering = [line for line in lines if line.target == box.key]
                 leaving = [line for line in lines if line.source == box.key]
-                through = [first._replace(target=second.target, label=label(box, first), kind=_flow(first, second),
-                                   position=_position(box, first, second), is_upward=_is_upward(first, second),
+                through = [first._replace(target=second.target, label=label(box, first),
+                                          kind=_joined_flow(first, second),
+                                   position=_operand_position(box, first, second), is_upward=_is_upward(first, second),
                                    is_marked=first.is_marked and second.is_marked)
                            for second in leaving for first in entering]
                 lines = [line for line in lines if box.key not in (line.source, line.target)] + through
@@ -110,7 +111,7 @@ def _printable(value: Any) -> Any:
     return make(map(_printable, value))
 
 
-def _flow(first: Line, second: Line) -> Flow:
+def _joined_flow(first: Line, second: Line) -> Flow:
     """What a line is that goes through a box: from one round to the next, kept, or as it ends."""
     kinds = first.kind, second.kind
     return "carry" if "carry" in kinds else "saved" if first.kind == "saved" else second.kind
@@ -121,5 +122,5 @@ def _is_upward(first: Line, second: Line) -> bool:
     return carried[0].is_upward if carried else first.is_upward and second.is_upward
 
 
-def _position(box: Box, first: Line, second: Line) -> int:
+def _operand_position(box: Box, first: Line, second: Line) -> int:
     return first.position if box.kind == "operation" else second.position

@@ -13,15 +13,15 @@ from fxgrad.tools.pictures.layout import (
     LEADING,
     TITLE,
     Frame,
-    Layout,
+    PictureLayout,
     Point,
-    laid_out,
+    place_picture,
     text_height,
     text_rows,
     text_width,
 )
 from fxgrad.tools.pictures.picture import Box, Cluster, Line, Picture
-from fxgrad.tools.pictures.theme import LINES, Paint, Theme, painted
+from fxgrad.tools.pictures.theme import LINES, Paint, Theme, apply_theme
 
 FONT = "ui-monospace, 'SFMono-Regular', Menlo, Consolas, 'DejaVu Sans Mono', 'Liberation Mono', monospace"
 GROUND = ("#ffffff", "#0d1117")
@@ -40,8 +40,8 @@ def svg_text(picture: Picture, theme: Theme | None = None) -> str:
 
     Raises `UnsupportedError` where the library for layouts is not installed.
     """
-    layout = laid_out(picture)
-    light, dark = painted(theme)
+    layout = place_picture(picture)
+    light, dark = apply_theme(theme)
     caption = picture.caption
     width = max(layout.width, text_width(caption, DETAIL) + 28)
     height = layout.height + (CAPTION_GAP if caption else 0)
@@ -49,7 +49,7 @@ def svg_text(picture: Picture, theme: Theme | None = None) -> str:
     size = f'width="{_n(width)}" height="{_n(height)}" viewBox="0 0 {_n(width)} {_n(height)}"'
     scope, muted = _scope(theme), light["cluster"].text
     title = escape(picture.title or "picture of a computation")
-    end = _written("caption", width / 2, height - 11, caption, muted, anchor="middle") if caption else ""
+    end = _text_element("caption", width / 2, height - 11, caption, muted, anchor="middle") if caption else ""
     return "\n".join(filter(None, [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="{scope}" role="img" font-family="{FONT}" {size}>',
         f"<title>{title}</title>",
@@ -57,13 +57,14 @@ def svg_text(picture: Picture, theme: Theme | None = None) -> str:
         f'<rect class="fxp-ground" width="100%" height="100%" rx="6" fill="{GROUND[0]}"/>',
         f'<g transform="translate({_n(shift)} 0)">',
         *_clusters(picture.clusters, layout, light),
-        *_twins(picture.boxes, layout),
+        *_twin_lines(picture.boxes, layout),
         *_lines(picture.lines, layout, light["intermediate"].text),
         *(_box(box, layout.boxes[box.key], light) for box in picture.boxes),
         "</g>", end, "</svg>"])) + "\n"
 
 
-def _written(role: str, x: float, y: float, text: str, color: str, size: float = DETAIL, anchor: str = "start") -> str:
+def _text_element(role: str, x: float, y: float, text: str, color: str, size: float = DETAIL,
+                  anchor: str = "start") -> str:
     """A line of text that is no box's."""
     return (f'<text class="fxp-{role}" x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}" font-size="{size}" '
             f'fill="{color}">{escape(text)}</text>')
@@ -111,7 +112,7 @@ def _rules(scope: str, palette: Mapping[str, Paint], roles: Sequence[str], kinds
 # --- lines --------------------------------------------------------------------------------------------------------
 
 
-def _lines(lines: Sequence[Line], layout: Layout, color: str) -> Iterator[str]:
+def _lines(lines: Sequence[Line], layout: PictureLayout, color: str) -> Iterator[str]:
     marked_last = sorted(range(len(lines)), key=lambda index: lines[index].is_marked)
     for index in marked_last:
         yield _line(lines[index], layout.lines[index])
@@ -121,7 +122,7 @@ def _lines(lines: Sequence[Line], layout: Layout, color: str) -> Iterator[str]:
             wide = text_width(lines[index].label, BESIDE) + 4
             yield (f'<rect class="fxp-ground" x="{_n(x - wide / 2)}" y="{_n(y - BESIDE * 0.62)}" width="{_n(wide)}" '
                    f'height="{_n(BESIDE * 1.24)}" fill="{GROUND[0]}"/>'
-                   + _written("label", x, y + BESIDE * 0.35, lines[index].label, color, BESIDE, "middle"))
+                   + _text_element("label", x, y + BESIDE * 0.35, lines[index].label, color, BESIDE, "middle"))
 
 
 def _line(line: Line, points: Sequence[Point]) -> str:
@@ -145,20 +146,20 @@ def _path(points: Sequence[Point]) -> str:
     """A line through points, with round corners."""
     pieces = [f"M{_n(points[0][0])} {_n(points[0][1])}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
-        first, second = _towards(corner, before), _towards(corner, after)
+        first, second = _corner_start(corner, before), _corner_start(corner, after)
         pieces.append(f"L{_n(first[0])} {_n(first[1])}Q{_n(corner[0])} {_n(corner[1])} {_n(second[0])} {_n(second[1])}")
     pieces.append(f"L{_n(points[-1][0])} {_n(points[-1][1])}")
     return "".join(pieces)
 
 
-def _towards(corner: Point, other: Point) -> Point:
+def _corner_start(corner: Point, other: Point) -> Point:
     """The point where the rounding of a corner begins."""
     distance = math.dist(corner, other)
     share = min(ROUND, distance / 2) / distance if distance else 0.0
     return corner[0] + (other[0] - corner[0]) * share, corner[1] + (other[1] - corner[1]) * share
 
 
-def _twins(boxes: Sequence[Box], layout: Layout) -> Iterator[str]:
+def _twin_lines(boxes: Sequence[Box], layout: PictureLayout) -> Iterator[str]:
     """Faint lines from what is of the backward pass to what it belongs to."""
     for box in boxes:
         if box.twin in layout.boxes:
@@ -172,12 +173,12 @@ def _twins(boxes: Sequence[Box], layout: Layout) -> Iterator[str]:
 # --- boxes --------------------------------------------------------------------------------------------------------
 
 
-def _clusters(clusters: Sequence[Cluster], layout: Layout, palette: Mapping[str, Paint]) -> Iterator[str]:
+def _clusters(clusters: Sequence[Cluster], layout: PictureLayout, palette: Mapping[str, Paint]) -> Iterator[str]:
     for cluster in clusters:
         frame = layout.clusters[cluster.key]
         left, line = layout.titles[cluster.key]
         yield (f'<g class="fxp-cluster">{_rectangle(frame, 8, "1", palette["cluster"])}'
-               f"{_written('title', left, line, cluster.title, palette['cluster'].text, TITLE)}</g>")
+               f"{_text_element('title', left, line, cluster.title, palette['cluster'].text, TITLE)}</g>")
 
 
 def _rectangle(frame: Frame, radius: float, width: str, paint: Paint) -> str:

@@ -53,13 +53,13 @@ LINES = {"forward": ("#57606a", "#9aa4af"), "gradient": ("#a8326e", "#f08fbd"), 
 """Colours of lines by kind, on light and on dark ground."""
 
 
-def painted(theme: Theme | None) -> tuple[dict[str, Paint], dict[str, Paint]]:
-    """The light and the dark palette with the changes of `theme`.
+def apply_theme(theme: Theme | None) -> tuple[dict[str, Paint], dict[str, Paint]]:
+    """Return the light and the dark palette with the changes of `theme`.
 
     A colour alone is that of the inside, in both palettes; if it is written as `#00ff00`, the text is that of the
     palette on which it can be read. Raises `ArgumentError` for a role that there is not.
 
-    >>> painted({"input": "#00ff00"})[0]["input"]
+    >>> apply_theme({"input": "#00ff00"})[0]["input"]
     Paint(fill='#00ff00', stroke='#0b5fa5', text='#10202e')
     """
     light, dark = dict(LIGHT), dict(DARK)

@@ -13,11 +13,11 @@ from fxgrad.tools.graphs.nodes import Edge, Node, Operation, Subgraph
 from fxgrad.tools.graphs.paths import Path
 from fxgrad.tools.pictures.picture import Box, Cluster, Flow, Line, Picture
 from fxgrad.tools.pictures.words import (
+    hover_text,
     is_expression,
-    note,
     number_label,
     operation_label,
-    shortened,
+    shorten,
     type_label,
     value_label,
 )
@@ -27,8 +27,8 @@ FOLDED = ("inline", "call", "recomputed")
 CIRCLES = ("input", "parameter", "label", "constant", "gradient", "tangent")
 
 
-class Wishes(NamedTuple):
-    """What a picture is to show beside its structure.
+class PictureOptions(NamedTuple):
+    """What a picture shows beside its structure.
 
     `expand` are the names of the operations that are opened; True for all that hold programs, False for none, and
     None for loops and branches. `inset` has their programs follow as pictures of their own. `twins` are the nodes that
@@ -58,18 +58,18 @@ class Wishes(NamedTuple):
         return not is_folded if self.expand is None else {operation.op, operation.name} & {*self.expand} != set()
 
 
-def bipartite(graph: Graph, wishes: Wishes) -> Picture:
+def bipartite(graph: Graph, wishes: PictureOptions) -> Picture:
     """Values and operations, each a box."""
     return _Builder(wishes).picture(graph)
 
 
-def value_view(graph: Graph, wishes: Wishes) -> Picture:
+def value_view(graph: Graph, wishes: PictureOptions) -> Picture:
     """Values alone: each line is an operation, and says which."""
-    return of_values(bipartite(graph, wishes))
+    return contract_operations(bipartite(graph, wishes))
 
 
-def of_values(picture: Picture) -> Picture:
-    """A picture of values and operations with the operations contracted: what is computed is a square."""
+def contract_operations(picture: Picture) -> Picture:
+    """Return a picture of values and operations with the operations contracted."""
     made = {line.target for line in picture.lines}
     contracted = picture.without(
         lambda box: box.kind == "operation" and box.key in made,
@@ -79,13 +79,13 @@ def of_values(picture: Picture) -> Picture:
     return contracted._replace(boxes=tuple(boxes))
 
 
-def op_view(graph: Graph, wishes: Wishes) -> Picture:
+def op_view(graph: Graph, wishes: PictureOptions) -> Picture:
     """Operations, between leaves and results: each line is a value, and says which."""
-    return of_operations(bipartite(graph, wishes))
+    return contract_values(bipartite(graph, wishes))
 
 
-def of_operations(picture: Picture) -> Picture:
-    """A picture of values and operations with those values contracted that are neither leaves nor results."""
+def contract_values(picture: Picture) -> Picture:
+    """Return a picture of values and operations with inner values contracted."""
     kinds = {box.key: box.kind for box in picture.boxes}
     made = {line.target for line in picture.lines}
     used = {line.source for line in picture.lines}
@@ -94,10 +94,10 @@ def of_operations(picture: Picture) -> Picture:
     def is_between(box: Box) -> bool:
         return kinds[box.key] == "value" and box.key in made and box.key in used and box.key not in beside
 
-    return picture.without(is_between, _on_line)
+    return picture.without(is_between, _line_label)
 
 
-def _on_line(box: Box, _: Line) -> str:
+def _line_label(box: Box, _: Line) -> str:
     """A value in the words of a line: its name if it has one of its own, its type, its number."""
     name = "" if box.is_expression or not box.has_name else box.label
     return ": ".join(filter(None, [name, " ".join(box.details)]))
@@ -109,7 +109,7 @@ def _on_line(box: Box, _: Line) -> str:
 class _Builder:
     """Boxes, lines and clusters of a graph, and of those inside of it."""
 
-    def __init__(self, wishes: Wishes) -> None:
+    def __init__(self, wishes: PictureOptions) -> None:
         self._wishes = wishes
         self._sources = Sources()
         self._is_backward = False  # whether what is drawn is inside of an operation of the backward pass
@@ -120,7 +120,7 @@ class _Builder:
     def picture(self, graph: Graph) -> Picture:
         self._graph(graph, "", "")
         insets = [(title, bipartite(inner.graph, self._wishes._replace(values=False)))
-                  for operation in graph.operations if self._wishes.inset for title, inner in _insets(operation)]
+                  for operation in graph.operations if self._wishes.inset for title, inner in _inner_graphs(operation)]
         order = _by_key(self.boxes)
         lines = [line for line in self.lines if line.source in order and line.target in order]
         return Picture(graph.title, tuple(self.boxes), tuple(lines), tuple(self.clusters), insets=tuple(insets))
@@ -153,10 +153,10 @@ class _Builder:
         role = "output" if node.is_output and node.role == "intermediate" else node.role
         name = wishes.names.get(node) or value_label(node)
         return Box(
-            _key(node, prefix), name, tuple(filter(None, details)), "value",
+            _box_key(node, prefix), name, tuple(filter(None, details)), "value",
             "circle" if node.producer is None and role in CIRCLES else "pill", role,
-            self._part(node), cluster, note(node.name, node.aval, node.source, self._sources),
-            _key(wishes.twins[node], prefix) if node in wishes.twins else "",
+            self._part(node), cluster, hover_text(node.name, node.aval, node.source, self._sources),
+            _box_key(wishes.twins[node], prefix) if node in wishes.twins else "",
             is_expression(node) and node not in wishes.names, node.is_named or node in wishes.names,
             node in wishes.marked)
 
@@ -167,16 +167,16 @@ class _Builder:
         if self._wishes.opens(operation):
             self._opened(operation, prefix, cluster)
             return
-        wishes, key = self._wishes, _key(operation, prefix)
+        wishes, key = self._wishes, _box_key(operation, prefix)
         marked = self._is_marked(operation)
         self.boxes.append(Box(
             key, operation_label(operation), (), "operation", "square", "operation", self._part(operation), cluster,
-            note(operation.expression, None, operation.source, self._sources),
-            _key(wishes.twins[operation], prefix) if operation in wishes.twins else "", is_marked=marked))
+            hover_text(operation.expression, None, operation.source, self._sources),
+            _box_key(wishes.twins[operation], prefix) if operation in wishes.twins else "", is_marked=marked))
         self._arrive(operation, range(len(operation.inputs)), key, prefix)
         for node in operation.outputs:
             on = node in wishes.marked and marked
-            self._line(key, _key(node, prefix), self._flow(operation, node), is_marked=on)
+            self._line(key, _box_key(node, prefix), self._flow(operation, node), is_marked=on)
 
     def _arrive(self, operation: Operation, places: Iterable[int], key: str, prefix: str) -> None:
         wishes = self._wishes
@@ -185,7 +185,8 @@ class _Builder:
             edges = [edge for edge in source.uses if edge.operation is operation and edge.position == position]
             on = any(edge in wishes.path for edge in edges) if wishes.path else \
                 source in wishes.marked and not wishes.marked.isdisjoint(operation.outputs)
-            self._line(_key(source, prefix), key, self._flow(source, operation), self._derivative(edges), position, on)
+            self._line(_box_key(source, prefix), key, self._flow(source, operation), self._derivative(edges), position,
+                       on)
 
     def _derivative(self, edges: Sequence[Edge]) -> str:
         """The local derivative along an edge, where it is asked for and known."""
@@ -219,7 +220,7 @@ class _Builder:
 
     def _opened(self, operation: Operation, prefix: str, cluster: str) -> None:
         """A frame with the programs that an operation holds, wired as its regions say."""
-        frame, subgraphs = _key(operation, prefix), operation.subgraphs
+        frame, subgraphs = _box_key(operation, prefix), operation.subgraphs
         several = len(subgraphs) > 1
         self.clusters.append(Cluster(frame, _frame_title(operation, subgraphs), cluster))
         regions = operation.equation.regions
@@ -229,7 +230,7 @@ class _Builder:
         if loose or merges:  # what chooses, or counts
             self.boxes.append(Box(frame, operation_label(operation), (), "operation", "square", "operation",
                                   self._part(operation), frame,
-                                  note(operation.op, None, operation.source, self._sources)))
+                                  hover_text(operation.op, None, operation.source, self._sources)))
             self._arrive(operation, loose, frame, prefix)
         for number, (subgraph, region) in enumerate(zip(subgraphs, regions, strict=True)):
             within, inside = f"{frame}.{number}/", frame
@@ -242,7 +243,7 @@ class _Builder:
             self._wire(operation, subgraph, region, (prefix, within, frame if merges else ""))
         if merges:
             for node in operation.outputs:
-                self._line(frame, _key(node, prefix), self._flow(operation, node))
+                self._line(frame, _box_key(node, prefix), self._flow(operation, node))
 
     def _wire(self, operation: Operation, subgraph: Subgraph, region: Any, at: tuple[str, str, str]) -> None:
         """Lines into a region, out of it (to the box `merge` if there is one), and from one round to the next."""
@@ -252,7 +253,7 @@ class _Builder:
         carried = [node for node, link in zip(inputs, region.inputs, strict=True) if link.how == "carry"]
         for position, (node, link) in enumerate(zip(inputs, region.inputs, strict=True)):
             if link.place >= 0:
-                self._line(_key(operation.inputs[link.place], prefix), _key(node, within),
+                self._line(_box_key(operation.inputs[link.place], prefix), _box_key(node, within),
                            self._flow(operation.inputs[link.place], operation), "", position)
         following = iter(carried)
         sent: set[tuple[str, str]] = set()
@@ -261,13 +262,13 @@ class _Builder:
                 again = next(following)
                 if again is not node:
                     is_back = self._part(operation) == "backward"
-                    self.lines.append(Line(_key(node, within), _key(again, within), kind="carry",
+                    self.lines.append(Line(_box_key(node, within), _box_key(again, within), kind="carry",
                                            is_upward=not is_back))
             if link.place >= 0:
-                target = merge or _key(operation.outputs[link.place], prefix)
-                if (_key(node, within), target) not in sent:
-                    sent.add((_key(node, within), target))
-                    self._line(_key(node, within), target, self._flow(operation, operation.outputs[link.place]))
+                target = merge or _box_key(operation.outputs[link.place], prefix)
+                if (_box_key(node, within), target) not in sent:
+                    sent.add((_box_key(node, within), target))
+                    self._line(_box_key(node, within), target, self._flow(operation, operation.outputs[link.place]))
 
 
 def opened_names(graph: Graph) -> list[str]:
@@ -287,7 +288,7 @@ def _stands_alone(number: Node) -> bool:
     return any(edge.operation.equation.programs for edge in number.uses)
 
 
-def _key(item: Node | Operation, prefix: str) -> str:
+def _box_key(item: Node | Operation, prefix: str) -> str:
     return f"{prefix}{'v' if isinstance(item, Node) else 'o'}{item.index}"
 
 
@@ -295,15 +296,15 @@ def _by_key(boxes: Sequence[Box]) -> dict[str, Box]:
     return {box.key: box for box in boxes}
 
 
-def _times(subgraph: Subgraph) -> str:
+def _times_text(subgraph: Subgraph) -> str:
     return "" if subgraph.times in (1, None) else f" × {subgraph.times}"
 
 
 def _frame_title(operation: Operation, subgraphs: Sequence[Subgraph]) -> str:
-    return shortened(operation.op, 28) + (_times(subgraphs[0]) if len(subgraphs) == 1 else "")
+    return shorten(operation.op, 28) + (_times_text(subgraphs[0]) if len(subgraphs) == 1 else "")
 
 
-def _insets(operation: Operation) -> list[tuple[str, Subgraph]]:
+def _inner_graphs(operation: Operation) -> list[tuple[str, Subgraph]]:
     """The loops and branches that an operation holds, with titles: `scan, body × 3`."""
     if all(region.role in FOLDED for region in operation.equation.regions):
         return []
@@ -314,7 +315,7 @@ def _insets(operation: Operation) -> list[tuple[str, Subgraph]]:
 # --- highlighting ---------------------------------------------------------------------------------------------------
 
 
-def marks(graph: Graph, highlight: Any) -> tuple[frozenset[Node], frozenset[Edge]]:
+def highlighted_items(graph: Graph, highlight: Any) -> tuple[frozenset[Node], frozenset[Edge]]:
     """The nodes and edges to highlight: of names and nodes the nodes, of paths their edges too.
 
     Raises `ArgumentError` for a name that no node has, and a node of another graph.

@@ -35,8 +35,8 @@ def value_label(node: Node) -> str:
     if node.is_number:
         return _short_numbers(node.name)
     if node.is_named or node.producer is None:
-        return shortened(node.name)
-    return _tight(_short_numbers(node.text)) if is_expression(node) else node.name
+        return shorten(node.name)
+    return _strip_spaces(_short_numbers(node.text)) if is_expression(node) else node.name
 
 
 def is_expression(node: Node) -> bool:
@@ -44,7 +44,7 @@ def is_expression(node: Node) -> bool:
     if node.is_named or node.is_number or node.producer is None or node.producer.equation.programs:
         return False
     operands = [each for each in node.inputs if not each.is_number]
-    is_short = len(_tight(_short_numbers(node.text))) <= MAX_LABEL
+    is_short = len(_strip_spaces(_short_numbers(node.text))) <= MAX_LABEL
     return is_short and all(each.is_named or each.producer is None for each in operands)
 
 
@@ -56,18 +56,18 @@ def operation_label(operation: Operation) -> str:
 def equation_label(equation: Equation) -> str:
     """As `operation_label`."""
     if equation.programs:
-        return shortened(operation_name(equation), MAX_NAME)
+        return shorten(operation_name(equation), MAX_NAME)
     text = _short_numbers(expression(equation, lambda _: HOLE))
     if text.startswith('"'):
-        return shortened(operation_name(equation), MAX_NAME)
+        return shorten(operation_name(equation), MAX_NAME)
     bare = " ".join(text.replace(HOLE, "").split())
     if not re.search(r"\w\(", text):  # an operator
-        return shortened(bare or operation_name(equation))
+        return shorten(bare or operation_name(equation))
     name, _, rest = text.partition("(")
     if re.fullmatch(rf"{HOLE}(, {HOLE})*\)", rest):
-        return shortened(name)
+        return shorten(name)
     plain = re.sub(rf"^{HOLE}, (?=\w+=)", "", rest)
-    return f"{name}({plain}" if len(name) + len(plain) < MAX_LABEL else shortened(name)
+    return f"{name}({plain}" if len(name) + len(plain) < MAX_LABEL else shorten(name)
 
 
 def _short_numbers(text: str) -> str:
@@ -76,10 +76,10 @@ def _short_numbers(text: str) -> str:
     return re.sub(r"\d+\.\d{4,}(e[-+]?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
 
 
-def shortened(text: str, longest: int = MAX_LABEL) -> str:
-    """The text, or its beginning and its end.
+def shorten(text: str, longest: int = MAX_LABEL) -> str:
+    """Return the text, or its beginning and its end.
 
-    >>> shortened("params.encoder.layers[3].attention.W")
+    >>> shorten("params.encoder.layers[3].attention.W")
     'params.en…tention.W'
     """
     if len(text) <= longest + 1:
@@ -88,7 +88,7 @@ def shortened(text: str, longest: int = MAX_LABEL) -> str:
     return f"{text[:half]}…{text[-half:]}"
 
 
-def _tight(text: str) -> str:
+def _strip_spaces(text: str) -> str:
     """An expression without the spaces around its operators."""
     return re.sub(r" ([-+*/@]|\*\*) ", r"\1", text)
 
@@ -111,19 +111,19 @@ def number_label(value: Any) -> str:
     except TypeError:
         return ""
     if not array.shape:
-        return _number(array[()])
+        return _short_number(array[()])
     flat = array.ravel()
     if flat.size <= 3 and array.ndim == 1:
-        return f"[{', '.join(map(_number, flat))}]"
-    return f"[{_number(flat[0])} … {_number(flat[-1])}]" if flat.size else "[]"
+        return f"[{', '.join(map(_short_number, flat))}]"
+    return f"[{_short_number(flat[0])} … {_short_number(flat[-1])}]" if flat.size else "[]"
 
 
-def _number(number: Any) -> str:
+def _short_number(number: Any) -> str:
     return f"{number:.4g}" if np.asarray(number).dtype.kind in "fc" or "float" in str(number.dtype) else str(number)
 
 
-def note(title: str, aval: Aval | None, source: Source | None, sources: Sources) -> str:
-    """What hovering tells: name and type, the file and the line, the text of the line."""
+def hover_text(title: str, aval: Aval | None, source: Source | None, sources: Sources) -> str:
+    """Return the text for hovering: name and type, the file and the line, the text of the line."""
     lines = [title if aval is None else f"{title}: {type_text(aval)}"]
     if source is not None:
         lines.append(sources.comment(source))
@@ -140,12 +140,12 @@ def _line(filename: str, number: int) -> str:
         return ""
 
 
-def counted(number: int, word: str) -> str:
-    """`1 layer`, `3 layers`."""
+def count_noun(number: int, word: str) -> str:
+    """Return `1 layer`, `3 layers`."""
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-def listed(words: Sequence[str], known: Callable[[str], str] = repr) -> str:
-    """`'a', 'b' or 'c'`."""
+def list_choices(words: Sequence[str], known: Callable[[str], str] = repr) -> str:
+    """Return `'a', 'b' or 'c'`."""
     *first, last = map(known, words)
     return f"{', '.join(first)} or {last}" if first else last

@@ -18,15 +18,15 @@ from rich.table import Table
 from fxgrad import clear_caches, jit, make_program, tree
 from fxgrad.errors import ArgumentError, FxgradError
 from fxgrad.extend import Transformation, at_user_line, time_text, title_of
-from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.tools.profiling.timing import Figures, Timed, in_turns
 from fxgrad.tools.retracing.watching import explaining
 
 UNJITTED, GENERATED, COMPILED = "un-jitted", "generated", "compiled"
 
 
-class Way(NamedTuple):
-    """One way of running a function: milliseconds of the `first` call, and the `figures` of later ones (microseconds).
+class BenchmarkWay(NamedTuple):
+    """One way of running a function: milliseconds of the `first` call, and the `figures` of later ones.
 
     `first` has all that is made for it: `parts` says what took how long, such as trace, lower and compile.
     `difference` is the largest one from the un-jitted results, in parts of their largest entry; `agrees` says whether
@@ -42,13 +42,13 @@ class Way(NamedTuple):
     why_not: str = ""
 
 
-class Benchmark(Shown):
+class Benchmark(Report):
     """The `ways` of running a function, by name, and `break_even`: from how many calls on compiling takes less time.
 
     `break_even` counts the first call; None where a compiled call takes as long as one un-jitted, or longer.
     """
 
-    def __init__(self, title: str, ways: Mapping[str, Way], break_even: int | None) -> None:
+    def __init__(self, title: str, ways: Mapping[str, BenchmarkWay], break_even: int | None) -> None:
         self.title, self.ways, self.break_even = title, dict(ways), break_even
 
     @property
@@ -129,42 +129,42 @@ def benchmark(fun: Callable[..., Any], *, seconds: float = 0.5, rounds: int = 15
         clear_caches()
         if is_jitted:
             fun.clear_cache()  # type: ignore[attr-defined]
-        firsts = {UNJITTED: _first(UNJITTED, lambda: plain(*args, **kwargs))}
+        firsts = {UNJITTED: _call_first(UNJITTED, lambda: plain(*args, **kwargs))}
         try:
-            firsts[GENERATED] = _first_generated(plain, args, kwargs)
+            firsts[GENERATED] = _first_generated_call(plain, args, kwargs)
         except (FxgradError, TypeError, ValueError) as error:
-            firsts[GENERATED] = _First(Way(GENERATED, why_not=_said(error)))
+            firsts[GENERATED] = _FirstCall(BenchmarkWay(GENERATED, why_not=_error_text(error)))
         try:
             compiled = fun if is_jitted else jit(plain, static_argnums=static_argnums, static_argnames=static_argnames)
-            firsts[COMPILED] = _first_compiled(lambda: compiled(*args, **kwargs))
+            firsts[COMPILED] = _first_compiled_call(lambda: compiled(*args, **kwargs))
         except (FxgradError, TypeError, ValueError) as error:
-            firsts[COMPILED] = _First(Way(COMPILED, why_not=_said(error)))
-        return Benchmark(title_of(plain), *_measured(firsts, seconds, rounds, tolerance))
+            firsts[COMPILED] = _FirstCall(BenchmarkWay(COMPILED, why_not=_error_text(error)))
+        return Benchmark(title_of(plain), *_measure(firsts, seconds, rounds, tolerance))
     return measure
 
 
-class _First(NamedTuple):
+class _FirstCall(NamedTuple):
     """A way after its first call: what it is called by, and what it gave."""
 
-    way: Way
+    way: BenchmarkWay
     call: Callable[[], Any] | None = None
     result: Any = None
 
 
-def _first(name: str, run: Callable[[], Any]) -> _First:
+def _call_first(name: str, run: Callable[[], Any]) -> _FirstCall:
     def call() -> Any:
         return jax.block_until_ready(run())
 
     begin = time.perf_counter()
     result = call()
-    return _First(Way(name, first=(time.perf_counter() - begin) * 1e3), call, result)
+    return _FirstCall(BenchmarkWay(name, first=(time.perf_counter() - begin) * 1e3), call, result)
 
 
-def _first_generated(fun: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> _First:
+def _first_generated_call(fun: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> _FirstCall:
     begin = time.perf_counter()
     program = make_program(fun)(*args, **kwargs)
     traced = (time.perf_counter() - begin) * 1e3
-    first = _first(GENERATED, lambda: program(*args, **kwargs))
+    first = _call_first(GENERATED, lambda: program(*args, **kwargs))
     begin = time.perf_counter()
     assert first.call is not None
     first.call()  # which generates the code
@@ -174,15 +174,15 @@ def _first_generated(fun: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
     return first._replace(way=first.way._replace(first=traced + first.way.first + took, parts=parts))
 
 
-def _first_compiled(run: Callable[[], Any]) -> _First:
+def _first_compiled_call(run: Callable[[], Any]) -> _FirstCall:
     with explaining() as report:
-        first = _first(COMPILED, run)
+        first = _call_first(COMPILED, run)
     parts = {name: sum(getattr(each, name) for each in report.functions) for name in ("trace", "lower", "compile")}
     return first._replace(way=first.way._replace(parts=parts))
 
 
-def _measured(firsts: Mapping[str, _First], seconds: float, rounds: int, tolerance: float | None,
-              ) -> tuple[dict[str, Way], int | None]:
+def _measure(firsts: Mapping[str, _FirstCall], seconds: float, rounds: int, tolerance: float | None,
+             ) -> tuple[dict[str, BenchmarkWay], int | None]:
     """The ways with their figures and comparisons, and the break-even call."""
     timed = {name: Timed(first.call) for name, first in firsts.items() if first.call is not None}
     console = Console(stderr=True)
@@ -197,13 +197,13 @@ def _measured(firsts: Mapping[str, _First], seconds: float, rounds: int, toleran
         if first.call is not None:
             way = way._replace(figures=found[name])
             if name != UNJITTED:
-                difference, agrees = _compared(expected, first.result, tolerance)
+                difference, agrees = _compare(expected, first.result, tolerance)
                 way = way._replace(difference=difference, agrees=agrees)
         ways[name] = way
     return ways, break_even(ways[UNJITTED], ways[COMPILED])
 
 
-def break_even(unjitted: Way, compiled: Way) -> int | None:
+def break_even(unjitted: BenchmarkWay, compiled: BenchmarkWay) -> int | None:
     """From how many calls on the compiled way takes less time in all, first calls included; None if from none."""
     if None in (unjitted.first, compiled.first) or unjitted.figures is None or compiled.figures is None:
         return None
@@ -216,7 +216,7 @@ def break_even(unjitted: Way, compiled: Way) -> int | None:
     return None if gain <= 0 else 2 + math.floor(behind / gain)
 
 
-def _compared(expected: Any, found: Any, tolerance: float | None) -> tuple[float, bool]:
+def _compare(expected: Any, found: Any, tolerance: float | None) -> tuple[float, bool]:
     """The largest difference in parts of the largest entry, and whether it is within the tolerance."""
     ours, theirs = tree.leaves(expected), tree.leaves(found)
     if len(ours) != len(theirs):
@@ -241,5 +241,5 @@ def _compared(expected: Any, found: Any, tolerance: float | None) -> tuple[float
 _DOUBLE = 8
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error).partition("\n")[0].partition(". Write")[0]

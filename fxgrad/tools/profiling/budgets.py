@@ -9,10 +9,10 @@ from rich.table import Table
 
 from fxgrad.extend import bytes_text, function_name, transformation
 from fxgrad.extend.analyses import BudgetPoint, budget_points
-from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.tables import Report, add_row, new_table
 
 
-class BudgetCurve(Shown):
+class BudgetCurve(Report):
     """The plans for a gradient, each with less memory and more work than the one before; prints as a table."""
 
     def __init__(self, title: str, points: list[BudgetPoint]) -> None:
@@ -35,7 +35,7 @@ class BudgetCurve(Shown):
                            str(point.blocks), "█" * round(30 * part)])
         return made
 
-    __repr__ = Shown.__str__
+    __repr__ = Report.__str__
 
 
 def budget_curve(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., BudgetCurve]:

@@ -10,7 +10,7 @@ from fxgrad.extend import Program, Region, Variable, program_property
 from fxgrad.extend.analyses import Flow, LiveRanges, Moment, flow_of
 from fxgrad.tools.profiling.grouping import Grouping
 from fxgrad.tools.profiling.instructions import ELEMENT, INPUT, OPAQUE, PART, REDUCE, RESHAPE, UPDATE
-from fxgrad.tools.profiling.lowering import lowered
+from fxgrad.tools.profiling.lowering import lower_flow
 
 MOST_TRIED = 16
 """For each temporary at most this many results are tried as its place."""
@@ -28,12 +28,12 @@ class CompilerModel:
 
     def __init__(self, flow: Flow, region: Region | None = None) -> None:
         self.flow = flow
-        self.made = lowered(flow, region)
+        self.made = lower_flow(flow, region)
         ends = [self.made.of[value] for value in flow.outputs if value >= 0] if region is None else \
             self.made.ends(region)
         self.groups = Grouping(self.made, ends)
         self._base = self._bases()
-        self.order = self._ordered()
+        self.order = self._order_groups()
         self._places = {node: place for place, node in enumerate(self.order)}
         self._alike: dict[int, list[int]] = {}  # what a result may lie where it begins and the other ends
         self.live_ranges = self._live_ranges(region, ends)
@@ -77,7 +77,7 @@ class CompilerModel:
 
     # --- the order ----------------------------------------------------------------------------------------
 
-    def _ordered(self) -> list[int]:
+    def _order_groups(self) -> list[int]:
         """Order groups breadth first, as they become ready; arguments are ready before constants."""
         made, groups = self.made, self.groups
         kinds = made.kinds
@@ -89,7 +89,7 @@ class CompilerModel:
         for node in groups.order:
             if kinds[node] == INPUT:
                 continue
-            before = {*groups.reads[node], *self._awaited(node)}
+            before = {*groups.reads[node], *self._awaited_groups(node)}
             if self._has_constant(node):
                 before.add(constants)
             if not before:
@@ -116,7 +116,7 @@ class CompilerModel:
             return made.kinds[node] == REDUCE or not made.reads[node]
         return node in groups.library and any(made.kinds[each] == REDUCE for each in members)
 
-    def _awaited(self, node: int) -> Iterator[int]:
+    def _awaited_groups(self, node: int) -> Iterator[int]:
         """Yield the groups that a recomputed instruction waits for, though it does not read them."""
         value = self.flow.waits.get(self.made.steps[node])
         if value is None or not self.groups.reads[node]:
@@ -156,9 +156,9 @@ class CompilerModel:
         end.update(dict.fromkeys([base[node] for node in ends], len(moments)))
         if region is None:
             return LiveRanges(moments, end, made.sizes.__getitem__)
-        return self._in_loop(region, moments, end)
+        return self._loop_live_ranges(region, moments, end)
 
-    def _in_loop(self, region: Region, moments: list[Moment], end: dict[int, int]) -> LiveRanges:
+    def _loop_live_ranges(self, region: Region, moments: list[Moment], end: dict[int, int]) -> LiveRanges:
         """Return the live ranges in the body of a loop, where each carried value exists until the next replaces it."""
         made, flow, base = self.made, self.flow, self._base
         carried = [made.of[value] for value, link in zip(flow.inputs, region.inputs, strict=True)
@@ -171,7 +171,7 @@ class CompilerModel:
             if node < 0 or node == old or node not in self._places:
                 continue
             readers = {each for each in self.order if old in moments[self._places[each]].reads}
-            before = self._needed_by(node)
+            before = self._required_groups(node)
             if not readers - {node} <= before:  # nobody knows that they read it before it is written over
                 copied.append(old)
                 there.add(node)
@@ -180,7 +180,7 @@ class CompilerModel:
         return LiveRanges(moments, end, lambda node: 0 if node in there or node in made.in_place else made.sizes[node],
                          carried, copied)
 
-    def _needed_by(self, node: int) -> set[int]:
+    def _required_groups(self, node: int) -> set[int]:
         """Return the groups that must have run before one."""
         found: set[int] = set()
         stack = [node]

@@ -24,7 +24,7 @@ from fxgrad.extend import (
 from fxgrad.extend.analyses import total_cost, total_sent, traffic_of
 from fxgrad.extend.sizes import require_numbers
 from fxgrad.extend.tracing import static_positions
-from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.tools.profiling.bars import bar
 from fxgrad.tools.profiling.compiler_model import CompilerModel, compiler_model
 
@@ -53,7 +53,7 @@ class LineCost(NamedTuple):
         return self.flops / self.bytes if self.bytes else 0.0
 
 
-class CostReport(Shown):
+class CostReport(Report):
     """The cost of a program; prints as a table, the line with the most flops first.
 
     `flops` and `bytes` are those of `fxgrad.cost(program)`: each operation reads its operands and writes its results.
@@ -159,7 +159,7 @@ def cost(fun: Callable[..., Any], *, flops: float | None = None, bandwidth: floa
     >>> found.flops, found.intensity, found.seconds, found.lines[0].bound
     (2000000000, 166.66666666666666, 0.002, 'compute')
     """
-    machine = machine_of(flops, bandwidth)
+    machine = require_machine(flops, bandwidth)
     if isinstance(fun, Program) and machine is None:
         return total_cost(fun)
 
@@ -168,11 +168,11 @@ def cost(fun: Callable[..., Any], *, flops: float | None = None, bandwidth: floa
     def counted(*args: Any, **kwargs: Any) -> CostReport:
         static = static_positions(static_argnums, len(args))
         program = fun if isinstance(fun, Program) else trace_program("cost", fun, args, kwargs, static)
-        return of_program(require_numbers("cost", program), machine, by)
+        return cost_of_program(require_numbers("cost", program), machine, by)
     return counted
 
 
-def machine_of(flops: Any, bandwidth: Any) -> tuple[float, float] | None:
+def require_machine(flops: Any, bandwidth: Any) -> tuple[float, float] | None:
     """Return a machine as its peak flops and bytes a second; None if neither is given."""
     if flops is None and bandwidth is None:
         return None
@@ -191,14 +191,14 @@ def _roofline(flops: int, moved: int, machine: tuple[float, float] | None) -> di
     return {"seconds": max(computing, moving), "bound": "compute" if computing >= moving else "memory"}
 
 
-def of_program(program: Program, machine: tuple[float, float] | None = None, by: str = "line") -> CostReport:
+def cost_of_program(program: Program, machine: tuple[float, float] | None = None, by: str = "line") -> CostReport:
     """Return the report of a program."""
     if by not in _KINDS:
         raise ArgumentError(at_user_line(f"cost: by={by!r}; it is one of {', '.join(map(repr, _KINDS))}"))
     signature = program.signature
     title = "a program" if signature is None else signature.title or signature.name
     sums: dict[str, list[int]] = {}
-    for equation, steps, devices, line in _each(program, 1, 1):
+    for equation, steps, devices, line in _counted_equations(program, 1, 1):
         found = equation.cost
         row = sums.setdefault(line if by == "line" else str(equation.primitive), [0, 0, 0, 0])
         row[0] += steps * devices
@@ -215,7 +215,8 @@ _KINDS = ("line", "operation")
 """What rows are."""
 
 
-def _each(program: Program, steps: int, devices: int, around: str = "?") -> Iterator[tuple[Equation, int, int, str]]:
+def _counted_equations(program: Program, steps: int, devices: int,
+                       around: str = "?") -> Iterator[tuple[Equation, int, int, str]]:
     """Yield the equations that count, with how often each of how many devices runs them, and their lines.
 
     Those of calls, and of loops whose steps are known, in their place; what has no line of its own, as in functions of
@@ -233,7 +234,7 @@ def _each(program: Program, steps: int, devices: int, around: str = "?") -> Iter
                          if count is not None) == equation.cost.flops:
             for region, count in inside:
                 if count:
-                    yield from _each(region.program, steps * count, devices * shared, line)
+                    yield from _counted_equations(region.program, steps * count, devices * shared, line)
         else:
             yield equation, steps, devices, line
 
@@ -241,10 +242,10 @@ def _each(program: Program, steps: int, devices: int, around: str = "?") -> Iter
 def fused_bytes(program: Program) -> int:
     """Return the bytes moved by the groups of the compiler model, each value once for a group."""
     model = compiler_model(program)
-    return sum(_moved(model, head) for head in model.order)
+    return sum(_moved_bytes(model, head) for head in model.order)
 
 
-def _moved(model: CompilerModel, head: int) -> int:
+def _moved_bytes(model: CompilerModel, head: int) -> int:
     regions = model.regions_of(head)
     if not regions:
         return model.moved(head)

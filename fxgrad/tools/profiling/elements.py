@@ -9,7 +9,7 @@ from fxgrad.extend.analyses import offloaded
 from fxgrad.tools.profiling.instructions import BROADCAST, ELEMENT, RESHAPE, Instructions, Shape
 
 
-def element(made: Instructions, equation: Equation, costly: bool, value: int) -> int:
+def add_element(made: Instructions, equation: Equation, costly: bool, value: int) -> int:
     """Return the instruction of an elementwise operation."""
     primitive = equation.primitive
     shape = made.flow.avals[value].shape
@@ -28,10 +28,10 @@ def element(made: Instructions, equation: Equation, costly: bool, value: int) ->
                     for each in operands]
         inner, shape = shape, source
     if primitive is primitives.logistic and type(operands[0]) is int:
-        power = made.of_elements([operands[0]], shape, value, costly=True, offered=True, name="exp")
-        found = made.of_elements([made.constant(1.0, shape, value), power], shape, value, costly=True,
+        power = made.add_elementwise([operands[0]], shape, value, costly=True, offered=True, name="exp")
+        found = made.add_elementwise([made.constant(1.0, shape, value), power], shape, value, costly=True,
                                   offered=True, name="logistic")
-        return made.reshaped(found, inner) if source else found
+        return made.add_reshape(found, inner) if source else found
     like = value
     if made.flow.avals[value].dtype.kind == "b" and made.flow.reads[made.step]:  # numbers compare with these
         like = made.flow.reads[made.step][0]
@@ -40,9 +40,9 @@ def element(made: Instructions, equation: Equation, costly: bool, value: int) ->
             for each in operands]
     params = equation.params
     key = primitive if not params else (primitive, *[(name, str(params[name])) for name in sorted(params)])
-    found = made.of_elements([each for each in read if each >= 0], shape, value, costly, offered,
+    found = made.add_elementwise([each for each in read if each >= 0], shape, value, costly, offered,
                               primitive.name, key)
-    return made.reshaped(found, inner) if source else found
+    return made.add_reshape(found, inner) if source else found
 
 
 def _before_reshape(made: Instructions, operands: Sequence[int | Atom], shape: Shape) -> Shape:
@@ -84,4 +84,4 @@ def _quotient(made: Instructions, dividend: int, divisor: int, shape: Shape, val
                          small, value, costly=True, offers=True, name="rsqrt" if is_root else "div")
     if made.kinds[laid] == BROADCAST:
         inverse = made.repeated(inverse, shape, made.axes[laid])
-    return made.of_elements([made.laid_out(dividend, shape, value), inverse], shape, value, False, True, "mul")
+    return made.add_elementwise([made.laid_out(dividend, shape, value), inverse], shape, value, False, True, "mul")

@@ -15,7 +15,7 @@ from fxgrad.extend.analyses import total_cost
 from fxgrad.extend.sizes import require_numbers
 from fxgrad.extend.tracing import static_positions
 from fxgrad.text.short import operation_name
-from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.text.unfolding import unfold
 from fxgrad.tools.profiling.costs import fused_bytes
 
@@ -37,7 +37,7 @@ class FusionGroup(NamedTuple):
     lines: tuple[str, ...]
 
 
-class Fusions(Shown):
+class Fusions(Report):
     """The groups of a compiled program, in the order in which they run; prints as a table.
 
     `program` is what was compiled, with calls opened. `unfused_bytes` are moved if each of its operations reads and
@@ -67,7 +67,7 @@ class Fusions(Shown):
         `fxgrad.draw(found.grouped, view="network")` shows the groups, and what goes from one to another.
         """
         names = {number: group.name for group in self.groups for number in group.equations}
-        return self.program.replace(equations=[_in_scope(equation, names.get(number, "")) for number, equation
+        return self.program.replace(equations=[_tag_equation(equation, names.get(number, "")) for number, equation
                                                in enumerate(self.program.equations)])
 
     @property
@@ -123,16 +123,16 @@ def fusions(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ()
     def found(*args: Any, **kwargs: Any) -> Fusions:
         static = static_positions(static_argnums, len(args))
         program = fun if isinstance(fun, Program) else trace_program("fusions", fun, args, kwargs, static)
-        return of_program(require_numbers("fusions", program))
+        return fusions_of_program(require_numbers("fusions", program))
     return found
 
 
-def of_program(program: Program) -> Fusions:
+def fusions_of_program(program: Program) -> Fusions:
     """Return the fusions of a program."""
     signature = program.signature
     title = "a program" if signature is None else signature.title or signature.name
     opened = unfold(program, calls="*").replace(signature=None)
-    numbered = opened.replace(equations=[_in_scope(equation, f"{MARK}{number}")
+    numbered = opened.replace(equations=[_tag_equation(equation, f"{MARK}{number}")
                                          for number, equation in enumerate(opened.equations)])
     structs = [aval.struct for aval in opened.in_avals[opened.captured:]]
     stage = jit(lambda *leaves: numbered(*leaves)).lower(*structs).compile()
@@ -143,9 +143,9 @@ def of_program(program: Program) -> Fusions:
                    None if moved is None else int(moved))
 
 
-def _in_scope(equation: Equation, scope: str) -> Equation:
+def _tag_equation(equation: Equation, scope: str) -> Equation:
     """Return the equation in a scope, which XLA's metadata names."""
-    source = equation.source or Source(_in_scope.__code__, 0)
+    source = equation.source or Source(_tag_equation.__code__, 0)
     return Equation(equation.primitive, equation.inputs, equation.params, equation.outputs,
                     source._replace(scope=scope))
 
@@ -170,10 +170,10 @@ def _groups(text: str) -> Iterator[tuple[str, str, list[int]]]:
             entry = head[2] if head[1] else entry
         else:
             lines.append(line)
-    yield from _within(entry, computations)
+    yield from _groups_within(entry, computations)
 
 
-def _within(name: str, computations: dict[str, list[str]]) -> Iterator[tuple[str, str, list[int]]]:
+def _groups_within(name: str, computations: dict[str, list[str]]) -> Iterator[tuple[str, str, list[int]]]:
     """Yield the groups of one computation, with those of called ones in place of the call."""
     for line in computations.get(name, ()):
         instruction = _INSTRUCTION.match(line)
@@ -182,7 +182,7 @@ def _within(name: str, computations: dict[str, list[str]]) -> Iterator[tuple[str
         called = _CALLED.findall(line)
         if instruction[2] == "call":
             for each in called:
-                yield from _within(each, computations)
+                yield from _groups_within(each, computations)
             continue
         inner = [each for within in called for each in computations.get(within, ())]
         numbers = {int(number) for each in (line, *inner) for number in _NUMBER.findall(each)}

@@ -133,7 +133,7 @@ class Grouping:
         reach(start)
         while waiting:
             node = waiting.popleft()
-            if node in owner or not self._is_offered(node):
+            if node in owner or not self._is_fusible(node):
                 continue
             owner[node] = start
             reach(node)
@@ -141,7 +141,7 @@ class Grouping:
                 head = node
         return head
 
-    def _is_offered(self, node: int) -> bool:
+    def _is_fusible(self, node: int) -> bool:
         """Return whether the library takes an instruction into a group."""
         made = self.made
         if not made.offers[node]:
@@ -155,7 +155,7 @@ class Grouping:
         """Fuse operands into their users, from the results on, where the rules allow."""
         made, reads = self.made, self.reads
         place = {node: number for number, node in enumerate(self.order)}
-        kept = self._stored()
+        kept = self._stored_instructions()
         for head in reversed(self.order):
             if head not in reads or head in self.library or made.kinds[head] not in _FUSED:
                 continue
@@ -194,11 +194,11 @@ class Grouping:
         kind = made.kinds[operand]
         if kind not in _FUSED or operand in self.members or operand in self.library:
             return False
-        if kind == CONCATENATE and not self._is_joined(operand):
+        if kind == CONCATENATE and not self._is_fused_concatenation(operand):
             return False
         costly = made.costly[operand]
         if loop is None:
-            if made.kinds[head] == CONCATENATE and not self._is_joined(head):
+            if made.kinds[head] == CONCATENATE and not self._is_fused_concatenation(head):
                 return False
             if costly and made.kinds[head] in _REUSING:
                 return False
@@ -208,13 +208,13 @@ class Grouping:
             return False
         return loop is None or loop.has_room(operand, kind, len(self.users[operand]))
 
-    def _is_joined(self, node: int) -> bool:
+    def _is_fused_concatenation(self, node: int) -> bool:
         """Return whether a concatenation is fused with others."""
         made = self.made
         return len(made.reads[node]) <= _MOST_PARTS and (
             made.names[node] != "in rows" or made.shapes[node][-1] < _WIDEST)
 
-    def _stored(self) -> set[int]:
+    def _stored_instructions(self) -> set[int]:
         """Return instructions that read more than they make and cannot be fused into all users: none fuses them."""
         made, users = self.made, self.users
         found: set[int] = set()

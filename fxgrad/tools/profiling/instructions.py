@@ -97,7 +97,7 @@ class Instructions:
             found = self._made[key] = self.add(kind, reads, shape, value, **options)
         return found
 
-    def reshaped(self, node: int, shape: Shape) -> int:
+    def add_reshape(self, node: int, shape: Shape) -> int:
         """Return an instruction reshaped."""
         while self.kinds[node] == RESHAPE:
             node, = self.reads[node]
@@ -131,14 +131,14 @@ class Instructions:
             if kinds[node] == BROADCAST:
                 within = self.axes[node]
                 node, axes = self.reads[node][0], tuple([axes[axis] for axis in within])
-            elif kinds[node] == RESHAPE and _moving(shapes[self.reads[node][0]]) == _moving(own):
+            elif kinds[node] == RESHAPE and _moving_sizes(shapes[self.reads[node][0]]) == _moving_sizes(own):
                 node, = self.reads[node]
                 places = iter(kept)
                 axes = tuple([-1 if size == 1 else next(places) for size in shapes[node]])
             else:
                 break
         if self.elements[node] == prod(shape):
-            return self.reshaped(node, shape)
+            return self.add_reshape(node, shape)
         found = self.once(("repeat", node, shape, kept), BROADCAST, [node], shape, self.like[node],
                           offers=self.floats[node])
         self.axes[found] = axes
@@ -150,10 +150,10 @@ class Instructions:
         shape = tuple([own[axis] for axis in order])
         moving = [axis for axis in order if own[axis] != 1]
         if moving == sorted(moving):
-            return self.reshaped(node, shape)
+            return self.add_reshape(node, shape)
         if node in self.constants:
             return self.constant(self.constants[node], shape, self.like[node])
-        if self.kinds[node] == PRODUCT and self._is_alone(node):
+        if self.kinds[node] == PRODUCT and self._has_single_user(node):
             count = len(own) - 2
             if tuple(order) == (*range(count), count + 1, count):  # the product of the transposed operands
                 swapped = self.add(PRODUCT, self.reads[node][::-1], shape, self.like[node], costly=True,
@@ -167,7 +167,7 @@ class Instructions:
         self.axes[found] = tuple(order)
         return found
 
-    def _is_alone(self, node: int) -> bool:
+    def _has_single_user(self, node: int) -> bool:
         """Return whether a single step reads an instruction."""
         value = self.like[node]
         return self.of.get(value) == node and len(self.users[value]) == 1 and value not in self._results
@@ -214,8 +214,8 @@ class Instructions:
             return operand
         return self.repeated(operand, shape, tuple(range(len(shape) - len(own), len(shape))))
 
-    def of_elements(self, reads: list[int], shape: Shape, value: int, costly: bool, offered: bool, name: str,
-                     key: Hashable = None) -> int:
+    def add_elementwise(self, reads: list[int], shape: Shape, value: int, costly: bool, offered: bool, name: str,
+                         key: Hashable = None) -> int:
         """Return an elementwise instruction; on broadcast operands it acts before the broadcast."""
         kinds = self.kinds
         if shape and reads and kinds[reads[0]] == kinds[reads[-1]] == BROADCAST and all(
@@ -229,13 +229,13 @@ class Instructions:
                 inner = [source if each not in self.constants else
                          self.constant(self.constants[each], small, self.like[each])
                          for each in reads if small or each not in self.constants]
-                found = self.of_elements(inner, small, value, costly, offered, name, key)
+                found = self.add_elementwise(inner, small, value, costly, offered, name, key)
                 return self.repeated(found, shape, axes)
         offers = offered and self.flow.avals[value].dtype.kind == "f" and all(self.floats[each] for each in reads)
         return self.once((name, key, shape, self.flow.waits.get(self.step), *reads), ELEMENT, reads, shape, value,
                           costly=costly, offers=offers, name=name)
 
 
-def _moving(shape: Shape) -> list[int]:
+def _moving_sizes(shape: Shape) -> list[int]:
     """Return the sizes of the axes that have more than one element."""
     return [size for size in shape if size != 1]

@@ -7,7 +7,7 @@ from math import prod
 
 from fxgrad.extend import Analysis, Equation, Region, primitives
 from fxgrad.extend.analyses import ALIAS, BARRIER, CHEAP, EXPENSIVE, LOOP, Flow
-from fxgrad.tools.profiling.elements import element
+from fxgrad.tools.profiling.elements import add_element
 from fxgrad.tools.profiling.instructions import (
     BROADCAST,
     CONCATENATE,
@@ -41,7 +41,7 @@ _rules: Analysis[_Rule | None] = Analysis(
     missing="conservative", default=None)
 
 
-def lowered(flow: Flow, region: Region | None = None) -> Instructions:
+def lower_flow(flow: Flow, region: Region | None = None) -> Instructions:
     """Return the instructions of a program, or of the body of a loop."""
     entries = () if region is None else {
         value for value, link in zip(flow.inputs, region.inputs, strict=True) if link.how == "entry"}
@@ -57,20 +57,20 @@ def _lower(made: Instructions, equation: Equation) -> None:
     flow, of = made.flow, made.of
     kind, makes = flow.kinds[made.step], made.makes
     if kind in (CHEAP, EXPENSIVE):
-        of[makes[0]] = element(made, equation, kind == EXPENSIVE, makes[0])
+        of[makes[0]] = add_element(made, equation, kind == EXPENSIVE, makes[0])
         return
     reads = [each for each in made.operands(equation) if type(each) is int]
     if kind == BARRIER and len(reads) == len(makes):
         of.update(zip(makes, reads, strict=True))
         return
     if kind == ALIAS and reads:
-        of[makes[0]] = made.reshaped(reads[0], flow.avals[makes[0]].shape)
+        of[makes[0]] = made.add_reshape(reads[0], flow.avals[makes[0]].shape)
         return
     rule = _rules.of(equation.primitive)
     if rule is not None:
         rule(made, equation, reads)
     elif kind == LOOP:
-        _loop(made, equation, reads, makes)
+        _lower_loop(made, equation, reads, makes)
     else:
         _kernel(made, reads, makes)
 
@@ -86,7 +86,7 @@ def _kernel(made: Instructions, reads: list[int], makes: list[int]) -> int:
     return found
 
 
-def _loop(made: Instructions, equation: Equation, reads: list[int], makes: list[int]) -> None:
+def _lower_loop(made: Instructions, equation: Equation, reads: list[int], makes: list[int]) -> None:
     """Add a loop, with buffers for what it stacks; it writes over these, and over what it carries."""
     stacked = {link.place for region in equation.regions for link in region.outputs if link.how == "entry"}
     carried: dict[int, int] = {}
@@ -121,7 +121,7 @@ def _loop(made: Instructions, equation: Equation, reads: list[int], makes: list[
 
 
 @_rules.register(primitives.broadcast_to, primitives.broadcast_in_dim)
-def _repeats(made: Instructions, equation: Equation, _reads: list[int]) -> None:
+def _lower_repeat(made: Instructions, equation: Equation, _reads: list[int]) -> None:
     value, = made.makes
     shape = made.flow.avals[value].shape
     operand, *_ = made.operands(equation)
@@ -134,12 +134,12 @@ def _repeats(made: Instructions, equation: Equation, _reads: list[int]) -> None:
 
 
 @_rules.register(primitives.transpose)
-def _transposes(made: Instructions, equation: Equation, reads: list[int]) -> None:
+def _lower_transpose(made: Instructions, equation: Equation, reads: list[int]) -> None:
     value, = made.makes
     made.of[value] = made.turned(reads[0], equation.params["permutation"])
 
 
-def _simple(kind: int, costly: bool = False, offers: bool = False) -> _Rule:
+def _simple_rule(kind: int, costly: bool = False, offers: bool = False) -> _Rule:
     def rule(made: Instructions, _equation: Equation, reads: list[int]) -> None:
         value, = made.makes
         made.of[value] = made.add(kind, reads, made.flow.avals[value].shape, value, costly,
@@ -147,13 +147,13 @@ def _simple(kind: int, costly: bool = False, offers: bool = False) -> _Rule:
     return rule
 
 
-_rules.enter(_simple(SLICE), primitives.slice, primitives.rev, primitives.tile)
-_rules.enter(_simple(TAKE), primitives.dynamic_slice)
-_rules.enter(_simple(UPDATE), primitives.dynamic_update_slice)
-_rules.enter(_simple(IOTA, offers=True), primitives.iota)
+_rules.enter(_simple_rule(SLICE), primitives.slice, primitives.rev, primitives.tile)
+_rules.enter(_simple_rule(TAKE), primitives.dynamic_slice)
+_rules.enter(_simple_rule(UPDATE), primitives.dynamic_update_slice)
+_rules.enter(_simple_rule(IOTA, offers=True), primitives.iota)
 
 
-def _indices(made: Instructions, node: int) -> int:
+def _wrapped_indices(made: Instructions, node: int) -> int:
     """Return the instruction of indices in which negative ones count from the end."""
     return made.once(("indices", node), ELEMENT, [node], made.shapes[node], made.like[node], name="indices")
 
@@ -168,14 +168,14 @@ def _with_batches(made: Instructions, equation: Equation, node: int) -> int:
 
 
 @_rules.register(primitives.gather)
-def _gathers(made: Instructions, equation: Equation, reads: list[int]) -> None:
+def _lower_gather(made: Instructions, equation: Equation, reads: list[int]) -> None:
     """Add a gather; out-of-range results are replaced unless the mode says otherwise."""
     value, = made.makes
     shape = made.flow.avals[value].shape
     if len(reads) != 2:
         _kernel(made, reads, [value])
         return
-    places = _indices(made, reads[1])
+    places = _wrapped_indices(made, reads[1])
     found = made.add(GATHER, [reads[0], _with_batches(made, equation, places)], shape, value, costly=True)
     if equation.params["mode"] not in ("promise_in_bounds", "clip"):
         inside = made.once(("inside", places), SLICE, [places], made.shapes[places][:-1], made.like[places])
@@ -185,17 +185,17 @@ def _gathers(made: Instructions, equation: Equation, reads: list[int]) -> None:
 
 @_rules.register(primitives.scatter, primitives.scatter_add, primitives.scatter_sub, primitives.scatter_mul,
                  primitives.scatter_min, primitives.scatter_max)
-def _scatters(made: Instructions, equation: Equation, reads: list[int]) -> None:
+def _lower_scatter(made: Instructions, equation: Equation, reads: list[int]) -> None:
     """Add a scatter, which writes over its operand."""
     value, = made.makes
     if len(reads) == 3:
-        reads = [reads[0], _with_batches(made, equation, _indices(made, reads[1])), reads[2]]
+        reads = [reads[0], _with_batches(made, equation, _wrapped_indices(made, reads[1])), reads[2]]
     found = made.of[value] = made.add(OPAQUE, reads, made.flow.avals[value].shape, value)
     made.over[found] = reads[:1]
 
 
 @_rules.register(primitives.select_and_scatter_add)
-def _scatters_to_largest(made: Instructions, _equation: Equation, reads: list[int]) -> None:
+def _lower_scatter_to_largest(made: Instructions, _equation: Equation, reads: list[int]) -> None:
     """Add the search for the largest elements along each axis, and a scatter to them."""
     value, = made.makes
     if len(reads) != 2:
@@ -214,13 +214,13 @@ def _scatters_to_largest(made: Instructions, _equation: Equation, reads: list[in
 
 
 @_rules.register(primitives.real, primitives.imag)
-def _takes_parts(made: Instructions, _equation: Equation, reads: list[int]) -> None:
+def _lower_part(made: Instructions, _equation: Equation, reads: list[int]) -> None:
     value, = made.makes
     made.of[value] = made.add(ELEMENT, reads, made.flow.avals[value].shape, value)
 
 
 @_rules.register(primitives.pad)
-def _pads(made: Instructions, equation: Equation, reads: list[int]) -> None:
+def _lower_pad(made: Instructions, equation: Equation, reads: list[int]) -> None:
     value, = made.makes
     holes = any(hole for _, _, hole in equation.params["padding_config"])
     made.of[value] = made.add(PAD, reads, made.flow.avals[value].shape, value,
@@ -228,7 +228,7 @@ def _pads(made: Instructions, equation: Equation, reads: list[int]) -> None:
 
 
 @_rules.register(primitives.concatenate, primitives.stack)
-def _joins(made: Instructions, equation: Equation, reads: list[int]) -> None:
+def _lower_join(made: Instructions, equation: Equation, reads: list[int]) -> None:
     value, = made.makes
     shape = made.flow.avals[value].shape
     axis = equation.params.get("axis", equation.params.get("dimension", 0))
@@ -238,19 +238,19 @@ def _joins(made: Instructions, equation: Equation, reads: list[int]) -> None:
 
 
 @_rules.register(primitives.split, primitives.unstack)
-def _splits(made: Instructions, equation: Equation, reads: list[int]) -> None:
+def _lower_split(made: Instructions, equation: Equation, reads: list[int]) -> None:
     for value in made.makes:
         shape = made.flow.avals[value].shape
         whole = shape
         if equation.primitive is primitives.unstack:
             axis = equation.params["axis"]
             whole = (*shape[:axis], 1, *shape[axis:])
-        made.of[value] = made.reshaped(made.add(SLICE, reads, whole, value), shape)
+        made.of[value] = made.add_reshape(made.add(SLICE, reads, whole, value), shape)
 
 
 @_rules.register(primitives.reduce_sum, primitives.reduce_prod, primitives.reduce_max, primitives.reduce_min,
                  primitives.reduce_and, primitives.reduce_or, primitives.reduce_xor)
-def _reduces(made: Instructions, equation: Equation, reads: list[int]) -> None:
+def _lower_reduction(made: Instructions, equation: Equation, reads: list[int]) -> None:
     value, = made.makes
     if not reads:
         _kernel(made, reads, [value])
@@ -273,7 +273,7 @@ def _reduces(made: Instructions, equation: Equation, reads: list[int]) -> None:
 
 
 @_rules.register(primitives.reduce_window_max, primitives.reduce_window_min, primitives.reduce_window_sum)
-def _reduces_windows(made: Instructions, equation: Equation, reads: list[int]) -> None:
+def _lower_window_reduction(made: Instructions, equation: Equation, reads: list[int]) -> None:
     """Add a reduction of windows; the library has those side by side."""
     value, = made.makes
     params = equation.params
@@ -285,7 +285,7 @@ def _reduces_windows(made: Instructions, equation: Equation, reads: list[int]) -
 
 
 @_rules.register(primitives.dot_general)
-def _multiplies(made: Instructions, equation: Equation, reads: list[int]) -> None:
+def _lower_product(made: Instructions, equation: Equation, reads: list[int]) -> None:
     """Add a product in the compiler's order: batches, rows, columns; vectors have one of these."""
     value, = made.makes
     contracted, batches = equation.params["dimension_numbers"]
@@ -302,7 +302,7 @@ def _multiplies(made: Instructions, equation: Equation, reads: list[int]) -> Non
     depth = prod([made.shapes[reads[0]][axis] for axis in contracted[0]])
     shape = made.flow.avals[value].shape
     if depth == 1:  # nothing is summed
-        made.of[value] = _outer(made, sides, shape, value)
+        made.of[value] = _outer_product(made, sides, shape, value)
         return
     operands, lies = [], []
     for place, (whole, rest, summed, batch) in enumerate(sides):
@@ -315,7 +315,7 @@ def _multiplies(made: Instructions, equation: Equation, reads: list[int]) -> Non
                 at = 2 * count + 1 - at
         else:
             order = (*batch, *rest, *summed) if place == 0 else (*batch, *summed, *rest)
-            node = made.reshaped(made.turned(node, order),
+            node = made.add_reshape(made.turned(node, order),
                                  (*lead, rows, depth) if place == 0 else (*lead, depth, columns))
             at = count + 1 - place
         operands.append(node)
@@ -326,11 +326,11 @@ def _multiplies(made: Instructions, equation: Equation, reads: list[int]) -> Non
     found = made.add(PRODUCT, operands, own, value, costly=True, offers=offered)
     made.swaps[found] = lies[1] == count + 1 and all(made.floats[each] for each in operands) and min(
         rows, columns) > 1 and max(rows, columns, depth) >= _SHORTEST
-    made.of[value] = made.reshaped(found, shape)
+    made.of[value] = made.add_reshape(found, shape)
 
 
-def _outer(made: Instructions, sides: list[tuple[int, list[int], Sequence[int], Sequence[int]]], shape: Shape,
-           value: int) -> int:
+def _outer_product(made: Instructions, sides: list[tuple[int, list[int], Sequence[int], Sequence[int]]], shape: Shape,
+                   value: int) -> int:
     """Return a product in which nothing is summed, as an elementwise instruction."""
     laid, place = [], len(sides[0][3])
     for node, rest, _, batch in sides:
@@ -340,11 +340,11 @@ def _outer(made: Instructions, sides: list[tuple[int, list[int], Sequence[int], 
         for axis in rest:
             axes[axis], place = place, place + 1
         laid.append(made.repeated(node, shape, tuple(axes)))
-    return made.of_elements(laid, shape, value, costly=False, offered=True, name="mul")
+    return made.add_elementwise(laid, shape, value, costly=False, offered=True, name="mul")
 
 
 @_rules.register(primitives.lu, primitives.cholesky)
-def _factors(made: Instructions, _equation: Equation, reads: list[int]) -> None:
+def _lower_factorization(made: Instructions, _equation: Equation, reads: list[int]) -> None:
     """Add a factorization, written over a column-major copy, and scanned afterwards."""
     values = made.makes
     shape = made.shapes[reads[0]]
@@ -357,7 +357,7 @@ def _factors(made: Instructions, _equation: Equation, reads: list[int]) -> None:
 
 
 @_rules.register(primitives.lu_solve, primitives.triangular_solve)
-def _solves(made: Instructions, equation: Equation, reads: list[int]) -> None:
+def _lower_solve(made: Instructions, equation: Equation, reads: list[int]) -> None:
     """Add a solve, written over a column-major copy of the right-hand side."""
     value, = made.makes
     *factors, right = reads
@@ -367,11 +367,11 @@ def _solves(made: Instructions, equation: Equation, reads: list[int]) -> None:
         before = found
         found = made.add(OPAQUE, [*factors, before], made.shapes[right], value)
         made.over[found] = [before]
-    made.of[value] = made.reshaped(found, made.flow.avals[value].shape)
+    made.of[value] = made.add_reshape(found, made.flow.avals[value].shape)
 
 
 @_rules.register(primitives.conv_general_dilated)
-def _convolves(made: Instructions, equation: Equation, reads: list[int]) -> None:
+def _lower_convolution(made: Instructions, equation: Equation, reads: list[int]) -> None:
     """Add a convolution in the compiler's order: batch, space, feature; kernels space, in, out."""
     value, = made.makes
     if len(reads) != 2:

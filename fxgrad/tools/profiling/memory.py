@@ -14,7 +14,7 @@ from fxgrad.extend.tracing import static_positions
 from fxgrad.text.scope import Scope
 from fxgrad.text.short import operation_name
 from fxgrad.text.sources import Sources
-from fxgrad.text.text_writer import shown_scopes
+from fxgrad.text.text_writer import text_scopes
 from fxgrad.tools.profiling.compiler_model import compiler_model
 from fxgrad.tools.profiling.report import Holder, Memory, Peak, Point, Saved, View
 
@@ -55,14 +55,14 @@ def memory(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ())
     def measured(*args: Any, **kwargs: Any) -> Memory:
         static = static_positions(static_argnums, len(args))
         program = fun if isinstance(fun, Program) else trace_program("memory", fun, args, kwargs, static)
-        return of_program(require_numbers("memory", program))
+        return memory_of_program(require_numbers("memory", program))
     return measured
 
 
-def of_program(program: Program) -> Memory:
+def memory_of_program(program: Program) -> Memory:
     """Return the memory of a program; see `memory`."""
     with gc_paused():
-        return _Xray(program).memory()
+        return _MemoryReport(program).memory()
 
 
 class _Names:
@@ -76,7 +76,7 @@ class _Names:
     def of(self, value: int) -> str:
         """Return the name of a value, as the printed program has it."""
         if self._scopes is None:
-            self._scopes = shown_scopes(self.program)
+            self._scopes = text_scopes(self.program)
         var, home = self.flow.variables[value], self.flow.homes[value]
         scope = self._scopes.get(id(home))
         if scope is None:
@@ -104,7 +104,7 @@ class _Names:
         return "" if maker < 0 else self.place(self.flow.sources[maker])
 
 
-class _Xray:
+class _MemoryReport:
     """One report on a program; names and lines are found for what is shown."""
 
     def __init__(self, program: Program) -> None:
@@ -150,14 +150,14 @@ class _Xray:
         """Return what holds memory at the peak; memory of no value of the program is work space."""
         at = ranges.peak_at
         if at < 0:
-            return tuple(self._given())
+            return tuple(self._inputs_in_memory())
         held = [(value, ranges.held[value]) for value in ranges.alive_at(at)]
         inside = ranges.moments[at].inside
         if values is not None:
             known = values()
             inside += sum(size for node, size in held if node not in known)
             held = [(known[node], size) for node, size in held if node in known]
-        holders = [*self._given(), *(self._holder(value, size) for value, size in held)]
+        holders = [*self._inputs_in_memory(), *(self._holder(value, size) for value, size in held)]
         if inside:
             holders.append(Holder(f"in {point.operation}", None, inside, point.line, "work space"))
         return tuple(sorted(holders, key=lambda each: -each.nbytes))
@@ -167,7 +167,7 @@ class _Xray:
         return Point(number, operation_name(flow.equations[step]), self.names.place(flow.sources[step]),
                      flow.parts[step], live)
 
-    def _given(self) -> list[Holder]:
+    def _inputs_in_memory(self) -> list[Holder]:
         flow, captured = self.flow, self.program.captured
         return [Holder(self.names.of(value), flow.avals[value], flow.sizes[value], "",
                        "constant" if number < captured else "argument")
@@ -176,13 +176,13 @@ class _Xray:
     def _holder(self, value: int, size: int) -> Holder:
         flow = self.flow
         role = "result" if flow.base[value] in self._results else \
-            "saved" if value in self._saved else "temporary"
+            "saved" if value in self._saved_values else "temporary"
         return Holder(self.names.of(value), flow.avals[value], size, self.names.made_at(value), role)
 
     # --- what is saved ------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def _saved(self) -> dict[int, list[int]]:
+    def _saved_values(self) -> dict[int, list[int]]:
         """The values of the forward pass that the backward pass reads, and the steps that do."""
         flow, parts = self.flow, self.flow.parts
         found: dict[int, list[int]] = {}
@@ -198,7 +198,7 @@ class _Xray:
     def _saved_list(self) -> list[Saved]:
         flow = self.flow
         listed = []
-        for value, steps in self._saved.items():
+        for value, steps in self._saved_values.items():
             maker = flow.made_by[value]
             made = "an argument" if maker < 0 else self.names.operation_at(maker)
             users = tuple(dict.fromkeys([self.names.operation_at(step) for step in steps]))

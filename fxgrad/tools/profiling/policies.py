@@ -10,7 +10,7 @@ from rich.table import Table
 
 from fxgrad import checkpoint, dtypes, grad, saved_residuals, tree
 from fxgrad.extend import bytes_text, function_name, transformation
-from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.tables import Report, add_row, new_table
 
 
 class GradientError(NamedTuple):
@@ -20,7 +20,7 @@ class GradientError(NamedTuple):
     error: float
 
 
-class PolicyReport(Shown):
+class PolicyReport(Report):
     """Bytes kept beside the arguments with and without a policy, and errors of gradients.
 
     It prints as a table.
@@ -43,7 +43,7 @@ class PolicyReport(Shown):
             add_row(made, [each.name, f"{each.error:.1e}"])
         return made
 
-    __repr__ = Shown.__str__
+    __repr__ = Report.__str__
 
 
 def policy_report(fun: Callable[..., Any], policy: Callable[..., Any], argnums: int | Sequence[int] = 0,
@@ -67,13 +67,13 @@ def policy_report(fun: Callable[..., Any], policy: Callable[..., Any], argnums: 
         with_policy, without = (sum(residual.nbytes for residual in saved_residuals(function, *args)
                                     if residual.made_at != "an argument") for function in (stored, kept))
         found, expected = grad(stored, argnums)(*args), grad(fun, argnums)(*args)
-        errors = [GradientError(name, _error(one, other)) for name, one, other in zip(
+        errors = [GradientError(name, _relative_error(one, other)) for name, one, other in zip(
             tree.leaf_names(expected, "gradient"), tree.leaves(found), tree.leaves(expected), strict=True)]
         return PolicyReport(function_name(fun), with_policy, without, errors)
     return report
 
 
-def _error(found: Any, expected: Any) -> float:
+def _relative_error(found: Any, expected: Any) -> float:
     expected = np.asarray(expected)
     if not expected.size or expected.dtype == dtypes.float0:
         return 0.0

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from fxgrad.errors import UnsupportedError
 from fxgrad.extend import Aval, at_user_line, bytes_text
-from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.tools.profiling.bars import bar, bars
 
 MOST_ROWS = 12
@@ -114,7 +114,7 @@ class View:
         return found
 
 
-class Memory(Shown):
+class Memory(Report):
     """The memory of a program before it runs: prints as a table.
 
     `unfused` and `fused` are the two ways to run it; `peak`, `temporary`, `timeline` and `holders` are those of

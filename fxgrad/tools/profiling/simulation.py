@@ -23,12 +23,12 @@ from fxgrad.extend import (
 from fxgrad.extend.analyses import CollectiveKind, Transfer, total_cost, traffic
 from fxgrad.extend.parameters import MeshShape
 from fxgrad.extend.sizes import require_numbers
-from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.text.unfolding import unfold
 from fxgrad.tools.profiling.compiler_model import temporary_bytes
 
 
-class Link(NamedTuple):
+class NetworkLink(NamedTuple):
     """A connection of devices: its latency in seconds, and the bytes a second that each device sends."""
 
     latency: float
@@ -44,11 +44,11 @@ class Machine(NamedTuple):
     flops: float
     memory: float
     per_node: int
-    inside: Link
-    between: Link
+    inside: NetworkLink
+    between: NetworkLink
 
 
-H100 = Machine(flops=400e12, memory=80e9, per_node=8, inside=Link(2e-6, 450e9), between=Link(5e-6, 50e9))
+H100 = Machine(flops=400e12, memory=80e9, per_node=8, inside=NetworkLink(2e-6, 450e9), between=NetworkLink(5e-6, 50e9))
 """Nodes of eight H100: by the data sheet 989e12 bfloat16 operations a second, of which large models reach about 40 %,
 NVLink with 450e9 bytes a second each way, and a network card of 400 Gbit/s for each device. Latencies are typical."""
 
@@ -61,7 +61,7 @@ class Exchange(NamedTuple):
     seconds: float
 
 
-class Simulation(Shown):
+class Simulation(Report):
     """The time and the memory of a step on one device; prints as a table.
 
     `compute` and `communication` are seconds; `time` is their sum, as if nothing overlapped, and `overlapped` the
@@ -134,11 +134,11 @@ def simulate(fun: Callable[..., Any], *, machine: Machine = H100) -> Callable[..
         program = fun if isinstance(fun, Program) else trace_program("simulate", fun, args, kwargs)
         signature = program.signature
         title = "a program" if signature is None else signature.title or signature.name
-        return of_program(require_numbers("simulate", program), machine, title)
+        return simulation_of_program(require_numbers("simulate", program), machine, title)
     return simulated
 
 
-def of_program(program: Program, machine: Machine, title: str) -> Simulation:
+def simulation_of_program(program: Program, machine: Machine, title: str) -> Simulation:
     """Return the simulation of a program; see `simulate`."""
     opened = unfold(program, calls="*")
     sharded = [equation for equation in opened.equations if equation.primitive is primitives.shard_map]
@@ -147,14 +147,14 @@ def of_program(program: Program, machine: Machine, title: str) -> Simulation:
             f"simulate: {title} calls no shard_map, so that there is no mesh. Write the step with "
             "fxgrad.shard_map(f, mesh=jax.sharding.AbstractMesh((8,), ('data',)), in_specs=..., out_specs=...)"))
     mesh: MeshShape = sharded[0].params["mesh"]
-    pieces = _pieces(opened)
+    pieces = _device_shares(opened)
     flops = 0.0
     for equation in opened.equations:
         if equation.primitive is primitives.shard_map:
             flops += total_cost(equation.regions[0].program).flops
         else:
             flops += equation.cost.flops * max((pieces[var] for var in equation.outputs), default=1.0)
-    exchanges = [_exchange(each, mesh, machine) for each in traffic(opened)]
+    exchanges = [_estimate_exchange(each, mesh, machine) for each in traffic(opened)]
 
     def bytes_of(var: Variable) -> int:
         return round(var.aval.nbytes * pieces.get(var, 1.0))  # what stands in a shard_map is a piece
@@ -165,7 +165,7 @@ def of_program(program: Program, machine: Machine, title: str) -> Simulation:
                       temporary_bytes(opened, bytes_of))
 
 
-def _pieces(program: Program) -> dict[Variable, float]:
+def _device_shares(program: Program) -> dict[Variable, float]:
     """Return which share of each value of a program lies on one device.
 
     Of those that `shard_map` takes and makes it is known; what is computed of them, or with them, in an array of the
@@ -191,11 +191,11 @@ def _pieces(program: Program) -> dict[Variable, float]:
     return {**dict.fromkeys(everything, 1.0), **pieces}
 
 
-def _exchange(transfer: Transfer, mesh: MeshShape, machine: Machine) -> Exchange:
+def _estimate_exchange(transfer: Transfer, mesh: MeshShape, machine: Machine) -> Exchange:
     """Return how long collectives take, on the link that the slowest group of devices waits for."""
     is_inside = _are_inside(transfer, mesh, machine.per_node)
     link = machine.inside if is_inside else machine.between
-    once = rounds(transfer.kind, transfer.size) * link.latency + transfer.sent / transfer.times / link.bandwidth
+    once = num_rounds(transfer.kind, transfer.size) * link.latency + transfer.sent / transfer.times / link.bandwidth
     return Exchange(transfer, "inside" if is_inside else "between", transfer.times * once)
 
 
@@ -209,10 +209,10 @@ def _are_inside(transfer: Transfer, mesh: MeshShape, per_node: int) -> bool:
     return all(bool((nodes[:, group] == nodes[:, group[:1]]).all()) for group in groups)
 
 
-def rounds(kind: CollectiveKind, size: int) -> int:
+def num_rounds(kind: CollectiveKind, size: int) -> int:
     """Return how many messages follow one another in a collective among `size` devices.
 
-    >>> [rounds(kind, 8) for kind in ("all-reduce", "all-gather", "all-to-all", "permute")]
+    >>> [num_rounds(kind, 8) for kind in ("all-reduce", "all-gather", "all-to-all", "permute")]
     [6, 3, 7, 1]
     """
     levels = (size - 1).bit_length()

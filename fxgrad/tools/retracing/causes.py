@@ -51,12 +51,12 @@ Difference = tuple[str, str, str, str]
 
 def differences(before: Entries, now: Entries) -> list[Difference]:
     """Return the differences between two calls, each by itself."""
-    found = [*_structural(before, now)]
+    found = [*_structural_differences(before, now)]
     for key in now:
         if key in before and before[key] != now[key]:
             kind, name = key
             if kind == ARGUMENT:
-                found += _of_types(name, before[key], now[key])
+                found += _type_differences(name, before[key], now[key])
             else:
                 found.append(_difference(_KINDS[kind], name, f"{name}: {before[key]} -> {now[key]}"))
     return found
@@ -69,7 +69,7 @@ def _difference(kind: str, name: str, what: str, **words: str) -> Difference:
     return kind, name, what, ADVICE[kind].format(name=name, **words)
 
 
-def _of_types(name: str, before: Aval, now: Aval) -> Iterator[Difference]:
+def _type_differences(name: str, before: Aval, now: Aval) -> Iterator[Difference]:
     if before.weak != now.weak:
         words = [f"a Python number ({aval.dtype.name})" if aval.weak else str(aval) for aval in (before, now)]
         strong = now if before.weak else before
@@ -86,7 +86,7 @@ def _of_types(name: str, before: Aval, now: Aval) -> Iterator[Difference]:
                           before=before.dtype.name)
 
 
-def _structural(before: Entries, now: Entries) -> Iterator[Difference]:
+def _structural_differences(before: Entries, now: Entries) -> Iterator[Difference]:
     """Return what only one of two calls has."""
     kinds = (ARGUMENT, STATIC)
     gone = [name for kind, name in before if kind in kinds and not any((each, name) in now for each in kinds)]
@@ -107,7 +107,7 @@ def _structural(before: Entries, now: Entries) -> Iterator[Difference]:
                 yield _difference(_KINDS[kind], name, f"{name}: {old} -> {new}")
 
 
-def parting(before: Program, now: Program) -> tuple[str, str]:
+def first_difference(before: Program, now: Program) -> tuple[str, str]:
     """Return the first operation in which two programs differ, and the user's line; "" if they do not."""
     numbers: dict[object, object] = {}
     for theirs, ours in zip(before.inputs, now.inputs, strict=False):
@@ -118,7 +118,7 @@ def parting(before: Program, now: Program) -> tuple[str, str]:
         if old.primitive is not new.primitive:
             return f"{old.primitive} -> {new.primitive}", _place(new)
         same = len(old.inputs) == len(new.inputs) and all(
-            _same(numbers, one, other) for one, other in zip(old.inputs, new.inputs, strict=True))
+            _is_same(numbers, one, other) for one, other in zip(old.inputs, new.inputs, strict=True))
         if not same:
             return f"{new.primitive} of other operands", _place(new)
         if str(old.params) != str(new.params) or [var.aval for var in old.outputs] != [
@@ -137,13 +137,13 @@ def _place(equation: Equation) -> str:
     return "" if source is None else f"{source.place} (in {source.code.co_name})"
 
 
-def _same(numbers: dict[object, object], one: object, other: object) -> bool:
+def _is_same(numbers: dict[object, object], one: object, other: object) -> bool:
     if isinstance(one, Literal) or isinstance(other, Literal):
         return str(one) == str(other)
     return numbers.get(one, other) is other
 
 
-def nearest(known: Sequence[Entries], now: Entries) -> tuple[int, list[Difference]]:
+def nearest_call(known: Sequence[Entries], now: Entries) -> tuple[int, list[Difference]]:
     """Return the call before that differs least, and its differences; the latest of several."""
     best: tuple[int, list[Difference]] = 0, []
     for index, before in enumerate(known):

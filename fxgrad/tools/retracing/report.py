@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from fxgrad.text.tables import Shown, add_row, new_table
+from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.tools.retracing.causes import FIRST, RetraceCause
 
 
@@ -38,7 +38,7 @@ class Stop(NamedTuple):
     message: str
 
 
-class RetraceReport(Shown):
+class RetraceReport(Report):
     """Traces and compilations with their causes, by function (`functions`); where tracing was stopped (`stops`).
 
     `calls` counts those of an explained function, and `wall` is the milliseconds of all that was watched.

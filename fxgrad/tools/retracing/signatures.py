@@ -20,14 +20,14 @@ ARGUMENT, STATIC, SETTING, PARTIAL, CLOSURE, SHARDING = (
     "argument", "static", "setting", "partial", "closure", "sharding")
 
 
-class Identity(NamedTuple):
+class FunctionIdentity(NamedTuple):
     """A function without its closure: its code, or its class, and its name."""
 
     code: Any
     name: str
 
 
-def identity_of(function: Any) -> Identity:
+def function_identity(function: Any) -> FunctionIdentity:
     """Return what functions that are re-created at every call have in common."""
     inner = function
     while True:
@@ -39,7 +39,7 @@ def identity_of(function: Any) -> Identity:
             break
     code = getattr(inner, "__code__", None) or getattr(getattr(inner, "__func__", None), "__code__", None)
     name = getattr(inner, "__name__", None) or function_name(inner)
-    return Identity(code if isinstance(code, CodeType) else type(inner) if code is None else code, name)
+    return FunctionIdentity(code if isinstance(code, CodeType) else type(inner) if code is None else code, name)
 
 
 def own_entries(function: Any) -> Entries:

@@ -21,15 +21,15 @@ from rich.table import Table
 from fxgrad import errors
 from fxgrad.extend import Program, at_user_line, file_name, parameter_names, title_of
 from fxgrad.extend.tracing import Run, Tape, is_jitted_frame, observe_traces, user_line
-from fxgrad.text.tables import Shown
-from fxgrad.tools.retracing.causes import ADVICE, FIRST, RetraceCause, differences, nearest, parting
+from fxgrad.text.tables import Report
+from fxgrad.tools.retracing.causes import ADVICE, FIRST, RetraceCause, differences, first_difference, nearest_call
 from fxgrad.tools.retracing.report import FunctionReport, RetraceReport, Stop
 from fxgrad.tools.retracing.signatures import (
     CLOSURE,
     Entries,
     argument_entries,
     call_entries,
-    identity_of,
+    function_identity,
     own_entries,
     settings,
     sharding_entries,
@@ -55,7 +55,7 @@ class _Event:
         return owner is None or (self.owner is not None and self.owner() is owner)
 
 
-class _Watched:
+class _ObservedFunction:
     """The traces of one function; `jitted` says in which way it was called."""
 
     def __init__(self, name: str, *, jitted: bool) -> None:
@@ -69,7 +69,7 @@ class _Watched:
     def enter(self, event: _Event, owner: Any) -> None:
         """Enter a trace, and find its cause."""
         if self.events:
-            index, found = nearest([each.entries for each in self.events], self._compared(event, owner))
+            index, found = nearest_call([each.entries for each in self.events], self._entries_compared(event, owner))
             old = self.events[index]
             if old.is_of(owner):
                 found = [each for each in found if each[0] != "closure"]
@@ -78,7 +78,7 @@ class _Watched:
         self.events.append(event)
         self.causes.append(event.cause)
 
-    def _compared(self, event: _Event, owner: Any) -> Entries:
+    def _entries_compared(self, event: _Event, owner: Any) -> Entries:
         return event.entries if not any(each.is_of(owner) for each in self.events) or not self.jitted else {
             key: value for key, value in event.entries.items() if key[0] != CLOSURE} | {
                 key: value for key, value in self.events[-1].entries.items() if key[0] == CLOSURE}
@@ -96,7 +96,7 @@ class _Watched:
             return "setting", name, f"{name}: {old.x64} -> {event.x64}", ADVICE["setting"].format(name=name)
         if self.jitted:
             return "forgotten", self.name, "what was known of it had been forgotten", ADVICE["forgotten"]
-        what, place = parting(old.program, event.program) if old.program and event.program else ("", "")
+        what, place = first_difference(old.program, event.program) if old.program and event.program else ("", "")
         at = f" at {place}" if place else ""
         if event.forced or old.forced:
             return "control flow", self.name, f"Python took another branch on a value{at}: {what}", (
@@ -109,20 +109,20 @@ class _Recorder:
     """The observer of one block."""
 
     def __init__(self) -> None:
-        self.functions: dict[Any, _Watched] = {}
+        self.functions: dict[Any, _ObservedFunction] = {}
         self.stops: dict[str, Stop] = {}
         self.calls, self.wall = 0, 0.0
         self.around: Entries = {}  # the arguments of the call that is explained
-        self._jitting: list[_Watched] = []
-        self._events: dict[int, tuple[_Event, _Watched, Tape, float]] = {}
-        self._last: tuple[_Watched, _Event] | None = None
+        self._jitting: list[_ObservedFunction] = []
+        self._events: dict[int, tuple[_Event, _ObservedFunction, Tape, float]] = {}
+        self._last: tuple[_ObservedFunction, _Event] | None = None
 
-    def of(self, function: Any, *, jitted: bool) -> _Watched:
+    def of(self, function: Any, *, jitted: bool) -> _ObservedFunction:
         """Return the record of a function."""
-        identity = identity_of(function)
+        identity = function_identity(function)
         if (jitted, identity) not in self.functions:
             name = identity.name if identity.name != "<lambda>" else _lambda_name(identity.code)
-            self.functions[jitted, identity] = _Watched(name, jitted=jitted)
+            self.functions[jitted, identity] = _ObservedFunction(name, jitted=jitted)
         return self.functions[jitted, identity]
 
     # --- traces ---------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class _Recorder:
         try:
             return run()
         except errors.FxgradError as error:
-            self._stopped(error)
+            self._record_stop(error)
             raise
         finally:
             if watched is not None:
@@ -183,14 +183,14 @@ class _Recorder:
             watched.enter(event, None)
             _charge(watched, event, seconds)
 
-    def _stopped(self, error: errors.FxgradError) -> None:
+    def _record_stop(self, error: errors.FxgradError) -> None:
         if isinstance(error, errors.ConcretizationError | errors.ArrayConversionError):
             text, _, line = str(error).partition("\n  at ")
             self.stops.setdefault(f"{line}{text}", Stop(line, text))
 
     # --- compilations -----------------------------------------------------------------------------------------
 
-    def timed(self, event: str, duration_secs: float, **words: str | int) -> None:
+    def record_duration(self, event: str, duration_secs: float, **words: str | int) -> None:
         """Record that jax lowered or compiled a program."""
         if event not in (_LOWER, _COMPILE):
             return
@@ -198,7 +198,7 @@ class _Recorder:
         state = None if frame is None else frame.f_locals["state"]
         watched = self.of(state.function, jitted=True) if state is not None else (
             self._last[0] if self._last else self.functions.setdefault(
-                None, _Watched("un-jitted operations on jax's arrays", jitted=True)))
+                None, _ObservedFunction("un-jitted operations on jax's arrays", jitted=True)))
         compiled_name = str(words.get("fun_name", "")).removeprefix("jit(").removesuffix(")")
         if event == _LOWER:
             watched.lower += duration_secs
@@ -215,7 +215,7 @@ class _Recorder:
                 self._compare_shardings(watched, state, frame)
             self._last = None
 
-    def _compare_shardings(self, watched: _Watched, state: Any, frame: FrameType) -> None:
+    def _compare_shardings(self, watched: _ObservedFunction, state: Any, frame: FrameType) -> None:
         """Find the cause where jax compiled without a trace: other shardings, or other settings of jax."""
         args, kwargs = frame.f_locals["args"], frame.f_locals["kwargs"]
         call = state.call_of(args, kwargs)
@@ -226,7 +226,7 @@ class _Recorder:
         same = [each for types_before, each in before if not differences(types_before, types)]
         before.append((types, lie))
         if same and self._last is None:
-            found = nearest(same, lie)[1]
+            found = nearest_call(same, lie)[1]
             if found:
                 kind, name, what, advice = found[0]
                 watched.causes.append(RetraceCause(kind, name, what, advice, user_line(), True))
@@ -252,16 +252,16 @@ def _jitted_frame(frame: FrameType | None) -> FrameType | None:
     return None
 
 
-def _charge(watched: _Watched, event: _Event, seconds: float) -> None:
+def _charge(watched: _ObservedFunction, event: _Event, seconds: float) -> None:
     old = event.cause
     _replace(watched, event, old._replace(milliseconds=old.milliseconds + seconds * 1e3))
 
 
-def _mark_compiled(watched: _Watched, event: _Event) -> None:
+def _mark_compiled(watched: _ObservedFunction, event: _Event) -> None:
     _replace(watched, event, event.cause._replace(compiled=True))
 
 
-def _replace(watched: _Watched, event: _Event, cause: RetraceCause) -> None:
+def _replace(watched: _ObservedFunction, event: _Event, cause: RetraceCause) -> None:
     for index in range(len(watched.causes) - 1, -1, -1):
         if watched.causes[index] is event.cause:
             watched.causes[index] = cause
@@ -274,8 +274,8 @@ def _lambda_name(code: Any) -> str:
 
 
 @contextmanager
-def _observing(recorder: _Recorder) -> Iterator[None]:
-    listener = recorder.timed
+def _observe(recorder: _Recorder) -> Iterator[None]:
+    listener = recorder.record_duration
     jax.monitoring.register_event_duration_secs_listener(listener)
     begin = time.perf_counter()
     try:
@@ -286,7 +286,7 @@ def _observing(recorder: _Recorder) -> Iterator[None]:
         jax.monitoring.unregister_event_duration_listener(listener)
 
 
-class Explained(Shown):
+class Explained(Report):
     """A function whose calls are observed: `report` says what they traced and compiled, and prints with it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -297,7 +297,7 @@ class Explained(Shown):
         recorder = self._recorder
         recorder.calls += 1
         recorder.around = call_entries(self._function, args, kwargs)
-        with _observing(recorder):
+        with _observe(recorder):
             return jax.block_until_ready(self._function(*args, **kwargs))
 
     @property
@@ -347,7 +347,7 @@ def explaining() -> Iterator[RetraceReport]:
     """
     recorder, report = _Recorder(), RetraceReport([], [], 0, 0.0)
     try:
-        with _observing(recorder):
+        with _observe(recorder):
             yield report
     finally:
         report.fill(recorder.report())

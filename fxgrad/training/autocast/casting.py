@@ -39,8 +39,8 @@ def is_castable(aval: Aval) -> bool:
     return dtypes.is_floating(aval.dtype) and aval.dtype.itemsize > 2
 
 
-class Value:
-    """A value in the forms that it was asked for in; `narrow` if it was computed in half precision."""
+class CastValue:
+    """A value in the dtypes requested so far; `narrow` if it was computed in half precision."""
 
     __slots__ = ("_forms", "_half", "asked", "aval", "narrow")
 
@@ -68,13 +68,13 @@ class Value:
         """As it came, or was computed."""
         return self._forms["half" if self.narrow else "wide"]
 
-    def as_computed(self) -> Any:
+    def uncast(self) -> Any:
         """Not cast."""
         return self.half() if self.narrow else self.wide()
 
 
-class Outcome(NamedTuple):
-    """What is known of a program that was cast.
+class CastOutcome(NamedTuple):
+    """The result of casting a program.
 
     `narrow` marks the outputs that are in half precision, `halved` the inputs that came in full precision and of which
     half is all that is used.
@@ -86,14 +86,14 @@ class Outcome(NamedTuple):
 
 def cast_program(program: Program, policy: AutocastPolicy, forced: Kind | None, arriving: Marks, leaving: Marks,
                  ) -> Derived:
-    """`program` as `autocast` has it; `extra` is its `Outcome`.
+    """`program` as `autocast` has it; `extra` is its `CastOutcome`.
 
     Inputs marked by `arriving` come in half precision; outputs marked by `leaving` may leave so, the others are of the
     types that they were. `forced` is the kind of the block that the program is in, if the policy has one for it.
     """
-    def build(*inputs: Any) -> tuple[list[Any], Outcome]:
+    def build(*inputs: Any) -> tuple[list[Any], CastOutcome]:
         cast = Caster(policy, forced)
-        values = [Value(given, aval, policy.dtype, mark)
+        values = [CastValue(given, aval, policy.dtype, mark)
                   for given, aval, mark in zip(inputs, program.in_avals, arriving, strict=True)]
         outputs = cast.run(program, values)
         made = definitions(program)
@@ -102,8 +102,8 @@ def cast_program(program: Program, policy: AutocastPolicy, forced: Kind | None, 
             for atom, output, may_leave in zip(program.outputs, outputs, leaving, strict=True):
                 if isinstance(atom, Variable) and atom in made:
                     at(made[atom])
-                results.append(output.as_computed() if may_leave else output.wide())
-        return results, Outcome(
+                results.append(output.uncast() if may_leave else output.wide())
+        return results, CastOutcome(
             tuple(mark and output.narrow for mark, output in zip(leaving, outputs, strict=True)),
             tuple(value.asked == {"half"} and not value.narrow for value in values))
 
@@ -119,42 +119,42 @@ class CastRule(NamedTuple):
     forced: Kind | None
 
     def __call__(self, program: Program, inputs: Sequence[Any]) -> list[Any]:
-        given = [Value(value, aval_of(value), self.policy.dtype) for value in inputs]
+        given = [CastValue(value, aval_of(value), self.policy.dtype) for value in inputs]
         return [output.wide() for output in Caster(self.policy, self.forced).run(program, given)]
 
 
 class Caster(Interpreter):
-    """Computes each equation in the precision that the policy has for it; carries `Value`s."""
+    """Computes each equation in the precision that the policy has for it; carries `CastValue`s."""
 
     def __init__(self, policy: AutocastPolicy, forced: Kind | None) -> None:
         self.policy, self.forced = policy, forced
 
-    def run(self, program: Program, inputs: Sequence[Value]) -> list[Value]:
+    def run(self, program: Program, inputs: Sequence[CastValue]) -> list[CastValue]:
         """As any interpreter; of programs that are shown is noted what was cast."""
         self._program = program
         note_provenance([value.given for value in inputs], PRIMAL, program, program.inputs[len(program.constants):])
         return super().run(program, inputs)
 
-    def literal(self, literal: Literal) -> Value:
-        return Value(literal, literal.aval, self.policy.dtype)
+    def literal(self, literal: Literal) -> CastValue:
+        return CastValue(literal, literal.aval, self.policy.dtype)
 
-    def constant(self, array: Any) -> Value:
-        return Value(array, aval_of(array), self.policy.dtype)
+    def constant(self, array: Any) -> CastValue:
+        return CastValue(array, aval_of(array), self.policy.dtype)
 
-    def equation(self, equation: Equation, inputs: list[Value]) -> list[Value]:
+    def equation(self, equation: Equation, inputs: list[CastValue]) -> list[CastValue]:
         block = self.policy.block_kind(equation) or self.forced
         if equation.primitive.regions is not None:
-            outputs = self._held(equation, inputs, block)
+            outputs = self._cast_regions(equation, inputs, block)
         else:
             given = self._operands(equation, inputs, self._kind(equation, block))
-            outputs = self._made(equation, bind(equation.primitive, *given, **equation.params))
+            outputs = self._outputs_of(equation, bind(equation.primitive, *given, **equation.params))
         note_provenance([output.given for output in outputs], PRIMAL, self._program, equation.outputs)
         return outputs
 
-    def _made(self, equation: Equation, outputs: Sequence[Any]) -> list[Value]:
+    def _outputs_of(self, equation: Equation, outputs: Sequence[Any]) -> list[CastValue]:
         """The outputs: in half precision where they were not in the program as it was."""
         half = self.policy.dtype
-        return [Value(output, var.aval, half, is_castable(var.aval) and aval_of(output).dtype == half)
+        return [CastValue(output, var.aval, half, is_castable(var.aval) and aval_of(output).dtype == half)
                 for output, var in zip(outputs, equation.outputs, strict=True)]
 
     # --- single operations ----------------------------------------------------------------------------------
@@ -163,25 +163,25 @@ class Caster(Interpreter):
         kind = self.policy.kind(equation.primitive)
         return kind if block is None or kind == "as_is" else block
 
-    def _operands(self, equation: Equation, inputs: list[Value], kind: Kind) -> list[Any]:
+    def _operands(self, equation: Equation, inputs: list[CastValue], kind: Kind) -> list[Any]:
         if kind == "as_is":
-            return [value.as_computed() if is_castable(value.aval) else value.wide() for value in inputs]
+            return [value.uncast() if is_castable(value.aval) else value.wide() for value in inputs]
         castable = [value for value in inputs if is_castable(value.aval)]
         # Complex numbers have no half, and what is in half precision already is so by the user's own decision.
         is_mixed = any(dtypes.is_inexact(value.aval.dtype) and not is_castable(value.aval) for value in inputs)
         halves = castable and not is_mixed and (kind == "half" or (
-            kind == "follow" and all(value.narrow for value in _deciding(equation, castable))))
+            kind == "follow" and all(value.narrow for value in _deciding_operands(equation, castable))))
         return [value.half() if halves and is_castable(value.aval) else value.wide() for value in inputs]
 
     # --- operations that hold programs ------------------------------------------------------------------------
 
-    def _held(self, equation: Equation, inputs: list[Value], block: Kind | None) -> list[Value]:
+    def _cast_regions(self, equation: Equation, inputs: list[CastValue], block: Kind | None) -> list[CastValue]:
         boundary = boundaries.of(equation.primitive)
         if boundary == "untouched":
-            return self._made(equation, bind(equation.primitive, *(value.wide() for value in inputs),
-                                             **equation.params))
+            return self._outputs_of(equation, bind(equation.primitive, *(value.wide() for value in inputs),
+                                                   **equation.params))
         if boundary == "closed":
-            return self._closed(equation, inputs, block)
+            return self._cast_closed(equation, inputs, block)
         arriving, leaving = _free_places(equation)
         narrow = [value.narrow and free for value, free in zip(inputs, arriving, strict=True)]
         free_outputs = leaving
@@ -196,11 +196,11 @@ class Caster(Interpreter):
             if arriving[place] and found and not value.narrow and sum(found) == len(used) > 0:
                 narrow[place] = True
         parts = self._parts(equation, block, narrow, leaving)
-        leaving = tuple(_agreed(equation.regions, parts, place) and free for place, free in enumerate(free_outputs))
+        leaving = tuple(_all_narrow(equation.regions, parts, place) and free for place, free in enumerate(free_outputs))
         parts = self._parts(equation, block, narrow, leaving)
         given = [value.half() if mark else value.wide() for value, mark in zip(inputs, narrow, strict=True)]
         params = replace_programs(equation.params, equation.regions, [part.program for part in parts])
-        return self._made(equation, bind(equation.primitive, *given, **params))
+        return self._outputs_of(equation, bind(equation.primitive, *given, **params))
 
     def _parts(self, equation: Equation, block: Kind | None, narrow: Sequence[bool], leaving: Marks) -> list[Derived]:
         """The programs of an equation whose operands marked by `narrow` come in half precision."""
@@ -211,15 +211,15 @@ class Caster(Interpreter):
                 tuple(link.place >= 0 and link.how != "carry" and leaving[link.place] for link in region.outputs))
                 for region in equation.regions]
 
-    def _closed(self, equation: Equation, inputs: list[Value], block: Kind | None) -> list[Value]:
+    def _cast_closed(self, equation: Equation, inputs: list[CastValue], block: Kind | None) -> list[CastValue]:
         programs = [cast_program(region.program, self.policy, block, (False,) * len(region.program.inputs),
                                  (False,) * len(region.program.outputs)).program for region in equation.regions]
         params = replace_programs(equation.params, equation.regions, programs)
         params = transform_rule(equation.primitive, params, CastRule(self.policy, block))
-        return self._made(equation, bind(equation.primitive, *(value.wide() for value in inputs), **params))
+        return self._outputs_of(equation, bind(equation.primitive, *(value.wide() for value in inputs), **params))
 
 
-def _deciding(equation: Equation, castable: Sequence[Value]) -> Sequence[Value]:
+def _deciding_operands(equation: Equation, castable: Sequence[CastValue]) -> Sequence[CastValue]:
     """The operands that the others follow: those of the result's shape, or all; numbers decide nothing."""
     own = [value for value in castable if not value.aval.weak] or castable
     shapes = [var.aval.shape for var in equation.outputs]
@@ -248,7 +248,7 @@ def _is_used(program: Program, index: int) -> bool:
     return any(var in equation.inputs for equation in program.equations) or var in program.outputs
 
 
-def _agreed(regions: Sequence[Region], parts: Sequence[Derived], place: int) -> bool:
-    """Whether all programs that make an output make it in half precision."""
+def _all_narrow(regions: Sequence[Region], parts: Sequence[Derived], place: int) -> bool:
+    """Return whether all programs that make an output make it in half precision."""
     return all(part.extra.narrow[index] for region, part in zip(regions, parts, strict=True)
                for index, link in enumerate(region.outputs) if link.place == place)

@@ -14,7 +14,7 @@ from fxgrad.engine.ops.arithmetic import neg_p
 from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.structural import reduce_sum_p
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import UNSHARED, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace_at
 from fxgrad.errors import FxgradError, ProgramError
 from tests.samples import all_samples
 
@@ -114,8 +114,8 @@ def test_floats_for_whole_numbers() -> None:
     for primitive, samples in SAMPLES.items():
         for sample in samples[:3]:
             try:
-                program = trace(lambda *args, p=primitive, sample=sample: bind(p, *args, **sample.params),
-                                [array_aval(arg) for arg in sample.args()], mode=UNSHARED)[0]
+                program = trace_at(lambda *args, p=primitive, sample=sample: bind(p, *args, **sample.params),
+                                   [array_aval(arg) for arg in sample.args()], mode=UNSHARED)[0]
             except FxgradError:
                 continue  # under a named axis alone
             taken += [f"{primitive}({name}={floated(value)!r})" for name, value in program.equations[-1].params.items()

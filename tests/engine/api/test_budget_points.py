@@ -15,7 +15,7 @@ import fxgrad.numpy as fnp
 from fxgrad import lax, nn
 from fxgrad.engine.analyses.flow import flow_of
 from fxgrad.engine.analyses.liveness import liveness, peak_beside_results
-from fxgrad.engine.rematerialization.plans import _both_ways, plans_for
+from fxgrad.engine.rematerialization.plans import _joint_program, plans_for
 
 RNG = np.random.default_rng(0)
 OVERHEAD = 48 * 1024
@@ -197,7 +197,7 @@ def test_calls_that_stay_steps_take_what_they_take_opened(name: str) -> None:
     largest = max(aval.nbytes for aval in program.in_avals)
     plans = plans_for(program, wrt)
     for number in range(len(plans)):
-        both_ways = _both_ways(plans.at(number).program, wrt)
+        both_ways = _joint_program(plans.at(number).program, wrt)
         opened = peak_step_by_step(both_ways)
         # An operand of a call is not written over by its last operation, which this does not know of opened calls.
         assert opened <= peak_beside_results(both_ways) <= opened + largest, number

@@ -13,7 +13,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.engine.rematerialization.plans import plans_for
-from fxgrad.engine.units import bytes_of, bytes_text
+from fxgrad.engine.units import bytes_text, parse_bytes
 
 RNG = np.random.default_rng(0)
 
@@ -259,7 +259,7 @@ def test_budgets_that_no_plan_is_within() -> None:
 @pytest.mark.parametrize("wrong", ["12 parsecs", "MiB", "-3 MB", -1, True, float("inf"), None, [1]])
 def test_budgets_that_are_no_bytes(wrong: Any) -> None:
     with pytest.raises(fxgrad.errors.ArgumentError) as raised:
-        bytes_of("grad: memory_budget", wrong)
+        parse_bytes("grad: memory_budget", wrong)
     assert str(raised.value).split("\n")[0] == (
         f"grad: memory_budget is {wrong!r}, where a number of bytes is needed, at least 0, or text such as '512 MiB' "
         "or '1.5 GB' (units are B, kB, MB, GB, TB and KiB, MiB, GiB, TiB)")
@@ -273,8 +273,8 @@ def test_a_budget_and_a_policy() -> None:
 
 
 def test_sizes_as_people_write_them() -> None:
-    assert [bytes_of("budget", text) for text in ("12", "12B", "1 kB", "1KB", "1KiB", ".5 MiB", "1e3 MB", 7.9)] == [
+    assert [parse_bytes("budget", text) for text in ("12", "12B", "1 kB", "1KB", "1KiB", ".5 MiB", "1e3 MB", 7.9)] == [
         12, 12, 1000, 1000, 1024, 524288, 10**9, 7]
     assert [bytes_text(number) for number in (0, 1, 999, 1024, 123456, 10**12)] == [
         "0 B", "1 B", "999 B", "1 KiB", "121 KiB", "931 GiB"]
-    assert bytes_of("budget", bytes_text(123_457, up=True)) >= 123_457
+    assert parse_bytes("budget", bytes_text(123_457, up=True)) >= 123_457

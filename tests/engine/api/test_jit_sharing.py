@@ -412,7 +412,7 @@ def test_results_are_as_weak_as_those_of_jax() -> None:
 def sharing(jitted: Callable[..., Any]) -> Sharing:
     """The state of a jitted function under the default dtype."""
     state, = (each for each in switches.switched if each.lower == jitted.lower)  # type: ignore[attr-defined]
-    return state._of_default().sharing
+    return state._current_executables().sharing
 
 
 def test_which_executables_a_function_calls_is_one_state() -> None:

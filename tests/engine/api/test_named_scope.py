@@ -16,7 +16,7 @@ import fxgrad
 from fxgrad import lax
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.tracing.trace import SELECTIVE, SHARED, trace
+from fxgrad.engine.tracing.trace import SELECTIVE, SHARED, trace_at
 
 X = np.array([0.5, -1.0, 2.0])
 VECTOR = Aval((3,), np.dtype("float64"))
@@ -215,7 +215,7 @@ def test_where_a_scope_begins_and_ends() -> None:
         return lambda x: [function(x)]
 
     for first, second in (("a", "b"), ("a", ""), ("", "b"), ("", ""), ("b", "a"), ("a", "a"), ("a", "b")):
-        program, _ = trace(listed(parts(first, second)), [VECTOR], mode=SHARED, origin=parts)
+        program, _ = trace_at(listed(parts(first, second)), [VECTOR], mode=SHARED, origin=parts)
         assert scopes(program) == [("sin", first), ("cos", second), ("exp", "")]
 
 
@@ -234,7 +234,7 @@ def test_scopes_around_a_call_are_no_part_of_what_it_shares() -> None:
 
 
 def test_programs_with_scopes_are_found_again() -> None:
-    programs = {id(trace(lambda x: [model(x)], [VECTOR], mode=SELECTIVE, origin=model)[0]) for _ in range(3)}
+    programs = {id(trace_at(lambda x: [model(x)], [VECTOR], mode=SELECTIVE, origin=model)[0]) for _ in range(3)}
     assert len(programs) == 1
     with fxgrad.named_scope("eager"):  # nothing is recorded: nothing to be done
         np.testing.assert_allclose(fxgrad.grad(model)(X), fxgrad.grad(lambda x: np.sum(np.tanh(x * 2.0) ** 2))(X),

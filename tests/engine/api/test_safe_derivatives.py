@@ -14,7 +14,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.engine.core.primitive import Primitive, library
 from fxgrad.engine.ops.pointwise import acts_on_each
-from fxgrad.engine.ops.singular import Point, singular_points
+from fxgrad.engine.ops.singular import SingularPoint, singular_points
 from fxgrad.engine.ops.strong import strong_dot_general, strong_mul
 from fxgrad.engine.tracing.tape import bind
 from tests.support.nan_corpus import CASES, MIXED, ROOTS, Case
@@ -159,7 +159,7 @@ def test_disable_jit_runs_pythons_own() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("primitive", "point"), POINTS)
-def test_derivatives_at_singular_points(primitive: Primitive, point: Point) -> None:
+def test_derivatives_at_singular_points(primitive: Primitive, point: SingularPoint) -> None:
     def function(*operands: Any) -> Any:
         return bind(primitive, *operands)[0]
     first = fxgrad.grad(fxgrad.safe(function), point.place)

@@ -15,7 +15,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import spec
-from fxgrad.engine.core.sizes import SymbolicDim, larger, named_size, parse_size, parse_sizes, slice_indices, smaller
+from fxgrad.engine.core.sizes import SymbolicDim, max_size, min_size, named_size, parse_size, parse_sizes, slice_indices
 from fxgrad.engine.derivation.sizes import at_sizes
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.errors import FxgradError, ProgramSyntaxError
@@ -47,17 +47,17 @@ def test_arithmetic_of_sizes() -> None:
     assert type(np.int32(2) + N) is SymbolicDim
     assert (N >= 1, N > 0, N + 1 > N, N < 1, N != 0, bool(N)) == (True, True, True, False, True, True)
     assert (divmod(3 * N, N), 7 * N % 7, N ** 2 == N * N, +N) == ((3, 0), 0, True, N)
-    expression = (N * M + 2 * N) // 3 + N % 2 - N**2 * 3 - 4 + larger(N - 2, 0)
+    expression = (N * M + 2 * N) // 3 + N % 2 - N**2 * 3 - 4 + max_size(N - 2, 0)
     assert expression.names == ["m", "n"]
     for n in range(1, 5):
         for m in range(1, 4):
             assert expression.at({"n": n, "m": m}) == (n * m + 2 * n) // 3 + n % 2 - n**2 * 3 - 4 + max(n - 2, 0)
-    assert expression.at({"n": M, "m": M}) == (M * M + 2 * M) // 3 + M % 2 - M**2 * 3 - 4 + larger(M - 2, 0)
+    assert expression.at({"n": M, "m": M}) == (M * M + 2 * M) // 3 + M % 2 - M**2 * 3 - 4 + max_size(M - 2, 0)
     assert [(1 - 2 * N).at({"n": 4}), (-N).at({"n": 4}), (M - 3 * N).at({"n": 1, "m": 2})] == [-7, -4, -1]
     assert parse_size(repr(expression)) == expression
-    assert parse_sizes("2, max(mod(n, 2), m), 3*n") == (2, larger(N % 2, M), 3 * N)
+    assert parse_sizes("2, max(mod(n, 2), m), 3*n") == (2, max_size(N % 2, M), 3 * N)
     assert f"{N} {2 * N:5d}" == "n 2*n"
-    assert (smaller(1, N), larger(N, 1), smaller(3, 2)) == (1, N, 2)
+    assert (min_size(1, N), max_size(N, 1), min_size(3, 2)) == (1, N, 2)
 
 
 @pytest.mark.parametrize("index", [slice(*bounds) for bounds in [

@@ -97,7 +97,7 @@ def test_the_places_of_facts() -> None:
     assert (Path(place.file).name, line) == ("key_reuse.py", "@key_rules.register(keys_room.random_fold_in_p)")
     place = defaults.known(registry["argmax"]).place  # entered by a function of its module
     line = Path(place.file).read_text(encoding="utf-8").splitlines()[place.line - 1]
-    assert line == "fixed([primitives.argmax, primitives.argmin], index_dtype=dtypes.int64)"
+    assert line == "register_defaults([primitives.argmax, primitives.argmin], index_dtype=dtypes.int64)"
 
 
 def test_a_collection_keeps_the_order() -> None:

@@ -13,7 +13,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.engine.core import backends
-from fxgrad.engine.core.backends import executing, register_executor
+from fxgrad.engine.core.backends import register_executor, use_executor
 from fxgrad.engine.core.faces import FACES, face
 from tests.support.counting import Counting
 
@@ -25,7 +25,7 @@ def test_another_executor_for_a_block() -> None:
         return fnp.sin(x) if x > 0 else fnp.cos(x)
 
     program = fxgrad.make_program(fnp.tanh)(1.0)
-    with executing(counting):
+    with use_executor(counting):
         assert float(fnp.exp(np.float32(0.0))) == 1.0
         assert counting.asked == ["evaluate exp"]
         program(2.0)
@@ -39,7 +39,7 @@ def test_another_executor_for_a_block() -> None:
 
 def test_an_error_ends_the_block() -> None:
     before = backends.executor
-    with pytest.raises(KeyError), executing(Counting()):
+    with pytest.raises(KeyError), use_executor(Counting()):
         raise KeyError
     assert backends.executor is before
 

@@ -20,7 +20,7 @@ from fxgrad.engine.core.regions import Region, region_roles, replace_programs
 from fxgrad.engine.rooms import registry
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import UNSHARED, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace_at
 from fxgrad.errors import ProgramError
 from tests.samples import all_samples
 
@@ -44,7 +44,7 @@ def equations() -> Iterator[tuple[Equation, list[Any]]]:
         if primitive.regions is not None:
             for sample in samples:
                 args = sample.args()
-                program, _ = trace(lambda *given, sample=sample, primitive=primitive: bind(
+                program, _ = trace_at(lambda *given, sample=sample, primitive=primitive: bind(
                     primitive, *given, **sample.params), [*map(array_aval, args)], mode=UNSHARED)
                 for equation in program.equations:
                     if equation.primitive is primitive:

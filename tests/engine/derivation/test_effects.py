@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.engine.derivation.effects import after_forcing, without_effects
+from fxgrad.engine.derivation.effects import without_effects, without_forced_effects
 from fxgrad.engine.derivation.simplify import simplify
 
 
@@ -37,7 +37,7 @@ def test_effects_of_a_loop_are_left_out_of_its_body() -> None:
 
 def test_what_forcing_has_done_is_not_done_again() -> None:
     program = fxgrad.make_program(noisy)(0.5)
-    rest, done = after_forcing(program, 3)
+    rest, done = without_forced_effects(program, 3)
     assert (names(rest), done) == (["sin", "cos", "tanh", "debug_callback", "exp", "mul"], 2)
 
 

@@ -28,7 +28,7 @@ def both(function: Callable[..., Any], *args: Any) -> tuple[Program, Program]:
     assert read.out_avals == recorded.out_avals
     flat = fxgrad.tree.leaves(args)
     with np.errstate(all="ignore"):
-        results = [numpy_executor.interpret(program, [*program.constants, *flat]) for program in (recorded, read)]
+        results = [numpy_executor.run_reference(program, [*program.constants, *flat]) for program in (recorded, read)]
     for before, after in zip(*results, strict=True):
         np.testing.assert_array_equal(after, before)
         if np.asarray(before).dtype.kind == "f":

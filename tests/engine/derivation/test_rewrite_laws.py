@@ -19,12 +19,12 @@ from fxgrad import config
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.derivation.simplify import simplify
 from fxgrad.engine.ops.structural import broadcast_to_p, reshape_p, transpose_p
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import UNSHARED, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace_at
 from fxgrad.errors import FxgradError
 from tests.samples import COMPILED, COMPLEX, INTEGER, REAL, all_samples
 
@@ -82,7 +82,7 @@ Operand = Made | Literal | None
 """None is the operand before once more."""
 
 
-class Watched(Definitions):
+class Watched(RecordedDefinitions):
     """Definitions that note what they are asked for, and let every rewrite ask."""
 
     sought: ClassVar[set[Primitive]] = set()
@@ -104,14 +104,14 @@ def watching(monkeypatch: pytest.MonkeyPatch) -> None:
     fired.clear()
 
     def watched(primitive: Primitive, index: int, rewrite: Callable[..., Any]) -> Callable[..., Any]:
-        def tell(known: Definitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+        def tell(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
             outputs = rewrite(known, inputs, params)
             if outputs is not None:
                 fired.add((primitive, index))
             return outputs
         return tell
 
-    monkeypatch.setattr("fxgrad.engine.derivation.simplifying.Definitions", Watched)
+    monkeypatch.setattr("fxgrad.engine.derivation.simplifying.RecordedDefinitions", Watched)
     monkeypatch.setattr(rewrites, "_entries", {
         primitive: [watched(primitive, index, rewrite) for index, rewrite in enumerate(entries)]
         for primitive, entries in rewrites._entries.items()})
@@ -152,7 +152,7 @@ def recorded(primitive: Primitive, params: dict[str, Any], operands: Sequence[Op
                                   *itertools.islice(rest, len(operand.avals))))
         return bind(primitive, *values, **params)
 
-    return trace(function, avals, mode=UNSHARED)[0]
+    return trace_at(function, avals, mode=UNSHARED)[0]
 
 
 def gives(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Aval | None:

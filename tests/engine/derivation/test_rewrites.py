@@ -23,7 +23,7 @@ from fxgrad.engine.ops.reductions import reduce_and, reduce_max, reduce_min, red
 from fxgrad.engine.ops.select import select_n
 from fxgrad.engine.ops.structural import broadcast_to
 from fxgrad.engine.tracing.apply import apply_program
-from fxgrad.engine.tracing.trace import UNSHARED, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace_at
 
 NUMBERS = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.1, -3.3, 5e-324, 1e308, 1.5])
 X, Y = (each.ravel() for each in np.meshgrid(NUMBERS, NUMBERS))
@@ -36,7 +36,7 @@ def literal(value: float) -> Literal:
 
 
 def programs(function: Callable[..., Any], *args: Any) -> tuple[Program, Program]:
-    program, _ = trace(lambda *inputs: [function(*inputs)], [array_aval(arg) for arg in args], mode=UNSHARED)
+    program, _ = trace_at(lambda *inputs: [function(*inputs)], [array_aval(arg) for arg in args], mode=UNSHARED)
     return program, simplify(program)
 
 

@@ -11,7 +11,7 @@ import pytest
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.derivation.rewrites import Definitions, rewrites
+from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.engine.derivation.simplifying import SimplifyingTape, Template
 from fxgrad.engine.ops.arithmetic import div, mul, neg, sub
@@ -19,14 +19,14 @@ from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.structural import broadcast_to, reduce_sum
 from fxgrad.engine.ops.trigonometric import sin
 from fxgrad.engine.tracing.tape import aval_of, bind, current
-from fxgrad.engine.tracing.trace import WITH_LITERALS, trace
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from tests.samples import all_samples
 
 MATRIX, SCALAR = Aval((2, 3), np.dtype("float32")), Aval((), np.dtype("float32"))
 
 
 def traced(function: Callable[..., Any], avals: list[Aval]) -> tuple[Program, list[Any]]:
-    return trace(function, avals, mode=WITH_LITERALS, tape_class=SimplifyingTape)
+    return trace_at(function, avals, mode=WITH_LITERALS, tape_class=SimplifyingTape)
 
 
 def instantiated(template: Template, *operands: Any) -> list[Any]:
@@ -107,7 +107,7 @@ def test_captured_arrays_come_along() -> None:
     np.testing.assert_array_equal(captured[0], table)
 
 
-class _Asked(Definitions):
+class _Asked(RecordedDefinitions):
     """Knows of no value how it was made, and keeps what it was asked for."""
 
     def __init__(self) -> None:

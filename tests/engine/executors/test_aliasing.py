@@ -23,7 +23,7 @@ from fxgrad.engine.dtypes import is_inexact
 from fxgrad.engine.ops.snippets import snippet_of
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import UNSHARED, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace_at
 from fxgrad.errors import FxgradError, UnsupportedError
 from tests.comparison.cases import CASES
 from tests.comparison.libraries import LIBRARIES
@@ -88,7 +88,7 @@ def entwined(primitive: Primitive, sample: Sample) -> Callable[..., list[Any]]:
 
 def check_primitive(primitive: Primitive, sample: Sample) -> None:
     args = [arg if np.shape(arg) else np.asarray(arg)[()] for arg in sample.args()]
-    program, _ = trace(entwined(primitive, sample), [array_aval(arg) for arg in args], mode=UNSHARED)
+    program, _ = trace_at(entwined(primitive, sample), [array_aval(arg) for arg in args], mode=UNSHARED)
     assert_always_apart(lambda *given: apply_program(program, given), *args)
     places = [place for place, arg in enumerate(args) if is_inexact(np.asarray(arg).dtype)]
     refused = any(isinstance(rule, MissingRule) and rule.kind == "TODO"

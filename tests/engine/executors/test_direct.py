@@ -155,7 +155,7 @@ def test_recordings_beyond_a_size_are_not_remembered(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(direct, "MAX_COMPILED_EQUATIONS", 30)
     for _ in range(CALLS):
         np.testing.assert_allclose(fxgrad.grad(tanh_chain)(X), expected, rtol=1e-12)
-        assert interning.recorded_operations() <= 50  # operations, and calls remembered at them
+        assert interning.num_recorded_operations() <= 50  # operations, and calls remembered at them
         assert gc.isenabled()
     for function in FUNCTIONS:
         value, gradient = fxgrad.value_and_grad(function)(X)

@@ -119,9 +119,9 @@ def test_kernels_are_checked_at_level_two(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_compiled_programs_are_kept() -> None:
     program = fxgrad.make_program(np.sin)(1.0)
-    xla_executor.computed(program, [jnp.ones(())])
+    xla_executor.run_compiled(program, [jnp.ones(())])
     kept = program.memo["xla", False]
-    xla_executor.computed(program, [jnp.zeros(())])
+    xla_executor.run_compiled(program, [jnp.zeros(())])
     assert program.memo["xla", False] is kept
 
 

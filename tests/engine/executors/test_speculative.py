@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.executors.numpy import finite_outputs, interpret
+from fxgrad.engine.executors.numpy import finite_outputs, run_reference
 from fxgrad.engine.executors.speculative import (
     MATRICES,
     _cuts,
@@ -26,7 +26,7 @@ from fxgrad.engine.executors.speculative import (
     relax_products,
     speculation_of,
 )
-from fxgrad.engine.higher_order.call import opened
+from fxgrad.engine.higher_order.call import inline_calls
 from fxgrad.engine.higher_order.safe_call import safe_call_p
 from tests.support.masked_models import Model, any_model, spoilt
 from tests.support.tiers import examples
@@ -275,16 +275,16 @@ def are_same(found: Sequence[Any], expected: Sequence[Any]) -> bool:
 def assert_same_where_looked_at(program: Program, inputs: list[Any]) -> None:
     """What is finite where it is looked at is what strong products give, and the three parts are the whole."""
     with np.errstate(all="ignore"):
-        whole = interpret(program, inputs)
+        whole = run_reference(program, inputs)
         if propagates_nans(program):
-            ordinary = interpret(relax_products(program), inputs)
+            ordinary = run_reference(relax_products(program), inputs)
             if all(np.isfinite(ordinary[place]).all() for place in nan_check_outputs(program)):
                 assert are_same(ordinary, whole)
         attempt = speculation_of(program)
         if attempt is None:
             return
-        first, again = interpret(attempt.first, inputs), interpret(attempt.again, inputs)
-        assert are_same(interpret(attempt.rest, [*inputs, *again, *first[len(again):]]), whole)
+        first, again = run_reference(attempt.first, inputs), run_reference(attempt.again, inputs)
+        assert are_same(run_reference(attempt.rest, [*inputs, *again, *first[len(again):]]), whole)
         parts = [np.asarray(first[place])[tuple(slice(1) if axis in cut else slice(None)
                                                 for axis in range(np.ndim(first[place])))]
                  for place, cuts in attempt.looked for cut in cuts]
@@ -303,4 +303,4 @@ def test_of_any_model(seed: int) -> None:
     for params, data in ((model.params, bad), ([*map(partial(spoilt, generator), model.params)], bad)):
         inputs = [*program.constants, *params, data]
         assert_same_where_looked_at(program, inputs)
-        assert_same_where_looked_at(opened(program, (safe_call_p,)), inputs)
+        assert_same_where_looked_at(inline_calls(program, (safe_call_p,)), inputs)

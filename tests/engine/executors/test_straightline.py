@@ -21,7 +21,7 @@ from fxgrad.engine.ops.arithmetic import neg_p
 from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.snippets import snippet_of
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import UNSHARED, trace
+from fxgrad.engine.tracing.trace import UNSHARED, trace_at
 from tests.samples import all_samples
 
 SAMPLES = {primitive: [sample for sample in samples if not sample.slow and "numpy" not in sample.without]
@@ -36,7 +36,7 @@ def both_ways(program: Program, inputs: list[Any]) -> tuple[list[Any], list[Any]
     source, namespace = generate(program)
     exec(source, namespace)
     with np.errstate(all="ignore"):
-        return numpy_executor.interpret(program, inputs), namespace["run"](*inputs)
+        return numpy_executor.run_reference(program, inputs), namespace["run"](*inputs)
 
 
 def assert_same_bits(got: list[Any], expected: list[Any]) -> None:
@@ -83,7 +83,7 @@ def test_every_expression_equals_its_kernel(primitive) -> None:
 
         avals = [array_aval(arg) for arg in given]
         for function in (plain, on_copies, used_again):
-            program, _ = trace(function, avals, mode=UNSHARED)
+            program, _ = trace_at(function, avals, mode=UNSHARED)
             for args in layouts(given):
                 before = [np.array(arg) for arg in args]
                 expected, got = both_ways(program, args)
@@ -119,7 +119,7 @@ def of_floats(primitive) -> list[Program]:
                 tracers = [bind(neg_p, tracer)[0] for tracer in tracers]
             return bind(neg_p, bind(primitive, *tracers, **sample.params)[0])
 
-        programs.append(trace(chained, avals, mode=UNSHARED)[0])
+        programs.append(trace_at(chained, avals, mode=UNSHARED)[0])
     return programs
 
 
@@ -140,7 +140,7 @@ def test_python_floats_equal_the_kernel(name) -> None:
         for values in itertools.product(SPECIAL, repeat=len(program.inputs)):
             for given in (values, [*map(np.float64, values)], [*map(np.array, values)]):
                 with np.errstate(all="ignore"):
-                    expected, got = numpy_executor.interpret(program, given), namespace["run"](*given)
+                    expected, got = numpy_executor.run_reference(program, given), namespace["run"](*given)
                 assert type(got[0]) is np.float64
                 assert_same_bits(got, expected)
 

@@ -184,8 +184,8 @@ def test_out_of_memory_names_the_largest_values(monkeypatch: pytest.MonkeyPatch)
 
 def test_errors_of_callbacks_are_told_apart() -> None:
     first, second = ValueError("one"), ValueError("two")
-    failures.note_raised(first, "pure_callback", "")
-    failures.note_raised(second, "pure_callback", "")
+    failures.note_callback_error(first, "pure_callback", "")
+    failures.note_callback_error(second, "pure_callback", "")
     of = jax.errors.JaxRuntimeError("INTERNAL: CpuCallback error calling callback: ... ValueError: one")
     assert failures.translate_error(of) is first
     other = jax.errors.JaxRuntimeError("INTERNAL: something else")

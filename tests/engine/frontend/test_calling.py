@@ -42,13 +42,13 @@ def test_a_flat_list_fits_a_program_of_containers_that_closes_over_arrays() -> N
 
 
 def test_sizes_are_found_once_for_each_type_of_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    specialised, sizes = calling.specialised, []
+    specialised, sizes = calling.specialize, []
 
     def noting(program, avals):
         sizes.append(avals[0].shape)
         return specialised(program, avals)
 
-    monkeypatch.setattr(calling, "specialised", noting)
+    monkeypatch.setattr(calling, "specialize", noting)
     program = fxgrad.make_program(lambda x: fnp.sin(x) * x)(fxgrad.spec("n"))
     for size in (2, 3, 2, 3):
         np.testing.assert_array_equal(program(np.ones(size)), np.full(size, np.sin(1.0)))

@@ -14,13 +14,13 @@ from fxgrad.engine.core.regions import Links
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.higher_order.groups import (
     cotangents_of,
-    divided,
     groups_of,
-    joined,
-    merged,
+    join_groups,
+    merge_marked,
     nonzero_tangents,
-    others,
     select_marked,
+    select_unmarked,
+    split_by_sizes,
 )
 from fxgrad.engine.higher_order.scan import scan_p
 from fxgrad.engine.tracing.tape import bind
@@ -50,8 +50,8 @@ def test_lists_of_any_kind_are_split_and_joined(sizes: tuple[int, int, int]) -> 
         parts = groups.split(values)
         assert type(parts) is Three
         assert tuple(map(len, parts)) == sizes
-        assert joined(parts) == [*values]
-        assert joined(divided(values, sizes)) == [*values]
+        assert join_groups(parts) == [*values]
+        assert join_groups(split_by_sizes(values, sizes)) == [*values]
 
 
 def test_one_group_is_the_list() -> None:
@@ -61,7 +61,7 @@ def test_one_group_is_the_list() -> None:
 
 def test_what_is_too_much_goes_to_the_last_group() -> None:
     assert groups_of(Three, 1, 1, 1).split([1, 2, 3, 4]) == Three([1], [2], [3, 4])
-    assert divided([1, 2, 3, 4], (1, 1)) == [[1], [2, 3, 4]]
+    assert split_by_sizes([1, 2, 3, 4], (1, 1)) == [[1], [2, 3, 4]]
 
 
 @pytest.mark.parametrize("marks", [(True, False, True, True), (False,) * 4, (True,) * 4])
@@ -72,12 +72,12 @@ def test_tangents_follow_their_groups_and_are_taken_out_again(marks: tuple[bool,
     for own, group in zip(groups.split(values), parts, strict=True):
         assert group[:len(own)] == own
         assert group[len(own):] == [f"t{value}" for value in own if f"t{value}" in tangents]
-    assert groups.without_tangents(joined(parts), marks) == (values, nonzero_tangents(tangents))
+    assert groups.without_tangents(join_groups(parts), marks) == (values, nonzero_tangents(tangents))
 
 
 def test_marked_values_are_taken_out_and_put_back() -> None:
     values, marks = [1, 2, 3, 4], (False, True, True, False)
-    assert merged(marks, select_marked(values, marks), others(values, marks)) == values
+    assert merge_marked(marks, select_marked(values, marks), select_unmarked(values, marks)) == values
 
 
 def test_cotangents_go_to_linear_inputs_alone() -> None:

@@ -15,13 +15,13 @@ from jax.sharding import PartitionSpec as P
 import fxgrad
 from fxgrad import lax
 from fxgrad.errors import ArgumentError
-from fxgrad.tools.profiling.simulation import H100, Link, Machine, Simulation
+from fxgrad.tools.profiling.simulation import H100, Machine, NetworkLink, Simulation
 
 sys.path[:0] = [str(Path(__file__).parents[3] / "tools")]
 from parallels.measured import laid_out  # noqa: E402  (the path is set first)
 from parallels.patterns import PATTERNS, example  # noqa: E402
 
-MACHINE = Machine(flops=1e12, memory=7000, per_node=8, inside=Link(1e-6, 1e9), between=Link(1e-5, 1e8))
+MACHINE = Machine(flops=1e12, memory=7000, per_node=8, inside=NetworkLink(1e-6, 1e9), between=NetworkLink(1e-5, 1e8))
 
 
 def mean_of_products(mesh: AbstractMesh, axis: str) -> Simulation:

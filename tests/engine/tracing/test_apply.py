@@ -6,7 +6,7 @@ import numpy as np
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.engine.core.backends import executing
+from fxgrad.engine.core.backends import use_executor
 from fxgrad.engine.tracing.apply import apply_program
 from tests.support.counting import Counting
 
@@ -16,7 +16,7 @@ def test_a_program_that_concerns_no_tape_is_computed_at_once() -> None:
     counting = Counting()
 
     def f(y):
-        with executing(counting):
+        with use_executor(counting):
             doubled, = apply_program(program, [2.0])
         return y * doubled
 

@@ -14,7 +14,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import config
 from fxgrad.engine.tracing import call_cache, interning, op_cache
-from fxgrad.engine.tracing.call_cache import replayed
+from fxgrad.engine.tracing.call_cache import replay_calls
 from fxgrad.engine.user_source import parse_source
 
 
@@ -24,7 +24,7 @@ def counted(function: Any) -> tuple[Any, list[Any]]:
     def counting(*args: Any, **options: Any) -> Any:
         calls.append(args)
         return function(*args, **options)
-    return replayed(counting), calls
+    return replay_calls(counting), calls
 
 
 @pytest.mark.usefixtures("fresh_tables")
@@ -137,7 +137,7 @@ def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             halvings, m = (halvings + 1, m // 2) if m % 2 == 0 else (halvings, 3 * m + 1)
             steps += 1
         assert float(fxgrad.grad(collatz)(1.0, n)) == 0.5**halvings
-        assert interning.recorded_operations() <= 301
+        assert interning.num_recorded_operations() <= 301
 
 
 @pytest.mark.slow
@@ -152,10 +152,10 @@ def test_calls_with_new_closures_and_numbers_do_not_grow_memory(calls: int) -> N
 
     for step in range(2000):
         call(step)
-    recorded, blocks = interning.recorded_operations(), sys.getallocatedblocks()
+    recorded, blocks = interning.num_recorded_operations(), sys.getallocatedblocks()
     for step in range(calls):
         call(step)
-    assert interning.recorded_operations() == recorded
+    assert interning.num_recorded_operations() == recorded
     assert sys.getallocatedblocks() - blocks < calls // 1000
 
 
@@ -218,9 +218,9 @@ def test_programs_are_replayed_on_outer_tapes() -> None:
 
     x = np.linspace(0.5, 1.5, 4)
     first = fxgrad.hessian(f)(x)
-    before = interning.recorded_operations()
+    before = interning.num_recorded_operations()
     np.testing.assert_array_equal(fxgrad.hessian(f)(x), first)
-    assert interning.recorded_operations() == before
+    assert interning.num_recorded_operations() == before
     inner = fxgrad.grad(lambda x: np.sum(fxgrad.grad(f)(x) ** 2))
     expected = 2.0 * first @ fxgrad.grad(f)(x)
     for _ in range(3):

@@ -16,14 +16,14 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.tracing import interning
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.engine.tracing.trace import SELECTIVE, SHARED, Mode, trace
+from fxgrad.engine.tracing.trace import SELECTIVE, SHARED, Mode, trace_at
 from fxgrad.errors import LeakedTracerError
 
 F64 = Aval((3,), np.dtype(np.float64))
 
 
 def traced(function, *avals: Aval, mode: Mode = SELECTIVE):
-    return trace(lambda *inputs: [function(*inputs)], avals, mode=mode)
+    return trace_at(lambda *inputs: [function(*inputs)], avals, mode=mode)
 
 
 def test_the_same_operations_give_the_same_program() -> None:
@@ -54,7 +54,7 @@ def test_static_parameters_are_part_of_the_identity() -> None:
 
 def test_transformations_are_remembered_on_the_program() -> None:
     made = []
-    original = fxgrad.engine.derivation.derive.trace
+    original = fxgrad.engine.derivation.derive.trace_at
 
     def f(x, k):
         return np.sum(np.sin(x) * k)
@@ -62,12 +62,13 @@ def test_transformations_are_remembered_on_the_program() -> None:
     fxgrad.clear_caches()
     fxgrad.grad(f)(np.ones(3), 1.0)
     try:
-        fxgrad.engine.derivation.derive.trace = lambda *args, **kwargs: (made.append(1), original(*args, **kwargs))[1]
+        fxgrad.engine.derivation.derive.trace_at = lambda *args, **kwargs: (made.append(1),
+                                                                            original(*args, **kwargs))[1]
         for k in (2.0, 3.0):
             fxgrad.grad(lambda x, k=k: f(x, k))(np.ones(3))
             fxgrad.grad(f)(np.full(3, k), k)
     finally:
-        fxgrad.engine.derivation.derive.trace = original
+        fxgrad.engine.derivation.derive.trace_at = original
     assert len(made) == 1  # the new lambda is another function, and its program is derived once
 
 
@@ -140,7 +141,7 @@ def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for n in range(1, 40):
         assert np.isfinite(fxgrad.grad(f)(0.5, n))
-        assert interning.recorded_operations() <= 100
+        assert interning.num_recorded_operations() <= 100
 
 
 @pytest.mark.slow
@@ -172,7 +173,7 @@ def test_changing_constants_do_not_grow_the_table() -> None:
         return fxgrad.grad(lambda x: x * k + k ** 2)(1.0)
 
     call(0.5), call(0.7)
-    before = interning.recorded_operations()
+    before = interning.num_recorded_operations()
     for k in range(200):
         call(float(k))
-    assert interning.recorded_operations() == before
+    assert interning.num_recorded_operations() == before

@@ -23,8 +23,8 @@ from fxgrad.engine.ops.reductions import reduce_max, reduce_min, reduce_prod
 from fxgrad.engine.ops.select import clamp, select_n, where
 from fxgrad.engine.ops.special import bessel_i0e, bessel_i1e
 from fxgrad.engine.ops.structural import instantiate_zeros
-from fxgrad.engine.tracing.trace import UNSHARED, trace
-from fxgrad.engine.transforms.forward import forward
+from fxgrad.engine.tracing.trace import UNSHARED, trace_at
+from fxgrad.engine.transforms.forward import push_forward
 from fxgrad.errors import FxgradError
 from fxgrad.scipy import special
 from fxgrad.testing import check_grads
@@ -34,12 +34,12 @@ INF, NAN = np.inf, np.nan
 
 def jvp(function: Callable[..., Any], args: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The tangent alone; None marks an argument that is not moved."""
-    program, captured = trace(lambda *inputs: [function(*inputs)], [array_aval(arg) for arg in args], mode=UNSHARED)
+    program, captured = trace_at(lambda *inputs: [function(*inputs)], [array_aval(arg) for arg in args], mode=UNSHARED)
     seeds = [Zero(array_aval(arg)) if tangent is None else tangent
              for arg, tangent in zip(args, tangents, strict=True)]
     with np.errstate(all="ignore"):
         zeros = map(Zero, program.in_avals[:len(captured)])
-        out = instantiate_zeros(forward(program, [*captured, *args], [*zeros, *seeds])[1][0])
+        out = instantiate_zeros(push_forward(program, [*captured, *args], [*zeros, *seeds])[1][0])
     return getattr(out, "value", out)
 
 

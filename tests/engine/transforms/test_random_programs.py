@@ -29,11 +29,11 @@ def test_all_ways_agree(steps: list[tuple[str, int, int, int]], shape: tuple[int
     program = fxgrad.make_program(gradient)(x, y)
     again = fxgrad.parse(str(program))
     flat = [x, y]
-    interpreted = numpy_executor.interpret(program, [*program.constants, *flat])
+    interpreted = numpy_executor.run_reference(program, [*program.constants, *flat])
     generated = numpy_executor.runner_of(program)(*program.constants, *flat)
     compiled = fxgrad.jit(gradient)(x, y)
     recorded = fxgrad.make_program(gradient, as_recorded=True)(x, y)
-    plain = numpy_executor.interpret(recorded, [*recorded.constants, *flat])
+    plain = numpy_executor.run_reference(recorded, [*recorded.constants, *flat])
     for a, b, c in zip(interpreted, generated, plain, strict=True):
         np.testing.assert_array_equal(a, b)  # to the bit
         np.testing.assert_array_equal(np.signbit(a), np.signbit(c))

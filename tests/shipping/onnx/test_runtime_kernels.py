@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 from fxgrad.shipping.onnx import protos
-from fxgrad.shipping.onnx.kernels import KERNELS, NoKernel, way_of
+from fxgrad.shipping.onnx.kernels import KERNELS, NoKernel, kernel_dtype
 
 IMAGES = {"Conv": ((1, 1, 4, 4), (1, 1, 2, 2)), "MaxPool": ((1, 1, 4, 4),), "Range": ((), (), ())}
 OPERANDS = dict.fromkeys(("Add Sub Mul Div Mod Less LessOrEqual Greater GreaterOrEqual And Or Xor BitwiseAnd BitwiseOr "
@@ -32,14 +32,14 @@ def session(operator: str, name: str) -> None:
         inputs = [protos.value_info("c", (2, 2), np.dtype(bool)), inputs[0]]
         names = ["c", "x0", "x0"]
     if operator == "CumSum":
-        constants = [protos.tensor("places", np.array(0))]
+        constants = [protos.make_tensor("places", np.array(0))]
     elif operator in PLACES:
-        constants = [protos.tensor("places", np.array(PLACES[operator]))]
+        constants = [protos.make_tensor("places", np.array(PLACES[operator]))]
     outputs = ["y0", "y1"] if operator == "TopK" else ["y0"]
     options = OPTIONS.get(operator, {"fmod": 1} if operator == "Mod" and dtype.kind == "f" else {})
-    node = protos.node(operator, [*names, *(each.name for each in constants)], outputs, options)
+    node = protos.make_node(operator, [*names, *(each.name for each in constants)], outputs, options)
     results = [onnx.ValueInfoProto(name=name) for name in outputs]
-    model = protos.model(protos.graph("one", [node], inputs, results, constants, []), 21)
+    model = protos.make_model(protos.make_graph("one", [node], inputs, results, constants, []), 21)
     model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
     onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
 
@@ -57,11 +57,11 @@ def test_there_are_kernels() -> None:
 
 
 def test_ways() -> None:
-    assert way_of("Add", np.dtype("int32")) is None
-    assert way_of("Add", np.dtype("int8")) == (np.dtype("int32"), False)
-    assert way_of("BitShift", np.dtype("uint16")) == (np.dtype("uint32"), False)
-    assert way_of("Max", np.dtype("int16")) == (np.dtype("int32"), False)
-    assert way_of("TopK", np.dtype("uint64")) == (np.dtype("int64"), True)
-    assert way_of("Where", np.dtype("uint64")) == (np.dtype("int64"), False)
+    assert kernel_dtype("Add", np.dtype("int32")) is None
+    assert kernel_dtype("Add", np.dtype("int8")) == (np.dtype("int32"), False)
+    assert kernel_dtype("BitShift", np.dtype("uint16")) == (np.dtype("uint32"), False)
+    assert kernel_dtype("Max", np.dtype("int16")) == (np.dtype("int32"), False)
+    assert kernel_dtype("TopK", np.dtype("uint64")) == (np.dtype("int64"), True)
+    assert kernel_dtype("Where", np.dtype("uint64")) == (np.dtype("int64"), False)
     with pytest.raises(NoKernel, match="Erf of float64"):
-        way_of("Erf", np.dtype("float64"))
+        kernel_dtype("Erf", np.dtype("float64"))

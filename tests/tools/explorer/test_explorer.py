@@ -165,9 +165,9 @@ def test_the_film_marks_no_line_that_has_other_letters_alone() -> None:
     simple = fxgrad.make_program(first)(1.0)
     assert "b = sin(x)" in str(recorded)
     assert "a = sin(x)" in str(simple)
-    moved = [line for line in fxgrad.tools.explorer.stages._compared(recorded, simple)[1:] if line[0]]
+    moved = [line for line in fxgrad.tools.explorer.stages._compare_lines(recorded, simple)[1:] if line[0]]
     assert [(mark, re.sub(r" +#.*", "", text)) for mark, text in moved] == [("-", "  a = cos(x)")]
-    changed = fxgrad.tools.explorer.stages._compared(recorded, other)[1:]
+    changed = fxgrad.tools.explorer.stages._compare_lines(recorded, other)[1:]
     assert any(mark == "+" and "b * a" in text for mark, text in changed)
 
 

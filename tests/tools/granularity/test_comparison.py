@@ -12,7 +12,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import errors
-from fxgrad.tools.granularity.comparison import nodes_of
+from fxgrad.tools.granularity.comparison import count_nodes
 
 RNG = np.random.default_rng(1)
 PARAMS = {"W": RNG.normal(size=(4, 3)), "b": RNG.normal(size=4)}
@@ -34,7 +34,7 @@ def test_figures() -> None:
     assert found["scalar"].equations == len(fxgrad.scalarize(program).equations)
     for row in found:
         assert row.program is not None
-        assert row.nodes == nodes_of(row.program) == len(fxgrad.graph(row.program).nodes)
+        assert row.nodes == count_nodes(row.program) == len(fxgrad.graph(row.program).nodes)
         assert row.equations == len(row.program.equations)
         assert row.seconds is not None
         assert 0 < row.seconds < 10

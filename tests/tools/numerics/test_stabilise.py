@@ -76,7 +76,7 @@ def test_every_formula_is_rewritten_by_its_rule_and_every_rule_has_one() -> None
         row = points(formula, np.float64, 4)[0]
         arguments = columns(formula, [row, row], np.float64)
         program = make_program(lambda *given, f=formula: f.function(OURS, *given))(*arguments)
-        found = fxgrad.tools.numerics.rewriting.search(program)
+        found = fxgrad.tools.numerics.rewriting.find_forms(program)
         assert formula.rule in {each.rule.name for each in found.all()}, formula.name
     others = {"solve", "log of a determinant", "cancelling exponentials", "difference of inverses"}
     assert {rule.name for rule in fxgrad.tools.numerics.RULES} - {formula.rule for formula in FORMULAS} <= others
@@ -302,7 +302,7 @@ def test_a_program_is_rewritten_once() -> None:
     assert stabilise(first) is not first
     assert stabilise(second) is not second
     traced = make_program(stabilise(log_sum_exp))
-    assert fxgrad.tools.numerics.rewriting.rewritten(first) is fxgrad.tools.numerics.rewriting.rewritten(first)
+    assert fxgrad.tools.numerics.rewriting.rewrite_forms(first) is fxgrad.tools.numerics.rewriting.rewrite_forms(first)
     assert not traced(LARGE).diff(traced(LARGE))
 
 

@@ -10,7 +10,7 @@ import pytest
 import fxgrad
 from fxgrad.errors import ArgumentError
 from fxgrad.tools.pictures import layout
-from fxgrad.tools.pictures.clearance import FARTHEST, around, crosses, distance
+from fxgrad.tools.pictures.clearance import FARTHEST, area_around, crosses, distance
 from tests.support.pictured import EXAMPLES, Example
 
 pytest.importorskip("graphlay")
@@ -52,7 +52,7 @@ def test_pictures_of_the_corpus_are_clear() -> None:
                 picture = example.draw(**options).picture
             except ArgumentError:  # what cannot be drawn so
                 continue
-            found = layout.laid_out(picture)
+            found = layout.place_picture(picture)
             for line, points, label in zip(picture.lines, found.lines, found.labels, strict=True):
                 seen[0] += 1
                 if line.label:
@@ -61,7 +61,7 @@ def test_pictures_of_the_corpus_are_clear() -> None:
                         wrong.append((name, options, line.label, "is far from its line"))
                 wrong += [(name, options, line.ends, "goes through", key) for key, box in found.boxes.items()
                           if key not in line.ends
-                          and crosses(points, around((box.x, box.y), box.width - 2, box.height - 2))]
+                          and crosses(points, area_around((box.x, box.y), box.width - 2, box.height - 2))]
             for cluster in picture.clusters:
                 seen[2] += 1
                 x, y = found.titles[cluster.key]

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import fxgrad
-from fxgrad.tools.pictures.layout import Layout, laid_out
+from fxgrad.tools.pictures.layout import PictureLayout, place_picture
 from fxgrad.tools.pictures.picture import Picture
-from fxgrad.tools.pictures.theme import DARK, LIGHT, painted
+from fxgrad.tools.pictures.theme import DARK, LIGHT, apply_theme
 from tests.support.pictured import EXAMPLES
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -36,7 +36,7 @@ def test_svg_has_every_box_and_line_once(name: str, show: str) -> None:
     assert "http" not in str(drawing).replace("http://www.w3.org/2000/svg", "")
 
 
-def overlapping(layout: Layout) -> list[tuple[str, str]]:
+def overlapping(layout: PictureLayout) -> list[tuple[str, str]]:
     frames = [*layout.boxes.items()]
     return [(one, other) for index, (one, a) in enumerate(frames) for other, b in frames[index + 1:]
             if abs(a.x - b.x) < (a.width + b.width) / 2 and abs(a.y - b.y) < (a.height + b.height) / 2]
@@ -46,7 +46,7 @@ def overlapping(layout: Layout) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("show", ["forward", "joint"])
 def test_boxes_are_apart_on_the_page_and_inside_their_frames(name: str, show: str) -> None:
     picture: Picture = EXAMPLES[name].draw(style="svg", show=show).picture
-    layout = laid_out(picture)
+    layout = place_picture(picture)
     assert not overlapping(layout)
     for box in picture.boxes:
         frame = layout.boxes[box.key]
@@ -67,7 +67,7 @@ def test_boxes_are_apart_on_the_page_and_inside_their_frames(name: str, show: st
 @pytest.mark.parametrize("name", ["product", "perceptron", "attention"])
 def test_values_flow_down_and_gradients_up(name: str) -> None:
     picture = EXAMPLES[name].draw(style="svg", show="joint").picture
-    layout = laid_out(picture)
+    layout = place_picture(picture)
     for line in picture.lines:
         source, target = layout.boxes[line.source].y, layout.boxes[line.target].y
         assert (source > target) == (line.kind == "gradient")
@@ -90,7 +90,7 @@ def test_text_can_be_read_on_its_ground(role: str, palette: dict[str, object]) -
 
 
 def test_text_can_be_read_on_colors_of_a_theme() -> None:
-    light, dark = painted({"input": "#00ff88", "label": "#102030", "layer": "teal"})
+    light, dark = apply_theme({"input": "#00ff88", "label": "#102030", "layer": "teal"})
     assert light["input"].text == dark["input"].text == LIGHT["input"].text
     assert light["label"].text == dark["label"].text == DARK["label"].text
     for palette, before in ((light, LIGHT), (dark, DARK)):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fxgrad
-from fxgrad.tools.profiling.benchmarking import COMPILED, GENERATED, UNJITTED, Way, break_even
+from fxgrad.tools.profiling.benchmarking import COMPILED, GENERATED, UNJITTED, BenchmarkWay, break_even
 from fxgrad.tools.profiling.timing import Figures
 
 X = np.linspace(0.1, 1.0, 50)
@@ -21,8 +21,8 @@ def loss(x: Any) -> Any:
     return np.sum(np.sin(x) * x)
 
 
-def way(first: float | None, median: float) -> Way:
-    return Way("way", first, Figures(median, median, median, 1, 1))
+def way(first: float | None, median: float) -> BenchmarkWay:
+    return BenchmarkWay("way", first, Figures(median, median, median, 1, 1))
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ import pytest
 import fxgrad
 from fxgrad.errors import ArgumentError
 from fxgrad.tools.numerics.precision_report import PrecisionReport
-from fxgrad.tools.numerics.records import Pair
-from fxgrad.tools.numerics.shadow import _direction
+from fxgrad.tools.numerics.records import ShadowPair
+from fxgrad.tools.numerics.shadow import _error_slope
 from tests.support.ill_conditioned import CASES, Case, X, cool, warm
 
 
@@ -182,6 +182,6 @@ def test_lost_elements_share_the_blame_for_a_result() -> None:
     wide = np.array([1.0, -2.0, 3.0, 4.0])
     for lost in ([True, False, False, False], [True, True, False, False], [True] * 4):
         low = np.where(lost, np.array([np.inf, np.nan, -np.inf, np.nan]), wide).astype(np.float32)
-        slope = _direction(Pair(low, wide))
+        slope = _error_slope(ShadowPair(low, wide))
         assert np.sum(slope) * 4.0 == 1.0
         np.testing.assert_array_equal(slope > 0, lost)
