@@ -55,9 +55,9 @@ def main():
     random = np.random.default_rng(0)
     params = {"W": random.normal(size=(8, 16)), "b": random.normal(size=16), "V": random.normal(size=(16, 4))}
     x = random.normal(size=(4, 8))
-    print(fxgrad.granularities(neuron)(np.ones(3), np.ones(3), 0.5))
-    print(fxgrad.granularities(network)(params, x))
-    print(fxgrad.granularities(attention)(*random.normal(size=(3, 6, 4))))
+    print(fxgrad.compare_granularities(neuron)(np.ones(3), np.ones(3), 0.5))
+    print(fxgrad.compare_granularities(network)(params, x))
+    print(fxgrad.compare_granularities(attention)(*random.normal(size=(3, 6, 4))))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Serving a language model: prefill and decode carved from one transformer by name, requests that come and go.
 
 Run it with `python examples/serving.py`. The transformer is written once, and returns logits. The programs that
-serve it are taken out of its traces with `fxgrad.extract`, which makes the keys and values of each layer results too.
+serve it are taken out of its traces with `fxgrad.subprogram`, which makes the keys and values of each layer results
+too.
 Requests of different lengths share the slots of one batch: one that ends frees its slot for the next, and nothing is
 compiled anew.
 """
@@ -82,7 +83,7 @@ def traced(weights: Any, rows: int, count: int) -> fxgrad.Program:
 
 def with_cache(program: fxgrad.Program) -> fxgrad.Program:
     """A trace of the transformer that returns the cache beside the logits: the state that is carried is explicit."""
-    return fxgrad.extract(program, [...], {"logits": program.outputs[0], "cache": CACHE})
+    return fxgrad.subprogram(program, [...], {"logits": program.outputs[0], "cache": CACHE})
 
 
 class Request(NamedTuple):

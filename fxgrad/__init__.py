@@ -42,9 +42,9 @@ from fxgrad.engine.caches import clear_caches
 from fxgrad.engine.config import default_dtype, set_default_dtype
 from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.core.interpreter import Interpreter
-from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
+from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive
 from fxgrad.engine.core.program import Equation, Program, Variable
-from fxgrad.engine.core.regions import Links, Region
+from fxgrad.engine.core.regions import Region
 from fxgrad.engine.derivation.simplify import simplify
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.pytorch_names import module_getattr as _of_module
@@ -87,9 +87,9 @@ if _TYPE_CHECKING:
         process_count,
         process_index,
     )
-    from fxgrad.engine.api.safe_derivatives import safe
+    from fxgrad.engine.api.safe_derivatives import nan_safe
     from fxgrad.engine.api.sharded import shard_map
-    from fxgrad.engine.api.specs import spec
+    from fxgrad.engine.api.specs import symbolic_spec
     from fxgrad.interop import from_jax, import_jaxpr, to_jax
     from fxgrad.interop.jax_modules import (
         ad_checkpoint,
@@ -100,32 +100,30 @@ if _TYPE_CHECKING:
         stages,
         test_util,
     )
-    from fxgrad.lax import associative_scan, cond, fori_loop, map, scan, switch, while_loop  # noqa: A004  (jax's name)
+    from fxgrad.lax import associative_scan, cond, fori_loop, scan, switch, while_loop
     from fxgrad.lax import segments as ops
     from fxgrad.sharding import NamedSharding, P, set_mesh
     from fxgrad.shipping import onnx
     from fxgrad.shipping.exports import export
     from fxgrad.shipping.files import load, save
-    from fxgrad.text import parse, unfold
-    from fxgrad.tools.editing.extracting import extract
-    from fxgrad.tools.editing.rewriting import rewrite
-    from fxgrad.tools.explorer import explore
-    from fxgrad.tools.granularity.comparison import granularities
-    from fxgrad.tools.granularity.folding import fold
+    from fxgrad.text import inline, parse
+    from fxgrad.tools.editing.extracting import subprogram
+    from fxgrad.tools.editing.rewriting import replace_pattern
+    from fxgrad.tools.explorer import visualize
+    from fxgrad.tools.granularity.comparison import compare_granularities
+    from fxgrad.tools.granularity.outlining import outline
     from fxgrad.tools.granularity.scalarize import scalarize
-    from fxgrad.tools.granularity.summary import summary
-    from fxgrad.tools.graphs import Param, explain_backward, gradients_on_nodes, graph, path_costs, paths, roles
-    from fxgrad.tools.numerics import lint, stabilise
-    from fxgrad.tools.numerics.nan_origins import explain_nan
-    from fxgrad.tools.numerics.precision_report import precision_report
+    from fxgrad.tools.granularity.summary import tabulate
+    from fxgrad.tools.graphs import Param, graph, infer_roles, intermediate_grads
+    from fxgrad.tools.numerics import lint, stabilize
     from fxgrad.tools.pictures.drawing import draw
     from fxgrad.tools.profiling.benchmarking import benchmark
     from fxgrad.tools.profiling.budgets import budget_curve
-    from fxgrad.tools.profiling.costs import cost
-    from fxgrad.tools.profiling.memory import memory
+    from fxgrad.tools.profiling.costs import cost_analysis
+    from fxgrad.tools.profiling.memory import memory_analysis
     from fxgrad.tools.profiling.policies import policy_report
     from fxgrad.tools.profiling.simulation import simulate
-    from fxgrad.tools.retracing.watching import explain, explaining
+    from fxgrad.tools.retracing.watching import explain_retraces
     from fxgrad.training import autocast_policies, distributions, loss_scaling, optim, stochastic
     from fxgrad.training.autocast.autocast import autocast
     from fxgrad.training.ode import odeint
@@ -137,27 +135,26 @@ remat = checkpoint
 __version__ = "0.1.0"
 
 __all__ = [
-    "Array", "Cost", "Equation", "Interpreter", "Links", "NOT_LINEAR", "NO_TANGENT", "NamedSharding", "P", "Param",
-    "Primitive", "Program", "Region", "ShapeDtypeStruct", "TODO", "Variable", "ad_checkpoint", "associative_scan",
-    "auto_axes", "autocast", "autocast_policies", "benchmark", "bind", "block_until_ready", "bucketed",
-    "budget_curve", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert",
-    "cond", "config", "cost", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp",
-    "custom_vjp", "debug", "debug_infs", "debug_nans", "default_backend", "default_dtype",
-    "default_matmul_precision", "device_count", "device_get", "device_put", "devices", "disable_jit",
-    "distributions", "draw", "dtypes", "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape",
-    "experimental", "explain", "explain_backward", "explain_nan", "explaining", "explicit_axes", "explore",
-    "export", "extract", "ffi", "flatten_util", "float0", "fold", "fori_loop", "from_jax", "fwd_and_bwd", "grad",
-    "gradients_on_nodes", "granularities", "graph", "hessian", "hvp", "image", "import_jaxpr", "instantiate_zeros",
-    "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize",
-    "lint", "load", "local_device_count", "local_devices", "loss_scaling", "make_array_from_callback",
-    "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh",
-    "make_program", "map", "memory", "named_call", "named_scope", "nn", "numpy", "odeint", "onnx", "ops", "optim",
-    "parse", "path_costs", "paths", "pmap", "policy_report", "precision_report", "print_saved_residuals",
-    "process_count", "process_index", "pure_callback", "random", "remat", "reshard", "rewrite", "roles", "safe",
-    "save", "saved_residuals", "scalarize", "scan", "scipy", "set_default_dtype", "set_mesh", "shard_map",
-    "sharding", "simplify", "simulate", "spec", "stabilise", "stablehlo", "stages", "stochastic", "stop_gradient",
-    "straight_through", "summary", "switch", "test_util", "testing", "text", "to_jax", "traffic", "tree",
-    "tree_util", "typeof", "typing", "unfold", "value_and_grad", "value_and_jacobian", "vjp", "vmap", "while_loop"]
+    "Array", "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "NamedSharding", "P", "Param", "Primitive",
+    "Program", "Region", "ShapeDtypeStruct", "Variable", "ad_checkpoint", "associative_scan", "auto_axes", "autocast",
+    "autocast_policies", "benchmark", "bind", "block_until_ready", "bucketed", "budget_curve", "checkpoint",
+    "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert", "compare_granularities", "cond",
+    "config", "cost_analysis", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp",
+    "debug", "debug_infs", "debug_nans", "default_backend", "default_dtype", "default_matmul_precision",
+    "device_count", "device_get", "device_put", "devices", "disable_jit", "distributions", "draw", "dtypes",
+    "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape", "experimental", "explain_retraces",
+    "explicit_axes", "export", "ffi", "flatten_util", "float0", "fori_loop", "from_jax", "fwd_and_bwd", "grad",
+    "graph", "hessian", "hvp", "image", "import_jaxpr", "infer_roles", "inline", "instantiate_zeros",
+    "intermediate_grads", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax",
+    "linear_transpose", "linearize", "lint", "load", "local_device_count", "local_devices", "loss_scaling",
+    "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
+    "make_jaxpr", "make_mesh", "make_program", "memory_analysis", "named_call", "named_scope", "nan_safe", "nn",
+    "numpy", "odeint", "onnx", "ops", "optim", "outline", "parse", "pmap", "policy_report", "print_saved_residuals",
+    "process_count", "process_index", "pure_callback", "random", "remat", "replace_pattern", "reshard", "save",
+    "saved_residuals", "scalarize", "scan", "scipy", "set_default_dtype", "set_mesh", "shard_map", "sharding",
+    "simplify", "simulate", "stabilize", "stablehlo", "stages", "stochastic", "stop_gradient", "straight_through",
+    "subprogram", "switch", "symbolic_spec", "tabulate", "test_util", "testing", "text", "to_jax", "traffic", "tree",
+    "tree_util", "typeof", "typing", "value_and_grad", "value_and_jacobian", "visualize", "vjp", "vmap", "while_loop"]
 
 
 # What is not imported above is imported when it is first asked for: who only computes does not wait for pictures.
@@ -172,32 +169,30 @@ _NAMES = {
         "local_devices make_array_from_callback make_array_from_process_local_data "
         "make_array_from_single_device_arrays make_mesh process_count process_index",
     "tools.profiling.policies": "policy_report",
-    "engine.api.safe_derivatives": "safe",
+    "engine.api.safe_derivatives": "nan_safe",
     "engine.api.sharded": "shard_map",
-    "engine.api.specs": "spec",
+    "engine.api.specs": "symbolic_spec",
     "interop": "from_jax import_jaxpr to_jax",
-    "lax": "associative_scan cond fori_loop map scan switch while_loop",
+    "lax": "associative_scan cond fori_loop scan switch while_loop",
     "sharding": "NamedSharding P set_mesh",
     "shipping.exports": "export",
     "shipping.files": "load save",
-    "text": "parse unfold",
-    "tools.editing.extracting": "extract",
-    "tools.editing.rewriting": "rewrite",
-    "tools.explorer": "explore",
-    "tools.granularity.comparison": "granularities",
-    "tools.granularity.folding": "fold",
+    "text": "inline parse",
+    "tools.editing.extracting": "subprogram",
+    "tools.editing.rewriting": "replace_pattern",
+    "tools.explorer": "visualize",
+    "tools.granularity.comparison": "compare_granularities",
+    "tools.granularity.outlining": "outline",
     "tools.granularity.scalarize": "scalarize",
-    "tools.granularity.summary": "summary",
-    "tools.graphs": "Param explain_backward gradients_on_nodes graph path_costs paths roles",
-    "tools.numerics": "lint stabilise",
-    "tools.numerics.nan_origins": "explain_nan",
-    "tools.numerics.precision_report": "precision_report",
+    "tools.granularity.summary": "tabulate",
+    "tools.graphs": "Param graph infer_roles intermediate_grads",
+    "tools.numerics": "lint stabilize",
     "tools.pictures.drawing": "draw",
     "tools.profiling.benchmarking": "benchmark",
-    "tools.profiling.costs": "cost",
-    "tools.profiling.memory": "memory",
+    "tools.profiling.costs": "cost_analysis",
+    "tools.profiling.memory": "memory_analysis",
     "tools.profiling.simulation": "simulate",
-    "tools.retracing.watching": "explain explaining",
+    "tools.retracing.watching": "explain_retraces",
     "training.autocast.autocast": "autocast",
     "training.ode": "odeint",
     "training.stochastic": "straight_through",

@@ -7,7 +7,8 @@ import re
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -24,8 +25,23 @@ from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 
-__all__ = ["callback", "check_key_reuse", "inspect_array_sharding", "print", "value", "visualize_array_sharding",
-           "visualize_sharding"]
+if TYPE_CHECKING:
+    from fxgrad.tools.numerics.nan_origins import find_nan
+    from fxgrad.tools.numerics.precision_report import precision_report
+
+__all__ = ["callback", "check_key_reuse", "find_nan", "inspect_array_sharding", "precision_report", "print", "value",
+           "visualize_array_sharding", "visualize_sharding"]
+
+_LATER = {"find_nan": "nan_origins", "precision_report": "precision_report"}
+"""Names that are imported from `fxgrad.tools.numerics` when they are first asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'fxgrad.debug' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"fxgrad.tools.numerics.{_LATER[name]}"), name)
+    return found
+
 
 _print = print
 

@@ -35,7 +35,7 @@ SENTENCES: dict[str, str] = {
     "backward": "Write the loss as a function and call fxgrad.grad(loss)(params), which returns the gradients",
     "requires_grad": _HERE, "requires_grad_": _HERE, "is_leaf": _HERE,
     "grad_fn": "Write fxgrad.make_program(f)(x), which shows what is computed",
-    "retain_grad": "Write fxgrad.gradients_on_nodes(f)(x), which has the gradients of intermediate values",
+    "retain_grad": "Write fxgrad.intermediate_grads(f)(x), which has the gradients of intermediate values",
     "no_grad": "Nothing is recorded outside of fxgrad.grad: leave it out, or write fxgrad.stop_gradient(x)",
     "inference_mode": "Nothing is recorded outside of fxgrad.grad: leave it out, or write fxgrad.stop_gradient(x)",
     "autograd": "Write fxgrad.grad(f), fxgrad.vjp(f, x) or fxgrad.jacobian(f)",

@@ -51,7 +51,7 @@ class Exported(Report):
     arguments; `platforms` are those that it was lowered for, and `stablehlo` is its text.
 
     >>> import numpy as np, fxgrad
-    >>> exported = fxgrad.export(lambda x: np.mean(x, axis=0))(fxgrad.spec("n", 3))
+    >>> exported = fxgrad.export(lambda x: np.mean(x, axis=0))(fxgrad.symbolic_spec("n", 3))
     >>> exported.in_avals, exported.out_avals, exported.platforms
     ([f64[n,3]], [f64[3]], ('cpu',))
     >>> again = fxgrad.export.deserialize(exported.serialize())
@@ -171,7 +171,7 @@ def export(fun: Callable[..., Any] | Program, *, platforms: Sequence[str] | None
     >>> def loss(w, x):
     ...     return np.mean((x @ w) ** 2)
     >>> step = fxgrad.export(lambda w, x: w - 0.1 * fxgrad.grad(loss)(w, x), platforms=("cpu", "cuda", "tpu"))
-    >>> exported = step(fxgrad.spec(3), fxgrad.spec("n", 3))
+    >>> exported = step(fxgrad.symbolic_spec(3), fxgrad.symbolic_spec("n", 3))
     >>> exported.call(np.ones(3), np.ones((4, 3)))
     array([0.4, 0.4, 0.4])
     """
@@ -231,7 +231,8 @@ def _export_error(name: str, error: Exception) -> UnsupportedError:
     first = str(error).strip().split("\n", maxsplit=1)[0]
     return UnsupportedError(
         f"export: jax cannot export an operation of {name} as it is: {type(error).__name__}: {first} Where a size is "
-        f"needed as a number, export for one (fxgrad.spec(4, 3)); what calls back into Python has no export{where}")
+        "needed as a number, export for one (fxgrad.symbolic_spec(4, 3)); what calls back into Python has no "
+        f"export{where}")
 
 
 def _need_flatbuffers(what: str) -> None:

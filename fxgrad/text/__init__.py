@@ -10,6 +10,7 @@ from fxgrad.text.checking import check_text
 from fxgrad.text.columns import side_by_side
 from fxgrad.text.display import print_program, render
 from fxgrad.text.equality import equal
+from fxgrad.text.inlining import inline
 from fxgrad.text.json_writer import from_json, to_json
 from fxgrad.text.names import variable_names
 from fxgrad.text.scope import type_text
@@ -17,9 +18,8 @@ from fxgrad.text.short import expression, operation_name
 from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.text.text_parser import parse
 from fxgrad.text.text_writer import program_text
-from fxgrad.text.unfolding import unfold
 
 __all__ = ["Report", "add_row", "check_text", "equal", "expression", "from_json", "new_table", "operation_name",
            "parse",
-           "print_program", "program_text", "render", "side_by_side", "to_json", "type_text", "unfold",
+           "print_program", "program_text", "render", "side_by_side", "to_json", "type_text", "inline",
            "variable_names"]

@@ -13,12 +13,12 @@ from fxgrad.extend import Atom, Aval, Equation, Literal, Program, Variable, prim
 from fxgrad.text.color import ansi, user_names
 from fxgrad.text.compact_writer import CompactWriter, scopes_of
 from fxgrad.text.definitions import ProgramLabels, is_call
+from fxgrad.text.inlining import inline as unfold_calls
 from fxgrad.text.margin import COMMENT_COLUMN
 from fxgrad.text.names import is_identifier, quoted_name, variable_names
 from fxgrad.text.parameters import optional_parameters, order_parameters
 from fxgrad.text.paths import path_remarks
 from fxgrad.text.scope import Scope
-from fxgrad.text.unfolding import unfold as unfold_calls
 from fxgrad.text.values import INDENT, add_label, array_lines, fill_lines, literal_text, string_text, value_lines
 
 WIDTH = 100
@@ -33,8 +33,8 @@ def program_text(program: Program, *, style: Style = "compact", source: bool = T
     - `style`: `"compact"` writes expressions, as the code was written; `"equations"` one operation a line, with all
       types and parameters.
     - `source`: whether each equation ends with the line of the user's code that recorded it.
-    - `unfold`: whether library functions are shown with their equations in the place of one line; the text is then
-      that of the program `fxgrad.text.unfold(program)`.
+    - `inline`: whether library functions are shown with their equations in the place of one line; the text is then
+      that of the program `fxgrad.text.inline(program)`.
     - `color`: whether the text has the escape sequences of a terminal in it; `parse` reads it without them.
     - `constants`: arrays with more elements than this are elided as `...`; `True` prints all of them, `False` none.
     - `width`: where lines are broken that can be. Comments stand beyond it.

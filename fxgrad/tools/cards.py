@@ -63,7 +63,7 @@ MODULES = (
 ENTERING = (
     "fxgrad.shipping.onnx",
     "fxgrad.text",
-    "fxgrad.tools.numerics.stabilising",
+    "fxgrad.tools.numerics.stabilizing",
 )
 """Modules that load those which enter facts into the tables of others."""
 LONGEST = 100

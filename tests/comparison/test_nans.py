@@ -103,7 +103,7 @@ def test_lanes_of_batches_keep_their_nans(safely: bool) -> None:
     """The gradient of each lane is what it is alone, NaN or not, un-jitted and jitted."""
     x, problems = np.array([0.7, np.nan, 2.0, -1.5]), []
     for name, lane in LANES.items():
-        slope = grad(fxgrad.safe(lane) if safely else lane)
+        slope = grad(fxgrad.nan_safe(lane) if safely else lane)
         alone = np.array([slope(each) for each in x])
         for how, mapped in (("mapped", vmap(slope)), ("jitted", jit(vmap(slope))),
                             ("summed", grad(lambda x, lane=lane: np.sum(vmap(lane)(x))))):

@@ -175,7 +175,7 @@ def test_a_server_makes_the_tokens_of_whole_sequences_and_compiles_once() -> Non
     server = module.Server(weights, slots=3)
     compiled = jax.jit(serve.transformer)
     places = np.arange(module.LENGTH, dtype=np.int32)[None]
-    with fxgrad.explaining() as report:
+    with fxgrad.explain_retraces() as report:
         served = list(server.serve(requests))
     compiles = report.compiles
     assert sorted(number for number, _ in served) == [*range(len(requests))]
@@ -190,7 +190,7 @@ def test_a_server_makes_the_tokens_of_whole_sequences_and_compiles_once() -> Non
         logits, _ = compiled(weights, sequence, places, module.empty(1))
         wanted = np.argmax(logits[0, len(request.prompt) - 1:len(tokens) - 1], -1)
         np.testing.assert_array_equal(made, wanted)
-    with fxgrad.explaining() as report:
+    with fxgrad.explain_retraces() as report:
         assert sorted(server.serve(requests[::-1])) == [
             (len(requests) - 1 - number, made) for number, made in sorted(served, reverse=True)]
     assert (compiles, report.compiles) == (2, 0)  # `enter` and `step`, and no more in another order of requests

@@ -40,10 +40,10 @@ LAYERS = [
     ["nn", "random", "image", "flatten_util"],
     ["scipy", "training"],
     ["extend"],
-    ["interop", "debug", "typing"],
+    ["interop", "typing"],
     ["text"],
     ["tools", "shipping", "training.autocast", "training.autocast_policies", "testing"],
-    ["tools.pictures", "tools.explorer", "shipping.exports"],
+    ["tools.pictures", "tools.explorer", "shipping.exports", "debug"],
     ["interop.jax_modules"],
     ["__init__", "__main__", "tools.cli"],
 ]

@@ -271,7 +271,7 @@ def test_import_jaxpr() -> None:
     first, second = program(draw(3), np.int64(2))
     assert_close(first, np.sin(draw(3)) * table, "first")
     assert int(second) == 3
-    assert fxgrad.cost(program).flops == 7
+    assert fxgrad.cost_analysis(program).flops == 7
     assert str(fxgrad.parse(str(program))) == str(fxgrad.parse(str(fxgrad.parse(str(program)))))
 
 

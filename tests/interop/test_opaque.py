@@ -100,7 +100,7 @@ def test_it_prints_and_says_what_it_is() -> None:
     program = fxgrad.make_program(fxgrad.from_jax(lambda x: wave_p.bind(x, x)))(X)
     assert "jax_call(x, x, call=<wave>)" in str(program).replace(": f64[3]", "")
     equation, = program.equations
-    assert fxgrad.cost(program).flops == 3
+    assert fxgrad.cost_analysis(program).flops == 3
     assert equation.params["call"] == fxgrad.make_program(
         fxgrad.from_jax(lambda x: wave_p.bind(x, x) + 1))(X).equations[0].params["call"]
 

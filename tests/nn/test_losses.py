@@ -187,13 +187,15 @@ def test_sizes_may_have_names() -> None:
         def loss(*arrays: Any, case: Case = case) -> Any:
             return case.loss(*arrays, **case.options)
         args = (*case.arrays, *case.fixed)
-        program = fxgrad.make_program(loss)(*(fxgrad.spec("n", *each.shape[1:], dtype=each.dtype) for each in args))
+        program = fxgrad.make_program(loss)(*(fxgrad.symbolic_spec("n", *each.shape[1:], dtype=each.dtype)
+                                              for each in args))
         np.testing.assert_allclose(program(*args), loss(*args), rtol=1e-12, err_msg=name)
     for smoothing, labels in itertools.product((0.0, 0.3), (CLASSES, SHARES)):
         def classified(x: Any, labels: Any, smoothing: float = smoothing) -> Any:
             return nn.cross_entropy(x, labels, label_smoothing=smoothing)
         sizes = ("n", "k")[:labels.ndim]
-        program = fxgrad.make_program(classified)(fxgrad.spec("n", "k"), fxgrad.spec(*sizes, dtype=labels.dtype))
+        program = fxgrad.make_program(classified)(fxgrad.symbolic_spec("n", "k"),
+                                                  fxgrad.symbolic_spec(*sizes, dtype=labels.dtype))
         np.testing.assert_allclose(program(X, labels), classified(X, labels), rtol=1e-12)
 
 

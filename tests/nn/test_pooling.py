@@ -145,10 +145,10 @@ def test_derivatives_batches_and_programs(name: str) -> None:
 def test_sizes_may_have_names() -> None:
     for name, (layer, (x, *others)) in LAYERS.items():
         program = fxgrad.make_program(lambda x, layer=layer, others=others: layer(x, *others))(
-            fxgrad.spec("n", *x.shape[1:]))
+            fxgrad.symbolic_spec("n", *x.shape[1:]))
         np.testing.assert_allclose(program(x), layer(x, *others), rtol=1e-12, err_msg=name)
     for pool in (lambda x: nn.max_pool(x, (2, 2)), lambda x: nn.avg_pool(x, (2, 2), padding="SAME")):
-        program = fxgrad.make_program(pool)(fxgrad.spec("n", "height", "width", 2))
+        program = fxgrad.make_program(pool)(fxgrad.symbolic_spec("n", "height", "width", 2))
         np.testing.assert_allclose(program(IMAGE), pool(IMAGE), rtol=1e-12)
 
 

@@ -478,7 +478,7 @@ def test_transformations_and_containers() -> None:
     assert np.array_equal(tangent, x + x)
     assert fxgrad.eval_shape(function, given)["n"].dtype == DTYPES["int4"]
     assert fxgrad.grad(lambda x: np.sum(x.astype(np.float32)))(x).dtype == x.dtype
-    assert fxgrad.memory(lambda x: x * x)(x).peak.nbytes == 2 * x.size
+    assert fxgrad.memory_analysis(lambda x: x * x)(x).peak.nbytes == 2 * x.size
 
 
 def test_scaled_products() -> None:

@@ -18,7 +18,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad import export, lax, spec
+from fxgrad import export, lax, symbolic_spec
 from fxgrad.errors import FxgradError, ProgramSyntaxError
 from tests.support.sized_functions import FUNCTIONS, agree, drawn, refusal, spec_of
 
@@ -41,7 +41,8 @@ def data(count: int) -> tuple[Any, Any]:
 
 
 def exported_step(**options: Any) -> Any:
-    return export(step, **options)({"v": spec(4), "w": spec(3, 4)}, spec("n", 3), spec("n"))
+    return export(step, **options)({"v": symbolic_spec(4), "w": symbolic_spec(3, 4)}, symbolic_spec("n", 3),
+                                   symbolic_spec("n"))
 
 
 def test_a_training_step_is_read_again_and_runs_at_every_size() -> None:
@@ -62,7 +63,7 @@ def test_a_training_step_is_read_again_and_runs_at_every_size() -> None:
 
 @pytest.mark.slow
 def test_types_of_results() -> None:
-    exported = export(lambda x, y: (np.concatenate([x, y]), x[1:]))(spec("n"), spec("m"))
+    exported = export(lambda x, y: (np.concatenate([x, y]), x[1:]))(symbolic_spec("n"), symbolic_spec("m"))
     assert [*map(str, exported.out_avals)] == ["f64[n+m]", "f64[n-1]"]
     assert [*map(str, exported.out_types(n=3, m=4))] == ["f64[7]", "f64[2]"]
 
@@ -86,12 +87,12 @@ def test_a_fresh_process_reads_it(tmp_path: Any) -> None:
 
 @pytest.mark.slow
 def test_platforms_that_are_not_here() -> None:
-    exported = export(lambda x: np.mean(x, axis=0), platforms=("cpu", "cuda", "tpu"))(spec("n", 3))
+    exported = export(lambda x: np.mean(x, axis=0), platforms=("cpu", "cuda", "tpu"))(symbolic_spec("n", 3))
     assert exported.platforms == ("cpu", "cuda", "tpu")
     agree(exported.call(np.ones((2, 3))), np.ones(3))
     assert refusal(lambda: export(np.sin, platforms=("cpu", "gpu"))) == (
         "export: platforms=('cpu', 'gpu'); some of 'cpu', 'cuda', 'rocm', 'tpu' are needed")
-    away = export(np.sin, platforms="tpu")(spec(3))
+    away = export(np.sin, platforms="tpu")(symbolic_spec(3))
     assert refusal(lambda: away.call(np.ones(3))).startswith(
         "the exported program sin was made for tpu, and this process runs on cpu. Export it with platforms=('tpu', "
         "'cpu')")
@@ -102,7 +103,7 @@ def test_platforms_that_are_not_here() -> None:
 def test_dtypes_are_kept(wide: bool) -> None:
     with jax.enable_x64(wide):
         exported = export(lambda x, i, h: (x * 2, i + 1, h * 2.0, x.shape[0] * 0.5))(
-            spec("n"), spec(("n",), "i64"), spec(("n",), "bf16"))
+            symbolic_spec("n"), symbolic_spec(("n",), "i64"), symbolic_spec(("n",), "bf16"))
         again = export.deserialize(exported.serialize())
         first, second, third, half = again.call(
             np.ones(3), np.arange(3) + 2**40, np.ones(3, fxgrad.dtypes.canonical("bfloat16")))
@@ -121,7 +122,7 @@ def test_containers_keys_and_numbers() -> None:
     def draws(key: Any, pair: Pair, scale: Any) -> dict[str, Any]:
         return {"x": scale * fxgrad.random.normal(key, pair.first.shape) + pair.second, "none": None}
 
-    exported = export(draws)(fxgrad.random.key(0), Pair(spec("n"), 1.0), scale=1.0)
+    exported = export(draws)(fxgrad.random.key(0), Pair(symbolic_spec("n"), 1.0), scale=1.0)
     again = export.deserialize(exported.serialize(), [Pair])
     for count in (3, 4):
         pair = Pair(np.ones(count), 2.0)
@@ -132,7 +133,7 @@ def test_containers_keys_and_numbers() -> None:
 
 @pytest.mark.slow
 def test_arrays_of_jax_give_arrays_of_jax() -> None:
-    exported = export(lambda x: x * 2.0)(spec(("n",), "f32"))
+    exported = export(lambda x: x * 2.0)(symbolic_spec(("n",), "f32"))
     found = exported.call(jnp.ones(3))
     assert isinstance(found, jax.Array)
     assert found.dtype == np.float32
@@ -141,7 +142,7 @@ def test_arrays_of_jax_give_arrays_of_jax() -> None:
 @pytest.mark.slow
 def test_programs_and_closures() -> None:
     table = np.arange(6.0).reshape(3, 2)
-    program = fxgrad.make_program(lambda i: fnp.asarray(table)[i])(spec(("n",), "i32"))
+    program = fxgrad.make_program(lambda i: fnp.asarray(table)[i])(symbolic_spec(("n",), "i32"))
     exported = export.deserialize(export(program)().serialize())
     agree(exported.call(np.array([2, 0], np.int32)), table[[2, 0]])
     agree(export(fxgrad.parse(str(fxgrad.make_program(np.sin)(1.0))))().call(1.0), np.sin(1.0))
@@ -165,7 +166,7 @@ def test_every_function_is_exported(name: str) -> None:
 
 @pytest.mark.slow
 def test_arguments_that_do_not_fit() -> None:
-    exported = export(lambda x, y: x + y[:, None])(spec("n", 3), spec("n"))
+    exported = export(lambda x, y: x + y[:, None])(symbolic_spec("n", 3), symbolic_spec("n"))
     name = "the exported program function"
     assert refusal(lambda: exported.call(np.ones((2, 3)), np.ones(5))) == (
         f"{name} takes f64[n] as y, got f64[5], where n = 5; but n = 2 by x, which is f64[2,3] where the program takes "
@@ -185,23 +186,24 @@ def test_what_jax_cannot_export_names_the_line() -> None:
         return np.abs(np.fft.fft(x))
 
     with pytest.raises(FxgradError) as caught:
-        export(transformed)(spec("n"))
+        export(transformed)(symbolic_spec("n"))
     message = str(caught.value)
     assert message.startswith("export: jax cannot export an operation of transformed as it is: NotImplementedError: ")
     assert message.endswith(
-        "Where a size is needed as a number, export for one (fxgrad.spec(4, 3)); what calls back into Python has no "
+        "Where a size is needed as a number, export for one (fxgrad.symbolic_spec(4, 3)); what calls back into Python "
+        "has no "
         f"export\n  at test_exports.py:{transformed.__code__.co_firstlineno + 1} (in transformed)")
 
     def looked(x: Any) -> Any:
         return fxgrad.pure_callback(lambda x: x, x, x)
 
     with pytest.raises(FxgradError, match="export: jax cannot export an operation of looked as it is"):
-        export(looked)(spec(3))
+        export(looked)(symbolic_spec(3))
 
 
 def rewritten(change: Callable[[dict[str, bytes]], None]) -> bytes:
     entries: dict[str, bytes] = {}
-    with zipfile.ZipFile(io.BytesIO(export(lambda x: x * 2.0)(spec("n")).serialize())) as archive:
+    with zipfile.ZipFile(io.BytesIO(export(lambda x: x * 2.0)(symbolic_spec("n")).serialize())) as archive:
         for name in archive.namelist():
             entries[name] = archive.read(name)
     change(entries)
@@ -247,9 +249,9 @@ def test_loops_over_a_varying_length() -> None:
     def counted(x: Any) -> Any:
         return np.sum(lax.fori_loop(0, x.shape[0], lambda i, c: np.sin(c) + x[i], np.zeros(3)))
 
-    gradient = export(fxgrad.grad(counted))(spec("n", 3))
+    gradient = export(fxgrad.grad(counted))(symbolic_spec("n", 3))
     agree(gradient.call(np.ones((4, 3))), fxgrad.grad(counted)(np.ones((4, 3))))
-    exported = export(fxgrad.grad(lambda x: np.sum(running(x)[1] ** 2)))(spec("n", 3))
+    exported = export(fxgrad.grad(lambda x: np.sum(running(x)[1] ** 2)))(symbolic_spec("n", 3))
     for count in (1, 4):
         x = np.random.default_rng(count).normal(size=(count, 3))
         agree(exported.call(x), fxgrad.grad(lambda x: np.sum(running(x)[1] ** 2))(x))

@@ -27,7 +27,7 @@ SEEN_ROWS = np.array([True, False, True])
 class Case(NamedTuple):
     """`function(k, x)` is a scalar; `gradient` is what it is at `x`, and `hessian` that of it where there is one.
 
-    `threads` are reports of the kind; `works` is whether `fxgrad.safe` finds the gradient, and if not, `why`.
+    `threads` are reports of the kind; `works` is whether `fxgrad.nan_safe` finds the gradient, and if not, `why`.
     """
 
     function: Callable[[Any, Any], Any]

@@ -1,4 +1,5 @@
-"""Functions of arrays whose sizes have names, each with the shapes of its arguments, for tests of `fxgrad.spec`.
+"""Functions of arrays whose sizes have names, each with the shapes of its arguments, for tests of
+`fxgrad.symbolic_spec`.
 
 A shape is a tuple of sizes; one with a dtype is a pair of both.
 """
@@ -15,7 +16,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad import lax, nn, spec
+from fxgrad import lax, nn, symbolic_spec
 from fxgrad.errors import FxgradError
 
 LARGER = {"n": 3, "m": 4, "b": 2, "k": 5, "t": 3, "h": 6, "w": 7}
@@ -23,7 +24,7 @@ LARGER = {"n": 3, "m": 4, "b": 2, "k": 5, "t": 3, "h": 6, "w": 7}
 
 
 def spec_of(shape: Any) -> Any:
-    return spec(*shape) if shape and isinstance(shape[0], tuple) else spec(shape)
+    return symbolic_spec(*shape) if shape and isinstance(shape[0], tuple) else symbolic_spec(shape)
 
 
 def drawn(shape: Any, count: int, seed: str) -> Any:

@@ -33,7 +33,7 @@ def loss(w: Any, x: Any) -> Any:
 
 
 def _explained() -> Any:
-    explained = fxgrad.explain(fxgrad.jit(lambda x: x * 2.0))
+    explained = fxgrad.explain_retraces(fxgrad.jit(lambda x: x * 2.0))
     explained(np.ones(2))
     return explained
 
@@ -50,31 +50,31 @@ OBJECTS = {
     "tools.profiling.benchmarking.Benchmark": [lambda: fxgrad.benchmark(np.sin, seconds=0.001, rounds=1)(1.0)],
     "tools.cards.Card": [lambda: card(registry["sin"])],
     "text.columns.Columns": [lambda: side_by_side(loss, fxgrad.grad(loss))(w, x)],
-    "tools.profiling.costs.CostReport": [lambda: fxgrad.cost(fxgrad.grad(loss))(w, x)],
+    "tools.profiling.costs.CostReport": [lambda: fxgrad.cost_analysis(fxgrad.grad(loss))(w, x)],
     "tools.profiling.budgets.BudgetCurve": [lambda: fxgrad.budget_curve(loss)(w, x)],
     "text.difference.Difference": [
         lambda: fxgrad.make_program(np.sin)(x).diff(fxgrad.make_program(np.cos)(x))],
     "tools.pictures.drawing.Drawing": [lambda: fxgrad.draw(loss)(w, x)],
     "tools.retracing.watching.Explained": [_explained],
     "tools.retracing.report.RetraceReport": [lambda: _explained().report],
-    "tools.graphs.explanation.Explanation": [lambda: fxgrad.explain_backward(loss)(w, x)],
+    "tools.graphs.backward.BackwardTable": [lambda: fxgrad.graph(loss)(w, x).backward_table()],
     "shipping.exports.Exported": [lambda: fxgrad.export(loss)(w, x)],
     "tools.numerics.findings.Findings": [lambda: fxgrad.lint(loss)(w, x), lambda: fxgrad.lint(np.sin)(x)],
     "tools.profiling.fusion.Fusions": [lambda: fusions(loss)(w, x)],
-    "tools.granularity.comparison.Granularities": [lambda: fxgrad.granularities(loss)(w, x)],
-    "tools.profiling.report.Memory": [lambda: fxgrad.memory(fxgrad.grad(loss))(w, x)],
-    "tools.numerics.nan_origins.NanOrigin": [lambda: fxgrad.explain_nan(np.log)(-1.0),
-                                             lambda: fxgrad.explain_nan(np.sin)(1.0)],
-    "tools.explorer.page.Page": [lambda: fxgrad.explore(loss)(w, x)],
+    "tools.granularity.comparison.Granularities": [lambda: fxgrad.compare_granularities(loss)(w, x)],
+    "tools.profiling.report.Memory": [lambda: fxgrad.memory_analysis(fxgrad.grad(loss))(w, x)],
+    "tools.numerics.nan_origins.NanOrigin": [lambda: fxgrad.debug.find_nan(np.log)(-1.0),
+                                             lambda: fxgrad.debug.find_nan(np.sin)(1.0)],
+    "tools.explorer.page.Page": [lambda: fxgrad.visualize(loss)(w, x)],
     "training.autocast_policies.AutocastPolicy": [lambda: fxgrad.autocast_policies.bfloat16],
     "tools.profiling.policies.PolicyReport": [
         lambda: fxgrad.policy_report(loss, fxgrad.checkpoint_policies.nothing_saveable)(w, x)],
     "tools.numerics.precision_report.PrecisionReport": [
-        lambda: fxgrad.precision_report(loss)(w, x), lambda: fxgrad.precision_report(_unfollowed)(x)],
+        lambda: fxgrad.debug.precision_report(loss)(w, x), lambda: fxgrad.debug.precision_report(_unfollowed)(x)],
     "engine.core.program.Program": [lambda: fxgrad.make_program(fxgrad.grad(loss))(w, x)],
-    "tools.graphs.proposals.Proposal": [lambda: fxgrad.roles(fxgrad.make_program(loss)(w, x))],
+    "tools.graphs.proposals.Proposal": [lambda: fxgrad.infer_roles(fxgrad.make_program(loss)(w, x))],
     "tools.profiling.simulation.Simulation": [lambda: fxgrad.simulate(_sharded)(ShapeDtypeStruct((4,), np.float32))],
-    "tools.granularity.summary.Summary": [lambda: fxgrad.summary(loss)(w, x)],
+    "tools.granularity.summary.Summary": [lambda: fxgrad.tabulate(loss)(w, x)],
 }
 """By the place of their class: objects of all kinds, with those that show something else than a table."""
 

@@ -135,7 +135,7 @@ def as_ascii(program: Any) -> None:
 
 
 def as_pages(program: Any) -> None:
-    for page in (program._repr_html_(), fxgrad.explore(program).html, fxgrad.draw(program).text("html")):
+    for page in (program._repr_html_(), fxgrad.visualize(program).html, fxgrad.draw(program).text("html")):
         assert "<script>alert" not in page
         assert "</title><b>" not in page
 

@@ -13,7 +13,7 @@ import pytest
 from fxgrad.engine.api.programs import make_program
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.ops.arithmetic import add, mul
-from fxgrad.text import equal, from_json, parse, program_text, to_json, unfold
+from fxgrad.text import equal, from_json, inline, parse, program_text, to_json
 
 
 def long_program(rounds: int) -> Program:
@@ -36,7 +36,7 @@ def test_twenty_thousand_equations() -> None:
         for text in texts:
             assert equal(program, parse(text))
         assert equal(program, from_json(to_json(program)))
-        assert unfold(program) is program
+        assert inline(program) is program
     finally:
         sys.setrecursionlimit(limit)
     assert [text.count("\n") for text in texts] == [20_002, 20_001]

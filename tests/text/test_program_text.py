@@ -18,7 +18,7 @@ from fxgrad.engine.ops.products import dot_general
 from fxgrad.engine.ops.reductions import reduce_sum
 from fxgrad.engine.ops.trigonometric import sin, tanh
 from fxgrad.engine.tracing.tape import bind
-from fxgrad.text import parse, unfold
+from fxgrad.text import inline, parse
 from tests.support.show_programs import (
     SCALAR,
     VECTOR,
@@ -90,18 +90,18 @@ program loss(params.b[0]: f32[3], params.w: f32[3], x: f32[3]) {
   return d
 }"""
     assert equations_text(traced(), source=False, unfold=True) == expected
-    assert equations_text(unfold(traced()).check(), source=False) == expected
+    assert equations_text(inline(traced()).check(), source=False) == expected
 
 
 def test_unfolding_changes_no_value() -> None:
     x = np.array([0.1, 0.2, 0.3], np.float32)
     program = traced()
-    assert program({"w": x, "b": [x]}, x) == unfold(program)({"w": x, "b": [x]}, x)
+    assert program({"w": x, "b": [x]}, x) == inline(program)({"w": x, "b": [x]}, x)
 
 
 def test_a_program_without_calls_unfolds_to_itself() -> None:
     program = make_program(sin)(1.0)
-    assert unfold(program) is program
+    assert inline(program) is program
 
 
 def test_long_lines_are_broken_between_arguments() -> None:

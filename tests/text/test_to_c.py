@@ -427,7 +427,7 @@ def test_the_page_has_the_table_of_primitives() -> None:
 
 
 def test_a_file_is_of_sizes_that_are_numbers() -> None:
-    program = fxgrad.make_program(lambda x: np.sum(np.sin(x)))(fxgrad.spec(("n", 3), np.float64))
+    program = fxgrad.make_program(lambda x: np.sum(np.sin(x)))(fxgrad.symbolic_spec(("n", 3), np.float64))
     with pytest.raises(fxgrad.errors.ArgumentError, match=re.escape(
             "to_c: x is f64[n,3], and every size must be a number there. Give an array, or a type such as ")):
         program.to_c()

@@ -46,14 +46,14 @@ CALLS = fxgrad.make_program(calls)(X)
     ("encoder/*", ["named_call", "mul", "jit_call", "checkpoint", "custom_jvp"]),
     (["cube", "ta*"], ["named_call", "tanh", "checkpoint", "mul", "mul"])])
 def test_calls_that_are_chosen(chosen: Any, expected: list[str]) -> None:
-    unfolded = fxgrad.unfold(CALLS, calls=chosen).check()
+    unfolded = fxgrad.inline(CALLS, calls=chosen).check()
     assert operations(unfolded) == expected
     assert np.array_equal(unfolded(X), CALLS(X))
     assert (unfolded is CALLS) == (chosen is False)
 
 
 def test_what_was_a_call_is_in_its_scope() -> None:
-    assert [equation.scope for equation in fxgrad.unfold(CALLS, calls="*").equations] == [
+    assert [equation.scope for equation in fxgrad.inline(CALLS, calls="*").equations] == [
         "encoder/block/inner", "encoder/block", "tanh", "exp", "cube", "cube"]
 
 
@@ -74,7 +74,7 @@ def recurrence(x: Any, w: Any) -> Any:
     fxgrad.grad(lambda x, w: lax.fori_loop(0, 4, lambda i, y: np.sin(y) * w + i, x).sum(), argnums=1)])
 def test_loops_are_unrolled(function: Any) -> None:
     program = fxgrad.make_program(function)(X, 0.7)
-    unfolded = fxgrad.unfold(program, loops=True).check()
+    unfolded = fxgrad.inline(program, loops=True).check()
     assert not any(region.role == "body" for equation in unfolded.equations for region in equation.regions)
     for one, other in zip(fxgrad.tree.leaves(unfolded(X, 0.7)), fxgrad.tree.leaves(program(X, 0.7)), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -90,14 +90,14 @@ def test_loops_that_are_chosen() -> None:
         return lax.while_loop(lambda t: t.sum() < 3.0, lambda t: t + 1.0, z)
 
     program = fxgrad.make_program(loops)(X)
-    assert operations(fxgrad.unfold(program, loops="second")) == ["scan", "cos", "cos", "while"]
-    assert operations(fxgrad.unfold(program, loops=True)) == ["sin", "sin", "cos", "cos", "while"]
-    assert fxgrad.unfold(program) is program
+    assert operations(fxgrad.inline(program, loops="second")) == ["scan", "cos", "cos", "while"]
+    assert operations(fxgrad.inline(program, loops=True)) == ["sin", "sin", "cos", "cos", "while"]
+    assert fxgrad.inline(program) is program
 
 
 def test_weak_numbers_that_become_strong_on_the_way() -> None:
     program = fxgrad.make_program(lambda x: lax.scan(lambda c, e: (c * e, c), 1.0, x))(X.astype(np.float32))
-    found, expected = fxgrad.unfold(program, loops=True).check()(X.astype(np.float32)), program(X.astype(np.float32))
+    found, expected = fxgrad.inline(program, loops=True).check()(X.astype(np.float32)), program(X.astype(np.float32))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
         assert one.dtype == other.dtype
@@ -106,9 +106,9 @@ def test_weak_numbers_that_become_strong_on_the_way() -> None:
 def test_too_many_equations_are_refused() -> None:
     program = fxgrad.make_program(recurrence)(X, 0.7)
     with pytest.raises(errors.ArgumentError) as caught:
-        fxgrad.unfold(program, loops=True, limit=8)
+        fxgrad.inline(program, loops=True, limit=8)
     line = recurrence.__code__.co_firstlineno + 4
     assert str(caught.value).splitlines()[0] == (
-        f"unfold: the program would have more than 8 equations; it has as many at scan at test_unfold.py:{line}, 3 "
+        f"inline: the program would have more than 8 equations; it has as many at scan at test_unfold.py:{line}, 3 "
         "steps of 4 equations each. Choose fewer calls and loops by name or scope, or allow more: "
         "unfold(program, limit=...)")

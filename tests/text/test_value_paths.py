@@ -72,12 +72,12 @@ def test_a_program_is_not_called_with_values_of_another_path() -> None:
 
 
 LOOKING: dict[str, Callable[..., Any]] = {
-    "make_program": make_program, "graph": fxgrad.graph, "draw": fxgrad.draw, "explore": fxgrad.explore,
-    "cost": fxgrad.cost, "memory": fxgrad.memory, "lint": fxgrad.lint, "summary": fxgrad.summary,
-    "fusions": fusions, "explain_nan": fxgrad.explain_nan, "precision_report": fxgrad.precision_report,
-    "side_by_side": side_by_side, "explain_backward": fxgrad.explain_backward,
-    "granularities": fxgrad.granularities, "budget_curve": fxgrad.budget_curve,
-    "gradients_on_nodes": fxgrad.gradients_on_nodes}
+    "make_program": make_program, "graph": fxgrad.graph, "draw": fxgrad.draw, "explore": fxgrad.visualize,
+    "cost": fxgrad.cost_analysis, "memory": fxgrad.memory_analysis, "lint": fxgrad.lint, "summary": fxgrad.tabulate,
+    "fusions": fusions, "find_nan": fxgrad.debug.find_nan, "precision_report": fxgrad.debug.precision_report,
+    "side_by_side": side_by_side, "backward_table": lambda f: lambda *args: fxgrad.graph(f)(*args).backward_table(),
+    "granularities": fxgrad.compare_granularities, "budget_curve": fxgrad.budget_curve,
+    "intermediate_grads": fxgrad.intermediate_grads}
 
 
 @pytest.mark.slow

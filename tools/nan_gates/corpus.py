@@ -1,4 +1,4 @@
-"""The corpus of gradients that are NaN: by jax, by fxgrad as it is, and within `fxgrad.safe`."""
+"""The corpus of gradients that are NaN: by jax, by fxgrad as it is, and within `fxgrad.nan_safe`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import fxgrad
 from tests.support.nan_corpus import CASES, Case
 
-CORPUS_HEAD = ("gradient of", "reports", "jax", "`fxgrad.safe`", "first made by", "what to write")
+CORPUS_HEAD = ("gradient of", "reports", "jax", "`fxgrad.nan_safe`", "first made by", "what to write")
 ENOUGH = 38
 
 
@@ -31,7 +31,7 @@ def corpus_rows() -> tuple[list[list[str]], str, bool]:
             rows.append([name, case.threads, "finite" if in_jax else "NaN", "right" if is_right else case.why,
                          f"`{first}`" if origin.cause is not None else first, what])
     count = len(CASES)
-    summary = (f"Of {count} gradients {right} are right within `fxgrad.safe`, un-jitted and jitted; jax has "
+    summary = (f"Of {count} gradients {right} are right within `fxgrad.nan_safe`, un-jitted and jitted; jax has "
                f"{finite_in_jax} without a NaN; {explained} are explained.")
     return rows, summary, right >= ENOUGH and explained == count
 
@@ -42,9 +42,9 @@ def _in_jax(case: Case) -> bool:
 
 
 def _found(case: Case) -> list[Any]:
-    gradient = fxgrad.grad(fxgrad.safe(functools.partial(case.function, fxgrad)))
+    gradient = fxgrad.grad(fxgrad.nan_safe(functools.partial(case.function, fxgrad)))
     return [gradient(case.x), fxgrad.jit(gradient)(case.x)]
 
 
 def _origin(case: Case) -> Any:
-    return fxgrad.explain_nan(fxgrad.grad(functools.partial(case.function, fxgrad)))(case.x)
+    return fxgrad.debug.find_nan(fxgrad.grad(functools.partial(case.function, fxgrad)))(case.x)

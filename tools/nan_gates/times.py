@@ -1,4 +1,4 @@
-"""The time of gradients of models with `fxgrad.safe` and without, side by side."""
+"""The time of gradients of models with `fxgrad.nan_safe` and without, side by side."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def time_rows(count: int) -> list[list[str]]:
     rows = []
     for name, make in MODELS.items():
         function, params = make()
-        plain, safe = fxgrad.grad(function), fxgrad.grad(fxgrad.safe(function))
+        plain, safe = fxgrad.grad(function), fxgrad.grad(fxgrad.nan_safe(function))
         row = [name]
         for pair in ((plain, safe), (fxgrad.jit(plain), fxgrad.jit(safe))):
             before, after, ratio = _medians(pair, params, count)

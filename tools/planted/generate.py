@@ -12,6 +12,9 @@ from pathlib import Path
 
 from planted.kinds import KINDS
 
+WINGS = ("engine", "tools", "training", "shipping")
+"""Folders of the package whose folders are rooms."""
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -35,9 +38,9 @@ class Fault:
 
     @property
     def room(self) -> str:
-        """The folder of the package that the file is in."""
-        parts = Path(self.file).parts
-        return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
+        """The folder of the package that the file is in; of a wing, the folder in it."""
+        folders = Path(self.file).parts[:-1]
+        return "/".join(folders[:3 if folders[1:2] and folders[1] in WINGS else 2])
 
     def applied(self, source: bytes) -> bytes:
         """The source with the fault in it."""

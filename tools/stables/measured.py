@@ -46,7 +46,7 @@ def _errors(formula: Formula, dtype: Any, count: int) -> dict[str, float]:
     given = columns(formula, rows, dtype)
     naive = lambda *arguments: formula.function(OURS, *arguments)  # noqa: E731
     of_jax = lambda *arguments: formula.function(JAX, *arguments)  # noqa: E731
-    stable = fxgrad.stabilise(naive)
+    stable = fxgrad.stabilize(naive)
     with np.errstate(all="ignore"), jax.enable_x64(dtype is np.float64):
         values = {"naive": fxgrad.make_program(naive)(*given)(*given), "stable": stable(*given),
                   "compiled": fxgrad.jit(stable)(*given), "jax": of_jax(*map(jnp.asarray, given))}
@@ -80,7 +80,7 @@ def tracing_times() -> str:
             x = np.log(1 + np.exp(x * 0.5)) - np.tanh(x)
         return np.sum(x)
 
-    x, stable = np.ones(8), fxgrad.stabilise(layers)
+    x, stable = np.ones(8), fxgrad.stabilize(layers)
     first, again, plain = [], [], []
     for _ in range(5):
         fxgrad.clear_caches()

@@ -51,7 +51,7 @@ def failing(rows: Sequence[Row]) -> int:
 def summary(rows: Sequence[Row]) -> str:
     """What the table of formulas comes to."""
     worst = max(max(errors["stable"] for errors in row.errors.values()) for row in rows)
-    return (f"Of {len(rows)} formulas jax gives an infinity or a NaN on {failing(rows)}; stabilised, the largest error "
+    return (f"Of {len(rows)} formulas jax gives an infinity or a NaN on {failing(rows)}; stabilized, the largest error "
             f"of a value is {worst:.1f} units.")
 
 

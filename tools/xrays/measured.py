@@ -44,7 +44,7 @@ def measured(name: str) -> Row:
     """Compiles a program and runs it with NumPy, and predicts both."""
     case = ALL[name]
     program = fxgrad.make_program(case.function)(*case.args)
-    found = fxgrad.memory(case.function)(*case.args)
+    found = fxgrad.memory_analysis(case.function)(*case.args)
     return Row(name, len(program.equations), (found.fused.temporary, found.fused.results), planned(case),
                found.peak.point.nbytes, _traced(program, case.args))
 
@@ -107,7 +107,7 @@ def speed(repeats: int = 9) -> dict[str, tuple[int, float]]:
             fresh = program.replace()
             gc.collect()
             begin = time.perf_counter()
-            fxgrad.memory(fresh)()
+            fxgrad.memory_analysis(fresh)()
             times.append(1e3 * (time.perf_counter() - begin))
         found[title] = len(program.equations), min(times)
     return found
@@ -134,7 +134,7 @@ def growth() -> list[Growth]:
 
 def _grown(title: str, sizes: tuple[int, ...], cases: list[Any]) -> Growth:
     gradient = fxgrad.grad(mlp_loss)
-    found = [fxgrad.memory(gradient)(*args) for args in cases]
+    found = [fxgrad.memory_analysis(gradient)(*args) for args in cases]
     plans = [fxgrad.jit(gradient).lower(*args).compile().memory_analysis() for args in cases]
     return Growth(title, sizes, tuple([each.saved_bytes for each in found]),
                   tuple([each.fused.temporary for each in found]),

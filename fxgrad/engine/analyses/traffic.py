@@ -76,7 +76,8 @@ def bytes_sent(kind: CollectiveKind, size: int, operand: int) -> int:
 def traffic(program: Program) -> tuple[Transfer, ...]:
     """Return the collectives of a program, largest senders first; those of a loop count at every step.
 
-    A loop whose steps nobody knows counts as one step, and of branches the one that sends most, as for `fxgrad.cost`.
+    A loop whose steps nobody knows counts as one step, and of branches the one that sends most, as for
+    `fxgrad.cost_analysis`.
     Collectives over an axis that `vmap` maps are none: they have become reductions and moves of arrays.
 
     >>> import fxgrad, numpy as np

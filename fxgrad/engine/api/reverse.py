@@ -228,7 +228,7 @@ def plan_within_budget(what: str, fun: Callable[..., Any], traced: TracedCall, b
 
 
 class SafeInfo(NamedTuple):
-    """What a function of `fxgrad.safe` says of itself in its attribute `safe`."""
+    """What a function of `fxgrad.nan_safe` says of itself in its attribute `safe`."""
 
     function: Callable[..., Any]
     after: Callable[[Any], Callable[[TracedCall], TracedCall]]
@@ -236,10 +236,10 @@ class SafeInfo(NamedTuple):
 
 
 def _safe_info(fun: Callable[..., Any]) -> SafeInfo | None:
-    """What a function of `fxgrad.safe` says of itself; wrappers of one have got its attributes, too."""
+    """What a function of `fxgrad.nan_safe` says of itself; wrappers of one have got its attributes, too."""
     found: SafeInfo | None = getattr(fun, "safe", None)
     made = getattr(fun, "transformed", None)
-    is_itself = type(found) is SafeInfo and made is not None and made.what == "safe" and (
+    is_itself = type(found) is SafeInfo and made is not None and made.what == "nan_safe" and (
         getattr(fun, "__wrapped__", None) is made.function is found.function)
     return found if is_itself else None
 

@@ -1,4 +1,4 @@
-"""`safe`: the function with derivatives in which what is masked contributes exactly nothing."""
+"""`nan_safe`: the function with derivatives in which what is masked contributes exactly nothing."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fxgrad.engine.user_lines import function_name
 
 
 @overload
-def safe(fun: Program) -> Program: ...
+def nan_safe(fun: Program) -> Program: ...
 @overload
-def safe(fun: Callable[..., Any]) -> Callable[..., Any]: ...
-def safe(fun: Callable[..., Any]) -> Callable[..., Any]:
+def nan_safe(fun: Callable[..., Any]) -> Callable[..., Any]: ...
+def nan_safe(fun: Callable[..., Any]) -> Callable[..., Any]:
     """`fun`, in whose derivatives 0 times an infinite or undefined slope is 0.
 
     The values of `fun` are what they are. In its derivatives, forward, reverse and of any order, products of tangents
@@ -39,7 +39,7 @@ def safe(fun: Callable[..., Any]) -> Callable[..., Any]:
     ...     return np.sum(np.where(x > 0, np.sqrt(x), 0.0))
     >>> fxgrad.grad(length)(np.array([4.0, 0.0]))
     array([0.25,  nan])
-    >>> fxgrad.grad(fxgrad.safe(length))(np.array([4.0, 0.0]))
+    >>> fxgrad.grad(fxgrad.nan_safe(length))(np.array([4.0, 0.0]))
     array([0.25, 0.  ])
     """
     if isinstance(fun, Program):
@@ -47,11 +47,11 @@ def safe(fun: Callable[..., Any]) -> Callable[..., Any]:
         made: Program = wrap_safely(fun, "program" if signature is None else signature.name)
         return made
 
-    @transformation("safe", fun)
+    @transformation("nan_safe", fun)
     @hide_frames
     def safely(*args: Any, **kwargs: Any) -> Any:
         with rewrite_before_derivatives(_compose_safe(before_derivatives.get())):
-            traced, leaves = trace_for_rewrite("safe", fun, args, kwargs)
+            traced, leaves = trace_for_rewrite("nan_safe", fun, args, kwargs)
         program = wrap_safely(traced.program, function_name(fun))
         return traced.rebuild(apply_program(program, [*traced.captured, *leaves]))
     safely.safe = SafeInfo(fun, _compose_safe)  # type: ignore[attr-defined]

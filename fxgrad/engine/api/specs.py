@@ -1,4 +1,4 @@
-"""`spec`: the type of an argument without an array, with sizes that are numbers or names."""
+"""`symbolic_spec`: the type of an argument without an array, with sizes that are numbers or names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fxgrad.errors import ArgumentError
 _numbers = itertools.count(1)
 
 
-def spec(*shape: Any, dtype: Any = None, weak_type: bool = False) -> Any:
+def symbolic_spec(*shape: Any, dtype: Any = None, weak_type: bool = False) -> Any:
     """The type of an array that is not there, as a `ShapeDtypeStruct`, for tracing, exporting and saving functions.
 
     `shape` is a size for each axis, or one tuple of sizes, with the dtype behind it. A size is a whole number; a name,
@@ -26,20 +26,20 @@ def spec(*shape: Any, dtype: Any = None, weak_type: bool = False) -> Any:
     else than sizes and dtypes.
 
     >>> import numpy as np, fxgrad
-    >>> program = fxgrad.make_program(lambda x: np.mean(x, axis=0))(fxgrad.spec("n", 3))
+    >>> program = fxgrad.make_program(lambda x: np.mean(x, axis=0))(fxgrad.symbolic_spec("n", 3))
     >>> program.in_avals, program.out_avals
     ([f64[n,3]], [f64[3]])
     >>> program(np.ones((2, 3))), program(np.ones((5, 3)))
     (array([1., 1., 1.]), array([1., 1., 1.]))
-    >>> fxgrad.spec(("n", "2*n + 1", 4), "f32")
+    >>> fxgrad.symbolic_spec(("n", "2*n + 1", 4), "f32")
     ShapeDtypeStruct(shape=(n, 2*n+1, 4), dtype=float32)
     """
     sizes: Any = shape
     if shape and isinstance(shape[0], tuple | list):
         if len(shape) > 2 or (len(shape) == 2 and dtype is not None):
             raise ArgumentError(at_user_line(
-                f"spec: behind a tuple of sizes the dtype alone can stand, got {shape[1:]!r}. Write "
-                "fxgrad.spec((\"n\", 3), \"f32\") or fxgrad.spec(\"n\", 3, dtype=\"f32\")"))
+                f"symbolic_spec: behind a tuple of sizes the dtype alone can stand, got {shape[1:]!r}. Write "
+                "fxgrad.symbolic_spec((\"n\", 3), \"f32\") or fxgrad.symbolic_spec(\"n\", 3, dtype=\"f32\")"))
         sizes, dtype = shape[0], shape[1] if len(shape) == 2 else dtype
     wanted = dtypes.float64 if dtype is None else _dtype(dtype)
     build: Any = tree.ShapeDtypeStruct
@@ -67,7 +67,8 @@ def _size(size: Any) -> Any:
         number = -1
     if number < 0 or isinstance(size, bool):
         raise ArgumentError(at_user_line(
-            f"spec: a size is a whole number from 0 on, a name such as \"n\", arithmetic of names such as \"2*n\", or "
+            f"symbolic_spec: a size is a whole number from 0 on, a name such as \"n\", arithmetic of names such as "
+            "\"2*n\", or "
             f"None for a size of its own; got {size!r}"))
     return number
 
@@ -81,6 +82,7 @@ def _parse_sizes(text: str) -> Any:
     if size is None or (type(size) is int and size < 0) or not text.isascii():
         hint = " The dtype is given as dtype=, or behind a tuple of sizes" if is_dtype else ""
         raise ArgumentError(at_user_line(
-            f"spec: {text!r} is no size: names, whole numbers, +, -, *, ^ and floordiv, mod, max, min of them are "
+            f"symbolic_spec: {text!r} is no size: names, whole numbers, +, -, *, ^ and floordiv, mod, max, min of them "
+            "are "
             f"read, as in \"2*n + 1\" or \"floordiv(n, 2)\".{hint}"))
     return size

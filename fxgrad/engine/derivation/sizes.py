@@ -154,7 +154,8 @@ def refuse_symbolic_sizes(what: str, avals: Sequence[Aval], arguments: Sequence[
         if has_symbolic_dim(*aval.shape):
             raise ArgumentError(at_user_line(
                 f"{what}: {argument} is {aval}, and every size must be a number there. Give an array, or a type such "
-                "as fxgrad.spec(4, 3); of a program, make_program(program)(fxgrad.spec(4, 3)) is that for numbers. "
+                "as fxgrad.symbolic_spec(4, 3); of a program, make_program(program)(fxgrad.symbolic_spec(4, 3)) is "
+                "that for numbers. "
                 "fxgrad.export takes sizes with names"))
 
 
@@ -193,7 +194,7 @@ def solve_sizes(what: str, wanted: Sequence[Aval], came: Sequence[Aval], argumen
             missing = ", ".join(name for name in names if name not in sizes)
             raise ArgumentError(at_user_line(
                 f"{what} has sizes that its arguments do not tell: {missing}. Give one argument an axis of each "
-                "such size alone, as in fxgrad.spec(\"n\", 3)"))
+                "such size alone, as in fxgrad.symbolic_spec(\"n\", 3)"))
     for given in every:
         expected = given.size.at(sizes) if type(given.size) is SymbolicDim else given.size
         if expected != given.value:

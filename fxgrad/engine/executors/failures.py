@@ -79,7 +79,7 @@ def note_memory(error: BaseException, program: Program) -> None:
         f", at {source.place} (in {source.code.co_name})")) for nbytes, name, aval, source in largest]
     error.add_note("\n".join((
         "  The largest values that the program makes:", *lines,
-        ("  Write fxgrad.memory(f)(*args) to see what is alive at the peak; fxgrad.checkpoint(f), or "
+        ("  Write fxgrad.memory_analysis(f)(*args) to see what is alive at the peak; fxgrad.checkpoint(f), or "
          "grad(f, memory_budget=...), keeps less"))))
 
 

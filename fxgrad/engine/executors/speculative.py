@@ -1,4 +1,4 @@
-"""Derivatives of `fxgrad.safe` with ordinary products, and with strong ones only once a result is a NaN.
+"""Derivatives of `fxgrad.nan_safe` with ordinary products, and with strong ones only once a result is a NaN.
 
 A strong product differs from the ordinary one only in numbers of which that makes a NaN, and what is linear hands a
 NaN on. So where no result is a NaN, all of them are those of the strong program. With NumPy a whole derivative runs so.

@@ -141,7 +141,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str
 
 safe_call_p = call_primitive("safe_call", _jvp, run_with_numpy, emit_inline,
                              of_linear=lambda program, linear: strengthen(program, linear, matrices=False))
-"""A function of `fxgrad.safe`, or a part of one of its derivatives."""
+"""A function of `fxgrad.nan_safe`, or a part of one of its derivatives."""
 
 
 def wrap_safely(program: Program, name: str) -> Program:

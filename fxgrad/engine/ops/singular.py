@@ -1,4 +1,4 @@
-"""Where slopes are infinite or undefined, and what the derivatives of `fxgrad.safe` are there."""
+"""Where slopes are infinite or undefined, and what the derivatives of `fxgrad.nan_safe` are there."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Strong products: strong_mul, strong_div and strong_dot_general, in which 0 times anything is 0.
 
-They stand in the derivatives of `fxgrad.safe`: what nothing depends on has the cotangent 0, and gives 0 times an
+They stand in the derivatives of `fxgrad.nan_safe`: what nothing depends on has the cotangent 0, and gives 0 times an
 infinite slope. Of finite factors they are the ordinary products to the bit. They are bilinear, and so are their rules.
 """
 
@@ -215,7 +215,7 @@ def strong_dot_general(x: Any, y: Any, dimension_numbers: products.DotDimensions
 
 
 strong_form: Analysis[Primitive | None] = Analysis(
-    "strong form", "The product that takes the place of an operation in derivatives of `fxgrad.safe`.",
+    "strong form", "The product that takes the place of an operation in derivatives of `fxgrad.nan_safe`.",
     missing="conservative", default=None)
 strong_form.enter(strong_mul_p, mul_p)
 strong_form.enter(strong_div_p, div_p)

@@ -1,4 +1,4 @@
-"""Solves in derivatives of `fxgrad.safe`: with a matrix that has none, zeros give 0 and other right sides NaN.
+"""Solves in derivatives of `fxgrad.nan_safe`: with a matrix that has none, zeros give 0 and other right sides NaN.
 
 They are put together of ordinary solves and strong products, so that they transpose, batch and compile as these do.
 """
@@ -23,7 +23,7 @@ from fxgrad.engine.ops.triangular import lu_solve, lu_solve_p, triangular_solve,
 from fxgrad.engine.tracing.tape import aval_of
 
 strong_solve: Analysis[Callable[..., Any] | None] = Analysis(
-    "strong solve", "The solution of a linear system that takes the place of an operation's within `fxgrad.safe`.",
+    "strong solve", "The solution of a linear system that takes the place of an operation's within `fxgrad.nan_safe`.",
     missing="conservative", default=None)
 """What stands in the place of an operation that solves and is linear in its last operand; it takes what that takes."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fxgrad.extend import Aval, Equation, Region, Variable, primitives
 from fxgrad.shipping.c.values import CValue, SourceRefusal, c_type
-from fxgrad.text.unfolding import holds_call
+from fxgrad.text.inlining import holds_call
 
 if TYPE_CHECKING:
     from fxgrad.shipping.c.functions import CFunction

@@ -25,11 +25,11 @@ from fxgrad.extend.sizes import require_numbers
 from fxgrad.shipping.c.functions import CFunction
 from fxgrad.shipping.c.helpers import HELPERS, helpers_of
 from fxgrad.shipping.c.values import INDICES, CValue, SourceRefusal, array_value, c_type, expression_value, literal
+from fxgrad.text.inlining import call_name
 from fxgrad.text.names import UniqueNames, variable_names
 from fxgrad.text.quoting import c_comment_line
 from fxgrad.text.short import operation_name
 from fxgrad.text.sources import Sources
-from fxgrad.text.unfolding import call_name
 
 _KEYWORDS = """auto break case char const continue default do double else enum extern float for goto if inline int long
 register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true

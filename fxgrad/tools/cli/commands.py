@@ -90,7 +90,7 @@ def cost(options: Namespace, console: Console) -> int:
 
 def memory(options: Namespace, console: Console) -> int:
     """Prints where memory goes before a function runs: the peak, who holds it, what is saved."""
-    found = CommandTarget(options.target, options).call(fxgrad.memory)
+    found = CommandTarget(options.target, options).call(fxgrad.memory_analysis)
     if options.json:
         console.print_json(found.to_json())
     elif options.output:
@@ -100,12 +100,12 @@ def memory(options: Namespace, console: Console) -> int:
     return 0
 
 
-def summary(options: Namespace, console: Console) -> int:
+def tabulate(options: Namespace, console: Console) -> int:
     """Prints the layers of a function, with shapes, parameters, operations and saved bytes."""
     target = CommandTarget(options.target, options)
     if target.function is None:
-        raise CommandError("summary needs a function: fxgrad cost and fxgrad graph take programs too")
-    console.print(target.call(fxgrad.summary, argnums=options.argnums, depth=options.depth))
+        raise CommandError("tabulate needs a function: fxgrad cost and fxgrad graph take programs too")
+    console.print(target.call(fxgrad.tabulate, argnums=options.argnums, depth=options.depth))
     return 0
 
 
@@ -192,11 +192,11 @@ def draw(options: Namespace, console: Console) -> int:
     return 0
 
 
-def explore(options: Namespace, console: Console) -> int:
+def visualize(options: Namespace, console: Console) -> int:
     """Writes the page of the explorer."""
     target = CommandTarget(options.target, options)
     with console.status("making the page"):
-        page = target.call(fxgrad.explore)
+        page = target.call(fxgrad.visualize)
     path = page.save(options.output or f"{target.name}.html")
     console.print(f"wrote {path}: open it in a browser", soft_wrap=True)
     return 0

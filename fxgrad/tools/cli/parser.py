@@ -24,7 +24,7 @@ a first look:
   fxgrad show model.py:loss --args "f32[100,20], f32[20]"             the program, with your names and lines
   fxgrad show model.py:loss --args "f32[100,20], f32[20]" -t grad     its gradient
   fxgrad cost model.py:loss --args "f32[100,20], f32[20]"             which line takes the time
-  fxgrad explore model.py:loss --args "f32[100,20], f32[20]" --random 0   a page to click through
+  fxgrad visualize model.py:loss --args "f32[100,20], f32[20]" --random 0   a page to click through
 
 arguments are types (f32[100,20], i32, bool[3]), numbers, and lists, tuples and dicts of them:
   --args '{"W": f32[20,3], "b": f32[3]}, f32[100,20], 0.1'
@@ -69,26 +69,26 @@ def _add_commands(subparsers: Any) -> None:
                     'fxgrad graph model.py:loss --args "f32[3], f32" --params "w*" --nodes')
     draw = command("draw", "draw the computational graph",
                    'fxgrad draw model.py:loss --args "f32[3], f32" --params "w*" -o loss.svg')
-    explore = command("explore", "write a page on which the graph is looked at",
-                      'fxgrad explore model.py:loss --args "f32[3], f32" --random 0 -o loss.html')
+    visualize = command("visualize", "write a page on which the graph is looked at",
+                      'fxgrad visualize model.py:loss --args "f32[3], f32" --random 0 -o loss.html')
     lint = command("lint", "find lines at which numbers, digits or derivatives are lost",
                    'fxgrad lint model.py:loss --args "f32[3]" --ignore cancellation')
-    summary = command("summary", "print the layers: shapes, parameters, operations, saved bytes",
-                      'fxgrad summary model.py:loss --args "f32[3], f32"')
-    summary.add_argument("--depth", type=int, help="how deep scopes within scopes are told apart")
-    for each in (show, python, export, cost, memory, graph, draw, explore, lint, summary):
+    tabulate = command("tabulate", "print the layers: shapes, parameters, operations, saved bytes",
+                      'fxgrad tabulate model.py:loss --args "f32[3], f32"')
+    tabulate.add_argument("--depth", type=int, help="how deep scopes within scopes are told apart")
+    for each in (show, python, export, cost, memory, graph, draw, visualize, lint, tabulate):
         each.add_argument("target", help=TARGET)
     _text_options(show, python)
     _number_options(cost, graph, memory)
     _picture_options(graph, draw)
     _export_options(export)
     _lint_options(lint)
-    for each in (show, python, draw, explore):
+    for each in (show, python, draw, visualize):
         each.add_argument("-o", "--output", help="the file to write")
     diff = command("diff", "print what a second program does differently", "fxgrad diff before.txt after.txt")
     diff.add_argument("first", metavar="A", help=TARGET)
     diff.add_argument("second", metavar="B", help="the same")
-    for each in (show, python, export, cost, memory, graph, draw, explore, lint, summary, diff):
+    for each in (show, python, export, cost, memory, graph, draw, visualize, lint, tabulate, diff):
         _function_options(each)
     card = command("card", "print what is known of a primitive: rules, facts, refusals, and where they stand",
                    "fxgrad card dot_general")

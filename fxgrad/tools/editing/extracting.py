@@ -1,4 +1,4 @@
-"""`extract`: the part of a program that lies between some of its values and others."""
+"""`subprogram`: the part of a program that lies between some of its values and others."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from fxgrad.extend import (
     join_scopes,
     require_program,
 )
+from fxgrad.text.inlining import call_name, holds_call
 from fxgrad.text.names import NAMES
 from fxgrad.text.text_writer import text_scopes
-from fxgrad.text.unfolding import call_name, holds_call
 from fxgrad.tools.editing.order import equation_text
 
 SHOWN = 5
@@ -37,7 +37,7 @@ _root = re.compile(r"[^.\[]+")
 
 
 @hide_frames
-def extract(program: Program, inputs: Any = None, outputs: Any = None) -> Program:
+def subprogram(program: Program, inputs: Any = None, outputs: Any = None) -> Program:
     """The part of `program` that computes `outputs` from `inputs`, as a program of its own.
 
     Values go by the names that the program prints (or by variable): arguments, intermediates and results. What stands
@@ -64,19 +64,19 @@ def extract(program: Program, inputs: Any = None, outputs: Any = None) -> Progra
     ...     y = h + 1.0
     ...     return y * h
     >>> program = fxgrad.make_program(model)(2.0, np.ones(3))
-    >>> print(fxgrad.text.program_text(fxgrad.extract(program, ["h"]), source=False))
+    >>> print(fxgrad.text.program_text(fxgrad.subprogram(program, ["h"]), source=False))
     program extract(model)(h: f64[3]) -> f64[3]:
       y: f64[3] = h + 1.0
       return y * h
-    >>> head = fxgrad.extract(program, outputs={"hidden": "h"})
+    >>> head = fxgrad.subprogram(program, outputs={"hidden": "h"})
     >>> head(0.5, np.zeros(3))
     {'hidden': array([0., 0., 0.])}
     """
-    require_program("extract", program)
+    require_program("subprogram", program)
     wanted = [inputs] if isinstance(inputs, str | Variable) else inputs
     if wanted is not None and not isinstance(wanted, list | tuple):
         raise ArgumentError(at_user_line(
-            f"extract: inputs is a list of names, or of containers of names, one for each argument; got {inputs!r}"))
+            f"subprogram: inputs is a list of names, or of containers of names, one for each argument; got {inputs!r}"))
     names = [leaf for leaf in tree.leaves([wanted, outputs]) if isinstance(leaf, str)]
     return _Extraction(program, names).between(wanted, outputs)
 
@@ -136,7 +136,7 @@ class _Extraction:
             if name == last:
                 return _InnerValue(tuple(calls), var)
         raise ArgumentError(at_user_line(
-            f"extract: {'/'.join(heads)} has no value {last!r}. {_suggestion(last, [*names.values()])}"))
+            f"subprogram: {'/'.join(heads)} has no value {last!r}. {_suggestion(last, [*names.values()])}"))
 
     def _call(self, program: Program, head: str, before: str, behind: str) -> Equation:
         """The call that makes the value called `head`, or the one of the function called so."""
@@ -151,12 +151,13 @@ class _Extraction:
             made = [names[each.outputs[0]] for each in found if each.outputs and each.outputs[0] in names]
             ways = ", ".join(repr("/".join(filter(None, [before, name, behind]))) for name in made[:SHOWN])
             raise ArgumentError(at_user_line(
-                f"extract: {path!r} may be in any of {len(found)} calls of {head}. Say in which by the name of what it "
+                f"subprogram: {path!r} may be in any of {len(found)} calls of {head}. Say in which by the name of what "
+                "it "
                 f"makes: {ways or 'give it one'}"))
         known = [name for each in calls for name in (call_name(each), *(names[var] for var in each.outputs
                                                                         if var in names))]
         raise ArgumentError(at_user_line(
-            f"extract: {path!r}: nothing called {head} is a call, or is made by one. "
+            f"subprogram: {path!r}: nothing called {head} is a call, or is made by one. "
             + (_suggestion(head, known) if known else "There are no calls")))
 
     def _value(self, name: Any) -> Atom:
@@ -165,14 +166,15 @@ class _Extraction:
             program = self._given
             if name in program.inputs or any(name in each.outputs for each in program.equations):
                 return self._atoms.get(_InnerValue((), name), name)
-            raise ArgumentError(at_user_line("extract: that variable is not of this program"))
+            raise ArgumentError(at_user_line("subprogram: that variable is not of this program"))
         if not isinstance(name, str):
-            raise ArgumentError(at_user_line(f"extract: values go by name, such as 'h', or by variable; got {name!r}"))
+            raise ArgumentError(at_user_line("subprogram: values go by name, such as 'h', or by variable; got "
+                                             f"{name!r}"))
         if name in self._inside:
             return self._inside[name]
         if name in self._by_name:
             return self._value(self._by_name[name])
-        raise ArgumentError(at_user_line(f"extract: the program has no value {name!r}. {self._instead_of(name)}"))
+        raise ArgumentError(at_user_line(f"subprogram: the program has no value {name!r}. {self._instead_of(name)}"))
 
     def _instead_of(self, name: str) -> str:
         """What somebody who wrote a name that there is not may have meant."""
@@ -182,7 +184,7 @@ class _Extraction:
                     if holds_call(equation):
                         return f"{equation_text(equation)} has one inside: write {call_name(equation) + '/' + name!r}"
                     return (f"{equation_text(equation)} has one inside, in its {region.role}. Return it from there, or "
-                            "take a loop of a known number of turns apart: fxgrad.unfold(program, loops=True)")
+                            "take a loop of a known number of turns apart: fxgrad.inline(program, loops=True)")
         return _suggestion(name, [*self._by_name, *(argument.name for argument in self._arguments())])
 
     # --- calls ----------------------------------------------------------------------------------------------
@@ -279,9 +281,9 @@ class _Extraction:
         for place, var in enumerate(leaves):
             if not isinstance(var, Variable):
                 raise ArgumentError(at_user_line(
-                    f"extract: input {place} is the number {var!r} in this program, which cannot be given"))
+                    f"subprogram: input {place} is the number {var!r} in this program, which cannot be given"))
             if var in leaves[:place]:
-                raise ArgumentError(at_user_line(f"extract: {self._name(var)} is twice among the inputs"))
+                raise ArgumentError(at_user_line(f"subprogram: {self._name(var)} is twice among the inputs"))
         equations, needed = self._needed_equations(results, {*leaves})
         constants = [*program.inputs[:len(program.constants)]]
         missing = [var for var in needed if var not in leaves and var not in constants]
@@ -293,7 +295,8 @@ class _Extraction:
         twice = [var for place, var in enumerate(variables) if var in variables[:place]]
         if twice:
             raise ArgumentError(at_user_line(
-                f"extract: {self._name(twice[0])} is an input, and other parts of the same argument are needed. Name "
+                f"subprogram: {self._name(twice[0])} is an input, and other parts of the same argument are needed. "
+                "Name "
                 "these too, in the place of ..."))
         kept = [place for place, var in enumerate(constants) if var in needed and var not in leaves]
         title = "extract(" + (before.title or before.name if before is not None else "") + ")"
@@ -337,7 +340,7 @@ class _Extraction:
             ways.append(f"  and {len(order) - SHOWN} more")
         names = ", ".join(repr(self._name(var)) for var in order[:SHOWN])
         raise ArgumentError(at_user_line(
-            "extract: the inputs do not give all that the outputs need. Missing, each with what needs it:\n"
+            "subprogram: the inputs do not give all that the outputs need. Missing, each with what needs it:\n"
             + "\n".join(ways) + f"\nAdd these to inputs ({names}{', ...' if len(order) > SHOWN else ''}), or `...` for "
             "the arguments of the program that are needed, or values in between"))
 

@@ -1,4 +1,4 @@
-"""`rewrite`: what is as a pattern says, everywhere in a program, becomes something else."""
+"""`replace_pattern`: what is as a pattern says, everywhere in a program, becomes something else."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ MOST = 2000
 
 
 @hide_frames
-def rewrite(program: Program, pattern: Callable[..., Any], replacement: Callable[..., Any], *,
-            types: Sequence[Any] | None = None, where: Callable[[Match], bool] | None = None, shared: bool = False,
-            inside: bool = False) -> Program:
+def replace_pattern(program: Program, pattern: Callable[..., Any], replacement: Callable[..., Any], *,
+                    types: Sequence[Any] | None = None, where: Callable[[Match], bool] | None = None,
+                    shared: bool = False,
+                    inside: bool = False) -> Program:
     """The program in which what `pattern` computes, wherever it is computed, is computed by `replacement`.
 
     Both are functions of the same arguments. `pattern` is traced for the types that occur in the program, and found
@@ -55,14 +56,14 @@ def rewrite(program: Program, pattern: Callable[..., Any], replacement: Callable
 
     >>> import fxgrad, numpy as np
     >>> program = fxgrad.make_program(lambda x: np.log(np.exp(x) + np.exp(2.0 * x)))(1.0)
-    >>> stable = fxgrad.rewrite(program, lambda a, b: np.log(np.exp(a) + np.exp(b)), np.logaddexp)
+    >>> stable = fxgrad.replace_pattern(program, lambda a, b: np.log(np.exp(a) + np.exp(b)), np.logaddexp)
     >>> [equation.primitive.name for equation in stable.equations]
     ['mul', 'logaddexp']
     >>> stable(1000.0)
     np.float64(2000.0)
     """
     rewriting = Rewriting(pattern, replacement, types, where, shared, inside)
-    result = rewriting.of(require_program("rewrite", program))
+    result = rewriting.of(require_program("replace_pattern", program))
     rewriting.check()
     return result
 
@@ -75,7 +76,7 @@ class Rewriting:
         self._pattern, self._replacement = pattern, replacement
         self._where, self._shared, self._inside = where, shared, inside
         self._types = None if types is None else [
-            argument_aval(value, "rewrite",
+            argument_aval(value, "replace_pattern",
                           partial("types[{}]".format, number)) for number, value in enumerate(types)]
         self._replacements: dict[tuple[Aval, ...], TracedPiece] = {}
         self._traced: dict[tuple[Aval, ...], list[Program]] = {}
@@ -105,7 +106,8 @@ class Rewriting:
     def check(self) -> None:
         """Raises `ArgumentError` if the pattern was a pattern for none of the types that it was tried at."""
         if self._failure and not any(self._traced.values()):
-            raise ArgumentError(at_user_line(f"rewrite: the pattern {function_name(self._pattern)} {self._failure}"))
+            raise ArgumentError(at_user_line(f"replace_pattern: the pattern {function_name(self._pattern)} "
+                                             f"{self._failure}"))
 
     def _with_held(self, program: Program) -> Program:
         equations, changed = [], False
@@ -142,7 +144,7 @@ class Rewriting:
         made = self._replacements.get(avals)
         if made is None:
             made = self._replacements[avals] = trace_piece(
-                "rewrite", self._replacement, avals, [var.aval for var in match.outputs], "the pattern")
+                "replace_pattern", self._replacement, avals, [var.aval for var in match.outputs], "the pattern")
         captured = [editor.constant(value) for value in made.captured]
         # What only the results are made of is left out in the end, if nothing else needs it.
         gone = [equation for equation in match.equations if not {*match.outputs}.isdisjoint(equation.outputs)]
@@ -169,7 +171,8 @@ class Rewriting:
         avals = [*dict.fromkeys(atom.aval for atom in atoms)]
         if len(avals) ** count > MOST:
             raise ArgumentError(at_user_line(
-                f"rewrite: the program has values of {len(avals)} types, and the pattern {count} arguments: too many "
+                f"replace_pattern: the program has values of {len(avals)} types, and the pattern {count} arguments: "
+                "too many "
                 "combinations to try. Say which types are meant: rewrite(..., types=[x, y]), of arrays or "
                 "ShapeDtypeStructs"))
         return [*itertools.product(avals, repeat=count)]
@@ -177,7 +180,7 @@ class Rewriting:
     def _trace(self, avals: tuple[Aval, ...]) -> list[Program]:
         """The pattern at these types; nothing if it cannot be applied to them."""
         try:
-            made = trace_piece("rewrite", self._pattern, avals)
+            made = trace_piece("replace_pattern", self._pattern, avals)
         except (FxgradError, TypeError, ValueError) as error:
             self._failure = f"fails for all types of the program; last: {str(error).splitlines()[0]}"
             return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fxgrad.tools.explorer.javascript import javascript
-from fxgrad.tools.explorer.page import Page, explore
+from fxgrad.tools.explorer.page import Page, visualize
 from fxgrad.tools.explorer.playground import playground
 
-__all__ = ["Page", "explore", "javascript", "playground"]
+__all__ = ["Page", "visualize", "javascript", "playground"]

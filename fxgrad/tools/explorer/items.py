@@ -9,7 +9,7 @@ import numpy as np
 
 from fxgrad.errors import FxgradError
 from fxgrad.extend import file_name, has_tangent
-from fxgrad.tools.graphs.explanation import short
+from fxgrad.tools.graphs.backward import short
 from fxgrad.tools.graphs.graph import Graph
 from fxgrad.tools.graphs.nodes import Node, Operation, Subgraph
 

@@ -1,4 +1,4 @@
-"""`explore`: the page itself, put together of the data and of the files in `assets`."""
+"""`visualize`: the page itself, put together of the data and of the files in `assets`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Page:
         return f'<iframe srcdoc="{escape(self.html)}" style="width: 100%; height: 640px; border: 0"></iframe>'
 
 
-def explore(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 0) -> Any:
+def visualize(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 0) -> Any:
     """The function that traces `fun` and makes the explorer of it: a `Page`; of a `Program`, the page itself.
 
     The page shows the graph, which pans, zooms, folds and unfolds (scopes, loops, branches and calls) and is searched;
@@ -47,7 +47,7 @@ def explore(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 0)
     Arguments are those of `fxgrad.graph`; with shapes alone there are no values.
 
     >>> import fxgrad, numpy as np
-    >>> page = fxgrad.explore(lambda x: np.sum(np.sin(x)))(np.ones(3))
+    >>> page = fxgrad.visualize(lambda x: np.sum(np.sin(x)))(np.ones(3))
     >>> page.html.startswith("<!doctype html>"), "http" in page.html.split("<script")[0]
     (True, False)
     """
@@ -57,7 +57,7 @@ def explore(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 0)
         return _page(only.title or "program", [("program", only)],
                      [ProgramStage("program", "The program.", shown, fun)])
 
-    @transformation("explore", fun)
+    @transformation("visualize", fun)
     def made(*args: Any, **kwargs: Any) -> Page:
         stages = stages_of(fun, argnums, args, kwargs)
         roles = {"params": [*annotated_roles(fun, len(args), argnums)]} if args else {}

@@ -1,4 +1,4 @@
-"""`granularities`: one function as scalars, as arrays and as blocks, and what each way of writing it costs."""
+"""`compare_granularities`: one function as scalars, as arrays and as blocks, and what each way of writing it costs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fxgrad import saved_residuals, tree, value_and_grad
 from fxgrad.errors import FxgradError
 from fxgrad.extend import Literal, Program, aval_of, has_tangent, hide_frames, trace_program, transformation
 from fxgrad.extend.sizes import require_numbers
+from fxgrad.text.inlining import inline
 from fxgrad.text.tables import Report, add_row, new_table
-from fxgrad.text.unfolding import unfold
 from fxgrad.tools.granularity.scalarize import scalarize
 
 
@@ -40,7 +40,7 @@ class Granularity(NamedTuple):
 
 
 class Granularities(Report):
-    """The rows of `granularities`, finest first; prints as a table, and as HTML in notebooks."""
+    """The rows of `compare_granularities`, finest first; prints as a table, and as HTML in notebooks."""
 
     def __init__(self, title: str, rows: Sequence[Granularity]) -> None:
         self.title, self.rows = title, tuple(rows)
@@ -55,7 +55,7 @@ class Granularities(Report):
     def table(self) -> Table:
         """The table for rich."""
         right: Any = "right"
-        made = new_table(f"granularities of {self.title}", {
+        made = new_table(f"compare_granularities of {self.title}", {
             "granularity": "left", "nodes": right, "equations": right, "time": right, "saved values": right,
             "saved bytes": right, "gradient differs by": right})
         for row in self.rows:
@@ -80,7 +80,8 @@ def _text_or_dash(value: Any, text: Callable[[Any], str]) -> str:
     return "-" if value is None else text(value)
 
 
-def granularities(fun: Callable[..., Any], *, limit: int = 100_000, repeat: int = 5) -> Callable[..., Granularities]:
+def compare_granularities(fun: Callable[..., Any], *, limit: int = 100_000, repeat: int = 5) -> Callable[...,
+                                                                                                         Granularities]:
     """The function that compares `fun`, at its arguments, written in scalars, in arrays and in blocks.
 
     - "scalar": every sum and product of numbers is an equation (`scalarize`), loops unrolled;
@@ -91,24 +92,24 @@ def granularities(fun: Callable[..., Any], *, limit: int = 100_000, repeat: int 
     The gradient is that of the sum of the results, in the arguments that hold floating numbers alone.
 
     >>> import fxgrad, numpy as np
-    >>> found = fxgrad.granularities(lambda x, W, b: np.exp(x @ W + b))(np.ones(3), np.ones(3), 0.5)
+    >>> found = fxgrad.compare_granularities(lambda x, W, b: np.exp(x @ W + b))(np.ones(3), np.ones(3), 0.5)
     >>> [(row.name, row.nodes, row.equations, row.difference) for row in found]
     [('scalar', 14, 7, 0.0), ('tensor', 6, 3, 0.0), ('fused', 6, 3, 0.0)]
     """
-    @transformation("granularities", fun)
+    @transformation("compare_granularities", fun)
     @hide_frames
     def compared(*args: Any) -> Granularities:
-        fused = fun if isinstance(fun, Program) else trace_program("granularities", fun, args, {})
+        fused = fun if isinstance(fun, Program) else trace_program("compare_granularities", fun, args, {})
         signature = fused.signature
         if signature is not None and signature.path is not None:  # it runs where the path holds, and nowhere else
             fused = fused.replace(signature=signature._replace(path=None))
-        tensor = unfold(require_numbers("granularities", fused), calls="*")
+        tensor = inline(require_numbers("compare_granularities", fused), calls="*")
         lists = tree.map(_elements, args)
         expected = _gradient(tensor, args)
         rows = [_granularity("tensor", tensor, args, expected, repeat),
                 _granularity("fused", fused, args, expected, repeat)]
         try:
-            scalars = scalarize(unfold(tensor, loops=True, limit=limit), limit=limit)
+            scalars = scalarize(inline(tensor, loops=True, limit=limit), limit=limit)
         except FxgradError as error:
             first = Granularity("scalar", None, refusal=str(error).splitlines()[0])
         else:

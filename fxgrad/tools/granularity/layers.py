@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fxgrad.extend import CALL_NAMES, Cost, Equation, Program, Source, join_scopes, primitives
+from fxgrad.text.inlining import call_name, holds_call, inline
 from fxgrad.text.short import operation_name
-from fxgrad.text.unfolding import call_name, holds_call, unfold
 
 
 class LayerEquations(NamedTuple):
@@ -33,7 +33,7 @@ def inline_blocks(program: Program) -> Program:
     Library functions, checkpoints and functions with rules of their own stay one equation.
     """
     sole = program.equations[0] if len(program.equations) == 1 else None
-    opened = unfold(program, calls=_is_block)
+    opened = inline(program, calls=_is_block)
     if sole is None or opened is program:
         return opened
     name = call_name(sole)  # the whole is jitted, which is no layer

@@ -21,9 +21,9 @@ from fxgrad.extend import (
     remove_dead_code,
     require_program,
 )
+from fxgrad.text.inlining import inline
 from fxgrad.text.names import NAMES, own_names
 from fxgrad.text.sources import Sources
-from fxgrad.text.unfolding import unfold
 from fxgrad.tools.granularity.rules import scalar_rules
 from fxgrad.tools.granularity.scalars import Elements, Scalars, as_elements, known_numbers, literal_elements
 
@@ -41,7 +41,7 @@ def scalarize(program: Program, *, limit: int = 100_000) -> Program:
     round the last bit differently for many numbers than for one. Without these the bits are the same.
 
     Raises `UnsupportedError`, which names the operation and the user's line, for what has no form in scalars: sorting,
-    FFTs, decompositions, random numbers, places that are traced, loops (take them apart by `unfold(program,
+    FFTs, decompositions, random numbers, places that are traced, loops (take them apart by `inline(program,
     loops=True)` first) and branches. Raises `ArgumentError` where more than `limit` equations or inputs would be made.
 
     >>> import fxgrad, numpy as np
@@ -54,7 +54,7 @@ def scalarize(program: Program, *, limit: int = 100_000) -> Program:
     >>> scalars([0.5, 1.0, 0.0], [0.1, 0.2, 0.3], -0.25)
     np.float64(1.0)
     """
-    program = unfold(require_program("scalarize", program), calls="*", devices=True, limit=limit)
+    program = inline(require_program("scalarize", program), calls="*", devices=True, limit=limit)
     scalars = Scalars(limit)
     arguments = program.inputs[len(program.constants):]
     count = sum(var.aval.size for var in program.inputs)

@@ -1,4 +1,4 @@
-"""`summary`: the layers of a function, with the shapes, parameters, operations and memory of each."""
+"""`tabulate`: the layers of a function, with the shapes, parameters, operations and memory of each."""
 
 from __future__ import annotations
 
@@ -97,14 +97,15 @@ def _count(number: int | None) -> str:
     return "-" if number is None else f"{number:,}"
 
 
-def summary(fun: Callable[..., Any], *, argnums: int | Sequence[int] | None = None, depth: int | None = None,
-            ) -> Callable[..., Summary]:
+def tabulate(fun: Callable[..., Any], *, argnums: int | Sequence[int] | None = None, depth: int | None = None,
+             ) -> Callable[..., Summary]:
     """Return the function that sums up the layers of `fun`: shapes, parameters, operations, memory.
 
     A layer is a named scope (`fxgrad.named_scope`), a block (`named_call`, `checkpoint`, functions with rules of their
     own), or else what one of the user's functions did in a row; `depth` says how deep scopes in scopes are told apart.
     Parameters are the arguments at `argnums`; by default those annotated with `fxgrad.Param`, or else the first.
-    Only shapes and dtypes of the arguments matter. Totals are those of `fxgrad.cost` and `fxgrad.saved_residuals`.
+    Only shapes and dtypes of the arguments matter. Totals are those of `fxgrad.cost_analysis` and
+    `fxgrad.saved_residuals`.
 
     Raises `ArgumentError` for a number that is no argument's.
 
@@ -115,18 +116,18 @@ def summary(fun: Callable[..., Any], *, argnums: int | Sequence[int] | None = No
     ...     with fxgrad.named_scope("head"):
     ...         return h @ params["V"]
     >>> params = {"W": np.ones((3, 8)), "b": np.ones(8), "V": np.ones((8, 2))}
-    >>> found = fxgrad.summary(network)(params, np.ones((5, 3)))
+    >>> found = fxgrad.tabulate(network)(params, np.ones((5, 3)))
     >>> [(row.name, row.outputs, row.parameters, row.flops) for row in found]
     [('hidden', (f64[5,8],), 32, 320), ('head', (f64[5,2],), 16, 160)]
     >>> found.parameters, found.cost.flops
     (48, 480)
     """
-    @transformation("summary", fun)
+    @transformation("tabulate", fun)
     @hide_frames
     def summed_up(*args: Any, **kwargs: Any) -> Summary:
-        program = fun if isinstance(fun, Program) else trace_program("summary", fun, args, kwargs)
+        program = fun if isinstance(fun, Program) else trace_program("tabulate", fun, args, kwargs)
         marked = [*_parameter_mask(fun, args, argnums), *[False] * len(tree.leaves(kwargs))]
-        opened = inline_blocks(require_numbers("summary", program))
+        opened = inline_blocks(require_numbers("tabulate", program))
         parts = layers(opened, depth)
         arguments = opened.inputs[opened.captured:]
         parameters = [var for var, is_parameter in zip(arguments, marked, strict=True) if is_parameter]
@@ -152,7 +153,7 @@ def _parameter_mask(fun: Callable[..., Any], args: Sequence[Any], argnums: int |
         for number in numbers:
             if not -len(args) <= number < len(args):
                 raise ArgumentError(at_user_line(
-                    f"summary: argnums={number} of a function that was called with {len(args)} arguments"))
+                    f"tabulate: argnums={number} of a function that was called with {len(args)} arguments"))
         chosen = {number % len(args) for number in numbers}
     return [number in chosen for number, arg in enumerate(args) for _ in tree.leaves(arg)]
 

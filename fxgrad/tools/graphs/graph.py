@@ -33,7 +33,9 @@ from fxgrad.text.short import expression
 from fxgrad.text.sources import Sources
 from fxgrad.text.text_writer import text_scopes
 from fxgrad.text.values import literal_text
+from fxgrad.tools.graphs.backward import BackwardTable
 from fxgrad.tools.graphs.nodes import Edge, Node, Operation, Subgraph
+from fxgrad.tools.graphs.paths import MOST, Path, PathCosts, path_costs, paths_between
 from fxgrad.tools.graphs.roles import Roles, annotated_roles, roles_of
 from fxgrad.tools.graphs.run import Run
 
@@ -274,6 +276,39 @@ class Graph:
         both = self.descendants(start) & self.ancestors(end)
         return tuple([node for node in self.nodes if node in both])
 
+    def paths(self, start: str | Node, end: str | Node, *, most: int = MOST) -> list[Path]:
+        """Return all paths from `start` to `end` (names or nodes); none if `end` does not depend on it.
+
+        An operand that stands twice in an operation gives two paths. Raises `ArgumentError` if there are more than
+        `most`, and for unknown nodes.
+
+        >>> import fxgrad
+        >>> def f(a, b):
+        ...     e = (a + b) * (b + 1)
+        ...     return e
+        >>> graph = fxgrad.graph(f)(2.0, 1.0)
+        >>> [path.operations for path in graph.paths("b", "e")]
+        [('add_1', 'mul'), ('add_2', 'mul')]
+        >>> [float(path.product) for path in graph.paths("b", "e")], float(graph["b"].grad)
+        ([2.0, 3.0], 5.0)
+        """
+        return paths_between(self, start, end, most)
+
+    def path_costs(self, start: str | Node, end: str | Node) -> PathCosts:
+        """Return what the derivative of `end` in `start` costs by following all paths, and by reverse mode.
+
+        >>> import fxgrad
+        >>> def f(x):
+        ...     for _ in range(10):
+        ...         x = x * x
+        ...     return x
+        >>> graph = fxgrad.graph(f)(1.0)
+        >>> costs = graph.path_costs("x", graph.root)
+        >>> costs.paths, costs.products_by_paths, costs.edges, costs.products_in_reverse
+        (1024, 9216, 20, 18)
+        """
+        return path_costs(self, start, end)
+
     # --- numbers and gradients ----------------------------------------------------------------------------
 
     def with_values(self, *args: Any) -> Graph:
@@ -296,6 +331,22 @@ class Graph:
     def has_values(self) -> bool:
         """Whether the graph was made with arguments that have values."""
         return self._leaves is not None and len(self.program.constants) == self.program.captured
+
+    def backward_table(self) -> BackwardTable:
+        """Return the backward pass as a table: upstream gradient times local derivative, for each edge.
+
+        Raises `ArgumentError` if the graph was made without values, or its output is not a real scalar.
+
+        >>> import fxgrad
+        >>> def f(x, y, w):
+        ...     z = (x + y) * w
+        ...     return z
+        >>> table = fxgrad.graph(f)(2.0, 3.0, 4.0).backward_table()
+        >>> [(step.edge.source.name, float(step.upstream), float(step.local), float(step.downstream))
+        ...  for step in table.steps]
+        [('a', 1.0, 4.0, 4.0), ('w', 1.0, 5.0, 5.0), ('x', 4.0, 1.0, 4.0), ('y', 4.0, 1.0, 4.0)]
+        """
+        return BackwardTable(self)
 
     def run(self) -> Run:
         """The numbers of this graph; raises `ArgumentError` if it was made without values."""
@@ -430,3 +481,25 @@ def _add_parameters(roles: Roles, marked: Sequence[str]) -> Roles:
     given = roles.get("params", ())
     params = [*marked, *([given] if isinstance(given, str) else given)]
     return {**roles, "params": params} if params else roles
+
+
+def intermediate_grads(fun: Callable[..., Any] | Program) -> Callable[..., dict[str, Any]]:
+    """Return the function that finds the gradients of `fun`, a real scalar, in its arguments and all intermediates.
+
+    One backward pass finds all. The result is by name, in the order of the forward pass; integers have no gradient and
+    are left out, and values that the output does not depend on get zeros. Raises `ArgumentError` if the output is not a
+    real scalar.
+
+    >>> import fxgrad
+    >>> def f(x, y, w):
+    ...     total = x + y
+    ...     return total * w
+    >>> {name: float(slope) for name, slope in fxgrad.intermediate_grads(f)(2.0, 3.0, 4.0).items()}
+    {'x': 4.0, 'y': 4.0, 'w': 5.0, 'total': 4.0, 'a': 1.0}
+    """
+    @transformation("intermediate_grads", fun)
+    def gradients(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        made = Graph(fun).with_values(*args) if isinstance(fun, Program) else graph(fun)(*args, **kwargs)
+        made.run().gradients()
+        return {node.name: node.grad for node in made.nodes if has_tangent(node.aval) and not node.is_number}
+    return gradients

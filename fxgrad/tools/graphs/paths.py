@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fxgrad.errors import ArgumentError
-from fxgrad.extend import Program, at_user_line
-from fxgrad.tools.graphs.graph import Graph
+from fxgrad.extend import at_user_line
 from fxgrad.tools.graphs.nodes import Edge, Node
+
+if TYPE_CHECKING:
+    from fxgrad.tools.graphs.graph import Graph
 
 MOST = 10_000
 
@@ -48,29 +50,14 @@ class Path(NamedTuple):
         return " -> ".join(node.text for node in self.nodes)
 
 
-def paths(graph: Graph | Program, start: str | Node, end: str | Node, *, most: int = MOST) -> list[Path]:
-    """All paths from the node `start` to the node `end` (names or nodes); none if `end` does not depend on it.
-
-    An operand that stands twice in an operation gives two paths. Raises `ArgumentError` if there are more than `most`,
-    or for nodes that there are not.
-
-    >>> import fxgrad
-    >>> def f(a, b):
-    ...     e = (a + b) * (b + 1)
-    ...     return e
-    >>> graph = fxgrad.graph(f)(2.0, 1.0)
-    >>> [path.operations for path in fxgrad.paths(graph, "b", "e")]
-    [('add_1', 'mul'), ('add_2', 'mul')]
-    >>> [float(path.product) for path in fxgrad.paths(graph, "b", "e")], float(graph["b"].grad)
-    ([2.0, 3.0], 5.0)
-    """
-    graph = graph if isinstance(graph, Graph) else Graph(graph)
+def paths_between(graph: Graph, start: str | Node, end: str | Node, most: int) -> list[Path]:
+    """Return all paths from `start` to `end`, as `Graph.paths` does."""
     first, last = graph[start], graph[end]
     count = path_costs(graph, first, last).paths
     if count > most:
         raise ArgumentError(at_user_line(
             f"paths: {count:,} paths lead from {first.name} to {last.name}, more than most={most:,}. "
-            "Count them with path_costs, or look at graph.between(start, end)"))
+            "Count them with graph.path_costs(start, end), or look at graph.between(start, end)"))
     return [*_paths_through(first, last, graph.ancestors(last))] if count else []
 
 
@@ -106,20 +93,8 @@ class PathCosts(NamedTuple):
     sums_in_reverse: int
 
 
-def path_costs(graph: Graph | Program, start: str | Node, end: str | Node) -> PathCosts:
-    """What the derivative of `end` in `start` costs by following all paths, and by reverse mode.
-
-    >>> import fxgrad
-    >>> def f(x):
-    ...     for _ in range(10):
-    ...         x = x * x
-    ...     return x
-    >>> graph = fxgrad.graph(f)(1.0)
-    >>> costs = path_costs(graph, "x", graph.root)
-    >>> costs.paths, costs.products_by_paths, costs.edges, costs.products_in_reverse
-    (1024, 9216, 20, 18)
-    """
-    graph = graph if isinstance(graph, Graph) else Graph(graph)
+def path_costs(graph: Graph, start: str | Node, end: str | Node) -> PathCosts:
+    """Return the costs of a derivative by both ways, as `Graph.path_costs` does."""
     first, last = graph[start], graph[end]
     among = graph.between(first, last)
     inside = frozenset(among)

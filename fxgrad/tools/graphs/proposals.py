@@ -37,7 +37,7 @@ class Proposal(Report):
         return made
 
 
-def roles(program: Program | Graph) -> Proposal:
+def infer_roles(program: Program | Graph) -> Proposal:
     """What the arguments of a model's loss seem to be, from the operations that they go into alone.
 
     A label is subtracted from what was computed, or that from it; a bias is added to what was computed; what multiplies
@@ -48,7 +48,7 @@ def roles(program: Program | Graph) -> Proposal:
     >>> def loss(w1, w2, b, x1, x2, y):
     ...     error = w1 * x1 + w2 * x2 + b - y
     ...     return error ** 2
-    >>> found = fxgrad.roles(fxgrad.make_program(loss)(1.0, 1.0, 1.0, 1.0, 1.0, 1.0))
+    >>> found = fxgrad.infer_roles(fxgrad.make_program(loss)(1.0, 1.0, 1.0, 1.0, 1.0, 1.0))
     >>> found.labels, found.biases, found.pairs
     (('y',), ('b',), (('w1', 'x1'), ('w2', 'x2')))
     """

@@ -46,13 +46,13 @@ def roles_of(title: str, names: Sequence[str], wanted: Roles) -> dict[str, str]:
     for word, patterns in wanted.items():
         if word not in WORDS:
             raise ArgumentError(at_user_line(
-                f"roles: there is no role {word!r}; a leaf is one of params, inputs, labels, constants. "
+                f"infer_roles: there is no role {word!r}; a leaf is one of params, inputs, labels, constants. "
                 "Write roles={'params': 'W*'}"))
         for pattern in [patterns] if isinstance(patterns, str) else patterns:
             fitting = [name for name in names if _matches_pattern(name, pattern)]
             if not fitting:
                 raise ArgumentError(at_user_line(
-                    f"roles: no input of {title or 'the program'} is called {pattern!r}; "
+                    f"infer_roles: no input of {title or 'the program'} is called {pattern!r}; "
                     f"its inputs are {', '.join(names) or 'none'}"))
             found.update(dict.fromkeys(fitting, WORDS[word]))
     return found

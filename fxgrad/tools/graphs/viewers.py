@@ -11,7 +11,7 @@ import numpy as np
 
 from fxgrad.errors import UnsupportedError
 from fxgrad.extend import at_user_line
-from fxgrad.tools.graphs.explanation import short
+from fxgrad.tools.graphs.backward import short
 from fxgrad.tools.graphs.graph import Graph
 from fxgrad.tools.graphs.nodes import Node, Operation
 
@@ -139,7 +139,7 @@ def write_tensorboard(graph: Graph, folder: str | Path) -> Path:
     except ImportError:
         raise UnsupportedError(at_user_line(
             "write_tensorboard needs the package tensorboard, which is not installed: pip install 'fxgrad[viewers]'. "
-            "fxgrad.explore and fxgrad.draw need nothing")) from None
+            "fxgrad.visualize and fxgrad.draw need nothing")) from None
     made = graph_pb2.GraphDef()
     _add_nodes(made, graph, "", {})
     writer = EventFileWriter(str(folder))

@@ -1,8 +1,8 @@
-"""Formulas that overflow or lose digits in floating point: found by line (`lint`), and written better (`stabilise`)."""
+"""Formulas that overflow or lose digits in floating point: found by line (`lint`), and written better (`stabilize`)."""
 
 from fxgrad.tools.numerics.findings import KINDS, Finding, Findings
 from fxgrad.tools.numerics.linting import lint
 from fxgrad.tools.numerics.rules import RULES, Rule
-from fxgrad.tools.numerics.stabilising import stabilise
+from fxgrad.tools.numerics.stabilizing import stabilize
 
-__all__ = ["KINDS", "RULES", "Finding", "Findings", "Rule", "lint", "stabilise"]
+__all__ = ["KINDS", "RULES", "Finding", "Findings", "Rule", "lint", "stabilize"]

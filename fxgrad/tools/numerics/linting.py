@@ -23,7 +23,7 @@ def lint(fun: Callable[..., Any], *, only: Kinds | None = None, ignore: Kinds = 
     It takes the arguments of `fun`, of which types alone matter: arrays, numbers or `ShapeDtypeStruct`s. Nothing is
     computed. Each finding has the line, what goes wrong there, what to write, and a kind:
 
-    - "overflow" and "cancellation": the naive forms that `stabilise` rewrites;
+    - "overflow" and "cancellation": the naive forms that `stabilize` rewrites;
     - "derivative": operations by which alone an argument reaches the result and that have no derivative but 0 (round,
       argmax, comparisons, conversions to integers), with what helps; logarithms, roots and quotients of what is held at
       0, and in a branch of `where`, whose derivatives are NaN;

@@ -27,9 +27,9 @@ from fxgrad.extend import (
 )
 from fxgrad.extend.analyses import acts_on_each
 from fxgrad.extend.kernels import evaluate
+from fxgrad.text.inlining import inline
 from fxgrad.text.notations import sign_of
 from fxgrad.text.tables import Report, add_row, new_table
-from fxgrad.text.unfolding import unfold
 
 LONGEST_UNROLLED = 20_000
 """Equations up to which loops are taken apart, so that the step is found that made the NaN."""
@@ -90,10 +90,10 @@ class NanOrigin(Report):
     __repr__ = Report.__str__
 
 
-def explain_nan(fun: Callable[..., Any]) -> Callable[..., NanOrigin]:
+def find_nan(fun: Callable[..., Any]) -> Callable[..., NanOrigin]:
     """The function that runs `fun` operation by operation, and says where a NaN in its results comes from.
 
-    Of gradients too: `explain_nan(grad(loss))(x)`. NaNs that do not come to a result, since `where` chose the other
+    Of gradients too: `find_nan(grad(loss))(x)`. NaNs that do not come to a result, since `where` chose the other
     value, are passed over. Calls are looked into, and loops that run a known number of times. It runs with NumPy.
 
     Raises `ArgumentError` for arguments of which the type alone is given.
@@ -101,15 +101,15 @@ def explain_nan(fun: Callable[..., Any]) -> Callable[..., NanOrigin]:
     >>> import fxgrad, numpy as np
     >>> def length(x):
     ...     return np.where(x > 0, np.sqrt(x), 0.0)
-    >>> origin = fxgrad.explain_nan(fxgrad.grad(length))(0.0)
+    >>> origin = fxgrad.debug.find_nan(fxgrad.grad(length))(0.0)
     >>> origin.cause.computed, origin.cause.part
     ('0.0 / 0.0', 'backward')
     >>> origin.write.partition(":")[0]
     'the slope of sqrt is infinite at 0, and a `where` behind it comes too late'
     """
-    @transformation("explain_nan", fun)
+    @transformation("find_nan", fun)
     def explained(*args: Any, **kwargs: Any) -> NanOrigin:
-        program, leaves = trace_with_values("explain_nan", fun, args, kwargs)
+        program, leaves = trace_with_values("find_nan", fun, args, kwargs)
         return _NanSearch(_unfold(program), program).origin(leaves)
     return explained
 
@@ -120,9 +120,9 @@ Place = tuple[int, int]
 
 def _unfold(program: Program) -> Program:
     try:
-        return unfold(program, calls="*", loops=True, devices=True, limit=LONGEST_UNROLLED)
+        return inline(program, calls="*", loops=True, devices=True, limit=LONGEST_UNROLLED)
     except ArgumentError:
-        return unfold(program, calls="*", devices=True)
+        return inline(program, calls="*", devices=True)
 
 
 class _NanSearch:
@@ -293,7 +293,7 @@ def _value_text(value: np.ndarray[Any, Any]) -> str:
 
 _CAME_IN = ("it came in: look where it comes from, or put a number in its place before it is used, "
             "np.where(np.isnan(x), 0.0, x)")
-_SAFE = "; or differentiate fxgrad.safe(f), in which 0 times an infinite slope is 0"
+_SAFE = "; or differentiate fxgrad.nan_safe(f), in which 0 times an infinite slope is 0"
 _CHOICES = (primitives.select_n, primitives.clamp, primitives.max, primitives.min)
 _LATE = ", and a `where` behind it comes too late: choose before, too: "
 Advice = tuple[str, str]

@@ -138,7 +138,7 @@ def precision_report(fun: Callable[..., Any], *, limit: int = LIMIT) -> Callable
     >>> def slope(x):
     ...     y = np.float32(3.0) * x
     ...     return (1 - np.cos(y)) / y
-    >>> report = fxgrad.precision_report(slope)(np.float32(1e-3))
+    >>> report = fxgrad.debug.precision_report(slope)(np.float32(1e-3))
     >>> report.culprit.operation
     '1.0 - cos(y)'
     """

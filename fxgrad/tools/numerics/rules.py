@@ -35,7 +35,7 @@ class Rule(NamedTuple):
 RULES: list[Rule] = []
 """All rules, in the order in which they are tried."""
 stable_forms: Collection[Rule] = Collection(
-    "stable forms", "The naive forms that end in an operation, in the order in which `stabilise` tries them.")
+    "stable forms", "The naive forms that end in an operation, in the order in which `stabilize` tries them.")
 
 
 def register_form_rule(name: str, *roots: Primitive, naive: str, write: str, fault: str, domain: str = "all x",

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from fxgrad.errors import ArgumentError, UnsupportedError
 from fxgrad.extend import Program, at_user_line, transformation
-from fxgrad.text.unfolding import holds_call, unfold
+from fxgrad.text.inlining import holds_call, inline
 from fxgrad.tools.graphs.graph import Graph
 from fxgrad.tools.graphs.graph import graph as graph_of
 from fxgrad.tools.graphs.nodes import Edge, Node, Operation
@@ -118,7 +118,7 @@ def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite",
     `fxgrad.graph`; gradients are drawn of those. `types` and `values` stand below names (in joint pictures with the
     gradients in them), `derivatives`, the local ones, at lines. `expand` are names of the operations and layers
     that are opened: True for all, False for none, by default loops and branches. `highlight` is a node, a path of
-    `fxgrad.paths`, or several, nodes by name. `theme` changes colours by role, {"input": "#cfe8ff"}.
+    `Graph.paths`, or several, nodes by name. `theme` changes colours by role, {"input": "#cfe8ff"}.
 
     Raises `ArgumentError` for a view, style, show, role, node or layer that there is not, and for values of a graph
     that has none; `UnsupportedError` for SVG and HTML where graphlay is not installed (`pip install 'fxgrad[draw]'`).
@@ -163,7 +163,7 @@ def _inline_single_call(graph: Graph) -> Graph:
     while len(graph.operations) == 1 and _is_call(graph.operations[0]):
         only = graph.operations[0].equation
         leaves = [node.value for node in graph.inputs] if graph.has_values else None
-        made = Graph(unfold(graph.program, calls=partial(operator.is_, only)), leaves=leaves)
+        made = Graph(inline(graph.program, calls=partial(operator.is_, only)), leaves=leaves)
         for node, before in zip(made.inputs, graph.inputs, strict=True):
             node.role = before.role
         for node, within in zip(made.outputs, graph.operations[0].subgraphs[0].graph.outputs, strict=True):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fxgrad.tools.profiling.costs import CostReport, LineCost, cost
+from fxgrad.tools.profiling.costs import CostReport, LineCost, cost_analysis
 from fxgrad.tools.profiling.fusion import FusionGroup, Fusions, fusions
-from fxgrad.tools.profiling.memory import memory
+from fxgrad.tools.profiling.memory import memory_analysis
 from fxgrad.tools.profiling.report import Holder, Memory, Peak, Point, Saved, View
 
 __all__ = ["CostReport", "FusionGroup", "Fusions", "Holder", "LineCost", "Memory", "Peak", "Point", "Saved", "View",
-           "cost", "fusions", "memory"]
+           "cost_analysis", "fusions", "memory_analysis"]

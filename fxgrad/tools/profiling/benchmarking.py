@@ -20,7 +20,7 @@ from fxgrad.errors import ArgumentError, FxgradError
 from fxgrad.extend import Transformation, at_user_line, time_text, title_of
 from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.tools.profiling.timing import Figures, Timed, in_turns
-from fxgrad.tools.retracing.watching import explaining
+from fxgrad.tools.retracing.watching import explain_retraces
 
 UNJITTED, GENERATED, COMPILED = "un-jitted", "generated", "compiled"
 
@@ -175,7 +175,7 @@ def _first_generated_call(fun: Callable[..., Any], args: Sequence[Any], kwargs: 
 
 
 def _first_compiled_call(run: Callable[[], Any]) -> _FirstCall:
-    with explaining() as report:
+    with explain_retraces() as report:
         first = _call_first(COMPILED, run)
     parts = {name: sum(getattr(each, name) for each in report.functions) for name in ("trace", "lower", "compile")}
     return first._replace(way=first.way._replace(parts=parts))

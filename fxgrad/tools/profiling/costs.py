@@ -1,4 +1,4 @@
-"""`cost`: flops and bytes of a program by source line, and its time at best on a machine (roofline)."""
+"""`cost_analysis`: flops and bytes of a program by source line, and its time at best on a machine (roofline)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ class LineCost(NamedTuple):
 class CostReport(Report):
     """The cost of a program; prints as a table, the line with the most flops first.
 
-    `flops` and `bytes` are those of `fxgrad.cost(program)`: each operation reads its operands and writes its results.
+    `flops` and `bytes` are those of `fxgrad.cost_analysis(program)`: each operation reads its operands and writes its
+    results.
     `fused_bytes` are those that are moved where operations are fused as XLA fuses them, which is less; the truth is
     between the two, since caches keep some of what is written. `lines` has a row for each line of the user's, or for
     each kind of operation (`by`); of loops the body's, by their steps. `most` is how many of them are printed.
@@ -136,12 +137,13 @@ class CostReport(Report):
                            "ridge": self.ridge, "lines": lines}, indent=indent)
 
 
-def cost(fun: Callable[..., Any], *, flops: float | None = None, bandwidth: float | None = None,
-         by: str = "line", static_argnums: int | Sequence[int] = ()) -> Any:
+def cost_analysis(fun: Callable[..., Any], *, flops: float | None = None, bandwidth: float | None = None,
+                  by: str = "line", static_argnums: int | Sequence[int] = ()) -> Any:
     """What a program costs, or the function that tells by line what `fun` costs at its arguments, before it runs.
 
     Of a `Program` the sum over its equations, a `Cost` of flops and bytes, as if nothing were fused; `wire` has the
-    bytes sent over mesh axes. Of a function, `cost(fun)(*args)` is a `CostReport`: flops, bytes and their ratio by
+    bytes sent over mesh axes. Of a function, `cost_analysis(fun)(*args)` is a `CostReport`: flops, bytes and their
+    ratio by
     line of the user's, loops by their steps, and bytes moved before and after fusion. With `flops`, the operations a
     second that a machine has at its peak, and `bandwidth`, its bytes a second, there is a roofline (Williams 2009):
     the time at best and whether computing or memory bounds it, by line and of the whole.
@@ -152,10 +154,10 @@ def cost(fun: Callable[..., Any], *, flops: float | None = None, bandwidth: floa
     and for another `by`.
 
     >>> import fxgrad, numpy as np
-    >>> fxgrad.cost(fxgrad.make_program(lambda x: x @ x)(np.ones((10, 10), np.float32)))
+    >>> fxgrad.cost_analysis(fxgrad.make_program(lambda x: x @ x)(np.ones((10, 10), np.float32)))
     Cost(flops=2000, bytes=1200)
     >>> product = fxgrad.ShapeDtypeStruct((1000, 1000), np.float32)
-    >>> found = fxgrad.cost(lambda a, b: a @ b, flops=1e12, bandwidth=1e11)(product, product)
+    >>> found = fxgrad.cost_analysis(lambda a, b: a @ b, flops=1e12, bandwidth=1e11)(product, product)
     >>> found.flops, found.intensity, found.seconds, found.lines[0].bound
     (2000000000, 166.66666666666666, 0.002, 'compute')
     """
@@ -163,12 +165,12 @@ def cost(fun: Callable[..., Any], *, flops: float | None = None, bandwidth: floa
     if isinstance(fun, Program) and machine is None:
         return total_cost(fun)
 
-    @transformation("cost", fun)
+    @transformation("cost_analysis", fun)
     @hide_frames
     def counted(*args: Any, **kwargs: Any) -> CostReport:
         static = static_positions(static_argnums, len(args))
-        program = fun if isinstance(fun, Program) else trace_program("cost", fun, args, kwargs, static)
-        return cost_of_program(require_numbers("cost", program), machine, by)
+        program = fun if isinstance(fun, Program) else trace_program("cost_analysis", fun, args, kwargs, static)
+        return cost_of_program(require_numbers("cost_analysis", program), machine, by)
     return counted
 
 
@@ -179,7 +181,8 @@ def require_machine(flops: Any, bandwidth: Any) -> tuple[float, float] | None:
     for name, value in (("flops", flops), ("bandwidth", bandwidth)):
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise ArgumentError(at_user_line(
-                f"cost: {name} is {value!r}, where a positive number is needed, that of one second; a roofline needs "
+                f"cost_analysis: {name} is {value!r}, where a positive number is needed, that of one second; a "
+                "roofline needs "
                 "both. Write cost(f, flops=1e12, bandwidth=1e11)"))
     return float(flops), float(bandwidth)
 
@@ -194,7 +197,7 @@ def _roofline(flops: int, moved: int, machine: tuple[float, float] | None) -> di
 def cost_of_program(program: Program, machine: tuple[float, float] | None = None, by: str = "line") -> CostReport:
     """Return the report of a program."""
     if by not in _KINDS:
-        raise ArgumentError(at_user_line(f"cost: by={by!r}; it is one of {', '.join(map(repr, _KINDS))}"))
+        raise ArgumentError(at_user_line(f"cost_analysis: by={by!r}; it is one of {', '.join(map(repr, _KINDS))}"))
     signature = program.signature
     title = "a program" if signature is None else signature.title or signature.name
     sums: dict[str, list[int]] = {}

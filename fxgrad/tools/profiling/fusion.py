@@ -14,9 +14,9 @@ from fxgrad.extend import Equation, Program, Source, bytes_text, hide_frames, tr
 from fxgrad.extend.analyses import total_cost
 from fxgrad.extend.sizes import require_numbers
 from fxgrad.extend.tracing import static_positions
+from fxgrad.text.inlining import inline
 from fxgrad.text.short import operation_name
 from fxgrad.text.tables import Report, add_row, new_table
-from fxgrad.text.unfolding import unfold
 from fxgrad.tools.profiling.costs import fused_bytes
 
 MOST_ROWS = 30
@@ -41,7 +41,8 @@ class Fusions(Report):
     """The groups of a compiled program, in the order in which they run; prints as a table.
 
     `program` is what was compiled, with calls opened. `unfused_bytes` are moved if each of its operations reads and
-    writes memory, `fused_bytes` by the groups of the model that `fxgrad.memory` uses, `xla_bytes` by XLA's own count,
+    writes memory, `fused_bytes` by the groups of the model that `fxgrad.memory_analysis` uses, `xla_bytes` by XLA's
+    own count,
     None where it makes none.
     """
 
@@ -131,7 +132,7 @@ def fusions_of_program(program: Program) -> Fusions:
     """Return the fusions of a program."""
     signature = program.signature
     title = "a program" if signature is None else signature.title or signature.name
-    opened = unfold(program, calls="*").replace(signature=None)
+    opened = inline(program, calls="*").replace(signature=None)
     numbered = opened.replace(equations=[_tag_equation(equation, f"{MARK}{number}")
                                          for number, equation in enumerate(opened.equations)])
     structs = [aval.struct for aval in opened.in_avals[opened.captured:]]

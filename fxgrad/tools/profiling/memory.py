@@ -1,4 +1,4 @@
-"""`memory`: the live bytes of a function over its steps before it runs, unfused and fused."""
+"""`memory_analysis`: the live bytes of a function over its steps before it runs, unfused and fused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fxgrad.tools.profiling.compiler_model import compiler_model
 from fxgrad.tools.profiling.report import Holder, Memory, Peak, Point, Saved, View
 
 
-def memory(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ()) -> Callable[..., Memory]:
+def memory_analysis(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ()) -> Callable[..., Memory]:
     """Return the function that reports the memory `fun` needs at its arguments: how much, when, and for what.
 
     Nothing runs; only shapes and dtypes of the arguments matter: arrays, numbers, `ShapeDtypeStruct`s, containers of
@@ -42,7 +42,7 @@ def memory(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ())
     >>> def loss(w, x):
     ...     h = np.tanh(x @ w)
     ...     return np.sum(h * h)
-    >>> found = fxgrad.memory(fxgrad.grad(loss))(np.ones((20, 30)), np.ones((50, 20)))
+    >>> found = fxgrad.memory_analysis(fxgrad.grad(loss))(np.ones((20, 30)), np.ones((50, 20)))
     >>> found.arguments, found.unfused.results, found.temporary, found.fused.temporary
     (12800, 4800, 24000, 12000)
     >>> [(each.name, each.nbytes) for each in found.saved if not each.is_argument]
@@ -50,17 +50,17 @@ def memory(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ())
     >>> found.peak.point.part, found.holders[0].role
     ('forward', 'saved')
     """
-    @transformation("memory", fun)
+    @transformation("memory_analysis", fun)
     @hide_frames
     def measured(*args: Any, **kwargs: Any) -> Memory:
         static = static_positions(static_argnums, len(args))
-        program = fun if isinstance(fun, Program) else trace_program("memory", fun, args, kwargs, static)
-        return memory_of_program(require_numbers("memory", program))
+        program = fun if isinstance(fun, Program) else trace_program("memory_analysis", fun, args, kwargs, static)
+        return memory_of_program(require_numbers("memory_analysis", program))
     return measured
 
 
 def memory_of_program(program: Program) -> Memory:
-    """Return the memory of a program; see `memory`."""
+    """Return the memory of a program; see `memory_analysis`."""
     with gc_paused():
         return _MemoryReport(program).memory()
 

@@ -23,8 +23,8 @@ from fxgrad.extend import (
 from fxgrad.extend.analyses import CollectiveKind, Transfer, total_cost, traffic
 from fxgrad.extend.parameters import MeshShape
 from fxgrad.extend.sizes import require_numbers
+from fxgrad.text.inlining import inline
 from fxgrad.text.tables import Report, add_row, new_table
-from fxgrad.text.unfolding import unfold
 from fxgrad.tools.profiling.compiler_model import temporary_bytes
 
 
@@ -114,8 +114,9 @@ def simulate(fun: Callable[..., Any], *, machine: Machine = H100) -> Callable[..
     for an all-reduce, log n for a gather or a scatter, n - 1 for an all-to-all and one for a permutation, on the link
     inside of nodes if those that speak with each other are in one, and else on that between nodes; nodes are runs of
     `per_node` devices of the mesh, row by row. Work is the flops of
-    `fxgrad.cost` at the speed of the machine, masked steps of pipelines included; memory is that of one
-    device in the model of XLA that `fxgrad.memory` has. What it does not know: kernels, memory bandwidth, stragglers.
+    `fxgrad.cost_analysis` at the speed of the machine, masked steps of pipelines included; memory is that of one
+    device in the model of XLA that `fxgrad.memory_analysis` has. What it does not know: kernels, memory bandwidth,
+    stragglers.
 
     Raises `ArgumentError` where no `shard_map` is called.
 
@@ -140,7 +141,7 @@ def simulate(fun: Callable[..., Any], *, machine: Machine = H100) -> Callable[..
 
 def simulation_of_program(program: Program, machine: Machine, title: str) -> Simulation:
     """Return the simulation of a program; see `simulate`."""
-    opened = unfold(program, calls="*")
+    opened = inline(program, calls="*")
     sharded = [equation for equation in opened.equations if equation.primitive is primitives.shard_map]
     if not sharded:
         raise ArgumentError(at_user_line(

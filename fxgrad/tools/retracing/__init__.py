@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from fxgrad.tools.retracing.causes import RetraceCause
 from fxgrad.tools.retracing.report import FunctionReport, RetraceReport, Stop
-from fxgrad.tools.retracing.watching import Explained, explain, explaining
+from fxgrad.tools.retracing.watching import Explained, explain_retraces
 
-__all__ = ["Explained", "FunctionReport", "RetraceCause", "RetraceReport", "Stop", "explain", "explaining"]
+__all__ = ["Explained", "FunctionReport", "RetraceCause", "RetraceReport", "Stop", "explain_retraces"]

@@ -1,4 +1,4 @@
-"""Observers of calls: `explain` a function, or everything called in a block, and the events of a report.
+"""`explain_retraces`: observers of the calls of a function, or of a block, and the events of a report.
 
 Nothing is asked of calls that have what they need. What is told of is rare: a function is traced, a program comes into
 being, jax compiles (its public events say how long that takes), a value is asked for that a tracer does not have.
@@ -11,9 +11,9 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, overload
 
 import jax.monitoring
 from rich.table import Table
@@ -313,38 +313,44 @@ class Explained(Report):
         return f"<explained {title_of(self._function)}: {self.report!r}>"
 
 
-def explain(fun: Callable[..., Any]) -> Explained:
+@overload
+def explain_retraces() -> AbstractContextManager[RetraceReport]: ...
+@overload
+def explain_retraces(fun: Callable[..., Any]) -> Explained: ...
+def explain_retraces(fun: Callable[..., Any] | None = None) -> Any:
     """Return `fun` with its calls observed; print it to see what was traced and compiled, and why.
 
     Call it as you call `fun`, a few times with what your own loop passes; it returns what `fun` returns, once that is
     computed. `report` has the counts, the milliseconds and the causes: for each trace or compilation what was new
     against the nearest call before (`x.shape[0]: 32 -> 48`), the line of the call, and what to write. `fun` may be
-    jitted, a derivative, a batch, any nesting of these, or a function that calls such. Use `explaining` for a block.
+    jitted, a derivative, a batch, any nesting of these, or a function that calls such.
+
+    Without `fun` it is a context manager that observes everything traced and compiled in the block, in all threads, and
+    yields a report, filled at the end. Raises `ArgumentError` for what is no function.
 
     >>> import numpy as np, fxgrad
-    >>> step = fxgrad.explain(fxgrad.jit(lambda x: np.sum(x * x)))
+    >>> step = fxgrad.explain_retraces(fxgrad.jit(lambda x: np.sum(x * x)))
     >>> for size in (32, 32, 48):
     ...     _ = step(np.ones(size))
     >>> [cause.what for cause in step.report.causes]
     ['first call', 'x.shape[0]: 32 -> 48']
-    """
-    if not callable(fun):
-        raise errors.ArgumentError(at_user_line(
-            f"explain takes a function, got a {type(fun).__name__}. Write explain(f)(x), not explain(f(x))"))
-    return Explained(fun)
-
-
-@contextmanager
-def explaining() -> Iterator[RetraceReport]:
-    """Observe everything traced and compiled in the block, in all threads; yield a report, filled at the end.
-
-    >>> import numpy as np, fxgrad
-    >>> with fxgrad.explaining() as report:
+    >>> with fxgrad.explain_retraces() as report:
     ...     for scale in (2.0, 3.0):
     ...         _ = fxgrad.jit(lambda x: x * scale)(np.ones(3))
     >>> [(cause.kind, cause.compiled) for cause in report.causes]
     [('first call', True), ('new function', True)]
     """
+    if fun is None:
+        return _report_of_block()
+    if not callable(fun):
+        raise errors.ArgumentError(at_user_line(
+            f"explain_retraces takes a function, got a {type(fun).__name__}. Write explain_retraces(f)(x), not "
+            "explain_retraces(f(x))"))
+    return Explained(fun)
+
+
+@contextmanager
+def _report_of_block() -> Iterator[RetraceReport]:
     recorder, report = _Recorder(), RetraceReport([], [], 0, 0.0)
     try:
         with _observe(recorder):

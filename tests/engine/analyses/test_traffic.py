@@ -81,8 +81,8 @@ def test_every_collective_says_what_it_is() -> None:
 def test_a_program_without_a_mesh_sends_nothing() -> None:
     program = fxgrad.make_program(fxgrad.vmap(lambda x: lax.psum(x, "i"), axis_name="i"))(np.ones(4))
     assert traffic(program) == ()
-    assert fxgrad.cost(program).wire == {}
-    assert repr(fxgrad.cost(program)) == "Cost(flops=4, bytes=80)"
+    assert fxgrad.cost_analysis(program).wire == {}
+    assert repr(fxgrad.cost_analysis(program)) == "Cost(flops=4, bytes=80)"
 
 
 def test_cost_with_a_wire_is_still_a_pair() -> None:
@@ -128,7 +128,7 @@ def sent_by(body: Callable[[Any], Any]) -> dict[tuple[str, str], tuple[int, int]
     mesh, spec = AbstractMesh((2, 4), ("a", "b")), P(("a", "b"))
     mapped = fxgrad.shard_map(body, mesh=mesh, in_specs=spec, out_specs=spec)
     program = fxgrad.make_program(mapped)(np.ones(24, np.float32))
-    assert fxgrad.cost(program).wire == by_axis(traffic(program))
+    assert fxgrad.cost_analysis(program).wire == by_axis(traffic(program))
     return {(each.kind, each.axis): (each.times, each.sent) for each in traffic(program)}
 
 

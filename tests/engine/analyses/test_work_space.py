@@ -53,5 +53,5 @@ def test_what_a_branch_returns_is_counted_once() -> None:
     x = fxgrad.ShapeDtypeStruct((100,), np.float32)
     for branch, temporary in ((np.sin, 4), (lambda x: np.sin(np.cos(x)), 4),
                               (lambda x: np.sin(x) * np.cos(x), 4 + 400)):
-        found = fxgrad.memory(lambda x, f=branch: lax.cond(x[0] > 0, f, lambda x: x * 2.0, x))(x).unfused
+        found = fxgrad.memory_analysis(lambda x, f=branch: lax.cond(x[0] > 0, f, lambda x: x * 2.0, x))(x).unfused
         assert (found.results, found.temporary) == (400, temporary)

@@ -11,7 +11,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad import bucketed, spec
+from fxgrad import bucketed, symbolic_spec
 from fxgrad.errors import FxgradError
 
 SIZES = (4, 16, 64)
@@ -130,7 +130,8 @@ def test_inside_of_other_transformations() -> None:
           fxgrad.hessian(lambda w: plain({"w": w}, x, y))(PARAMS["w"]), 1e-9)
     step = bucketed(lambda params, x, y, mask: fxgrad.value_and_grad(loss)(params, x, y, mask), (None, 0, 0), (4, 8))
     close(step(PARAMS, x, y), fxgrad.value_and_grad(plain)(PARAMS, x, y))
-    close(fxgrad.make_program(function)(PARAMS, spec(3, 3), spec(3))(PARAMS, x, y), plain(PARAMS, x, y))
+    close(fxgrad.make_program(function)(PARAMS, symbolic_spec(3, 3), symbolic_spec(3))(PARAMS, x, y),
+          plain(PARAMS, x, y))
 
 
 @pytest.mark.parametrize(("call", "message"), [
@@ -151,10 +152,10 @@ def test_inside_of_other_transformations() -> None:
     (lambda: bucketed(lambda x, y, mask: x, 0, (4,))(np.ones(3), np.ones(2)),
      ("bucketed: the mapped axes of the arguments of function have different sizes: x has 3 (axis 0), y has 2 (axis "
       "0). Equal sizes are needed; in_axes=None leaves an argument unmapped")),
-    (lambda: fxgrad.make_program(bucketed(lambda x, mask: x, 0, (4,)))(spec("n")),
+    (lambda: fxgrad.make_program(bucketed(lambda x, mask: x, 0, (4,)))(symbolic_spec("n")),
      ("n > 4: that cannot be told, since n stands for any size from 1 on: the program is traced once for all of them. "
-      "Trace it for one size where code chooses by it (fxgrad.spec(4, 3), or an array), or let values choose: "
-      "fxgrad.numpy.where, fxgrad.lax.cond; sizes that are equal get the same name in fxgrad.spec")),
+      "Trace it for one size where code chooses by it (fxgrad.symbolic_spec(4, 3), or an array), or let values choose: "
+      "fxgrad.numpy.where, fxgrad.lax.cond; sizes that are equal get the same name in fxgrad.symbolic_spec")),
 ])
 def test_what_is_refused(call: Any, message: str) -> None:
     with pytest.raises(FxgradError) as caught:

@@ -64,7 +64,7 @@ def test_typeof_as_jax() -> None:
     assert (found.ndim, found.size, found.nbytes, found.weak_type) == (2, 6, 48, False)
     assert found.str_short(short_dtypes=True) == "f64[2,3]"
     assert str(fxgrad.typeof(fxgrad.random.key(0))) == str(jax.typeof(jax.random.key(0))) == "key<fry>[]"
-    assert str(fxgrad.typeof(fxgrad.spec("n", 3))) == "float64[n,3]"
+    assert str(fxgrad.typeof(fxgrad.symbolic_spec("n", 3))) == "float64[n,3]"
     with pytest.raises(errors.ArgumentError, match=(
             r"^typeof: got a list, where an array or a number is needed; for a container write "
             r"fxgrad\.tree\.map\(fxgrad\.typeof, x\)\n  at test_names_of_other_people\.py:\d+ ")):

@@ -1,4 +1,4 @@
-"""`fxgrad.safe`: derivatives in which 0 times an infinite slope is 0, under every nesting of transformations."""
+"""`fxgrad.nan_safe`: derivatives in which 0 times an infinite slope is 0, under every nesting of transformations."""
 
 from __future__ import annotations
 
@@ -37,35 +37,35 @@ def equal(found: Any, expected: Any) -> None:
 
 def test_what_is_not_chosen_gives_nothing_back() -> None:
     assert np.isnan(fxgrad.grad(length)(X)[0])
-    safe = fxgrad.safe(length)
+    safe = fxgrad.nan_safe(length)
     equal(safe(X), 3.0)
     equal(fxgrad.grad(safe)(X), ROOTS)
     equal(fxgrad.jacfwd(safe)(X), ROOTS)
     equal(fxgrad.hessian(safe)(X), CURVATURE)
-    equal(fxgrad.safe(fxgrad.grad(length))(X), ROOTS)
+    equal(fxgrad.nan_safe(fxgrad.grad(length))(X), ROOTS)
     value, slope = fxgrad.value_and_grad(safe)(X)
     equal(value, 3.0)
     equal(slope, ROOTS)
 
 
 def test_what_is_infinite_stays_so() -> None:
-    assert fxgrad.grad(fxgrad.safe(fnp.sqrt))(0.0) == np.inf
-    assert fxgrad.grad(fxgrad.safe(lambda x: fnp.log(x)))(0.0) == np.inf
-    assert np.isnan(fxgrad.safe(lambda x: fnp.sum(x * fnp.log(x)))(X))
-    missing = fxgrad.value_and_grad(fxgrad.safe(lambda x: fnp.sum(x * np.array([1.0, np.nan, 2.0]))))(X)
+    assert fxgrad.grad(fxgrad.nan_safe(fnp.sqrt))(0.0) == np.inf
+    assert fxgrad.grad(fxgrad.nan_safe(lambda x: fnp.log(x)))(0.0) == np.inf
+    assert np.isnan(fxgrad.nan_safe(lambda x: fnp.sum(x * fnp.log(x)))(X))
+    missing = fxgrad.value_and_grad(fxgrad.nan_safe(lambda x: fnp.sum(x * np.array([1.0, np.nan, 2.0]))))(X)
     assert np.isnan(missing[0])
     np.testing.assert_array_equal(missing[1], [1.0, np.nan, 2.0])
 
 
 def test_outside_of_it_nothing_changes() -> None:
-    mixed = fxgrad.grad(lambda x: fxgrad.safe(length)(x) + length(x))(X)
+    mixed = fxgrad.grad(lambda x: fxgrad.nan_safe(length)(x) + length(x))(X)
     np.testing.assert_allclose(mixed, [np.nan, 1.0, 0.5], rtol=1e-12)
     np.testing.assert_array_equal(fxgrad.grad(length)(X), jax.grad(lambda x: jax.numpy.sum(
         jax.numpy.where(x > 0, jax.numpy.sqrt(x), 0.0)))(X))
 
 
 def test_of_a_wrapper_it_is_the_wrapper_that_is_differentiated() -> None:
-    safe = fxgrad.safe(lambda x: x ** 3)
+    safe = fxgrad.nan_safe(lambda x: x ** 3)
 
     @functools.wraps(safe)
     def twice(x: Any) -> Any:
@@ -76,11 +76,11 @@ def test_of_a_wrapper_it_is_the_wrapper_that_is_differentiated() -> None:
 
 def test_programs() -> None:
     program = fxgrad.make_program(length)(X)
-    safe = fxgrad.safe(program)
-    assert fxgrad.safe(safe) is safe
+    safe = fxgrad.nan_safe(program)
+    assert fxgrad.nan_safe(safe) is safe
     equal(safe(X), 3.0)
     equal(fxgrad.grad(safe)(X), ROOTS)
-    text = str(fxgrad.make_program(fxgrad.grad(fxgrad.safe(length)))(X))
+    text = str(fxgrad.make_program(fxgrad.grad(fxgrad.nan_safe(length)))(X))
     assert "safe_call(" in text
     assert "strong_div(" in text
     equal(fxgrad.parse(text)(X), ROOTS)
@@ -91,14 +91,14 @@ def test_the_finite_is_the_same_to_the_bit() -> None:
         return fnp.mean(fxgrad.nn.log_softmax(fnp.tanh(x @ w) @ w.T)[:, 0] ** 2)
     random = np.random.default_rng(0)
     w, x = random.normal(size=(3, 4)), random.normal(size=(5, 3))
-    plain, safe = fxgrad.grad(model), fxgrad.grad(fxgrad.safe(model))
+    plain, safe = fxgrad.grad(model), fxgrad.grad(fxgrad.nan_safe(model))
     for _ in range(3):  # interpreted, then by code
         np.testing.assert_array_equal(safe(w, x), plain(w, x))
         w = w * 0.9
 
 
 def test_results_are_finite_again_and_again() -> None:
-    gradient = fxgrad.grad(fxgrad.safe(length))
+    gradient = fxgrad.grad(fxgrad.nan_safe(length))
     for values, slopes in ((X + 1, None), (X, ROOTS), (X + 1, None), (X, ROOTS)):
         found = gradient(values)
         equal(found, 0.5 / np.sqrt(values) if slopes is None else slopes)
@@ -107,12 +107,13 @@ def test_results_are_finite_again_and_again() -> None:
 def test_branches_of_python_and_calls_of_it() -> None:
     def branching(x: Any) -> Any:
         return length(x) if x[1] > 0 else fnp.sum(x)
-    equal(fxgrad.grad(fxgrad.safe(branching))(X), ROOTS)
-    equal(fxgrad.grad(fxgrad.safe(branching))(-X), np.ones(3))
+    equal(fxgrad.grad(fxgrad.nan_safe(branching))(X), ROOTS)
+    equal(fxgrad.grad(fxgrad.nan_safe(branching))(-X), np.ones(3))
     with pytest.raises(fxgrad.errors.ArgumentError) as caught:
-        fxgrad.make_program(lambda x: fxgrad.safe(lambda x, y: x)(x, "y"))(X)
+        fxgrad.make_program(lambda x: fxgrad.nan_safe(lambda x, y: x)(x, "y"))(X)
     assert str(caught.value).startswith(
-        "safe: y is a str, where an array or a number is needed. Pass it by closure (functools.partial), or leave it "
+        "nan_safe: y is a str, where an array or a number is needed. Pass it by closure (functools.partial), or leave "
+        "it "
         "out of the arguments that are transformed\n  at test_safe_derivatives.py:")
 
 
@@ -130,9 +131,9 @@ def test_debug_nans_names_the_line_and_passes_what_is_safe(jitted: bool) -> None
         return fnp.sum(x * fnp.log(x))
     wrap = fxgrad.jit if jitted else lambda f: f
     with fxgrad.debug_nans():
-        equal(wrap(fxgrad.grad(fxgrad.safe(length)))(X), ROOTS)
+        equal(wrap(fxgrad.grad(fxgrad.nan_safe(length)))(X), ROOTS)
         with pytest.raises(FloatingPointError) as caught:
-            wrap(fxgrad.safe(fxgrad.grad(bent)))(X - 2.0)
+            wrap(fxgrad.nan_safe(fxgrad.grad(bent)))(X - 2.0)
     line = bent.__code__.co_firstlineno + 1
     said = f"NaN in the result of log{', in a compiled program' if jitted else '; its operands have none'}"
     assert str(caught.value).startswith(f"{said}\n  at test_safe_derivatives.py:{line} (in bent)")
@@ -144,7 +145,7 @@ def test_disable_jit_runs_pythons_own() -> None:
     def looked(x: Any) -> Any:
         seen.append(True)
         return length(x)
-    gradient = fxgrad.jit(fxgrad.safe(fxgrad.grad(looked)))
+    gradient = fxgrad.jit(fxgrad.nan_safe(fxgrad.grad(looked)))
     with fxgrad.disable_jit():
         for _ in range(3):
             equal(gradient(X), ROOTS)
@@ -162,7 +163,7 @@ def test_disable_jit_runs_pythons_own() -> None:
 def test_derivatives_at_singular_points(primitive: Primitive, point: SingularPoint) -> None:
     def function(*operands: Any) -> Any:
         return bind(primitive, *operands)[0]
-    first = fxgrad.grad(fxgrad.safe(function), point.place)
+    first = fxgrad.grad(fxgrad.nan_safe(function), point.place)
     np.testing.assert_array_equal(first(*point.operands), point.first)
     np.testing.assert_array_equal(fxgrad.grad(first, point.place)(*point.operands), point.second)
     jitted = fxgrad.jit(fxgrad.grad(first, point.place))
@@ -170,7 +171,7 @@ def test_derivatives_at_singular_points(primitive: Primitive, point: SingularPoi
 
     def masked(*operands: Any) -> Any:
         return fnp.where(operands[0] == operands[0], 1.0, function(*operands))
-    slope = fxgrad.grad(fxgrad.safe(masked), point.place)
+    slope = fxgrad.grad(fxgrad.nan_safe(masked), point.place)
     assert slope(*point.operands) == 0
     assert fxgrad.grad(slope, point.place)(*point.operands) == 0
 
@@ -185,7 +186,7 @@ def test_every_infinite_slope_at_a_finite_value_is_a_singular_point() -> None:
                 return bind(primitive, x)[0]
             try:
                 with np.errstate(all="ignore"):
-                    value, slope = fxgrad.value_and_grad(fxgrad.safe(function))(at)
+                    value, slope = fxgrad.value_and_grad(fxgrad.nan_safe(function))(at)
             except (TypeError, KeyError, fxgrad.errors.FxgradError):
                 break  # it takes other operands
             looked += 1
@@ -209,21 +210,21 @@ def of(name: str) -> tuple[Case, Any]:
 def test_gradients_of_the_corpus(name: str) -> None:
     case, function = of(name)
     assert np.isnan(fxgrad.grad(function)(case.x)).any()
-    gradient = fxgrad.grad(fxgrad.safe(function))
+    gradient = fxgrad.grad(fxgrad.nan_safe(function))
     found = [gradient(case.x), gradient(case.x), fxgrad.jit(gradient)(case.x)]
     for each in found:
         right = np.allclose(each, case.gradient, rtol=1e-12, atol=1e-12)
         assert right != bool(case.why), each
     if case.hessian is not None:
         for second in (fxgrad.hessian, lambda f: fxgrad.jacrev(fxgrad.jacrev(f))):
-            equal(second(fxgrad.safe(function))(case.x), case.hessian)
+            equal(second(fxgrad.nan_safe(function))(case.x), case.hessian)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.why and "loop" not in name])
 def test_corpus_forward_and_mapped(name: str) -> None:
     case, function = of(name)
-    safe = fxgrad.safe(function)
+    safe = fxgrad.nan_safe(function)
     x = np.asarray(case.x)
     if name != "with a backward rule":  # whose forward mode is derived from the backward one, as it is
         equal(fxgrad.jacfwd(safe)(x), case.gradient)
@@ -235,7 +236,7 @@ def test_corpus_forward_and_mapped(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_explanations_of_the_corpus(name: str) -> None:
     case, function = of(name)
-    origin = fxgrad.explain_nan(fxgrad.grad(function))(case.x)
+    origin = fxgrad.debug.find_nan(fxgrad.grad(function))(case.x)
     assert origin
     assert origin.write
     assert origin.lines
@@ -263,17 +264,17 @@ AROUND = {
     "scan": lambda f: lambda x: fxgrad.lax.scan(lambda c, _: (c + f(x), None), 0.0, None, length=1)[0],
     "cond": lambda f: lambda x: fxgrad.lax.cond(x[1] > 0, f, lambda x: fnp.sum(x), x),
     "while": lambda f: lambda x: fxgrad.lax.fori_loop(0, 1, lambda i, c: c + f(x), 0.0),
-    "safe": fxgrad.safe,
-    "stabilise": lambda f: fxgrad.stabilise(f),
+    "safe": fxgrad.nan_safe,
+    "stabilize": lambda f: fxgrad.stabilize(f),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("outer", "inner"), [
     *itertools.product(AROUND, ["nothing"]), *itertools.product(["nothing"], AROUND), ("vmap", "scan"),
-    ("scan", "checkpoint"), ("jit", "cond"), ("checkpoint", "while"), ("stabilise", "vmap")])
+    ("scan", "checkpoint"), ("jit", "cond"), ("checkpoint", "while"), ("stabilize", "vmap")])
 def test_nestings(outer: str, inner: str) -> None:
-    function = AROUND[outer](fxgrad.safe(AROUND[inner](length)))
+    function = AROUND[outer](fxgrad.nan_safe(AROUND[inner](length)))
     equal(fxgrad.grad(function)(X), ROOTS)
     equal(fxgrad.jit(fxgrad.grad(function))(X), ROOTS)
     equal(fxgrad.jacfwd(fxgrad.jacrev(function))(X), CURVATURE)
@@ -293,8 +294,8 @@ def test_on_a_mesh() -> None:
     def on_mesh(x: Any) -> Any:
         return fnp.sum(fxgrad.shard_map(lambda x: fnp.where(x > 0, fnp.sqrt(x), 0.0), mesh=mesh, in_specs=spec,
                                         out_specs=spec)(x))
-    equal(fxgrad.jit(fxgrad.grad(fxgrad.safe(on_mesh)))(MIXED), ROOTS)
-    inside = fxgrad.shard_map(fxgrad.vmap(fxgrad.grad(fxgrad.safe(
+    equal(fxgrad.jit(fxgrad.grad(fxgrad.nan_safe(on_mesh)))(MIXED), ROOTS)
+    inside = fxgrad.shard_map(fxgrad.vmap(fxgrad.grad(fxgrad.nan_safe(
         lambda x: fnp.where(x > 0, fnp.sqrt(x), 0.0)))), mesh=mesh, in_specs=spec, out_specs=spec)
     equal(fxgrad.jit(inside)(MIXED), ROOTS)
 
@@ -304,7 +305,7 @@ def test_auxiliary_results_of_every_kind() -> None:
         return length(x), (fxgrad.random.fold_in(key, 1), x > 0, x.astype("bfloat16"), fnp.argmax(x))
     key = fxgrad.random.key(0)
     for _ in range(2):
-        slope, rest = fxgrad.grad(fxgrad.safe(with_rest), has_aux=True)(X + 1.0, key)
+        slope, rest = fxgrad.grad(fxgrad.nan_safe(with_rest), has_aux=True)(X + 1.0, key)
         equal(slope, 0.5 / np.sqrt(X + 1.0))
         assert [np.shape(each) for each in rest] == [(), (3,), (3,), ()]
 
@@ -312,12 +313,12 @@ def test_auxiliary_results_of_every_kind() -> None:
 def test_compiled_functions_are_safe_within_it_alone() -> None:
     jitted, at_x = fxgrad.jit(fxgrad.grad(length)), X
     for _ in range(2):
-        equal(fxgrad.safe(jitted)(X), ROOTS)
+        equal(fxgrad.nan_safe(jitted)(X), ROOTS)
         assert np.isnan(jitted(X)[0])
-        inside = fxgrad.grad(fxgrad.safe(lambda y: y * fnp.sum(jitted(at_x))))
+        inside = fxgrad.grad(fxgrad.nan_safe(lambda y: y * fnp.sum(jitted(at_x))))
         equal(inside(2.0), ROOTS.sum())
     fresh = fxgrad.jit(fxgrad.grad(length))
-    equal(fxgrad.grad(fxgrad.safe(lambda y: y * fnp.sum(fresh(at_x))))(2.0), ROOTS.sum())
+    equal(fxgrad.grad(fxgrad.nan_safe(lambda y: y * fnp.sum(fresh(at_x))))(2.0), ROOTS.sum())
     assert np.isnan(fresh(X)[0])
 
 
@@ -327,12 +328,12 @@ def test_jax_differentiates_and_batches_safe_products() -> None:
 
     def loss(weights: Any, x: Any) -> Any:
         return fnp.sum(fnp.tanh(x @ x.T @ fnp.where(x > 0, fnp.sqrt(x), 0.0) @ weights) ** 2)
-    gradient = fxgrad.to_jax(fxgrad.grad(fxgrad.safe(loss), argnums=(0, 1)))
+    gradient = fxgrad.to_jax(fxgrad.grad(fxgrad.nan_safe(loss), argnums=(0, 1)))
     with jax.enable_x64(True):
         second = jax.jit(jax.grad(lambda weights: (gradient(weights, x)[0] ** 2).sum()))(weights)
         many = jax.vmap(gradient, (None, 0))(weights, np.stack([x, x + 1.5]))
     assert np.isfinite(second).all()
     assert np.isfinite(many[1]).all()
-    expected = fxgrad.grad(lambda weights: fnp.sum(fxgrad.grad(fxgrad.safe(loss))(weights, x) ** 2))(weights)
+    expected = fxgrad.grad(lambda weights: fnp.sum(fxgrad.grad(fxgrad.nan_safe(loss))(weights, x) ** 2))(weights)
     np.testing.assert_allclose(second, expected, rtol=1e-12)
     np.testing.assert_allclose(many[1][1], fxgrad.grad(loss, argnums=1)(weights, x + 1.5), rtol=1e-12)

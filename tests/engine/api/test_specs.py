@@ -14,7 +14,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad import spec
+from fxgrad import symbolic_spec
 from fxgrad.engine.core.sizes import SymbolicDim, max_size, min_size, named_size, parse_size, parse_sizes, slice_indices
 from fxgrad.engine.derivation.sizes import at_sizes
 from fxgrad.engine.tracing.tape import bind
@@ -73,35 +73,42 @@ def test_slices_are_pythons(index: slice) -> None:
 
 
 def test_specs() -> None:
-    assert spec("n", 3).shape == (N, 3)
-    assert spec("n", 3).dtype == np.float64
-    assert spec().shape == ()
-    assert spec(("n", "2*n"), "f32") == spec("n", "2*n", dtype=np.float32)
-    assert spec((None, 784), np.float32).dtype == np.float32
-    first, second = spec((None, 2)).shape[0], spec((None, 2)).shape[0]
+    assert symbolic_spec("n", 3).shape == (N, 3)
+    assert symbolic_spec("n", 3).dtype == np.float64
+    assert symbolic_spec().shape == ()
+    assert symbolic_spec(("n", "2*n"), "f32") == symbolic_spec("n", "2*n", dtype=np.float32)
+    assert symbolic_spec((None, 784), np.float32).dtype == np.float32
+    first, second = symbolic_spec((None, 2)).shape[0], symbolic_spec((None, 2)).shape[0]
     assert isinstance(first, SymbolicDim)
     assert repr(first) != repr(second)
-    assert spec("n", weak_type=True).weak_type
-    assert spec((2,), "key<fry>").dtype == fxgrad.random.key(0).dtype
-    assert fxgrad.eval_shape(lambda x, y: x @ y, spec("n", 3), spec(3, "m")).shape == (N, M)
+    assert symbolic_spec("n", weak_type=True).weak_type
+    assert symbolic_spec((2,), "key<fry>").dtype == fxgrad.random.key(0).dtype
+    assert fxgrad.eval_shape(lambda x, y: x @ y, symbolic_spec("n", 3), symbolic_spec(3, "m")).shape == (N, M)
     dimension, = jax.export.symbolic_shape("n")
     assert fxgrad.make_program(lambda x: x)(jax.ShapeDtypeStruct((dimension, 2), "float32")).in_avals[0].shape == (N, 2)
 
 
 @pytest.mark.parametrize(("call", "message"), [
-    (lambda: spec("2n"), ("spec: '2n' is no size: names, whole numbers, +, -, *, ^ and floordiv, mod, max, min of them "
+    (lambda: symbolic_spec("2n"),
+     ("symbolic_spec: '2n' is no size: names, whole numbers, +, -, *, ^ and floordiv, mod, max, min of them "
                          'are read, as in "2*n + 1" or "floordiv(n, 2)".')),
-    (lambda: spec(-1), ('spec: a size is a whole number from 0 on, a name such as "n", arithmetic of names such as '
+    (lambda: symbolic_spec(-1),
+     ('symbolic_spec: a size is a whole number from 0 on, a name such as "n", arithmetic of names such as '
                        '"2*n", or None for a size of its own; got -1')),
-    (lambda: spec("n-n-1"), ("spec: 'n-n-1' is no size: names, whole numbers, +, -, *, ^ and floordiv, mod, max, min "
+    (lambda: symbolic_spec("n-n-1"),
+     ("symbolic_spec: 'n-n-1' is no size: names, whole numbers, +, -, *, ^ and floordiv, mod, max, min "
                             'of them are read, as in "2*n + 1" or "floordiv(n, 2)".')),
-    (lambda: spec(2.0), ('spec: a size is a whole number from 0 on, a name such as "n", arithmetic of names such as '
+    (lambda: symbolic_spec(2.0),
+     ('symbolic_spec: a size is a whole number from 0 on, a name such as "n", arithmetic of names such as '
                         '"2*n", or None for a size of its own; got 2.0')),
-    (lambda: spec("n", "float32 "), "spec: 'float32 ' is no size"),
-    (lambda: spec("n" * 500), "spec: 'nnn"),
-    (lambda: spec(("n", 3), "f32", 4), ("spec: behind a tuple of sizes the dtype alone can stand, got ('f32', 4). "
-                                       'Write fxgrad.spec(("n", 3), "f32") or fxgrad.spec("n", 3, dtype="f32")')),
-    (lambda: spec("n", "f32"), ("spec: 'f32' is no size: names, whole numbers, +, -, *, ^ and floordiv, mod, max, min "
+    (lambda: symbolic_spec("n", "float32 "), "symbolic_spec: 'float32 ' is no size"),
+    (lambda: symbolic_spec("n" * 500), "symbolic_spec: 'nnn"),
+    (lambda: symbolic_spec(("n", 3), "f32", 4),
+     ("symbolic_spec: behind a tuple of sizes the dtype alone can stand, got ('f32', 4). "
+                                       'Write fxgrad.symbolic_spec(("n", 3), "f32") or '
+                                       'fxgrad.symbolic_spec("n", 3, dtype="f32")')),
+    (lambda: symbolic_spec("n", "f32"),
+     ("symbolic_spec: 'f32' is no size: names, whole numbers, +, -, *, ^ and floordiv, mod, max, min "
                                'of them are read, as in "2*n + 1" or "floordiv(n, 2)". The dtype is given as dtype=, '
                                "or behind a tuple of sizes")),
 ])
@@ -121,7 +128,7 @@ def test_a_program_is_traced_once_and_runs_at_every_size() -> None:
         traces.append(1)
         return {"mean": np.mean(x, axis=0), "rest": np.concatenate([x, y])[1:] / x.shape[0], "count": x.shape[0] * 1.0}
 
-    program = fxgrad.make_program(function)(spec("n", 3), spec("m", 3))
+    program = fxgrad.make_program(function)(symbolic_spec("n", 3), symbolic_spec("m", 3))
     assert [*map(str, program.in_avals)] == ["f64[n,3]", "f64[m,3]"]
     assert [*map(str, program.out_avals)] == ["f64*[]", "f64[3]", "f64[n+m-1,3]"]
     for n, m in [(1, 1), (2, 5), (7, 3), (2, 5)]:
@@ -136,19 +143,21 @@ def test_programs_of_programs() -> None:
     def loss(w: Any, x: Any) -> Any:
         return np.mean(np.tanh(x @ w) ** 2)
 
-    program = fxgrad.make_program(loss)(spec(3), spec("n", 3))
+    program = fxgrad.make_program(loss)(symbolic_spec(3), symbolic_spec("n", 3))
     w, x = np.arange(3.0), np.random.default_rng(0).normal(size=(4, 3))
     agree(fxgrad.grad(program)(w, x), fxgrad.grad(loss)(w, x))
     agree(fxgrad.jit(program)(w, x), loss(w, x))
     agree(fxgrad.vmap(program, in_axes=(None, 0))(w, np.stack([x, x])), np.stack([loss(w, x)] * 2))
-    step = fxgrad.make_program(lambda w, x: w - 0.1 * fxgrad.grad(program)(w, x))(spec(3), spec("2*k", 3))
+    step = fxgrad.make_program(lambda w, x: w - 0.1 * fxgrad.grad(program)(w, x))(symbolic_spec(3),
+                                                                                  symbolic_spec("2*k", 3))
     agree(step(w, x), w - 0.1 * fxgrad.grad(loss)(w, x))
-    hessian = fxgrad.make_program(fxgrad.hessian(loss))(spec("d"), spec("n", "d"))
+    hessian = fxgrad.make_program(fxgrad.hessian(loss))(symbolic_spec("d"), symbolic_spec("n", "d"))
     agree(hessian(w, x), fxgrad.hessian(loss)(w, x))
 
 
 def test_texts_and_files() -> None:
-    program = fxgrad.make_program(lambda x: np.mean(x.reshape(-1)[1:]) + fnp.arange(x.shape[0])[0])(spec("n", 3))
+    program = fxgrad.make_program(lambda x: np.mean(x.reshape(-1)[1:]) + fnp.arange(x.shape[0])[0])(symbolic_spec("n",
+                                                                                                                  3))
     x = np.random.default_rng(0).normal(size=(4, 3))
     assert "f64[3*n-1]" in str(program)
     agree(fxgrad.parse(str(program))(x), program(x))
@@ -156,7 +165,7 @@ def test_texts_and_files() -> None:
     assert again.in_avals == program.in_avals
     agree(again(x), program(x))
     file = io.BytesIO()
-    fxgrad.save(file, lambda x: {"m": np.mean(x, axis=0)}, spec("n", 3))
+    fxgrad.save(file, lambda x: {"m": np.mean(x, axis=0)}, symbolic_spec("n", 3))
     loaded = fxgrad.load(file)
     for n in (2, 5):
         agree(loaded(np.ones((n, 3)) * n), {"m": np.full(3, float(n))})
@@ -217,7 +226,7 @@ def test_equal_to_jax(dtype: str) -> None:
         return np.sum(np.cumsum(ordered, axis=0) * np.arange(x.shape[0])[:, None]) / x.shape[0]
 
     program = fxgrad.make_program(fxgrad.value_and_grad(lambda x, w: model(fnp, x, w)))(
-        spec(("n", 3), dtype), spec((3, 2), dtype))
+        symbolic_spec(("n", 3), dtype), symbolic_spec((3, 2), dtype))
     with jax.enable_x64(dtype == "float64"):
         theirs = jax.jit(jax.value_and_grad(lambda x, w: model(jnp, x, w)))
         for n in (2, 5):
@@ -229,7 +238,7 @@ def test_equal_to_jax(dtype: str) -> None:
 
 
 def test_arguments_that_do_not_fit() -> None:
-    program = fxgrad.make_program(lambda x, y: x * y[:, None])(spec("n", 3), spec("n"))
+    program = fxgrad.make_program(lambda x, y: x * y[:, None])(symbolic_spec("n", 3), symbolic_spec("n"))
     assert refusal(lambda: program(np.ones((2, 3)), np.ones(5))) == (
         "the program takes f64[n] as y, got f64[5], where n = 5; but n = 2 by x, which is f64[2,3] where the program "
         "takes f64[n,3]. A name stands for one size: give arrays that agree, or trace with two names")
@@ -246,20 +255,20 @@ def test_arguments_that_do_not_fit() -> None:
 
 
 def test_sizes_that_follow_from_others() -> None:
-    program = fxgrad.make_program(lambda x, y: (x, y))(spec("2*n"), spec("n + m"))
+    program = fxgrad.make_program(lambda x, y: (x, y))(symbolic_spec("2*n"), symbolic_spec("n + m"))
     agree(program(np.ones(4), np.ones(5)), (np.ones(4), np.ones(5)))  # n = 2, m = 3
     assert refusal(lambda: program(np.ones(5), np.ones(5))) == (
         "the program takes f64[2*n] as x, got f64[5]: no size n from 1 on makes 2*n equal to 5")
     assert refusal(lambda: program(np.ones(6), np.ones(3))) == (
         "the program takes f64[n+m] as y, got f64[3]: no size m from 1 on makes n+m equal to 3")
-    unknown = fxgrad.make_program(lambda x: x)(spec("n*m"))
+    unknown = fxgrad.make_program(lambda x: x)(symbolic_spec("n*m"))
     assert refusal(lambda: unknown(np.ones(6))) == (
         "the program has sizes that its arguments do not tell: m, n. Give one argument an axis of each such size "
-        'alone, as in fxgrad.spec("n", 3)')
+        'alone, as in fxgrad.symbolic_spec("n", 3)')
 
 
 def test_an_operation_that_does_not_fit_one_size_names_its_line() -> None:
-    program = fxgrad.make_program(lambda x: x[2])(spec("n", 3))
+    program = fxgrad.make_program(lambda x: x[2])(symbolic_spec("n", 3))
     agree(program(np.arange(9.0).reshape(3, 3)), np.array([6.0, 7.0, 8.0]))
     assert refusal(lambda: program(np.ones((2, 3)))).startswith(
         "slice: 2:3:1 of an axis of size 2 in shape (2, 3); 0 <= start <= limit <= size and a positive stride are "
@@ -268,19 +277,20 @@ def test_an_operation_that_does_not_fit_one_size_names_its_line() -> None:
 
 @pytest.mark.slow
 def test_known_indices_of_a_size_that_varies() -> None:
-    program = fxgrad.make_program(lambda x: x[np.array([0, 5])] + x[np.array([-1, -2])])(spec("n"))
+    program = fxgrad.make_program(lambda x: x[np.array([0, 5])] + x[np.array([-1, -2])])(symbolic_spec("n"))
     agree(program(np.arange(7.0)), np.array([6.0, 10.0]))
     assert refusal(lambda: program(np.arange(3.0))) == (
         "index 5 is out of range for axis 0 of size 3; in range are -3 to 2")
     agree(fxgrad.jit(program)(np.arange(3.0)), np.array([2.0, np.nan]))  # as jax fills what is out of range
     for index, refused in (([0, 5], 5), ([-4, 0], -4), (5, 5)):
-        assert refusal(lambda index=index: fxgrad.make_program(lambda x: x[:, :3][:, index])(spec(2, "n"))) == (
+        assert refusal(lambda index=index: fxgrad.make_program(lambda x: x[:, :3][:, index])(symbolic_spec(2,
+                                                                                                           "n"))) == (
             f"x[...]: index {refused} is out of range for axis 1 of size min(3,n) at every size")
 
     def energy(x: Any, v: Any) -> Any:
         return np.sum(fnp.at(x)[np.array([0, -5])].set(v) ** 2)
 
-    gradient = fxgrad.make_program(fxgrad.grad(energy, argnums=(0, 1)))(spec("n"), spec(2))
+    gradient = fxgrad.make_program(fxgrad.grad(energy, argnums=(0, 1)))(symbolic_spec("n"), symbolic_spec(2))
     for count in (5, 6):  # at 5 both are the first
         args = np.arange(1.0, count + 1), np.array([1.0, 2.0])
         agree(gradient(*args), fxgrad.grad(energy, argnums=(0, 1))(*args))
@@ -290,7 +300,7 @@ def test_of_hermitian_matrices_one_triangle_counts_at_every_size() -> None:
     whole = np.arange(9.0).reshape(3, 3) + 1j * np.arange(9.0, 0.0, -1.0).reshape(3, 3)
     for triangle in ("L", "U"):
         program = fxgrad.make_program(lambda a, triangle=triangle: np.linalg.eigvalsh(a, triangle))(
-            spec("n", "n", dtype=complex))
+            symbolic_spec("n", "n", dtype=complex))
         for count in (1, 2, 3):
             agree(program(whole[:count, :count]), np.linalg.eigvalsh(whole[:count, :count], triangle))
 
@@ -298,14 +308,16 @@ def test_of_hermitian_matrices_one_triangle_counts_at_every_size() -> None:
 # --- where a number is needed ---------------------------------------------------------------------------------------
 
 UNTOLD = ("{question}: that cannot be told, since n stands for any size from 1 on: the program is traced once for all "
-          "of them. Trace it for one size where code chooses by it (fxgrad.spec(4, 3), or an array), or let values "
-          "choose: fxgrad.numpy.where, fxgrad.lax.cond; sizes that are equal get the same name in fxgrad.spec")
+          "of them. Trace it for one size where code chooses by it (fxgrad.symbolic_spec(4, 3), or an array), or let "
+          "values "
+          "choose: fxgrad.numpy.where, fxgrad.lax.cond; sizes that are equal get the same name in fxgrad.symbolic_spec")
 STANDS = "and n stands for any size from 1 on: the program is traced once for all of them. "
 NEEDED = ("a number is needed of the size n, for {use}, " + STANDS + "Write fxgrad.numpy.arange(size) for its numbers, "
           "fxgrad.numpy.zeros(shape) for an array, fxgrad.lax.scan over an array or fxgrad.lax.fori_loop(0, size, ...) "
-          "for a loop, and the size itself in arithmetic; or trace it for one size (fxgrad.spec(4, 3), or an array)")
+          "for a loop, and the size itself in arithmetic; or trace it for one size (fxgrad.symbolic_spec(4, 3), or an "
+          "array)")
 WRITE = ("{call} needs a number for the size n, " + STANDS + "Write fxgrad.numpy.{instead}, or trace it for one size "
-         "(fxgrad.spec(4, 3), or an array)")
+         "(fxgrad.symbolic_spec(4, 3), or an array)")
 
 
 @pytest.mark.parametrize(("function", "message"), [
@@ -341,33 +353,34 @@ WRITE = ("{call} needs a number for the size n, " + STANDS + "Write fxgrad.numpy
 ])
 def test_where_a_number_is_needed(function: Any, message: str) -> None:
     with pytest.raises(FxgradError) as caught:
-        fxgrad.make_program(function)(spec("n", 3))
+        fxgrad.make_program(function)(symbolic_spec("n", 3))
     text, place = str(caught.value).split("\n  at ")
     assert text == message
     assert place.startswith("test_specs.py:")
 
 
 NUMBERS = ("{what}: x is f64[n,3], and every size must be a number there. Give an array, or a type such as "
-           "fxgrad.spec(4, 3); of a program, make_program(program)(fxgrad.spec(4, 3)) is that for numbers. "
-           "fxgrad.export takes sizes with names")
+           "fxgrad.symbolic_spec(4, 3); of a program, make_program(program)(fxgrad.symbolic_spec(4, 3)) is that for "
+           "numbers. fxgrad.export takes sizes with names")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("call", "what"), [
     (lambda f, x: fxgrad.jit(f).lower(x), "jit(function).lower"),
     (lambda f, x: fxgrad.stablehlo(f)(x), "jit(function).lower"),
-    (lambda f, x: fxgrad.memory(f)(x), "memory"),
-    (lambda f, x: fxgrad.cost(f)(x), "cost"),
-    (lambda f, x: fxgrad.summary(f)(x), "summary"),
-    (lambda f, x: fxgrad.granularities(f)(x), "granularities"),
+    (lambda f, x: fxgrad.memory_analysis(f)(x), "memory_analysis"),
+    (lambda f, x: fxgrad.cost_analysis(f)(x), "cost_analysis"),
+    (lambda f, x: fxgrad.tabulate(f)(x), "tabulate"),
+    (lambda f, x: fxgrad.compare_granularities(f)(x), "compare_granularities"),
     (lambda f, x: fxgrad.make_program(f)(x).to_python(), "to_python"),
 ])
 def test_what_counts_by_sizes_asks_for_numbers(call: Any, what: str) -> None:
-    assert refusal(lambda: call(lambda x: np.mean(x, axis=0), spec("n", 3))) == NUMBERS.format(what=what)
+    assert refusal(lambda: call(lambda x: np.mean(x, axis=0), symbolic_spec("n", 3))) == NUMBERS.format(what=what)
 
 
 def test_costs_have_names() -> None:
-    cost = fxgrad.cost(fxgrad.make_program(lambda x, w: np.tanh(x @ w))(spec("n", "d"), spec("d", 4)))
+    cost = fxgrad.cost_analysis(fxgrad.make_program(lambda x, w: np.tanh(x @ w))(symbolic_spec("n", "d"),
+                                                                                 symbolic_spec("d", 4)))
     assert str(cost) == "Cost(flops=8*d*n+4*n, bytes=8*d*n+96*n+32*d)"
 
 
@@ -376,7 +389,7 @@ def test_texts_of_sizes() -> None:
     def function(x: Any) -> Any:
         return x[1:], x[:-1], x[0], x[-1], x[:, 1], x.reshape(-1), np.mean(x)
 
-    text = str(fxgrad.make_program(function)(spec("n", 3)))
+    text = str(fxgrad.make_program(function)(symbolic_spec("n", 3)))
     assert "return x[1:], x[:-1], x[0], x[-1], x[:, 1], reshape(x, ('3*n',)), mean(x)" in text
     assert text.endswith("where mean(x: f64[n,3]) -> f64:\n  return sum(x) / f64(size('3*n'))")
 
@@ -431,7 +444,7 @@ def test_no_size_is_taken_for_a_number_by_derivatives(library: str) -> None:
 
 def named_specs(arrays: Sequence[Any]) -> list[Any]:
     """Types with a name for each size above 1; keys, which are two words, stay as they are."""
-    return [spec(tuple(f"n{extent}" if extent > 1 else extent for extent in array.shape), array.dtype)
+    return [symbolic_spec(tuple(f"n{extent}" if extent > 1 else extent for extent in array.shape), array.dtype)
             if array.dtype != np.uint32 else array for array in arrays]
 
 
@@ -506,7 +519,7 @@ def test_every_primitive_takes_sizes_with_names_or_refuses_them() -> None:
             args = [*map(np.asarray, sample.args())]
             if sample.slow or not any(extent > 1 for arg in args for extent in arg.shape):
                 continue
-            specs = [spec(tuple(f"n{extent}" if extent > 1 else extent for extent in arg.shape), arg.dtype)
+            specs = [symbolic_spec(tuple(f"n{extent}" if extent > 1 else extent for extent in arg.shape), arg.dtype)
                      if not arg.dtype.names else arg for arg in args]
 
             def applied(*values: Any, primitive: Any = primitive, params: Any = sample.params) -> Any:

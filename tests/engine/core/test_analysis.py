@@ -65,7 +65,7 @@ def test_what_is_needed_of_an_analysis() -> None:
 
 
 def test_the_states_of_facts() -> None:
-    absence = fxgrad.TODO("nobody wrote it")
+    absence = fxgrad.extend.TODO("nobody wrote it")
     derived: Analysis[object] = Analysis("derived", "Something.", missing="derive", derive=lambda primitive: (
         absence if primitive is COS else primitive.name))
     default: Analysis[object] = Analysis("default", "Something.", missing="conservative", default=absence)

@@ -127,7 +127,7 @@ def test_compiled_programs_are_kept() -> None:
 
 def test_cost_counts_products() -> None:
     program = fxgrad.make_program(lambda x: x @ x)(np.ones((10, 10)))
-    assert fxgrad.cost(program) == (2000, 2400)
+    assert fxgrad.cost_analysis(program) == (2000, 2400)
 
 
 def test_the_platform_of_arrays_on_several_devices() -> None:

@@ -64,8 +64,8 @@ def test_a_linear_function_with_tangents_of_compiled_ones_can_be_transposed() ->
 def test_a_deep_nest_is_walked_once_by_whatever_looks_at_it(monkeypatch) -> None:
     monkeypatch.setattr(fxgrad.config, "check_level", 0)  # checks print all levels of every level
     program = fxgrad.make_program(nested(fxgrad.jit, np.sin, 60))(X)  # to unfold it would take 2 ** 60 steps
-    flops = [fxgrad.cost(fxgrad.make_program(nested(fxgrad.jit, np.sin, depth))(X)).flops for depth in (0, 1)]
-    assert fxgrad.cost(program).flops == 2 ** 60 * flops[0] + (2 ** 60 - 1) * (flops[1] - 2 * flops[0])
+    flops = [fxgrad.cost_analysis(fxgrad.make_program(nested(fxgrad.jit, np.sin, depth))(X)).flops for depth in (0, 1)]
+    assert fxgrad.cost_analysis(program).flops == 2 ** 60 * flops[0] + (2 ** 60 - 1) * (flops[1] - 2 * flops[0])
     assert len(fxgrad.make_program(fxgrad.vmap(program))(X[:, None] + X).equations) == 1
     equations = len(jax.make_jaxpr(fxgrad.to_jax(program))(X).eqns)  # not in the assertion, which would print them
     assert equations == 3

@@ -1,4 +1,4 @@
-"""Derivatives of `fxgrad.safe` by ordinary products first: what is looked at, what is computed again, and when."""
+"""Derivatives of `fxgrad.nan_safe` by ordinary products first: what is looked at, what is computed again, and when."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def slopes(params: Values) -> Values:
     return found
 
 
-safely = fxgrad.grad(fxgrad.safe(loss))
+safely = fxgrad.grad(fxgrad.nan_safe(loss))
 
 
 def equal(found: Values, expected: Values, tolerance: float = 1e-9) -> None:
@@ -94,7 +94,7 @@ def test_what_hides_a_nan_is_looked_at_itself() -> None:
         def inner(w: Any, b: Any) -> Any:
             hidden = BAD @ w + b
             return fnp.sum(fnp.where(MASK[:, None] > 0, fnp.sqrt(hidden * hidden + 1.0), 0.0))
-        return fxgrad.grad(fxgrad.safe(inner), argnums=(0, 1))(w, np.zeros(7))
+        return fxgrad.grad(fxgrad.nan_safe(inner), argnums=(0, 1))(w, np.zeros(7))
 
     program = program_of(both, PARAMS["W1"])
     assert nan_check_outputs(program, MATRICES) == (0,)
@@ -201,13 +201,13 @@ CASES: dict[str, tuple[Callable[[Values, Any], Values], Callable[[], Values]]] =
     "Adam by scan": (lambda params, x: fxgrad.lax.scan(lambda state, _: (adam(
         state, lambda params: safely(params, x)), None), (params, ZEROS, ZEROS), None, length=3)[0][0],
         lambda: adams(slopes, 3)),
-    "effects": (fxgrad.grad(fxgrad.safe(printing)), lambda: slopes(PARAMS)),
+    "effects": (fxgrad.grad(fxgrad.nan_safe(printing)), lambda: slopes(PARAMS)),
     "vmap": (lambda params, x: {name: value[1] for name, value in fxgrad.vmap(safely, (None, 0))(
         params, fnp.stack([X, x])).items()}, lambda: slopes(PARAMS)),
-    "jit": (fxgrad.grad(fxgrad.safe(fxgrad.jit(loss))), lambda: slopes(PARAMS)),
-    "checkpoint": (fxgrad.grad(fxgrad.safe(fxgrad.checkpoint(loss))), lambda: slopes(PARAMS)),
-    "forward": (fxgrad.jacfwd(fxgrad.safe(loss)), lambda: slopes(PARAMS)),
-    "inside": (fxgrad.safe(fxgrad.grad(loss)), lambda: slopes(PARAMS)),
+    "jit": (fxgrad.grad(fxgrad.nan_safe(fxgrad.jit(loss))), lambda: slopes(PARAMS)),
+    "checkpoint": (fxgrad.grad(fxgrad.nan_safe(fxgrad.checkpoint(loss))), lambda: slopes(PARAMS)),
+    "forward": (fxgrad.jacfwd(fxgrad.nan_safe(loss)), lambda: slopes(PARAMS)),
+    "inside": (fxgrad.nan_safe(fxgrad.grad(loss)), lambda: slopes(PARAMS)),
     "twice": (lambda params, x: safely(nearer(safely(params, x)), x), lambda: slopes(nearer(slopes(PARAMS)))),
 }
 
@@ -223,14 +223,14 @@ def test_compiled_with_and_without_nans(name: str) -> None:
 
 @pytest.mark.slow
 def test_second_derivatives_exports_and_jax() -> None:
-    hessian = fxgrad.hessian(fxgrad.safe(loss))
+    hessian = fxgrad.hessian(fxgrad.nan_safe(loss))
     expected = fxgrad.hessian(loss)(PARAMS, np.where(MASK[:, None] > 0, X, 0.0))
     found = fxgrad.jit(hessian)(PARAMS, BAD)
     for name in PARAMS:
         equal(found[name], expected[name], 1e-8)
-    shapes = {name: fxgrad.spec(*value.shape, dtype="float64") for name, value in PARAMS.items()}
-    sizes = fxgrad.spec("n", 5, dtype="float64"), fxgrad.spec("n", dtype="float64")
-    exported = fxgrad.export(fxgrad.grad(fxgrad.safe(loss)))(shapes, *sizes)
+    shapes = {name: fxgrad.symbolic_spec(*value.shape, dtype="float64") for name, value in PARAMS.items()}
+    sizes = fxgrad.symbolic_spec("n", 5, dtype="float64"), fxgrad.symbolic_spec("n", dtype="float64")
+    exported = fxgrad.export(fxgrad.grad(fxgrad.nan_safe(loss)))(shapes, *sizes)
     equal(exported.call(PARAMS, BAD, MASK), slopes(PARAMS))
     with jax.enable_x64(True):
         equal(jax.jit(fxgrad.to_jax(safely))(PARAMS, BAD), slopes(PARAMS))
@@ -245,7 +245,7 @@ def test_halves_and_complex_numbers() -> None:
     def energy(w: Any, x: Any) -> Any:
         return fnp.sum(fnp.abs(fnp.where(MASK[:, None] > 0, (x + 0j) @ w, 0.0)) ** 2)
     w = PARAMS["W1"] + 1j
-    found = fxgrad.jit(fxgrad.grad(fxgrad.safe(energy)))(w, BAD)
+    found = fxgrad.jit(fxgrad.grad(fxgrad.nan_safe(energy)))(w, BAD)
     np.testing.assert_allclose(found, fxgrad.grad(energy)(w, np.where(MASK[:, None] > 0, X, 0.0)), rtol=1e-12)
 
 
@@ -261,7 +261,7 @@ def in_parts(gradient: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def derivatives(model: Model) -> list[Callable[[list[Any], Any], Any]]:
-    safe = fxgrad.safe(model.loss)
+    safe = fxgrad.nan_safe(model.loss)
     gradient = fxgrad.grad(safe)
     return [gradient, fxgrad.grad(safe, argnums=(0, 1)), in_steps(gradient), in_parts(gradient),
             lambda params, x: fxgrad.jvp(lambda x: gradient(params, x), (x,), (fnp.cos(x),))]

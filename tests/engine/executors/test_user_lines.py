@@ -151,7 +151,8 @@ def broken(x: Any) -> Any:
 
 broken_p = fxgrad.Primitive(
     "broken", abstract=lambda x: [x], numpy=lambda x: [x], xla=lambda lax, x: [lax.dot(x, lax.full((7,), 1.0))],
-    jvp=fxgrad.NO_TANGENT, transpose=fxgrad.NOT_LINEAR, batch=fxgrad.TODO("a test"), cost=lambda x: fxgrad.Cost(0, 0))
+    jvp=fxgrad.NO_TANGENT, transpose=fxgrad.NOT_LINEAR,
+    batch=fxgrad.extend.TODO("a test"), cost=lambda x: fxgrad.Cost(0, 0))
 
 
 def test_what_jax_refuses_is_refused_with_the_line() -> None:
@@ -178,7 +179,8 @@ def test_out_of_memory_names_the_largest_values(monkeypatch: pytest.MonkeyPatch)
     note = "\n".join(caught.value.__notes__).splitlines()
     assert note[0] == "  The largest values that the program makes:"
     assert f"    f32[1000,3] = mul, 12,000 bytes, at test_user_lines.py:{line_of(wide, 2)} (in wide)" in note
-    assert note[-1] == ("  Write fxgrad.memory(f)(*args) to see what is alive at the peak; fxgrad.checkpoint(f), or "
+    assert note[-1] == ("  Write fxgrad.memory_analysis(f)(*args) to see what is alive at the peak; "
+                        "fxgrad.checkpoint(f), or "
                         "grad(f, memory_budget=...), keeps less")
 
 

@@ -49,7 +49,7 @@ def test_sizes_are_found_once_for_each_type_of_arguments(monkeypatch: pytest.Mon
         return specialised(program, avals)
 
     monkeypatch.setattr(calling, "specialize", noting)
-    program = fxgrad.make_program(lambda x: fnp.sin(x) * x)(fxgrad.spec("n"))
+    program = fxgrad.make_program(lambda x: fnp.sin(x) * x)(fxgrad.symbolic_spec("n"))
     for size in (2, 3, 2, 3):
         np.testing.assert_array_equal(program(np.ones(size)), np.full(size, np.sin(1.0)))
     assert sizes == [(2,), (3,)]

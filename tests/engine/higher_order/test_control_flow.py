@@ -196,5 +196,5 @@ def test_second_derivatives_of_loops_without_a_number_of_steps() -> None:
 
 def test_slopes_of_library_functions_are_safe() -> None:
     """0 times the infinite slope of the logarithm, in a function that is a program of its own."""
-    assert grad(fxgrad.safe(fxgrad.scipy.special.xlogy), 1)(0.0, 0.0) == 0.0
-    assert grad(fxgrad.safe(fxgrad.scipy.special.xlogy), 1)(2.0, 4.0) == 0.5
+    assert grad(fxgrad.nan_safe(fxgrad.scipy.special.xlogy), 1)(0.0, 0.0) == 0.0
+    assert grad(fxgrad.nan_safe(fxgrad.scipy.special.xlogy), 1)(2.0, 4.0) == 0.5

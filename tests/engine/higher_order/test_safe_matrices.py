@@ -1,4 +1,4 @@
-"""`fxgrad.safe` and functions of matrices: what `where` did not choose gives nothing back, singular or not."""
+"""`fxgrad.nan_safe` and functions of matrices: what `where` did not choose gives nothing back, singular or not."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def chosen(function: Callable[[Any], Any]) -> Callable[..., Any]:
 def test_matrices_that_are_not_chosen_get_the_gradient_zero(name: str) -> None:
     function = SUMS[name]
     expected = fxgrad.grad(function)(GOOD)
-    stacked = fxgrad.jit(fxgrad.grad(fxgrad.safe(chosen(function))))
-    alone = fxgrad.jit(fxgrad.grad(fxgrad.safe(lambda a: fnp.where(a[0, 0] > 3.9, function(a), 0.0))))
+    stacked = fxgrad.jit(fxgrad.grad(fxgrad.nan_safe(chosen(function))))
+    alone = fxgrad.jit(fxgrad.grad(fxgrad.nan_safe(lambda a: fnp.where(a[0, 0] > 3.9, function(a), 0.0))))
     wrong = []
     for kind, bad in BAD.items():
         found = np.asarray(stacked(np.stack([GOOD, bad]), np.array([True, False])))
@@ -71,7 +71,7 @@ def test_gradients_of_those_chosen_are_the_closed_forms() -> None:
     forms = {"slogdet": inverse.T, "inv": -inverse.T @ np.ones((3, 3)) @ inverse.T,
              "solve": -np.outer(inverse.T @ np.ones(3), inverse @ B), "det": np.linalg.det(GOOD) * inverse.T}
     for name, form in forms.items():
-        safe = fxgrad.safe(chosen(SUMS[name]))
+        safe = fxgrad.nan_safe(chosen(SUMS[name]))
         for gradient in (fxgrad.jit(fxgrad.grad(safe)), fxgrad.jit(fxgrad.jacfwd(safe))):
             found = gradient(np.stack([GOOD, BAD["ones"]]), np.array([True, False]))
             np.testing.assert_allclose(found, np.stack([form, np.zeros((3, 3))]), rtol=1e-12, atol=1e-14)
@@ -79,9 +79,9 @@ def test_gradients_of_those_chosen_are_the_closed_forms() -> None:
 
 def test_a_singular_matrix_that_is_chosen_stays_one() -> None:
     for name in ("slogdet", "inv", "solve", "cholesky"):
-        gradient = fxgrad.jit(fxgrad.grad(fxgrad.safe(SUMS[name])))(BAD["zeros"])
+        gradient = fxgrad.jit(fxgrad.grad(fxgrad.nan_safe(SUMS[name])))(BAD["zeros"])
         assert not np.isfinite(gradient).all(), name
-    slope = fxgrad.jit(fxgrad.grad(fxgrad.safe(lambda b: sla.solve_triangular(BAD["zeros"], b, lower=True)[2])))(B)
+    slope = fxgrad.jit(fxgrad.grad(fxgrad.nan_safe(lambda b: sla.solve_triangular(BAD["zeros"], b, lower=True)[2])))(B)
     assert np.isnan(slope).all()
 
 
@@ -90,23 +90,23 @@ def test_second_derivatives_and_complex_matrices() -> None:
     def log_volume(a: Any) -> Any:
         return fnp.where(a[0, 0] > 3.9, la.slogdet(a)[1], 0.0)
 
-    second = fxgrad.jit(fxgrad.hessian(fxgrad.safe(log_volume)))
+    second = fxgrad.jit(fxgrad.hessian(fxgrad.nan_safe(log_volume)))
     assert (np.asarray(second(BAD["ones"])) == 0).all()
     np.testing.assert_allclose(second(GOOD), fxgrad.hessian(SUMS["slogdet"])(GOOD), rtol=1e-12, atol=1e-15)
 
     def modulus(a: Any) -> Any:
         return fnp.where(fnp.abs(a[0, 0]) > 3.9, fnp.sum(fnp.abs(la.inv(a)) ** 2), 0.0)
 
-    gradient = fxgrad.jit(fxgrad.grad(fxgrad.safe(modulus)))
+    gradient = fxgrad.jit(fxgrad.grad(fxgrad.nan_safe(modulus)))
     turned = GOOD + 1j * np.triu(GOOD, 1)
     assert (np.asarray(gradient(BAD["ones"] + 0j)) == 0).all()
     np.testing.assert_allclose(gradient(turned), fxgrad.grad(modulus)(turned), rtol=1e-12)
 
 
 def test_without_jit_numpy_raises_for_a_value_that_it_cannot_compute() -> None:
-    function = fxgrad.safe(lambda a: fnp.where(a[0, 0] > 3.9, fnp.sum(la.inv(a)), 0.0))
+    function = fxgrad.nan_safe(lambda a: fnp.where(a[0, 0] > 3.9, fnp.sum(la.inv(a)), 0.0))
     for call in (function, fxgrad.grad(function)):
         with pytest.raises(np.linalg.LinAlgError):
             call(BAD["zeros"])
-    masked = fxgrad.safe(lambda a: fnp.where(a[0, 0] > 3.9, la.slogdet(a)[1], 0.0))
+    masked = fxgrad.nan_safe(lambda a: fnp.where(a[0, 0] > 3.9, la.slogdet(a)[1], 0.0))
     assert (fxgrad.grad(masked)(BAD["zeros"]) == 0).all()

@@ -113,12 +113,12 @@ def test_solutions_of_matrices_that_may_be_singular() -> None:
         solved = lax.linalg.triangular_solve(a, fnp.stack([b, b])[..., None], left_side=True, lower=True)
         return fnp.sum(fnp.where(np.array([True, False])[:, None, None], solved, 0.0))
     with np.errstate(all="ignore"):
-        slope = fxgrad.grad(fxgrad.safe(total))(b)
+        slope = fxgrad.grad(fxgrad.nan_safe(total))(b)
     np.testing.assert_allclose(slope, np.linalg.inv(a[0]).sum(0), rtol=1e-15)
 
 
 def test_infinite_slopes_of_roots_are_among_the_singular_points() -> None:
     for primitive in (sqrt_p, cbrt_p):
-        assert fxgrad.grad(fxgrad.safe(lambda x, primitive=primitive: bind(primitive, x)[0]))(0.0) == np.inf
+        assert fxgrad.grad(fxgrad.nan_safe(lambda x, primitive=primitive: bind(primitive, x)[0]))(0.0) == np.inf
         point, = singular_points.of(primitive)
         assert (point.operands, point.first) == ((0.0,), np.inf)

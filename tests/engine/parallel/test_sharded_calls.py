@@ -303,7 +303,7 @@ def test_programs_of_whole_arrays_and_files_of_numpy_alone() -> None:
     f = fxgrad.shard_map(lambda w, x: lax.scan(lambda c, _: (c + loss(w, x), None), 0.0, None, 2)[0], mesh=ABSTRACT,
                          **SPECS)
     program = fxgrad.make_program(fxgrad.grad(f))(W, X)
-    whole = fxgrad.unfold(program, devices=True)
+    whole = fxgrad.inline(program, devices=True)
     assert "shard_map(pieces" in str(program)
     assert "shard_map(pieces" not in str(whole)
     assert "psum" not in str(whole)

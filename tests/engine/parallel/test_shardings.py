@@ -187,7 +187,7 @@ def test_files_of_numpy_and_scalars_pass_them_by() -> None:
     space: dict[str, Any] = {}
     exec(program.to_python(), space)
     np.testing.assert_allclose(space["grad_held"](A), fxgrad.grad(plain)(A), rtol=1e-12)
-    assert fxgrad.cost(program).flops == fxgrad.cost(fxgrad.make_program(fxgrad.grad(plain))(A)).flops
+    assert fxgrad.cost_analysis(program).flops == fxgrad.cost_analysis(fxgrad.make_program(fxgrad.grad(plain))(A)).flops
 
 
 def test_to_jax_and_back() -> None:

@@ -35,8 +35,8 @@ def test_the_reports_agree(function: Callable[..., Any]) -> None:
     size = sum(each.var.aval.nbytes for each in found.kept)
     assert size > 0
     assert sum(each.nbytes for each in fxgrad.saved_residuals(function, X)) == size
-    assert sum(each.nbytes for each in fxgrad.memory(function)(X).saved) == size
-    assert fxgrad.summary(function)(X).saved_bytes == size
+    assert sum(each.nbytes for each in fxgrad.memory_analysis(function)(X).saved) == size
+    assert fxgrad.tabulate(function)(X).saved_bytes == size
 
 
 def test_nothing_is_kept_without_a_derivative() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fxgrad
-from fxgrad import spec
+from fxgrad import symbolic_spec
 from fxgrad.errors import FxgradError, UnsupportedError
 from tests.support.sized_functions import FUNCTIONS, drawn, spec_of
 from tests.support.with_onnx import check, close, readable, run, to_onnx
@@ -46,7 +46,7 @@ def test_names_of_sizes() -> None:
     def function(x, y):
         return np.concatenate([x, y]) / x.shape[0], x[1:]
 
-    program = fxgrad.make_program(function)(spec("n", 3), spec("m", 3))
+    program = fxgrad.make_program(function)(symbolic_spec("n", 3), symbolic_spec("m", 3))
     model = to_onnx(program)()
     assert [*map(dimensions, model.graph.input)] == [["n", 3], ["m", 3]]
     assert [*map(dimensions, model.graph.output)] == [["n+m", 3], ["n-1", 3]]
@@ -57,9 +57,9 @@ def test_a_size_that_is_nowhere() -> None:
     def function(x):
         return fxgrad.numpy.arange(x.shape[0] // 2)
 
-    holds_at(fxgrad.make_program(function)(spec("2*n")), "half", (("2*n",),), (3, 5))
+    holds_at(fxgrad.make_program(function)(symbolic_spec("2*n")), "half", (("2*n",),), (3, 5))
     with pytest.raises(UnsupportedError) as raised:
-        to_onnx(lambda x: fxgrad.numpy.sum(x) / (x.shape[0] + 1))(spec("n*m"))
+        to_onnx(lambda x: fxgrad.numpy.sum(x) / (x.shape[0] + 1))(symbolic_spec("n*m"))
     assert str(raised.value).partition("\n")[0] == (
         "to_onnx: size needs the size m, which is that of no axis of an argument by itself. Pass an array that has an "
         "axis of this size")
@@ -67,12 +67,12 @@ def test_a_size_that_is_nowhere() -> None:
 
 def test_sizes_that_say_how_many_nodes_there_are() -> None:
     with pytest.raises(UnsupportedError) as raised:
-        to_onnx(lambda x: np.cumprod(x))(spec("n"))
+        to_onnx(lambda x: np.cumprod(x))(symbolic_spec("n"))
     assert str(raised.value).partition("\n")[0] == (
         "to_onnx: cumprod runs along an axis of the size n, and how many nodes it takes depends on that. Trace the "
         "function for a number")
     with pytest.raises(UnsupportedError) as raised:
-        to_onnx(lambda x: np.linalg.cholesky(x))(spec("n", "n"))
+        to_onnx(lambda x: np.linalg.cholesky(x))(symbolic_spec("n", "n"))
     assert str(raised.value).partition("\n")[0] == (
         "to_onnx: cholesky needs a number in the place of n, since the nodes that it becomes depend on it. Trace the "
         "function for a number")

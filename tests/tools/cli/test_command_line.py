@@ -188,7 +188,7 @@ def test_cost(run: Commands) -> None:
     program = fxgrad.make_program(lambda w, x: np.mean(np.tanh(x @ w) ** 2))(
         np.ones(3, np.float32), np.ones((5, 3), np.float32))
     total = json.loads(run("cost", "model.py:loss", *TYPES, "--by", "operation", "--json").output)
-    assert (total["flops"], total["bytes"]) == fxgrad.cost(program)
+    assert (total["flops"], total["bytes"]) == fxgrad.cost_analysis(program)
     assert sum(row["flops"] for row in total["lines"]) == total["flops"]
     assert {row["operation"] for row in total["lines"]} == {
         "dot_general", "tanh", "integer_pow", "reduce_sum", "div"}
@@ -250,11 +250,11 @@ def test_random_values_have_the_types_that_are_asked_for() -> None:
 
 
 def test_summary(run: Commands, tmp_path: Path) -> None:
-    shown = run("summary", "model.py:loss", *TYPES).output
+    shown = run("tabulate", "model.py:loss", *TYPES).output
     assert "dot_general, tanh" in shown
     run("show", "model.py:loss", *TYPES, "-o", "a.txt")
-    assert run("summary", "a.txt").error == (
-        "fxgrad: summary needs a function: fxgrad cost and fxgrad graph take programs too\n")
+    assert run("tabulate", "a.txt").error == (
+        "fxgrad: tabulate needs a function: fxgrad cost and fxgrad graph take programs too\n")
 
 
 def test_card(run: Commands) -> None:
@@ -280,7 +280,8 @@ def test_lint(run: Commands, tmp_path: Path) -> None:
 
 
 def test_explore(run: Commands, tmp_path: Path) -> None:
-    assert run("explore", "model.py:loss", *TYPES, "--random", "0").output == "wrote loss.html: open it in a browser\n"
+    assert run("visualize", "model.py:loss", *TYPES, "--random", "0").output == (
+        "wrote loss.html: open it in a browser\n")
     assert (tmp_path / "loss.html").read_text().startswith("<!doctype html>")
 
 
@@ -340,7 +341,8 @@ def test_arguments() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [
-    [], ["show"], ["python"], ["export"], ["cost"], ["graph"], ["draw"], ["lint"], ["summary"], ["explore"], ["diff"],
+    [], ["show"], ["python"], ["export"], ["cost"], ["graph"], ["draw"], ["lint"], ["tabulate"], ["visualize"],
+    ["diff"],
     ["check"], ["card"]])
 def test_help_teaches_by_examples(command: list[str]) -> None:
     found = subprocess.run([sys.executable, "-m", "fxgrad", *command, "--help"], capture_output=True, text=True,

@@ -85,8 +85,8 @@ def test_the_parts_before_and_behind_any_cut_are_the_whole(name: str) -> None:
     whole = program(*args)
     for place in range(len(program.equations) + 1):
         cut = alive(program, place)
-        first = fxgrad.extract(program, outputs=cut)
-        second = fxgrad.extract(program, cut)
+        first = fxgrad.subprogram(program, outputs=cut)
+        second = fxgrad.subprogram(program, cut)
         own = [arg for arg, kept in zip(args, kept_arguments(first, program), strict=True) if kept]
         same(second(*first(*own)), whole)
         assert len(first.equations) <= place
@@ -103,7 +103,8 @@ def test_parts_of_random_programs_have_the_operations_of_the_whole(steps: Any, p
     program = fxgrad.make_program(fxgrad.value_and_grad(lambda x, y: np.sum(function(x, y)), argnums=(0, 1)))(x, y)
     place = min(place, len(program.equations))
     cut = alive(program, place)
-    first, second = fxgrad.extract(program, program.inputs[len(program.constants):], cut), fxgrad.extract(program, cut)
+    first, second = fxgrad.subprogram(program, program.inputs[len(program.constants):],
+                                      cut), fxgrad.subprogram(program, cut)
     parts = [*first.equations, *second.equations]
     assert [*map(id, parts)] == [*map(id, live_equations(program))]
     for one, other in zip(fxgrad.tree.leaves(second(*first(x, y))), fxgrad.tree.leaves(program(x, y)), strict=True):
@@ -124,10 +125,10 @@ def kept_arguments(part: Program, program: Program) -> list[bool]:
 def test_every_name_that_is_printed_is_found(name: str) -> None:
     program, args = made(name)
     names = [each for each, var in program.edit().names.items() if var not in program.inputs]
-    every = fxgrad.extract(program, [...], names)
+    every = fxgrad.subprogram(program, [...], names)
     kept = [arg for arg, kept in zip(args, kept_arguments(every, program), strict=True) if kept]
     for wanted, value in zip(names, every(*kept), strict=True):
-        part = fxgrad.extract(program, outputs=wanted)
+        part = fxgrad.subprogram(program, outputs=wanted)
         own = [arg for arg, kept in zip(args, kept_arguments(part, program), strict=True) if kept]
         same(part(*own), value)
         assert wanted in part.edit().names  # it is called there what it was called
@@ -135,15 +136,15 @@ def test_every_name_that_is_printed_is_found(name: str) -> None:
 
 def test_a_part_has_names_lines_and_containers() -> None:
     program = fxgrad.make_program(model)(PARAMS, X)
-    part = fxgrad.extract(program, ["h", {"given": "s"}], {"both": ["s", "h"]})
+    part = fxgrad.subprogram(program, ["h", {"given": "s"}], {"both": ["s", "h"]})
     assert program_text(part, source=False) == """\
 program extract(model)(h, s: f64[2,4]):
   return s, h"""
     hidden, given = np.zeros((2, 4)), np.ones((2, 4))
     result = part(hidden, {"given": given})
     same(result["both"], [given, hidden])
-    same(fxgrad.extract(program, ["h"])(model_hidden()), model(PARAMS, X))
-    same(fxgrad.extract(program, ["s", "h"])(np.ones((2, 4)), np.ones((2, 4)))["total"], 8.0)
+    same(fxgrad.subprogram(program, ["h"])(model_hidden()), model(PARAMS, X))
+    same(fxgrad.subprogram(program, ["s", "h"])(np.ones((2, 4)), np.ones((2, 4)))["total"], 8.0)
 
 
 def model_hidden() -> Any:
@@ -153,29 +154,30 @@ def model_hidden() -> Any:
 def test_arguments_go_by_name_whole_or_in_part() -> None:
     program = fxgrad.make_program(model)(PARAMS, X, scale=2.0)
     whole = program(PARAMS, X, scale=2.0)
-    same(fxgrad.extract(program, ["x", "params", "scale"])(X, PARAMS, 2.0), whole)
-    same(fxgrad.extract(program, ["params.b", ["params.w", "x"], ...])(PARAMS["b"], [PARAMS["w"], X], scale=2.0), whole)
-    same(fxgrad.extract(program, [...])(PARAMS, X, scale=2.0), whole)
-    same(fxgrad.extract(program, outputs="params")(PARAMS), PARAMS)
+    same(fxgrad.subprogram(program, ["x", "params", "scale"])(X, PARAMS, 2.0), whole)
+    same(fxgrad.subprogram(program, ["params.b", ["params.w", "x"], ...])(PARAMS["b"], [PARAMS["w"], X], scale=2.0),
+         whole)
+    same(fxgrad.subprogram(program, [...])(PARAMS, X, scale=2.0), whole)
+    same(fxgrad.subprogram(program, outputs="params")(PARAMS), PARAMS)
 
 
 def test_a_captured_array_comes_along_or_becomes_an_argument() -> None:
     program = fxgrad.make_program(model)(PARAMS, X)
     name = next(name for name, var in program.edit().names.items() if var is program.inputs[0])
-    tail = fxgrad.extract(program, ["h"], "s")
+    tail = fxgrad.subprogram(program, ["h"], "s")
     assert len(tail.constants) == 1
-    free = fxgrad.extract(program, ["h", name], "s")
+    free = fxgrad.subprogram(program, ["h", name], "s")
     assert not free.constants
     same(free(model_hidden(), OFFSET), tail(model_hidden()))
 
 
 def test_what_stands_inside_calls_goes_by_its_path() -> None:
     program = fxgrad.make_program(fxgrad.jit(model))(PARAMS, X)
-    part = fxgrad.extract(program, ["model/h", ...], ["model/softmax/a", "model/s", "model/h"])
+    part = fxgrad.subprogram(program, ["model/h", ...], ["model/softmax/a", "model/s", "model/h"])
     top, probabilities, hidden = part(model_hidden())
     same(hidden, model_hidden())
     same(top / np.sum(top, axis=-1, keepdims=True), probabilities)
-    same(fxgrad.extract(program, ["model/s", "model/h"])(probabilities, hidden), model(PARAMS, X))
+    same(fxgrad.subprogram(program, ["model/s", "model/h"])(probabilities, hidden), model(PARAMS, X))
 
     def twice(x: Any) -> Any:
         first = fxgrad.nn.softmax(x)
@@ -183,9 +185,9 @@ def test_what_stands_inside_calls_goes_by_its_path() -> None:
         return first, second
 
     program = fxgrad.make_program(twice)(X)
-    inner = fxgrad.extract(program, ["first/a"])(np.ones((2, 3)))
+    inner = fxgrad.subprogram(program, ["first/a"])(np.ones((2, 3)))
     same(inner[0], np.full((2, 3), 1 / 3))
-    both = fxgrad.extract(program, ["first/a", "second/a"])
+    both = fxgrad.subprogram(program, ["first/a", "second/a"])
     assert program_text(both, source=False) == """\
 program extract(twice)(a, `second/a`: f64[2,3]):
   first: f64[2,3] = a / sum(a, axis=-1)[:, None]
@@ -193,14 +195,15 @@ program extract(twice)(a, `second/a`: f64[2,3]):
   return first, second"""
     same(both(np.ones((2, 3)), np.ones((2, 3)))[0], np.full((2, 3), 1 / 3))
     with pytest.raises(errors.ArgumentError) as caught:
-        fxgrad.extract(program, outputs="softmax/a")
-    assert text_of(caught) == ("extract: 'softmax/a' may be in any of 2 calls of softmax. Say in which by the name of "
+        fxgrad.subprogram(program, outputs="softmax/a")
+    assert text_of(caught) == ("subprogram: 'softmax/a' may be in any of 2 calls of softmax. Say in which by the name "
+                               "of "
                                "what it makes: 'first/a', 'second/a'")
 
 
 def test_a_part_is_a_program_as_any_other(tmp_path: Any) -> None:
     program = fxgrad.make_program(model)(PARAMS, X)
-    tail = fxgrad.extract(program, ["h"], "s")
+    tail = fxgrad.subprogram(program, ["h"], "s")
     slope = fxgrad.grad(lambda h: (tail(h) ** 2).sum())(model_hidden())
     wanted = fxgrad.grad(lambda h: (fxgrad.nn.softmax(h + OFFSET) ** 2).sum())(model_hidden())
     np.testing.assert_allclose(slope, wanted, rtol=1e-13, atol=1e-15)
@@ -219,40 +222,40 @@ def text_of(caught: Any) -> str:
 
 MISTAKES: list[tuple[Any, Any, str]] = [
     (["x"], "s", (
-        "extract: the inputs do not give all that the outputs need. Missing, each with what needs it:\n"
+        "subprogram: the inputs do not give all that the outputs need. Missing, each with what needs it:\n"
         "  params.b: params.b -> h -> s\n"
         "  params.w: params.w -> h -> s\n"
         "Add these to inputs ('params.b', 'params.w'), or `...` for the arguments of the program that "
         "are needed, or values in between")),
-    (None, "hh", "extract: the program has no value 'hh'. Did you mean 'h'?"),
-    (None, "zzz", "extract: the program has no value 'zzz'. It has params.b, params.w, x, OFFSET, h, s, a, params"),
+    (None, "hh", "subprogram: the program has no value 'hh'. Did you mean 'h'?"),
+    (None, "zzz", "subprogram: the program has no value 'zzz'. It has params.b, params.w, x, OFFSET, h, s, a, params"),
     (None, "softmx/a", (
-        "extract: 'softmx/a': nothing called softmx is a call, or is made by one. Did you mean "
+        "subprogram: 'softmx/a': nothing called softmx is a call, or is made by one. Did you mean "
         "'softmax'?")),
-    (None, "softmax/h", "extract: softmax has no value 'h'. It has x, a"),
-    (["h", "h"], None, "extract: h is twice among the inputs"),
+    (None, "softmax/h", "subprogram: softmax has no value 'h'. It has x, a"),
+    (["h", "h"], None, "subprogram: h is twice among the inputs"),
     (["params.w", ...], None, (
-        "extract: params.w is an input, and other parts of the same argument are needed. Name these too,"
+        "subprogram: params.w is an input, and other parts of the same argument are needed. Name these too,"
         " in the place of ...")),
     ({"h": 1}, None, (
-        "extract: inputs is a list of names, or of containers of names, one for each argument; got {'h':"
+        "subprogram: inputs is a list of names, or of containers of names, one for each argument; got {'h':"
         " 1}")),
-    ([3], None, "extract: values go by name, such as 'h', or by variable; got 3")]
+    ([3], None, "subprogram: values go by name, such as 'h', or by variable; got 3")]
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "message"), MISTAKES)
 def test_what_cannot_be_taken_out_is_said(inputs: Any, outputs: Any, message: str) -> None:
     program = fxgrad.make_program(model)(PARAMS, X)
     with pytest.raises(errors.ArgumentError) as caught:
-        fxgrad.extract(program, inputs, outputs)
+        fxgrad.subprogram(program, inputs, outputs)
     assert text_of(caught) == message
 
 
 def test_a_name_inside_a_call_is_said_to_be_there() -> None:
     program = fxgrad.make_program(fxgrad.jit(model))(PARAMS, X)
     with pytest.raises(errors.ArgumentError) as caught:
-        fxgrad.extract(program, outputs="h")
-    assert text_of(caught) == "extract: the program has no value 'h'. model at FILE has one inside: write 'model/h'"
+        fxgrad.subprogram(program, outputs="h")
+    assert text_of(caught) == "subprogram: the program has no value 'h'. model at FILE has one inside: write 'model/h'"
 
 
 def test_what_is_in_a_loop_is_not_one_value() -> None:
@@ -262,18 +265,19 @@ def test_what_is_in_a_loop_is_not_one_value() -> None:
 
     program = fxgrad.make_program(lambda x: lax.scan(body, x[0], x))(X)
     with pytest.raises(errors.ArgumentError) as caught:
-        fxgrad.extract(program, outputs="inner")
+        fxgrad.subprogram(program, outputs="inner")
     assert text_of(caught) == (
-        "extract: the program has no value 'inner'. scan at FILE has one inside, in its body. Return it from there, or "
-        "take a loop of a known number of turns apart: fxgrad.unfold(program, loops=True)")
-    flat = fxgrad.unfold(program, loops=True)
-    same(fxgrad.extract(flat, outputs="inner")(X), X[0] * X[0])
+        "subprogram: the program has no value 'inner'. scan at FILE has one inside, in its body. Return it from there, "
+        "or "
+        "take a loop of a known number of turns apart: fxgrad.inline(program, loops=True)")
+    flat = fxgrad.inline(program, loops=True)
+    same(fxgrad.subprogram(flat, outputs="inner")(X), X[0] * X[0])
 
 
 def test_a_variable_of_another_program_and_a_function_are_refused() -> None:
     program = fxgrad.make_program(model)(PARAMS, X)
     other = fxgrad.make_program(np.sin)(1.0)
-    with pytest.raises(errors.ArgumentError, match="extract: that variable is not of this program"):
-        fxgrad.extract(program, outputs=other.inputs[0])
-    with pytest.raises(errors.ArgumentError, match=r"extract takes a program, got a function. Write extract\("):
-        fxgrad.extract(model, outputs="h")  # type: ignore[arg-type]
+    with pytest.raises(errors.ArgumentError, match="subprogram: that variable is not of this program"):
+        fxgrad.subprogram(program, outputs=other.inputs[0])
+    with pytest.raises(errors.ArgumentError, match=r"subprogram takes a program, got a function. Write subprogram\("):
+        fxgrad.subprogram(model, outputs="h")  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad import explore
+from fxgrad import visualize
 from tests.support.browser import CHROMIUM, FLAGS
 
 RNG = np.random.default_rng(0)
@@ -56,7 +56,7 @@ def data_of(page: fxgrad.tools.explorer.Page) -> Any:
 
 
 def test_data_has_every_operation_once_in_its_scope() -> None:
-    forward = data_of(explore(model)(*ARGS))["graphs"][0]
+    forward = data_of(visualize(model)(*ARGS))["graphs"][0]
     made = fxgrad.graph(model)(*ARGS)
     items = forward["items"]
     outer = [item for item in items if item["kind"] == "op" and _scopes(items, item) is not None]
@@ -79,7 +79,7 @@ def _scopes(items: list[Any], item: Any) -> str | None:
 
 
 def test_the_names_in_expressions_are_those_of_boxes() -> None:
-    for graph in data_of(explore(model)(*ARGS))["graphs"]:
+    for graph in data_of(visualize(model)(*ARGS))["graphs"]:
         items = graph["items"]
         missing = []
         for item in items:
@@ -112,7 +112,7 @@ def test_data_has_what_chooses_and_what_is_carried() -> None:
         chosen = fxgrad.cond(total > 0, positive, lambda x: -x, total)
         return chosen + fxgrad.lax.switch(2, [np.sin, np.cos, np.tan], total)
 
-    graph = data_of(explore(rolled)(np.ones(3), fxgrad.ShapeDtypeStruct((), np.float64)))["graphs"][0]
+    graph = data_of(visualize(rolled)(np.ones(3), fxgrad.ShapeDtypeStruct((), np.float64)))["graphs"][0]
     items, edges = graph["items"], graph["edges"]
     labels = [item["label"] for item in items]
     assert {item["label"] for item in items if item["kind"] == "region"} == {
@@ -134,7 +134,7 @@ def test_values_go_to_the_names_that_a_body_has_for_them() -> None:
             return c * w + e, c
         return fxgrad.scan(step, x, np.arange(3.0))[0]
 
-    graph = data_of(explore(rolled)(fxgrad.ShapeDtypeStruct((), np.float64), 3.0))["graphs"][0]
+    graph = data_of(visualize(rolled)(fxgrad.ShapeDtypeStruct((), np.float64), 3.0))["graphs"][0]
     items, labels = graph["items"], [item["label"] for item in graph["items"]]
     assert {(labels[edge[0]], labels[edge[2]]) for edge in graph["edges"]
             if len(edge) == 3 and items[edge[2]]["kind"] == "leaf"} == {("x", "c"), ("w", "w"), ("a", "e")}
@@ -145,7 +145,7 @@ def test_the_film_marks_no_line_that_has_other_letters_alone() -> None:
         np.cos(x)  # is gone in the next stage, so that all letters behind it are others
         return np.sum(np.exp(np.sin(x)) * np.tanh(np.sin(np.sin(x))) * np.exp(np.sin(x)))
 
-    _, simplified = data_of(explore(repeated)(np.ones(3)))["stages"][:2]
+    _, simplified = data_of(visualize(repeated)(np.ones(3)))["stages"][:2]
     gone = [text for mark, text in simplified["lines"] if mark == "-"]
     assert any("cos(x)" in text for text in gone)
     parts: list[Any] = []
@@ -172,7 +172,7 @@ def test_the_film_marks_no_line_that_has_other_letters_alone() -> None:
 
 
 def test_data_has_values_gradients_and_lines() -> None:
-    forward = data_of(explore(lambda x: np.sum(np.sin(x)))(np.array([1.0, 2.0])))["graphs"][0]
+    forward = data_of(visualize(lambda x: np.sum(np.sin(x)))(np.array([1.0, 2.0])))["graphs"][0]
     x, sine, total = forward["items"]
     assert (x["value"], x["grad"]) == ("[1., 2.]", "[ 0.5403, -0.4161]")
     assert np.isclose(x["norm"], np.hypot(np.cos(1), np.cos(2)))
@@ -182,7 +182,7 @@ def test_data_has_values_gradients_and_lines() -> None:
 
 
 def test_the_graph_of_the_gradient_links_forward_and_backward() -> None:
-    _, backward = data_of(explore(model)(*ARGS))["graphs"]
+    _, backward = data_of(visualize(model)(*ARGS))["graphs"]
     items = backward["items"]
     links = {item["name"]: items[item["of"]] for item in items if "of" in item and item["kind"] == "op"}
     assert links["d_h"]["name"] == "h"
@@ -191,7 +191,7 @@ def test_the_graph_of_the_gradient_links_forward_and_backward() -> None:
 
 
 def test_the_film_has_every_stage() -> None:
-    stages = data_of(explore(model)(*ARGS))["stages"]
+    stages = data_of(visualize(model)(*ARGS))["stages"]
     assert [stage["name"] for stage in stages] == [
         "recorded", "simplified", "gradient", "gradient, simplified", "NumPy", "XLA"]
     assert all(stage["lines"] for stage in stages)
@@ -202,10 +202,10 @@ def test_the_film_has_every_stage() -> None:
 
 
 def test_functions_without_a_gradient_and_programs() -> None:
-    page = data_of(explore(lambda x: x * 2)(np.arange(3)))
+    page = data_of(visualize(lambda x: x * 2)(np.arange(3)))
     assert ([graph["name"] for graph in page["graphs"]], [stage["name"] for stage in page["stages"]]) == (
         ["function"], ["recorded", "simplified", "NumPy", "XLA"])
-    page = data_of(explore(fxgrad.make_program(model)(*ARGS)))
+    page = data_of(visualize(fxgrad.make_program(model)(*ARGS)))
     assert [graph["name"] for graph in page["graphs"]] == ["program"]
     assert "value" not in page["graphs"][0]["items"][0]
 
@@ -214,7 +214,7 @@ def test_shapes_alone_and_text_that_looks_like_html(tmp_path: Path) -> None:
     def closing(x):
         return x + 1  # </script><!--
 
-    page = explore(closing)(fxgrad.ShapeDtypeStruct((3,), np.float32))
+    page = visualize(closing)(fxgrad.ShapeDtypeStruct((3,), np.float32))
     assert page.html.count("</script>") == 3
     assert "# </script><!--" in data_of(page)["graphs"][0]["sources"]["test_explorer.py"].popitem()[1]
     assert page.save(tmp_path / "page.html").read_text(encoding="utf-8") == page.html
@@ -222,9 +222,9 @@ def test_shapes_alone_and_text_that_looks_like_html(tmp_path: Path) -> None:
 
 
 def test_functions_of_keys_and_of_nothing() -> None:
-    drawn = data_of(explore(lambda key: fxgrad.random.normal(key, (3,)))(fxgrad.random.key(0)))
+    drawn = data_of(visualize(lambda key: fxgrad.random.normal(key, (3,)))(fxgrad.random.key(0)))
     assert drawn["stages"][-1]["lines"]  # XLA compiles it
-    alone = data_of(explore(lambda: fnp.ones(3) * 2)())
+    alone = data_of(visualize(lambda: fnp.ones(3) * 2)())
     assert [graph["name"] for graph in alone["graphs"]] == ["function"]
 
 
@@ -272,7 +272,7 @@ class Opened:
 
 @pytest.fixture
 def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
-    made = Opened(browser, explore(model)(*ARGS).save(tmp_path / "model.html"))
+    made = Opened(browser, visualize(model)(*ARGS).save(tmp_path / "model.html"))
     yield made
     assert made.errors == []
     assert [url for url in made.requests if not url.startswith("file:")] == []
@@ -443,7 +443,7 @@ def test_ten_thousand_nodes_open_within_two_seconds(browser: Any, tmp_path: Path
             x = np.sin(x) * 1.5
         return x
 
-    opened = Opened(browser, explore(fxgrad.make_program(long)(0.3)).save(tmp_path / "long.html"))
+    opened = Opened(browser, visualize(fxgrad.make_program(long)(0.3)).save(tmp_path / "long.html"))
     assert len(opened.ask("explorer.boxes()")) == 10_001
     assert opened.ask("performance.now()") < 2000
     assert max(opened.ask("explorer.frame()") for _ in range(10)) < 16

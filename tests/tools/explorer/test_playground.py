@@ -152,7 +152,7 @@ def test_the_page_trains_as_python_would(tmp_path: Path) -> None:
         return made
 
     np.testing.assert_allclose(losses, _trained(layers(data["params"]), points, rate, 50), rtol=1e-9)
-    slopes = fxgrad.gradients_on_nodes(lambda taps: network(layers(trained), taps, points[3, :2], points[3, 2])[0])(
+    slopes = fxgrad.intermediate_grads(lambda taps: network(layers(trained), taps, points[3, :2], points[3, 2])[0])(
         [np.zeros(size) for size in data["sizes"][1:]])
     count, hidden = len(trained), sum(data["sizes"][1:])
     np.testing.assert_allclose(found[1 + hidden + count:], np.concatenate([

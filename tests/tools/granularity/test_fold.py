@@ -48,14 +48,15 @@ def called(program: Program) -> list[str]:
 
 def test_scopes_become_calls() -> None:
     program = fxgrad.make_program(network)(X, W)
-    folded = fxgrad.fold(program)
+    folded = fxgrad.outline(program)
     assert called(folded) == ["block0", "block1", "mul", "reduce_sum"]
     assert called(folded.equations[0].programs[0]) == ["mix", "act"]
-    assert called(fxgrad.fold(program, depth=1).equations[0].programs[0]) == ["dot_general", "softmax", "tanh", "mul"]
-    assert called(fxgrad.fold(program, "*1"))[-3:] == ["block1", "mul", "reduce_sum"]
-    assert called(fxgrad.fold(program, ["nothing"])) == called(program)
-    assert fxgrad.fold(program, "nothing") is program
-    assert fxgrad.fold(program, depth=0) is program
+    assert called(fxgrad.outline(program, depth=1).equations[0].programs[0]) == ["dot_general", "softmax", "tanh",
+                                                                                 "mul"]
+    assert called(fxgrad.outline(program, "*1"))[-3:] == ["block1", "mul", "reduce_sum"]
+    assert called(fxgrad.outline(program, ["nothing"])) == called(program)
+    assert fxgrad.outline(program, "nothing") is program
+    assert fxgrad.outline(program, depth=0) is program
 
 
 @pytest.mark.parametrize("function", [
@@ -65,20 +66,20 @@ def test_the_same_program_again(function: Any) -> None:
     args = (np.stack([X, X]), W) if getattr(function, "transformed", ("",))[0] == "vmap" else (X, W)
     program = fxgrad.make_program(function)(*args)
     for depth in (None, 1, 2):
-        folded = fxgrad.fold(program, depth=depth)
+        folded = fxgrad.outline(program, depth=depth)
         assert folded is not program
         assert fxgrad.text.equal(fxgrad.parse(str(folded)), folded)
         for one, other in zip(fxgrad.tree.leaves(folded(*args)), fxgrad.tree.leaves(program(*args)), strict=True):
             np.testing.assert_array_equal(one, other)
-        again = fxgrad.unfold(folded, calls=is_folded)
+        again = fxgrad.inline(folded, calls=is_folded)
         assert fxgrad.text.equal(again, program)
         assert [equation.scope for equation in again.equations] == [equation.scope for equation in program.equations]
 
 
 def test_of_folded_programs() -> None:
     program = fxgrad.make_program(network)(X, W)
-    folded = fxgrad.fold(program)
+    folded = fxgrad.outline(program)
     np.testing.assert_allclose(fxgrad.grad(folded)(X, W), fxgrad.grad(network)(X, W), rtol=1e-15)
-    assert [row.name for row in fxgrad.summary(folded)(X, W)] == [row.name for row in fxgrad.summary(network)(X, W)]
-    with pytest.raises(errors.ArgumentError, match=r"^fold takes a program, got a function\. "):
-        fxgrad.fold(network)  # type: ignore[arg-type]
+    assert [row.name for row in fxgrad.tabulate(folded)(X, W)] == [row.name for row in fxgrad.tabulate(network)(X, W)]
+    with pytest.raises(errors.ArgumentError, match=r"^outline takes a program, got a function\. "):
+        fxgrad.outline(network)  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ program neuron(x: f64[3], W: f64[3], b: f64*[]) {
 def test_g9_finer_is_more_nodes_and_the_same_gradient() -> None:
     """One call gives the table: nodes, equations, time, greatest difference of the gradients."""
     logits, label = np.linspace(-1.0, 1.0, 8), np.eye(8)[2]
-    found = fxgrad.granularities(lambda z, y: -np.sum(y * fxgrad.nn.log_softmax(z)), repeat=1)(logits, label)
+    found = fxgrad.compare_granularities(lambda z, y: -np.sum(y * fxgrad.nn.log_softmax(z)), repeat=1)(logits, label)
     scalar, tensor, fused = found
     for finer, coarser in ((scalar, tensor), (tensor, fused)):
         assert finer.nodes > coarser.nodes
@@ -105,7 +105,7 @@ def test_w11_a_fused_primitive_against_its_parts() -> None:
     assert len(kept) == 1
     assert len(kept) < len(kept_of_parts)
     assert sum(residual.nbytes for residual in kept) < sum(residual.nbytes for residual in kept_of_parts)
-    table = fxgrad.granularities(lambda z: log_softmax_cross_entropy(z, label), repeat=1)(logits)
+    table = fxgrad.compare_granularities(lambda z: log_softmax_cross_entropy(z, label), repeat=1)(logits)
     assert table["fused"].saved == 1
     assert table["fused"].saved < table["tensor"].saved < table["scalar"].saved
 
@@ -126,10 +126,10 @@ def test_g22_nothing_recurses_into_long_programs() -> None:
     for each in (program, gradient):
         each.check()
         assert len(str(each).splitlines()) > layers
-        assert fxgrad.unfold(each, calls="*") is each
+        assert fxgrad.inline(each, calls="*") is each
     assert len(fxgrad.graph(program).nodes) > len(program.equations)
-    assert len(fxgrad.rewrite(program, np.tanh, np.sin).edit().find("sin")) == layers
-    assert fxgrad.summary(lambda x: unrolled(x, W, layers))(x).cost == fxgrad.cost(program)
+    assert len(fxgrad.replace_pattern(program, np.tanh, np.sin).edit().find("sin")) == layers
+    assert fxgrad.tabulate(lambda x: unrolled(x, W, layers))(x).cost == fxgrad.cost_analysis(program)
     scalars = fxgrad.scalarize(program)
     assert len(scalars.equations) == layers * 8 * (7 + 1 + 1 + 1) + 7
 
@@ -159,7 +159,7 @@ def test_v2_programs_are_edited_and_run_as_python() -> None:
     editor.replace(editor.find("exp")[0], np.tanh)
     shifted = editor.insert(lambda x: x - 1.0, "x", name="shifted")
     editor.substitute("x", shifted)
-    edited = fxgrad.rewrite(editor.program(), lambda p, b: np.tanh(p + b), lambda p, b: np.tanh(p) * b)
+    edited = fxgrad.replace_pattern(editor.program(), lambda p, b: np.tanh(p + b), lambda p, b: np.tanh(p) * b)
     assert [equation.primitive.name for equation in edited.equations] == ["sub", "dot_general", "tanh", "mul"]
     with pytest.raises(fxgrad.errors.ArgumentError, match="is used by tanh"):
         edited.edit().erase(edited.edit().find("dot_general")[0])

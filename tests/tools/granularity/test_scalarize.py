@@ -183,7 +183,7 @@ def test_calls_are_taken_apart_and_loops_on_request() -> None:
     with pytest.raises(errors.UnsupportedError, match=r"scan\(f64\[\], f64\[3\]\) at test_scalarize.py:\d+ is a loop"):
         fxgrad.scalarize(program)
     x = np.array([0.3, -0.2, 0.5])
-    found = fxgrad.scalarize(fxgrad.unfold(program, loops=True)).check()(x.tolist())
+    found = fxgrad.scalarize(fxgrad.inline(program, loops=True)).check()(x.tolist())
     for one, other in zip(found, program(x), strict=True):
         np.testing.assert_allclose(np.array(one), other, rtol=1e-15)
 
@@ -254,7 +254,8 @@ def test_too_many_equations_are_refused_before_they_are_made() -> None:
         "scalarize: the program would have more than 5 equations; up to mul(f64[3], f64*[])")
 
 
-@pytest.mark.parametrize("function", [fxgrad.scalarize, fxgrad.unfold, lambda f: fxgrad.rewrite(f, np.sin, np.cos)])
+@pytest.mark.parametrize("function", [fxgrad.scalarize, fxgrad.inline, lambda f: fxgrad.replace_pattern(f, np.sin,
+                                                                                                        np.cos)])
 def test_functions_that_are_no_programs(function: Any) -> None:
     with pytest.raises(errors.ArgumentError, match=r" takes a program, got a function\. Write \w+\(fxgrad\.make_pro"):
         function(lambda x: x)
@@ -276,7 +277,7 @@ def test_containers_and_programs_without_names() -> None:
 def test_a_rule_of_a_users_own() -> None:
     twice_p = Primitive(
         name="twice", abstract=lambda x: [x], numpy=lambda x: [x + x], xla=lambda lax, x: [lax.add(x, x)],
-        jvp=fxgrad.TODO("not needed"), transpose=fxgrad.NOT_LINEAR, batch=fxgrad.TODO("not needed"),
+        jvp=fxgrad.extend.TODO("not needed"), transpose=fxgrad.NOT_LINEAR, batch=fxgrad.extend.TODO("not needed"),
         cost=lambda x: fxgrad.Cost(x.size, 2 * x.nbytes))
     program = fxgrad.make_program(lambda x: fxgrad.bind(twice_p, x)[0])(np.ones(2))
     with pytest.raises(errors.UnsupportedError, match="has no form in scalars"):

@@ -36,7 +36,7 @@ def scoped(params: Any, x: Any) -> Any:
 
 
 def test_v5_an_mlp_in_closed_form() -> None:
-    found = fxgrad.summary(scoped)(PARAMS, X)
+    found = fxgrad.tabulate(scoped)(PARAMS, X)
     assert [row.name for row in found] == ["layer0", "layer1", "layer2"]
     for row, inputs, outputs in zip(found, SIZES, SIZES[1:], strict=False):
         assert row.operations == ("dot_general", "add", "tanh")
@@ -63,7 +63,7 @@ IMAGES = RNG.normal(size=(2, 3, 6, 6))
 
 
 def test_v5_a_convolutional_network_in_closed_form() -> None:
-    found = fxgrad.summary(convolutions)(CONVOLUTIONS, IMAGES)
+    found = fxgrad.tabulate(convolutions)(CONVOLUTIONS, IMAGES)
     assert [(row.name, [aval.shape for aval in row.outputs]) for row in found] == [
         ("first", [(2, 8, 6, 6)]), ("second", [(2, 4, 2, 2)]), ("head", [(2, 10)])]
     assert [row.parameters for row in found] == [8 * 3 * 3 * 3 + 8, 4 * 8 * 3 * 3, 16 * 10]
@@ -97,9 +97,9 @@ def recurrent(params: Any, x: Any) -> Any:
     (lambda params, x: mlp(params, x * np.arange(4.0)) * np.ones(3), (PARAMS, X)),  # closes over arrays
     (fxgrad.grad(lambda params, x: np.sum(mlp(params, x))), (PARAMS, X))])
 def test_totals_are_those_of_the_program(function: Any, args: Any) -> None:
-    found = fxgrad.summary(function)(*args)
+    found = fxgrad.tabulate(function)(*args)
     program = fxgrad.make_program(function)(*args)
-    assert found.cost == fxgrad.cost(program)
+    assert found.cost == fxgrad.cost_analysis(program)
     assert sum(row.flops for row in found) == found.cost.flops
     assert found.saved_bytes == sum(residual.nbytes for residual in fxgrad.saved_residuals(program, *args))
     leaves = fxgrad.tree.leaves(args[0])
@@ -108,7 +108,7 @@ def test_totals_are_those_of_the_program(function: Any, args: Any) -> None:
 
 
 def test_layers_that_are_functions() -> None:
-    found = fxgrad.summary(mlp)(PARAMS, X)
+    found = fxgrad.tabulate(mlp)(PARAMS, X)
     assert [row.name for row in found] == ["dense", "mlp", "dense (2)", "mlp (2)", "dense (3)"]
     assert found["dense (2)"].parameters == 8 * 6 + 6
     assert found["mlp"].parameters == 0
@@ -125,14 +125,14 @@ def test_layers_within_layers_and_jitted_functions() -> None:
         return x
 
     square = [{"W": np.ones((4, 4))}] * 2
-    deep, flat = fxgrad.summary(network)(square, X), fxgrad.summary(fxgrad.jit(network), depth=1)(square, X)
+    deep, flat = fxgrad.tabulate(network)(square, X), fxgrad.tabulate(fxgrad.jit(network), depth=1)(square, X)
     assert [row.name for row in deep] == ["block0/mix", "block1/mix"]
     assert [row.name for row in flat] == ["block0", "block1"]
     assert deep.cost == flat.cost
 
 
 def test_a_loop_counts_all_its_steps() -> None:
-    found = fxgrad.summary(recurrent)(PARAMS, X)
+    found = fxgrad.tabulate(recurrent)(PARAMS, X)
     assert [row.name for row in found] == ["loop", "squared", "function", "recurrent"]
     assert found["loop"].flops == BATCH * (2 * 4 * 8 + 8 + 8)
     assert found["loop"].parameters == 4 * 8 + 8
@@ -144,21 +144,21 @@ def test_parameters_that_are_marked() -> None:
         return x @ weights + bias
 
     args = X, np.ones((4, 2)), np.ones(2)
-    assert fxgrad.summary(loss)(*args).parameters == 10
-    assert fxgrad.summary(loss, argnums=1)(*args).parameters == 8
-    assert fxgrad.summary(loss, argnums=(0, -1))(*args).parameters == 22
+    assert fxgrad.tabulate(loss)(*args).parameters == 10
+    assert fxgrad.tabulate(loss, argnums=1)(*args).parameters == 8
+    assert fxgrad.tabulate(loss, argnums=(0, -1))(*args).parameters == 22
     with pytest.raises(errors.ArgumentError) as caught:
-        fxgrad.summary(loss, argnums=3)(*args)
+        fxgrad.tabulate(loss, argnums=3)(*args)
     assert str(caught.value).splitlines()[0] == (
-        "summary: argnums=3 of a function that was called with 3 arguments")
+        "tabulate: argnums=3 of a function that was called with 3 arguments")
 
 
 def test_without_a_derivative_and_without_operations() -> None:
-    found = fxgrad.summary(lambda i: i * 2 + 1)(np.arange(3))
+    found = fxgrad.tabulate(lambda i: i * 2 + 1)(np.arange(3))
     assert found.saved_bytes is None
     assert [row.saved_bytes for row in found] == [None]
     assert "-" in str(found)
-    assert fxgrad.summary(lambda x: x)(X).rows == ()
+    assert fxgrad.tabulate(lambda x: x)(X).rows == ()
 
 
 def test_objects_programs_and_keywords() -> None:
@@ -167,22 +167,22 @@ def test_objects_programs_and_keywords() -> None:
             return np.tanh(x @ params)
 
     W = np.ones((4, 2))
-    found = fxgrad.summary(Model())(W, X)
+    found = fxgrad.tabulate(Model())(W, X)
     assert (found.title, [row.name for row in found]) == ("Model", ["Model"])
-    assert fxgrad.summary(Model())(W, x=X).rows == found.rows
-    of_program = fxgrad.summary(fxgrad.make_program(Model())(W, X))(W, X)
+    assert fxgrad.tabulate(Model())(W, x=X).rows == found.rows
+    of_program = fxgrad.tabulate(fxgrad.make_program(Model())(W, X))(W, X)
     assert (of_program.title, of_program.rows) == ("Model", found.rows)
-    with pytest.raises(errors.ArgumentError, match=r"^summary takes a function, got a int\. "):
-        fxgrad.summary(3)  # type: ignore[arg-type]
+    with pytest.raises(errors.ArgumentError, match=r"^tabulate takes a function, got a int\. "):
+        fxgrad.tabulate(3)  # type: ignore[arg-type]
 
 
 def test_types_alone_are_enough() -> None:
     shapes = fxgrad.tree.map(lambda leaf: fxgrad.ShapeDtypeStruct(leaf.shape, leaf.dtype), (PARAMS, X))
-    assert fxgrad.summary(scoped)(*shapes).rows == fxgrad.summary(scoped)(PARAMS, X).rows
+    assert fxgrad.tabulate(scoped)(*shapes).rows == fxgrad.tabulate(scoped)(PARAMS, X).rows
 
 
 def test_how_it_is_shown() -> None:
-    found = fxgrad.summary(scoped)(PARAMS, X)
+    found = fxgrad.tabulate(scoped)(PARAMS, X)
     lines = [[cell.strip() for cell in line.strip("│┃").replace("┃", "│").split("│")] for line in
              str(found).splitlines() if "│" in line or "┃" in line]
     assert lines[0] == ["layer", "operations", "output", "parameters", "flops", "saved bytes"]
@@ -197,12 +197,12 @@ def test_g16_layers_and_operations_are_counted() -> None:
     """A diagram of the architecture has one box for a layer; the equations of the layer are inside."""
     program = fxgrad.make_program(scoped)(PARAMS, X)
     assert [equation.scope for equation in program.equations] == ["layer0"] * 3 + ["layer1"] * 3 + ["layer2"] * 3
-    found = fxgrad.summary(scoped)(PARAMS, X)
+    found = fxgrad.tabulate(scoped)(PARAMS, X)
     assert (len(found.rows), len(program.equations)) == (3, 9)
 
 
 def test_programs_whose_derivative_captures_and_callbacks() -> None:
     slope = fxgrad.grad(lambda x: fxgrad.while_loop(lambda c: c < 10, lambda c: c * 1.5, x))
-    assert fxgrad.summary(slope)(1.0).cost == fxgrad.cost(fxgrad.make_program(slope)(1.0))
-    called = fxgrad.summary(lambda x: fxgrad.pure_callback(np.sin, fxgrad.ShapeDtypeStruct((2,), np.float64), x))
+    assert fxgrad.tabulate(slope)(1.0).cost == fxgrad.cost_analysis(fxgrad.make_program(slope)(1.0))
+    called = fxgrad.tabulate(lambda x: fxgrad.pure_callback(np.sin, fxgrad.ShapeDtypeStruct((2,), np.float64), x))
     assert called(np.ones(2)).saved_bytes is None

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad import explain_backward, grad, gradients_on_nodes, graph, make_program, paths
+from fxgrad import grad, graph, intermediate_grads, make_program
 from fxgrad.errors import ArgumentError, DTypeError
+from fxgrad.tools.graphs import Graph
 from tests.support.random_programs import build, recipes, shapes
 
 RNG = np.random.default_rng(0)
@@ -87,7 +88,7 @@ def test_row_g3_the_backward_part_is_a_reverse_order() -> None:
 
 
 def test_row_g4_upstream_times_local_is_downstream() -> None:
-    explanation = explain_backward(perceptron)(*LAYERS)
+    explanation = graph(perceptron)(*LAYERS).backward_table()
     sums: dict[str, Any] = {}
     for step in explanation.steps:
         assert np.allclose(np.tensordot(step.upstream, step.local, np.ndim(step.upstream)), step.downstream)
@@ -97,7 +98,7 @@ def test_row_g4_upstream_times_local_is_downstream() -> None:
 
 
 def test_the_table_of_the_backward_pass() -> None:
-    assert str(explain_backward(product)(2.0, 3.0, 4.0)).splitlines()[4:-1] == [
+    assert str(graph(product)(2.0, 3.0, 4.0).backward_table()).splitlines()[4:-1] == [
         "│ z = a * w │ a       │ d_z = 1  │ 4  (d_z * w)     │ 4          │",
         "│           │ w       │ d_z = 1  │ 5  (a * d_z)     │ 5          │",
         "│ a = x + y │ x       │ d_a = 4  │ 1  (d_a)         │ 4          │",
@@ -105,7 +106,7 @@ def test_the_table_of_the_backward_pass() -> None:
 
 
 def test_fan_outs_have_a_sum_in_the_table() -> None:
-    assert "│ sum of 2         │ = 5" in str(explain_backward(branching)(2.0, 1.0))
+    assert "│ sum of 2         │ = 5" in str(graph(branching)(2.0, 1.0).backward_table())
 
 
 def test_operations_of_several_outputs_are_explained_output_by_output() -> None:
@@ -116,7 +117,7 @@ def test_operations_of_several_outputs_are_explained_output_by_output() -> None:
         c, ys = fxgrad.scan(step, 0.0, xs)
         return c * w + fnp.sum(ys)
 
-    explanation = explain_backward(loop)(0.5, np.arange(3.0))
+    explanation = graph(loop)(0.5, np.arange(3.0)).backward_table()
     assert {step.edge.target.name for step in explanation.steps if step.edge.operation.op == "scan"} == {"c", "ys"}
     for step in explanation.steps:
         assert np.allclose(np.tensordot(step.upstream, step.local, np.ndim(step.upstream)), step.downstream)
@@ -136,7 +137,7 @@ def test_row_g8_local_rules() -> None:
         return fnp.sum(y)
 
     rules = {(step.edge.operation.op, step.edge.source.text): step.rule
-             for step in explain_backward(total)(np.ones((2, 3)), np.ones((3, 1)), np.ones(1)).steps}
+             for step in graph(total)(np.ones((2, 3)), np.ones((3, 1)), np.ones(1)).backward_table().steps}
     assert rules["exp", "a + b"] == "d_y * y"
     assert rules["add", "X @ W"] == "d_c"  # c is the sum
     assert rules["dot_general", "X"] == "d_a @ W.T"
@@ -164,7 +165,7 @@ def test_row_g15_which_leaf_is_a_label() -> None:
         prediction = w1 * x1 + w2 * x2 + b
         return (prediction - y) ** 2
 
-    found = fxgrad.roles(make_program(regression)(*[1.0] * 6))
+    found = fxgrad.infer_roles(make_program(regression)(*[1.0] * 6))
     assert (found.labels, found.biases, found.pairs) == (("y",), ("b",), (("w1", "x1"), ("w2", "x2")))
     assert "a label" in str(found)
 
@@ -193,7 +194,7 @@ def test_row_g18_a_producer_has_the_local_pullback() -> None:
 
 
 def test_row_g19_gradients_live_on_values() -> None:
-    slopes = gradients_on_nodes(perceptron)(*LAYERS)
+    slopes = intermediate_grads(perceptron)(*LAYERS)
     assert {"W1", "b1", "W2", "b2", "x", "y", "h", "o", "L"} <= set(slopes)
     W2, b2, y = LAYERS[2], LAYERS[3], LAYERS[5]
     hidden = np.asarray(graph(perceptron)(*LAYERS)["h"].value)
@@ -246,17 +247,17 @@ def test_row_w4_one_local_derivative_per_edge() -> None:
         return error ** 2
 
     made = graph(squared_error)(2.0, 3.0, 0.5, 5.0)
-    way, = paths(made, "w", made.root)
+    way, = made.paths("w", made.root)
     assert [float(edge.derivative) for edge in way.edges] == [3.0, 1.0, 1.0, 3.0]
     assert float(way.product) == float(made["w"].grad) == grad(squared_error)(2.0, 3.0, 0.5, 5.0) == 9.0
 
 
 def test_row_w5_two_paths() -> None:
-    program = make_program(branching)(2.0, 1.0)
-    assert len(paths(program, "b", "e")) == 2
-    assert len(paths(program, "a", "e")) == 1
+    made = Graph(make_program(branching)(2.0, 1.0))
+    assert len(made.paths("b", "e")) == 2
+    assert len(made.paths("a", "e")) == 1
     made = graph(branching)(2.0, 1.0)
-    assert sum(path.product for path in paths(made, "b", "e")) == made["b"].grad == 5.0
+    assert sum(path.product for path in made.paths("b", "e")) == made["b"].grad == 5.0
 
 
 @pytest.mark.parametrize("function", [
@@ -266,7 +267,7 @@ def test_row_w5_two_paths() -> None:
 def test_row_w6_sums_over_paths_are_gradients(function: Any) -> None:
     made = graph(function)(0.3, 0.8)
     for node, slope in zip(made.inputs, grad(function, argnums=(0, 1))(0.3, 0.8), strict=True):
-        assert np.isclose(sum(path.product for path in paths(made, node, made.root)), slope, rtol=1e-12)
+        assert np.isclose(sum(path.product for path in made.paths(node, made.root)), slope, rtol=1e-12)
 
 
 def test_row_w7_each_local_derivative_is_found_once() -> None:
@@ -279,24 +280,24 @@ def test_row_w7_each_local_derivative_is_found_once() -> None:
     assert np.isclose(made["x"].grad, 1024 * 1.01 ** 1023)
     assert set(made.run().evaluations.values()) == {1}
     assert len(made.run().evaluations) == 10
-    costs = fxgrad.path_costs(made, "x", made.root)
+    costs = made.path_costs("x", made.root)
     assert (costs.paths, costs.products_by_paths, costs.edges, costs.products_in_reverse) == (1024, 9216, 20, 18)
     few = graph(lambda x: (x * x) * (x * x + x))(1.5)
-    ways = paths(few, "x", few.root)
-    costs = fxgrad.path_costs(few, "x", few.root)
+    ways = few.paths("x", few.root)
+    costs = few.path_costs("x", few.root)
     assert costs.paths == len(ways)
     assert costs.products_by_paths == sum(len(path.edges) - 1 for path in ways)
 
 
 def test_row_w12_one_path_through_the_perceptron() -> None:
-    way, = paths(make_program(perceptron)(*LAYERS), "W1", "L")
+    way, = Graph(make_program(perceptron)(*LAYERS)).paths("W1", "L")
     assert way.operations == ("dot_general_1", "add_1", "max", "dot_general_2", "add_2", "sub", "square", "mean")
 
 
 def test_products_along_paths_of_arrays() -> None:
     made = graph(perceptron)(*LAYERS)
     for name in ("W1", "b2", "x"):
-        np.testing.assert_allclose(sum(path.product for path in paths(made, name, "L")), made[name].grad, rtol=1e-12)
+        np.testing.assert_allclose(sum(path.product for path in made.paths(name, "L")), made[name].grad, rtol=1e-12)
 
 
 # --- what it is given -------------------------------------------------------------------------------------------
@@ -322,7 +323,7 @@ def test_integers_have_no_gradient_and_containers_have_paths() -> None:
     made = graph(f)({"table": np.arange(3.0), "scale": [2.0]}, 1)
     assert [node.name for node in made.inputs] == ["params.scale[0]", "params.table", "index"]
     np.testing.assert_array_equal(made["params.table"].grad, [0.0, 2.0, 0.0])
-    assert "index" not in gradients_on_nodes(f)({"table": np.arange(3.0), "scale": [2.0]}, 1)
+    assert "index" not in intermediate_grads(f)({"table": np.arange(3.0), "scale": [2.0]}, 1)
     with pytest.raises(DTypeError, match="index is i64\\*\\[\\], which has no gradient"):
         _ = made["index"].grad
 
@@ -363,7 +364,7 @@ def test_networkx() -> None:
     assert networkx.is_directed_acyclic_graph(other)
     assert other.number_of_edges() == len(made.edges)
     start, end = made["b"].index, made["e"].index
-    assert len([*networkx.all_simple_paths(other, start, end)]) == len(paths(made, "b", "e")) == 2
+    assert len([*networkx.all_simple_paths(other, start, end)]) == len(made.paths("b", "e")) == 2
 
 
 def test_a_graph_of_a_program_gets_values_later() -> None:
@@ -401,10 +402,11 @@ MISTAKES = {
                       ("the node e is of another graph (<graph of branching: 6 nodes, 6 edges, 3 operations>); this is "
                       "<graph of product: 5 nodes, 4 edges, 2 operations>. Take it by its name, graph['e']")),
     "unknown role": (lambda: graph(product, roles={"weights": "w"})(1.0, 1.0, 1.0), ArgumentError,
-                     ("roles: there is no role 'weights'; a leaf is one of params, inputs, labels, constants. Write "
+                     ("infer_roles: there is no role 'weights'; a leaf is one of params, inputs, labels, constants. "
+                      "Write "
                      "roles={'params': 'W*'}")),
     "no such leaf": (lambda: graph(product, roles={"params": "W*"})(1.0, 1.0, 1.0), ArgumentError,
-                     ("roles: no input of product is called 'W*'; its inputs are x, y, w")),
+                     ("infer_roles: no input of product is called 'W*'; its inputs are x, y, w")),
     "argnums": (lambda: graph(product, argnums=5)(1.0, 1.0, 1.0), ArgumentError,
                 ("graph: argnums=5 of product, which was called with 3 arguments")),
     "not a scalar": (lambda: graph(lambda x: x * 2)(np.ones(3))["x"].grad, ArgumentError,
@@ -415,8 +417,9 @@ MISTAKES = {
         np.ones(2), 1.0, np.ones(1)), ArgumentError,
                      ("with_values: neuron takes X: f64[2,3], W: f64[3,1], b: f64[1]; got float64[2], a number, "
                      "float64[1]")),
-    "too many paths": (lambda: paths(graph(lambda x: ((x * x) * (x * x)))(1.0), "x", "b", most=3), ArgumentError,
-                       ("paths: 4 paths lead from x to b, more than most=3. Count them with path_costs, or look at "
+    "too many paths": (lambda: graph(lambda x: ((x * x) * (x * x)))(1.0).paths("x", "b", most=3), ArgumentError,
+                       ("paths: 4 paths lead from x to b, more than most=3. Count them with "
+                        "graph.path_costs(start, end), or look at "
                        "graph.between(start, end)")),
     "too large": (lambda: graph(lambda x: fnp.sum(fnp.sin(x)))(np.ones(4000))["a"].edges[0].derivative, ArgumentError,
                   ("the local derivative of sin(x) in x has 16,000,000 numbers, shape (4000, 4000); use node.vjp, "

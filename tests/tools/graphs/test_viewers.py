@@ -75,7 +75,7 @@ def test_model_explorer_loads_its_node_data() -> None:
         loaded = builder.ModelNodeData({key: _loaded(builder.GraphNodeData, value) for key, value in data.items()})
         assert json.loads(loaded.to_json_string())["model"]["results"]
     flops = made["flops"]["model"]["results"]
-    assert sum(each["value"] for each in flops.values()) == fxgrad.cost(GRAPH.program).flops
+    assert sum(each["value"] for each in flops.values()) == fxgrad.cost_analysis(GRAPH.program).flops
 
 
 def test_files_of_model_explorer(tmp_path: Path) -> None:
@@ -120,4 +120,4 @@ def test_without_tensorboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         write_tensorboard(GRAPH, tmp_path)
     assert str(caught.value).split("\n")[0] == (
         "write_tensorboard needs the package tensorboard, which is not installed: pip install 'fxgrad[viewers]'. "
-        "fxgrad.explore and fxgrad.draw need nothing")
+        "fxgrad.visualize and fxgrad.draw need nothing")

@@ -61,7 +61,7 @@ def test_row_w10_the_linter_names_the_line_and_the_cure() -> None:
     assert [each[:4] for each in found] == [
         (line, "exp overflows for large x, and inf / inf is NaN", "fxgrad.nn.softmax(x, axis)", "overflow")]
     assert line in str(found)
-    np.testing.assert_array_equal(fxgrad.stabilise(naive)(np.array([1000.0, 0.0])), [1.0, 0.0])
+    np.testing.assert_array_equal(fxgrad.stabilize(naive)(np.array([1000.0, 0.0])), [1.0, 0.0])
 
 
 # --- derivatives ----------------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ GRADIENTS: dict[str, tuple[Callable[..., Any], Any, str]] = {
 def check(function: Callable[..., Any], x: Any, operation: str) -> None:
     with np.errstate(all="ignore"):
         assert np.isnan(np.asarray(function(x))).any()
-    origin = fxgrad.explain_nan(function)(x)
+    origin = fxgrad.debug.find_nan(function)(x)
     assert origin
     assert origin.results == ["the result"]
     assert origin.cause is not None
@@ -106,10 +106,10 @@ def test_causes_are_found_without_the_source_text(monkeypatch: pytest.MonkeyPatc
     """As on a console of Python 3.11, whose lines cannot be had."""
     cases = [VALUES[name][:2] for name in VALUES]
     cases += [(fxgrad.grad(function), x) for function, x, _ in GRADIENTS.values()]
-    read = [fxgrad.explain_nan(function)(x).write for function, x in cases]
+    read = [fxgrad.debug.find_nan(function)(x).write for function, x in cases]
     for name in ("getline", "getlines"):
         monkeypatch.setattr(linecache, name, lambda *_, name=name: "" if name == "getline" else [])
-    assert [fxgrad.explain_nan(function)(x).write for function, x in cases] == read
+    assert [fxgrad.debug.find_nan(function)(x).write for function, x in cases] == read
 
 
 def test_what_is_said() -> None:
@@ -118,31 +118,32 @@ def test_what_is_said() -> None:
         root = fnp.sqrt(scale)
         return root * 3.0
 
-    origin = fxgrad.explain_nan(fxgrad.value_and_grad(length))(ZERO)
+    origin = fxgrad.debug.find_nan(fxgrad.value_and_grad(length))(ZERO)
     line = length.__code__.co_firstlineno
     assert origin.cause == ("mul", "inf * 0.0", (0,), f"test_nan_origins.py:{line + 1}", "backward")
     assert origin.infinity is not None
     assert origin.infinity.line == f"test_nan_origins.py:{line + 2}"
     assert origin.results == ["the result[1]"]
     assert origin.write == ("the slope of sqrt is infinite at 0: safe = np.where(x > 0, x, 1.0), then np.where(x > 0, "
-                            "np.sqrt(safe), 0.0); or differentiate fxgrad.safe(f), in which 0 times an infinite slope "
+                            "np.sqrt(safe), 0.0); or differentiate fxgrad.nan_safe(f), in which 0 times an infinite "
+                            "slope "
                             "is 0")
 
 
 def test_what_came_in_and_what_is_passed_over() -> None:
-    origin = fxgrad.explain_nan(lambda x, y: x * y)(MIXED, np.array([1.0, np.nan, 2.0]))
+    origin = fxgrad.debug.find_nan(lambda x, y: x * y)(MIXED, np.array([1.0, np.nan, 2.0]))
     assert (origin.arguments, origin.cause) == (["y"], None)
-    nothing = fxgrad.explain_nan(lambda x: fnp.where(x > 0, fnp.log(x), 0.0))(MIXED)
+    nothing = fxgrad.debug.find_nan(lambda x: fnp.where(x > 0, fnp.log(x), 0.0))(MIXED)
     assert not nothing
     assert str(nothing) == "function: no NaN"
     with pytest.raises(errors.ArgumentError) as caught:
-        fxgrad.explain_nan(fnp.sin)(jax.ShapeDtypeStruct((2,), "float32"))
+        fxgrad.debug.find_nan(fnp.sin)(jax.ShapeDtypeStruct((2,), "float32"))
     assert str(caught.value).startswith(
-        "explain_nan: of an argument the type alone is given, and values are needed\n  at test_nan_origins.py:")
+        "find_nan: of an argument the type alone is given, and values are needed\n  at test_nan_origins.py:")
 
 
 @pytest.mark.parametrize("key", [jax.random.key(1), fxgrad.random.key(1)], ids=["jax", "ours"])
 def test_random_keys_go_in(key: Any) -> None:
-    origin = fxgrad.explain_nan(lambda key, x: fnp.log(x) * fxgrad.random.normal(key, ()))(key, -1.0)
+    origin = fxgrad.debug.find_nan(lambda key, x: fnp.log(x) * fxgrad.random.normal(key, ()))(key, -1.0)
     assert origin.cause is not None
     assert origin.cause.computed == "log(-1.0)"

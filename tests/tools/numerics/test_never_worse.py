@@ -1,4 +1,4 @@
-"""`stabilise` makes no loss worse: guards are kept, and so are infinities, zeros and NaNs; un-jitted and jitted."""
+"""`stabilize` makes no loss worse: guards are kept, and so are infinities, zeros and NaNs; un-jitted and jitted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from fxgrad import grad, jit, make_program, stabilise
+from fxgrad import grad, jit, make_program, stabilize
 from tests.support.losses import LOSSES, Loss, error, exact_slope, exact_value, inputs, neighbours
 
 UNITS = 4.0
@@ -31,11 +31,11 @@ def test_guards_are_kept(transform: Callable[..., Any]) -> None:
 
     p, y = np.array([1.0, 0.9, 1.0], np.float32), np.array([1.0, 1.0, 0.0], np.float32)
     exact = -(np.log(0.9) + np.log(EPS)) / 3
-    assert float(transform(stabilise(binary_cross_entropy))(p, y, EPS)) == pytest.approx(exact, rel=1e-6)
-    assert np.isfinite(grad(transform(stabilise(binary_cross_entropy)))(p, y, EPS)).all()
-    assert float(stabilise(lambda p, y: binary_cross_entropy(p, y, EPS))(p, y)) == pytest.approx(exact, rel=1e-6)
+    assert float(transform(stabilize(binary_cross_entropy))(p, y, EPS)) == pytest.approx(exact, rel=1e-6)
+    assert np.isfinite(grad(transform(stabilize(binary_cross_entropy)))(p, y, EPS)).all()
+    assert float(stabilize(lambda p, y: binary_cross_entropy(p, y, EPS))(p, y)) == pytest.approx(exact, rel=1e-6)
     u = np.array([0.0, 5.0, 30.0], np.float32)
-    change = transform(stabilise(lambda u: np.log(1 - np.tanh(u) ** 2 + 1e-6)))
+    change = transform(stabilize(lambda u: np.log(1 - np.tanh(u) ** 2 + 1e-6)))
     wide = 1 - np.tanh(u.astype(float)) ** 2
     np.testing.assert_allclose(change(u), np.log(wide + 1e-6), rtol=1e-6)
 
@@ -45,16 +45,16 @@ def test_infinite_arguments_of_sums_of_exponentials(transform: Callable[..., Any
     x, w = np.array([np.inf, 0.0]), np.array([1.0, 2.0])
     for f in (lambda x: np.log(np.sum(np.exp(x))), lambda x: np.log(np.mean(np.exp(x))),
               lambda x: np.log(np.sum(w * np.exp(x)))):
-        assert transform(stabilise(f))(x) == np.inf
-        assert transform(stabilise(f))(np.array([-np.inf, -np.inf])) == -np.inf
-    shares = transform(stabilise(lambda x: np.exp(x) / np.sum(np.exp(x))))(x)
+        assert transform(stabilize(f))(x) == np.inf
+        assert transform(stabilize(f))(np.array([-np.inf, -np.inf])) == -np.inf
+    shares = transform(stabilize(lambda x: np.exp(x) / np.sum(np.exp(x))))(x)
     assert np.isnan(shares[0])
     assert shares[1] == 0.0
 
 
 def test_weights_of_all_sizes() -> None:
     """The peak is that of the terms: an exponent whose weight is 0 or tiny counts for little."""
-    f = stabilise(lambda x, w: np.log(np.sum(w * np.exp(x))))
+    f = stabilize(lambda x, w: np.log(np.sum(w * np.exp(x))))
     assert f(np.array([709.0, 1.0]), np.array([0.0, 1.0])) == 1.0
     assert f(np.array([1000.0, 1.0]), np.array([0.0, 1.0])) == 1.0
     assert f(np.array([700.0, 0.0]), np.array([1e-308, 1.0])) == pytest.approx(np.log1p(1e-308 * np.exp(700.0)))
@@ -65,13 +65,13 @@ def test_weights_of_all_sizes() -> None:
 
 
 def test_exponentials_that_cancel_beside_numbers() -> None:
-    f = stabilise(lambda x: np.exp(x) * 3.0 / np.exp(x))
+    f = stabilize(lambda x: np.exp(x) * 3.0 / np.exp(x))
     assert f(1.0) == 3.0
     assert f(np.array([0.0, 1e4])).tolist() == [3.0, 3.0]
     assert grad(f)(1.0) == 0.0
     assert np.isnan(f(np.nan))
     assert np.isnan(grad(f)(np.nan))
-    assert stabilise(lambda x: 2 / np.exp(x) * np.exp(x) / 4.0)(1.0) == 0.5
+    assert stabilize(lambda x: 2 / np.exp(x) * np.exp(x) / 4.0)(1.0) == 0.5
 
 
 # --- the law --------------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def test_there_are_enough_losses_and_most_are_rewritten() -> None:
     rewritten = 0
     for loss in LOSSES:
         arguments = [np.full((2, 3) if loss.vector else 2, x[kind]) for kind in loss.kinds]
-        program = make_program(lambda *given, loss=loss: stabilise(lambda *each: loss.function(np, *each))(*given))
+        program = make_program(lambda *given, loss=loss: stabilize(lambda *each: loss.function(np, *each))(*given))
         rewritten += bool(program(*arguments).diff(make_program(
             lambda *given, loss=loss: loss.function(np, *given))(*arguments)))
     assert len(LOSSES) >= 80
@@ -104,7 +104,7 @@ def _problems(loss: Loss, dtype: Any) -> list[str]:
         return grad(lambda *given: np.sum(function(*given)))
 
     columns = [column[:24] if loss.vector else column for column in inputs(loss, dtype)]
-    stable = stabilise(written)
+    stable = stabilize(written)
     with np.errstate(all="ignore"):
         program = make_program(written)(*columns)
         # Where guards are literals, XLA adds them to other numbers: the loss as it was written has that, too.

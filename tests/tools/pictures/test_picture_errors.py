@@ -37,10 +37,10 @@ CASES: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
     "what to show": (ArgumentError, lambda: fxgrad.draw(product, show="both"),
                      "draw: there is no show 'both'; take show='forward', 'backward' or 'joint'"),
     "a role": (ArgumentError, lambda: fxgrad.draw(product, roles={"weights": "w"})(*ARGS),
-               ("roles: there is no role 'weights'; a leaf is one of params, inputs, labels, constants. "
+               ("infer_roles: there is no role 'weights'; a leaf is one of params, inputs, labels, constants. "
                "Write roles={'params': 'W*'}")),
     "the name of a role": (ArgumentError, lambda: fxgrad.draw(product, roles={"params": "W*"})(*ARGS),
-                           "roles: no input of product is called 'W*'; its inputs are x, y, w"),
+                           "infer_roles: no input of product is called 'W*'; its inputs are x, y, w"),
     "a colour": (ArgumentError, lambda: fxgrad.draw(product, theme={"weights": "#000000"}),
                  ("draw: the theme has no role 'weights'; it colours input, parameter, operation, intermediate, "
                   "output, constant, label, gradient, tangent, layer, cluster")),

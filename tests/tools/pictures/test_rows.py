@@ -264,8 +264,8 @@ def test_w1_wave_has_three_operations() -> None:
 
 def test_w5_the_two_paths_of_b_and_the_one_of_a() -> None:
     graph = EXAMPLES["branching"].graph()
-    of_b = fxgrad.paths(graph, "b", "e")
-    of_a = fxgrad.paths(graph, "a", "e")
+    of_b = graph.paths("b", "e")
+    of_a = graph.paths("a", "e")
     assert (len(of_a), len(of_b)) == (1, 2)
 
     def marked(highlight: object) -> set[str]:
@@ -285,7 +285,7 @@ def test_w5_the_two_paths_of_b_and_the_one_of_a() -> None:
 
 def test_w12_the_path_of_the_first_weights() -> None:
     graph = EXAMPLES["perceptron"].graph()
-    path, = fxgrad.paths(graph, "W1", "L")
+    path, = graph.paths("W1", "L")
     drawn = fxgrad.draw(graph, highlight=path, view="value").picture
     names = {box.key: box.label for box in drawn.boxes}
     way = [line for line in drawn.lines if line.is_marked]

@@ -76,4 +76,4 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int]] = {
 @pytest.mark.parametrize("rule", CASES)
 def test_each_rule_in_closed_form(rule: str) -> None:
     function, args, temporary = CASES[rule]
-    assert fxgrad.memory(function)(*args).fused.temporary == temporary
+    assert fxgrad.memory_analysis(function)(*args).fused.temporary == temporary

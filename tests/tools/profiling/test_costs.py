@@ -36,11 +36,11 @@ def convolved(x: Any, k: Any) -> Any:
     (lambda a: lax.linalg.cholesky(a, symmetrize_input=False), (f32(30, 30),), 30 ** 3 // 3),
     (lambda x: fnp.sum(x * 2.0), (f32(100),), 100 + 100)])
 def test_flops_are_those_of_closed_forms(function: Any, args: Any, flops: int) -> None:
-    found = fxgrad.cost(function)(*args)
+    found = fxgrad.cost_analysis(function)(*args)
     assert found.flops == pytest.approx(flops, abs=0.02 * flops)  # a sum of n takes n - 1
     assert sum(row.flops for row in found.lines) == found.flops
     program = fxgrad.make_program(function)(*args)
-    assert (found.flops, found.bytes) == fxgrad.cost(program)
+    assert (found.flops, found.bytes) == fxgrad.cost_analysis(program)
 
 
 def test_lines_of_a_loop_are_counted_by_its_steps() -> None:
@@ -49,7 +49,7 @@ def test_lines_of_a_loop_are_counted_by_its_steps() -> None:
             h = fnp.tanh(h @ w)
             return h + x, None
         return lax.scan(body, fnp.zeros(8, np.float32), xs)[0]
-    found = fxgrad.cost(scanned)(f32(8, 8), f32(50, 8))
+    found = fxgrad.cost_analysis(scanned)(f32(8, 8), f32(50, 8))
     assert found.lines[0].flops >= 50 * 2 * 8 * 8
     assert found.lines[0].operations == 2 * 50
     assert sum(row.flops for row in found.lines) == found.flops
@@ -62,7 +62,7 @@ def test_functions_of_the_library_are_of_the_line_that_calls_them() -> None:
         return rows + np.var(hidden)
 
     for function in (called, fxgrad.grad(called)):
-        found = fxgrad.cost(function)(f32(5, 8))
+        found = fxgrad.cost_analysis(function)(f32(5, 8))
         assert {row.line.partition(":")[0] for row in found.lines} == {"test_costs.py"}, found
 
 
@@ -70,7 +70,7 @@ def test_a_roofline_tells_what_bounds_each_line() -> None:
     def mixed(a: Any, b: Any) -> Any:
         c = a @ b
         return c + 1.0
-    found = fxgrad.cost(mixed, flops=1e9, bandwidth=1e9)(f32(100, 100), f32(100, 100))
+    found = fxgrad.cost_analysis(mixed, flops=1e9, bandwidth=1e9)(f32(100, 100), f32(100, 100))
     assert [row.bound for row in found.lines] == ["compute", "memory"]
     assert found.lines[0].seconds == 2e6 / 1e9
     assert found.lines[1].seconds == 80_004 / 1e9  # with the number
@@ -83,24 +83,25 @@ def test_a_roofline_tells_what_bounds_each_line() -> None:
 def test_fusion_moves_fewer_bytes() -> None:
     def chain(x: Any) -> Any:
         return fnp.sum(fnp.tanh(x * 2.0 + 1.0))
-    found = fxgrad.cost(chain)(f32(8192))
+    found = fxgrad.cost_analysis(chain)(f32(8192))
     assert found.bytes >= 7 * 4 * 8192
     assert found.fused_bytes == 4 * 8192 + 4
-    in_two_steps = fxgrad.cost(chain)(f32(1000))  # as XLA has it: what is summed is stored, then 32 sums are
+    in_two_steps = fxgrad.cost_analysis(chain)(f32(1000))  # as XLA has it: what is summed is stored, then 32 sums are
     assert in_two_steps.fused_bytes == 4000 + 2 * 4000 + 2 * 4 * 32 + 4
-    looped = fxgrad.cost(lambda x: lax.fori_loop(0, 5, lambda _, c: fnp.sin(c) * 2.0 + 1.0, x))(f32(1000))
+    looped = fxgrad.cost_analysis(lambda x: lax.fori_loop(0, 5, lambda _, c: fnp.sin(c) * 2.0 + 1.0, x))(f32(1000))
     assert looped.fused_bytes == 5 * 8000
 
 
 def test_the_roofline_needs_both_numbers() -> None:
-    message = ("cost: bandwidth is None, where a positive number is needed, that of one second; a roofline needs "
+    message = ("cost_analysis: bandwidth is None, where a positive number is needed, that of one second; a roofline "
+               "needs "
                "both. Write cost(f, flops=1e12, bandwidth=1e11)")
     with pytest.raises(ArgumentError, match=re.escape(message)):
-        fxgrad.cost(np.sin, flops=1e9)
-    with pytest.raises(ArgumentError, match="cost: flops is -1, where a positive number is needed"):
-        fxgrad.cost(np.sin, flops=-1, bandwidth=1e9)
-    with pytest.raises(ArgumentError, match=r"cost takes a function, got a int"):
-        fxgrad.cost(3)  # type: ignore[arg-type]
+        fxgrad.cost_analysis(np.sin, flops=1e9)
+    with pytest.raises(ArgumentError, match="cost_analysis: flops is -1, where a positive number is needed"):
+        fxgrad.cost_analysis(np.sin, flops=-1, bandwidth=1e9)
+    with pytest.raises(ArgumentError, match=r"cost_analysis takes a function, got a int"):
+        fxgrad.cost_analysis(3)  # type: ignore[arg-type]
 
 
 # --- fusion ---------------------------------------------------------------------------------------------------
@@ -141,10 +142,11 @@ def test_a_loop_is_one_group() -> None:
 def test_rows_by_operation_count_the_steps_of_loops() -> None:
     def powers(a):
         return fxgrad.lax.fori_loop(0, 5, lambda _, b: fnp.tanh(a @ b), a)
-    found = fxgrad.cost(powers, by="operation")(f32(4, 4))
+    found = fxgrad.cost_analysis(powers, by="operation")(f32(4, 4))
     rows = {row.line: row for row in found.lines}
     assert rows["dot_general"].operations == rows["tanh"].operations == 5
     assert sum(row.flops for row in found.lines) == found.flops
     assert '"operation": "dot_general"' in found.to_json()
-    with pytest.raises(fxgrad.errors.ArgumentError, match="cost: by='shape'; it is one of 'line', 'operation'"):
-        fxgrad.cost(powers, by="shape")(f32(4, 4))
+    with pytest.raises(fxgrad.errors.ArgumentError,
+                       match="cost_analysis: by='shape'; it is one of 'line', 'operation'"):
+        fxgrad.cost_analysis(powers, by="shape")(f32(4, 4))

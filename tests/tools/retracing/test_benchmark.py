@@ -60,7 +60,7 @@ def test_the_break_even_call() -> None:
 def test_results_that_differ_are_told() -> None:
     wrong = fxgrad.Primitive(
         "wrong", abstract=lambda x: [x], numpy=lambda x: [x], xla=lambda lax, x: [lax.mul(x, lax.full_like(x, 1.5))],
-        jvp=fxgrad.NO_TANGENT, transpose=fxgrad.NOT_LINEAR, batch=fxgrad.TODO("a test"),
+        jvp=fxgrad.NO_TANGENT, transpose=fxgrad.NOT_LINEAR, batch=fxgrad.extend.TODO("a test"),
         cost=lambda x: fxgrad.Cost(0, 0))
     found = fxgrad.benchmark(lambda x: fxgrad.bind(wrong, x)[0], **QUICK)(X)
     assert not found.agrees

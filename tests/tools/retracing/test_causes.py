@@ -1,4 +1,6 @@
-"""`explain` names why functions are traced and compiled again: planted causes, counts, milliseconds, tables."""
+"""`explain_retraces` names why functions are traced and compiled again: planted causes, counts, milliseconds,
+tables.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ QUICK = ("size of an axis", "static value", "jit at every call", "branch under g
                                   for name in CASES])
 def test_planted_causes_are_named(name: str, fresh_tables: Any) -> None:
     case = CASES[name]
-    with fxgrad.explaining() as report:
+    with fxgrad.explain_retraces() as report:
         case.run()
     again = [cause for cause in report.causes if cause.kind != "first call"]
     if case.kind is None:
@@ -40,7 +42,7 @@ def test_planted_causes_are_named(name: str, fresh_tables: Any) -> None:
 
 
 def test_counts_and_milliseconds() -> None:
-    step = fxgrad.explain(fxgrad.jit(total))
+    step = fxgrad.explain_retraces(fxgrad.jit(total))
     for size in (32, 32, 48, 32):
         assert step(np.ones(size)) == size
     report = step.report
@@ -69,7 +71,7 @@ def branches(x: Any) -> Any:
 
 
 def test_where_tracing_was_stopped() -> None:
-    with fxgrad.explaining() as report:
+    with fxgrad.explain_retraces() as report:
         for function in (fxgrad.jit(branches), fxgrad.vmap(branches), fxgrad.grad(stops)):
             with pytest.raises(TypeError):
                 function(np.ones(3) if "vmap" in repr(function.transformed) else 1.0)
@@ -83,7 +85,7 @@ def test_where_tracing_was_stopped() -> None:
 
 
 def test_arguments_that_are_not_differentiated_are_named() -> None:
-    slope = fxgrad.explain(fxgrad.grad(total))
+    slope = fxgrad.explain_retraces(fxgrad.grad(total))
     slope(X, 2.0)
     slope(X, np.ones((5, 1), "float32"))
     assert [cause.what for cause in slope.report.causes] == ["first call", "y: a Python number (float64) -> f32[5,1]"]
@@ -91,7 +93,7 @@ def test_arguments_that_are_not_differentiated_are_named() -> None:
 
 def test_nothing_is_watched_outside_of_the_block() -> None:
     before = Tape.run
-    with fxgrad.explaining(), fxgrad.explaining():
+    with fxgrad.explain_retraces(), fxgrad.explain_retraces():
         assert Tape.run is not before
     assert Tape.run is before
     assert not observers.observers
@@ -99,7 +101,7 @@ def test_nothing_is_watched_outside_of_the_block() -> None:
 
 
 def test_blocks_in_blocks_see_the_same() -> None:
-    with fxgrad.explaining() as outer, fxgrad.explaining() as inner:
+    with fxgrad.explain_retraces() as outer, fxgrad.explain_retraces() as inner:
         fxgrad.jit(total)(X)
     assert (outer.traces, outer.compiles) == (inner.traces, inner.compiles) == (1, 1)
 
@@ -121,8 +123,8 @@ def test_the_frame_of_a_jitted_call_is_found() -> None:
 
 
 def test_explain_of_no_function() -> None:
-    with pytest.raises(fxgrad.errors.ArgumentError, match=r"explain takes a function, got a float64\. Write "):
-        fxgrad.explain(np.float64(1.0))
+    with pytest.raises(fxgrad.errors.ArgumentError, match=r"explain_retraces takes a function, got a float64\. Write "):
+        fxgrad.explain_retraces(np.float64(1.0))
 
 
 def test_an_empty_report_prints() -> None:

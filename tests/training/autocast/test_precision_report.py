@@ -26,7 +26,7 @@ def line_of(report: PrecisionReport) -> int:
                                   else pytest.param(case, marks=pytest.mark.slow) for case in CASES],
                          ids=lambda case: case.name)
 def test_row_m10_the_planted_line_comes_first(case: Case) -> None:
-    report = fxgrad.precision_report(case.function)(*case.arguments)
+    report = fxgrad.debug.precision_report(case.function)(*case.arguments)
     assert report.error > 1e-5
     assert line_of(report) == case.line
 
@@ -39,7 +39,7 @@ def test_errors_are_those_of_the_two_runs() -> None:
     def f(x: Any) -> Any:
         return cool(warm(x)), np.argmax(x)
 
-    report = fxgrad.precision_report(f)(X)
+    report = fxgrad.debug.precision_report(f)(X)
     low, wide = f(X)[0], f(X.astype(float))[0]
     assert report.results == {"the result[0]": pytest.approx(np.max(np.abs((low - wide) / wide)), rel=0.2)}
     assert report.error < 1e-6  # harmless, as it should be
@@ -52,7 +52,7 @@ def test_own_and_amplified_errors_of_a_cancellation() -> None:
         b = a - np.float32(0.7699)
         return b * 2
 
-    report = fxgrad.precision_report(f)(np.float32(0.7))
+    report = fxgrad.debug.precision_report(f)(np.float32(0.7))
     culprit = report.culprit
     assert culprit is not None
     assert (culprit.operation, culprit.name, culprit.own, culprit.times) == ("a - 0.7699", "b", 0.0, 1)
@@ -66,7 +66,7 @@ def test_gradients_are_reported_on() -> None:
         y = np.exp(x) + 1000
         return (y - 1000) ** 2 + np.sin(x)
 
-    report = fxgrad.precision_report(fxgrad.grad(f))(np.float32(0.1))
+    report = fxgrad.debug.precision_report(fxgrad.grad(f))(np.float32(0.1))
     assert report.culprit is not None
     assert report.culprit.operation == "y - 1000.0"
     assert any(row.part == "backward" for row in report)
@@ -76,22 +76,23 @@ def test_loops_that_ask_run_as_the_program_does() -> None:
     def f(x: Any) -> Any:
         return fxgrad.lax.while_loop(lambda s: s[0] < 5, lambda s: (s[0] + 1, np.sin(s[1]) + s[1]), (0, x))[1]
 
-    report = fxgrad.precision_report(f)(np.float32(0.3))
+    report = fxgrad.debug.precision_report(f)(np.float32(0.3))
     assert {row.operation.partition("(")[0]: row.times for row in report}["sin"] == 5
-    wide = fxgrad.precision_report(f)(np.float64(0.3))
+    wide = fxgrad.debug.precision_report(f)(np.float64(0.3))
     assert wide.shadow == "longdouble"
     assert 0 < wide.error < 1e-14
-    backward = fxgrad.precision_report(fxgrad.grad(f))(np.float32(0.3))
+    backward = fxgrad.debug.precision_report(fxgrad.grad(f))(np.float32(0.3))
     assert backward.error < 1e-5
     assert backward.unfollowed == ()
 
 
 def test_half_precision_and_complex_numbers() -> None:
     for dtype, unit in ((np.float16, 1e-3), (fxgrad.dtypes.bfloat16, 1e-2), (np.complex64, 1e-6)):
-        report = fxgrad.precision_report(lambda x: np.exp(x) * x + 1)(np.full(3, 0.7).astype(dtype))
+        report = fxgrad.debug.precision_report(lambda x: np.exp(x) * x + 1)(np.full(3, 0.7).astype(dtype))
         assert report.shadow == "float64"
         assert unit / 1e3 < report.error < unit
-    cast = fxgrad.precision_report(fxgrad.autocast(lambda w, x: np.tanh(x @ w)))(np.eye(3, dtype="f") * 0.3, X[:3])
+    cast = fxgrad.debug.precision_report(fxgrad.autocast(lambda w, x: np.tanh(x @ w)))(np.eye(3, dtype="f") * 0.3,
+                                                                                       X[:3])
     assert cast.culprit is not None
     assert 1e-4 < cast.error < 1e-2
 
@@ -99,7 +100,7 @@ def test_half_precision_and_complex_numbers() -> None:
 @pytest.mark.slow
 def test_systems_of_float64_are_told_without_a_wider_kernel() -> None:
     case = next(case for case in CASES if case.name.startswith("solve"))
-    report = fxgrad.precision_report(case.function)(*(argument.astype(float) for argument in case.arguments))
+    report = fxgrad.debug.precision_report(case.function)(*(argument.astype(float) for argument in case.arguments))
     assert {"lu", "lu_solve"} == {*report.unfollowed}
     assert line_of(report) == case.line
     assert "not followed: lu, lu_solve" in str(report)
@@ -113,7 +114,7 @@ def test_keys_integers_and_callbacks_pass_through_once() -> None:
         fxgrad.debug.callback(lambda value: seen.append(value), count)
         return noise * count, count + 1
 
-    report = fxgrad.precision_report(f)(fxgrad.random.key(0), np.int32(3))
+    report = fxgrad.debug.precision_report(f)(fxgrad.random.key(0), np.int32(3))
     assert len(seen) == 1
     assert list(report.results) == ["the result[0]"]
     assert report.error < 1e-5
@@ -123,7 +124,7 @@ def test_what_is_not_chosen_is_not_to_blame() -> None:
     def f(x: Any) -> Any:
         return np.where(x > 0.5, np.log(x), 0.0 * x + x / (x * 0))
 
-    taken = fxgrad.precision_report(f)(X[3:])
+    taken = fxgrad.debug.precision_report(f)(X[3:])
     assert taken.culprit is not None
     assert taken.culprit.operation == "log(x)"
     assert all(np.isfinite(row.impact) for row in taken)
@@ -132,20 +133,20 @@ def test_what_is_not_chosen_is_not_to_blame() -> None:
         powers = np.exp(x)
         return powers / np.sum(powers)
 
-    report = fxgrad.precision_report(share)(X * 2000)  # more than float64 has, too
+    report = fxgrad.debug.precision_report(share)(X * 2000)  # more than float64 has, too
     assert report.culprit is not None
     assert report.culprit.operation == "exp(x)"
 
 
 def test_the_report_prints_and_is_json() -> None:
-    report = fxgrad.precision_report(lambda x: np.log(1 + x))(np.float32(1e-6))
+    report = fxgrad.debug.precision_report(lambda x: np.log(1 + x))(np.float32(1e-6))
     text = str(report)
     assert "against float64" in text
     assert "log((1.0 + x))" in text
     found = json.loads(report.to_json())
     assert found["rows"][0]["line"] == report[0].line
     assert len(found["rows"]) == len(report)
-    lost = json.loads(fxgrad.precision_report(lambda x: x * x)(np.float32(1e30)).to_json())
+    lost = json.loads(fxgrad.debug.precision_report(lambda x: x * x)(np.float32(1e30)).to_json())
     assert lost["rows"][0]["impact"] == "inf"
 
 
@@ -160,18 +161,18 @@ def test_devices_and_solvers_are_looked_into() -> None:
                                       lambda g, y: fxgrad.lax.fori_loop(0, 8, lambda _, y: y - g(y) / (2 * y + 1), y),
                                       lambda g, y: y / g(np.float32(1.0)))
 
-    report = fxgrad.precision_report(f)(X)
+    report = fxgrad.debug.precision_report(f)(X)
     assert report.error < 1e-5
     assert max(row.times for row in report) == 8
 
 
 def test_what_cannot_be_reported_on_is_refused() -> None:
-    long = fxgrad.precision_report(lambda x: fxgrad.lax.fori_loop(0, 100, lambda _, y: np.sin(y), x), limit=50)
+    long = fxgrad.debug.precision_report(lambda x: fxgrad.lax.fori_loop(0, 100, lambda _, y: np.sin(y), x), limit=50)
     for call, message in (
             (lambda: long(np.float32(1.0)),
              ("precision_report: the program runs more than 50 operations, of which each is kept. Report on a smaller "
               "case, or write precision_report(f, limit=...)")),
-            (lambda: fxgrad.precision_report(np.sin)(fxgrad.ShapeDtypeStruct((), np.float32)),
+            (lambda: fxgrad.debug.precision_report(np.sin)(fxgrad.ShapeDtypeStruct((), np.float32)),
              "precision_report: of an argument the type alone is given, and values are needed")):
         with pytest.raises(ArgumentError, match=re.escape(message)):
             call()

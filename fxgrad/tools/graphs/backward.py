@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from rich.table import Table
 
 from fxgrad import make_program, tree, vjp
-from fxgrad.extend import NO_TANGENT, Aval, Program, Signature, bind, has_tangent, transformation
+from fxgrad.extend import NO_TANGENT, Aval, Signature, bind, has_tangent
 from fxgrad.text.notations import same_parameters
 from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.text.text_writer import program_text
-from fxgrad.tools.graphs.graph import Graph, graph
 from fxgrad.tools.graphs.nodes import Edge, Node
+
+if TYPE_CHECKING:
+    from fxgrad.tools.graphs.graph import Graph
 
 FEW = 4
 """An array of up to as many numbers is written out."""
@@ -43,7 +45,7 @@ class Step(NamedTuple):
         return _rule_text(self.edge)
 
 
-class Explanation(Report):
+class BackwardTable(Report):
     """The backward pass of a graph, from the root to the leaves; prints as a table that adds up to the gradients.
 
     `steps` are its rows, `gradients` the sums by node.
@@ -95,51 +97,6 @@ class Explanation(Report):
 
     def __repr__(self) -> str:
         return f"<the backward pass of {self.graph.title or 'a program'}: {len(self.steps)} steps>"
-
-
-def explain_backward(fun: Callable[..., Any] | Program) -> Callable[..., Explanation]:
-    """The function that explains the backward pass of `fun`, which returns one real scalar, at its arguments.
-
-    Raises `ArgumentError` if the output is not a real scalar.
-
-    >>> import fxgrad
-    >>> def f(x, y, w):
-    ...     z = (x + y) * w
-    ...     return z
-    >>> explanation = fxgrad.explain_backward(f)(2.0, 3.0, 4.0)
-    >>> [(step.edge.source.name, float(step.upstream), float(step.local), float(step.downstream))
-    ...  for step in explanation.steps]
-    [('a', 1.0, 4.0, 4.0), ('w', 1.0, 5.0, 5.0), ('x', 4.0, 1.0, 4.0), ('y', 4.0, 1.0, 4.0)]
-    """
-    if isinstance(fun, Program):
-        return lambda *args: Explanation(Graph(fun).with_values(*args))
-
-    @transformation("explain_backward", fun)
-    def explained(*args: Any, **kwargs: Any) -> Explanation:
-        return Explanation(graph(fun)(*args, **kwargs))
-    return explained
-
-
-def gradients_on_nodes(fun: Callable[..., Any] | Program) -> Callable[..., dict[str, Any]]:
-    """The function that finds the gradients of `fun`, one real scalar, in its arguments and in every value on the way.
-
-    One backward pass finds all. The result is by name, in the order of the forward pass; integers have no gradient and
-    are left out, and values that the output does not depend on get zeros. Raises as `explain_backward` does.
-
-    >>> import fxgrad
-    >>> def f(x, y, w):
-    ...     total = x + y
-    ...     return total * w
-    >>> {name: float(slope) for name, slope in fxgrad.gradients_on_nodes(f)(2.0, 3.0, 4.0).items()}
-    {'x': 4.0, 'y': 4.0, 'w': 5.0, 'total': 4.0, 'a': 1.0}
-    """
-    explain = explain_backward(fun)
-
-    @transformation("gradients_on_nodes", fun)
-    def gradients(*args: Any, **kwargs: Any) -> dict[str, Any]:
-        made = explain(*args, **kwargs).graph
-        return {node.name: node.grad for node in made.nodes if has_tangent(node.aval) and not node.is_number}
-    return gradients
 
 
 def short(value: Any) -> str:

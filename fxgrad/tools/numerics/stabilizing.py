@@ -1,4 +1,4 @@
-"""`stabilise`: the function, or the program, with stable formulas in the place of naive ones."""
+"""`stabilize`: the function, or the program, with stable formulas in the place of naive ones."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fxgrad.tools.numerics.rewriting import captured_numbers, rewrite_forms
 
 
 @overload
-def stabilise(fun: Program) -> Program: ...
+def stabilize(fun: Program) -> Program: ...
 @overload
-def stabilise(fun: Callable[..., Any]) -> Callable[..., Any]: ...
-def stabilise(fun: Callable[..., Any]) -> Callable[..., Any]:
+def stabilize(fun: Callable[..., Any]) -> Callable[..., Any]: ...
+def stabilize(fun: Callable[..., Any]) -> Callable[..., Any]:
     """`fun`, computed by formulas that neither overflow nor lose digits where what it says does.
 
     `fun` takes and returns arrays, numbers or containers of them; the result has the same shapes and dtypes. Known are
@@ -24,8 +24,8 @@ def stabilise(fun: Callable[..., Any]) -> Callable[..., Any]:
     all rules, where each holds and
     how accurate it is. Where a form is accurate, its replacement agrees with it to rounding.
 
-    What `fun` differentiates is rewritten before that and after it, so that `stabilise(grad(f))` is as accurate as
-    `grad(stabilise(f))`. Loops, branches, calls and checkpoints are looked into; rules that users wrote for derivatives
+    What `fun` differentiates is rewritten before that and after it, so that `stabilize(grad(f))` is as accurate as
+    `grad(stabilize(f))`. Loops, branches, calls and checkpoints are looked into; rules that users wrote for derivatives
     are left alone, and so are complex numbers. Given a `Program` it returns one: `program` itself if nothing was naive.
 
     Raises `ArgumentError` for an argument that is no array and no number.
@@ -34,26 +34,26 @@ def stabilise(fun: Callable[..., Any]) -> Callable[..., Any]:
     >>> def loss(x):
     ...     return np.log(np.sum(np.exp(x)))
     >>> large = np.array([1000.0, 1000.0])
-    >>> round(float(fxgrad.stabilise(loss)(large)), 6)
+    >>> round(float(fxgrad.stabilize(loss)(large)), 6)
     1000.693147
-    >>> fxgrad.grad(fxgrad.stabilise(loss))(large)
+    >>> fxgrad.grad(fxgrad.stabilize(loss))(large)
     array([0.5, 0.5])
-    >>> fxgrad.stabilise(fxgrad.grad(loss))(large)
+    >>> fxgrad.stabilize(fxgrad.grad(loss))(large)
     array([0.5, 0.5])
     """
     if isinstance(fun, Program):
         return _stabilize_program(fun)
 
-    @transformation("stabilise", fun)
+    @transformation("stabilize", fun)
     @hide_frames
-    def stabilised(*args: Any, **kwargs: Any) -> Any:
+    def stabilized(*args: Any, **kwargs: Any) -> Any:
         with rewrite_before_derivatives(_rewritten_trace):
-            traced, leaves = trace_for_rewrite("stabilise", fun, args, kwargs)
+            traced, leaves = trace_for_rewrite("stabilize", fun, args, kwargs)
         derived = rewrite_forms(traced.program, _known_inputs(traced))
         inputs = [*traced.captured, *leaves]
         outputs = apply(traced.program, inputs) if derived is None else derived(inputs)
         return traced.rebuild(outputs)
-    return stabilised
+    return stabilized
 
 
 def _known_inputs(traced: TracedCall) -> tuple[float | None, ...]:
@@ -84,7 +84,7 @@ def _stabilize_program(program: Program) -> Program:
     if derived is None:
         return program
     if derived.captured:
-        raise ArgumentError(at_user_line("stabilise: the program was not closed when it was rewritten"))
+        raise ArgumentError(at_user_line("stabilize: the program was not closed when it was rewritten"))
     made: Program = derived.program.replace(
         captured=program.captured, constants=program.constants, signature=program.signature)
     return made.check()

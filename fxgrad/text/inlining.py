@@ -34,7 +34,7 @@ Choice = bool | str | Sequence[str] | Callable[[Equation], bool]
 """All, none, those whose name or scope matches a pattern, such as `"encoder/*"`, or those that a function says."""
 
 
-def unfold(program: Program, *, calls: Choice = True, loops: Choice = False, devices: bool = False,
+def inline(program: Program, *, calls: Choice = True, loops: Choice = False, devices: bool = False,
            limit: int = 100_000) -> Program:
     """An equal program with the equations of calls, and the steps of loops, in the place of the one line that they are.
 
@@ -54,13 +54,13 @@ def unfold(program: Program, *, calls: Choice = True, loops: Choice = False, dev
     >>> program = fxgrad.make_program(lambda x: square(x) + 1.0)(3.0)
     >>> [equation.primitive.name for equation in program.equations]
     ['named_call', 'add']
-    >>> [equation.primitive.name for equation in unfold(program).equations]
+    >>> [equation.primitive.name for equation in inline(program).equations]
     ['mul', 'add']
     >>> loop = fxgrad.make_program(lambda x: fxgrad.lax.fori_loop(0, 3, lambda i, y: y * x, x))(2.0)
-    >>> [equation.primitive.name for equation in unfold(loop, loops=True).equations]
+    >>> [equation.primitive.name for equation in inline(loop, loops=True).equations]
     ['mul', 'mul', 'mul']
     """
-    program = require_program("unfold", program)
+    program = require_program("inline", program)
     if devices:
         program = drop_devices(program)
     choices = _Choices(calls, loops, limit)
@@ -258,6 +258,6 @@ class _Unfolding:
         source = self._holder.source
         where = "" if source is None else f" at {source.place}"
         steps = f", {region.times} steps of {len(region.program.equations)} equations each" if region.times != 1 else ""
-        return (f"unfold: the program would have more than {self._choices.limit} equations; it has as many at "
+        return (f"inline: the program would have more than {self._choices.limit} equations; it has as many at "
                 f"{self._holder.primitive}{where}{steps}. Choose fewer calls and loops by name or scope, or allow "
                 "more: unfold(program, limit=...)")

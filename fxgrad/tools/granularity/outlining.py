@@ -1,4 +1,4 @@
-"""`fold`: the equations of a named scope as one call, the other way round from `unfold`."""
+"""`outline`: the equations of a named scope as one call, the other way round from `inline`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from fxgrad.text.names import NAMES, own_names
 from fxgrad.text.sources import Sources
 
 
-def fold(program: Program, scopes: str | Sequence[str] = "*", *, depth: int | None = None) -> Program:
+def outline(program: Program, scopes: str | Sequence[str] = "*", *, depth: int | None = None) -> Program:
     """An equal program in which what was recorded in a named scope is one call of that name.
 
     `scopes` are patterns of the outermost names that are meant, by default all; scopes within scopes are calls within
     calls, down to `depth` of them. Equations of a scope that stand together become one call, so that a scope which a
-    derivative comes back to is several. `unfold` makes the same program again.
+    derivative comes back to is several. `inline` makes the same program again.
 
     >>> import fxgrad, numpy as np
     >>> def network(x, W):
@@ -35,7 +35,7 @@ def fold(program: Program, scopes: str | Sequence[str] = "*", *, depth: int | No
     ...         hidden = np.tanh(x @ W)
     ...     return np.sum(hidden)
     >>> program = fxgrad.make_program(network)(np.ones(2), np.ones((2, 2)))
-    >>> print(fxgrad.text.program_text(fold(program), source=False))
+    >>> print(fxgrad.text.program_text(outline(program), source=False))
     program network(x: f64[2], W: f64[2,2]) -> f64:
       hidden: f64[2] = layer(x, W)
       return sum(hidden)
@@ -43,11 +43,11 @@ def fold(program: Program, scopes: str | Sequence[str] = "*", *, depth: int | No
     where layer(x: f64[2], W: f64[2,2]):
       hidden: f64[2] = tanh(x @ W)
       return hidden
-    >>> fxgrad.text.equal(fxgrad.unfold(fold(program)), program)
+    >>> fxgrad.text.equal(fxgrad.inline(outline(program)), program)
     True
     """
     patterns = [scopes] if isinstance(scopes, str) else scopes
-    return _fold_scopes(require_program("fold", program), patterns, depth)
+    return _fold_scopes(require_program("outline", program), patterns, depth)
 
 
 def _fold_scopes(program: Program, patterns: Sequence[str], depth: int | None) -> Program:
