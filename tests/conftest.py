@@ -27,6 +27,8 @@ if os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") != "0":
 import hypothesis
 import pytest
 
+from tests.support.ids import name_of
+
 QUICK_EXAMPLES = 20
 """So many random cases a test draws in the quick tier that draws 100 in the slow one.
 
@@ -51,6 +53,11 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("tier")
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """What `val` is called in the name of a test, unless pytest has a name for it."""
+    return name_of(val)
+
+
 def is_quick(config: pytest.Config) -> bool:
     """Whether slow tests are left out of this run."""
     return "not slow" in config.option.markexpr
@@ -65,6 +72,19 @@ def fresh_tables() -> Iterator[None]:
     interning.clear()
     yield
     interning.clear()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _texts_read_by_kind() -> None:
+    """Has programs read back where a kind of operation is new, and not wherever two meet that did not before.
+
+    That took a sixth of the time of all tests. It stays so in tests/text, and FXGRAD_CHECK=4 reads all programs.
+    """
+    if "fxgrad" in sys.modules:  # imported by the tests
+        from fxgrad.text import checking
+        from tests.support.kinds import kinds
+
+        checking.neighbourhoods = kinds
 
 
 @pytest.hookimpl(trylast=True)

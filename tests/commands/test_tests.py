@@ -5,6 +5,11 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import numpy as np
+
+from fxgrad.engine.ops.trigonometric import sin_p
+from tests.support.ids import LONGEST, name_of
+
 TESTS = Path(__file__).resolve().parent.parent
 ASKING = ("assert", "check", "raises", "hold", "compare", "agree")
 """What the names of functions that fail begin with, where they are not of the same file."""
@@ -43,3 +48,14 @@ def test_files_that_are_in_no_package_have_names_of_their_own() -> None:
 def test_idle_tests_are_found() -> None:
     assert idle("def test_a():\n    f(1)\ndef f(x):\n    return x\n") == ["test_a"]
     assert idle("def test_a():\n    f(1)\ndef f(x):\n    assert x\n") == []
+
+
+def test_parameters_have_names_that_say_what_they_are() -> None:
+    for value, name in ((lambda x: x + 1, "x + 1"), ((2, [np.float32, None]), "(2, [float32, None])"),
+                        ((1,), "(1,)"), ({"axis": slice(1, None), "of": 1.5}, "{'axis': 1:, 'of': 1.5}"),
+                        (np.zeros((2, 9)), "float64[2,9]"), (np.int8([1, 2]), "int8 [1, 2]"), (sin_p, "sin"),
+                        (["word " * 30], f"['{' '.join(['word'] * 11)}...")):
+        assert name_of(value) == name
+        assert len(name) <= LONGEST
+    for value in ("short", test_idle_tests_are_found, object(), [object()]):
+        assert name_of(value) is None  # pytest names or numbers them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from types import ModuleType
 
 import jax
@@ -29,6 +30,7 @@ LIBRARIES: dict[str, tuple[ModuleType, ModuleType]] = {
 }
 
 
+@cache
 def functions(library: str) -> list[str]:
     """The public functions of ours that jax has too."""
     ours, theirs = LIBRARIES[library]
@@ -36,6 +38,7 @@ def functions(library: str) -> list[str]:
             and not isinstance(getattr(ours, name), type | ModuleType)]
 
 
+@cache
 def importable(library: str) -> list[str]:
     """The public functions of jax's: those that we have too, and those that we have not."""
     theirs = LIBRARIES[library][1]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -101,10 +101,15 @@ def tree_of(path: Path) -> ast.Module:
 
 @cache
 def imports(path: Path) -> list[Import]:
-    return list(_imports(tree_of(path), hidden=False, typing=False))
+    calls = "import_module(" in text_of(path) or "__import__(" in text_of(path)
+    return list(_imports(tree_of(path), hidden=False, typing=False, inside=ast.AST if calls else STATEMENTS))
 
 
-def _imports(node: ast.AST, hidden: bool, typing: bool) -> Iterator[Import]:
+STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
+"""In these alone are import statements: expressions, most of a file, need not be gone through."""
+
+
+def _imports(node: ast.AST, hidden: bool, typing: bool, inside: Any = ast.AST) -> Iterator[Import]:
     if isinstance(node, ast.Import):
         for alias in node.names:
             yield Import(_own_file(alias.name), node.lineno, hidden, typing)
@@ -117,13 +122,20 @@ def _imports(node: ast.AST, hidden: bool, typing: bool) -> Iterator[Import]:
             inner = f"{node.module}.{alias.name}"
             is_module = inner in MODULES or f"{inner}.__init__" in MODULES
             yield Import(_own_file(inner if is_module else node.module or ""), node.lineno, hidden, typing)
-    elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("__import__", "importlib.import_module") and (
+    elif isinstance(node, ast.Call) and _imports_by_name(node.func) and (
             isinstance(node.args[0], ast.Constant)):  # names in tables, of what is loaded when asked for, do not count
-        yield Import(ast.unparse(node.args[0]).strip("'\""), node.lineno, True, typing)
+        yield Import(node.args[0].value, node.lineno, True, typing)
     hidden |= isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
     typing |= isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
     for child in ast.iter_child_nodes(node):
-        yield from _imports(child, hidden, typing)
+        if isinstance(child, inside):
+            yield from _imports(child, hidden, typing, inside)
+
+
+def _imports_by_name(function: ast.expr) -> bool:
+    if isinstance(function, ast.Name):
+        return function.id == "__import__"
+    return isinstance(function, ast.Attribute) and function.attr == "import_module"
 
 
 @cache
@@ -255,8 +267,11 @@ def test_tests_share_what_is_in_support_alone() -> None:
     assert not found, "\n".join(found)
 
 
+WINGS = {"engine", "text", "tools", "training", "shipping"}
+
+
 def test_tests_mirror_the_package() -> None:
-    """Each folder of tests has the path of a room, or holds what concerns the whole house."""
+    """Each folder of tests has the path of a room, or holds what concerns all; each room of a wing has one."""
     rooms = {path.relative_to(ROOT / "fxgrad") for path in (ROOT / "fxgrad").rglob("*")
              if path.is_dir() or path.suffix == ".py"}
     others = {"house", "support", "samples", "comparison", "commands", "__pycache__"}
@@ -264,5 +279,9 @@ def test_tests_mirror_the_package() -> None:
     strange = {str(path) for path in folders if path.parts[0] not in others and path.name not in others} - {
         str(path) for path in rooms}
     assert not {path for path in strange if "golden" not in path}
+    of_wings = {path for path in rooms if len(path.parts) == 2 and path.parts[0] in WINGS
+                and (ROOT / "fxgrad" / path / "__init__.py").exists()}
+    bare = {str(path) for path in of_wings if not any((ROOT / "tests" / path).glob("test_*.py"))}
+    assert not bare, f"these rooms have no tests of their own: {bare}"
     loose = {path.name for path in (ROOT / "tests").glob("test_*.py")}
     assert loose <= {f"test_{path.name}" for path in rooms}, f"these belong into a folder: {loose}"

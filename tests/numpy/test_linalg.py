@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import jax
@@ -138,32 +139,57 @@ def called(module: Any, case: str) -> Function:
     return call
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_values(case: str) -> None:
-    """At once, traced, and compiled; in float64 and float32."""
+NARROW = {"d": "f4", "D": "c8"}
+ONLY_AT_ONCE = {"lstsq numpy"}
+"""What jax does not trace either."""
+TOGETHER = 12
+"""So many cases are compiled as one program, for the tests of all of them."""
+
+
+def arrays_of(case: str, narrow: bool = False) -> list[Any]:
     arrays = split(CASES[case][1])[1]
-    function, theirs = called(fnp, case), called(jnp, case)
-    if "numpy_resid" not in CASES[case][2]:
-        theirs = jax.jit(theirs)  # one program to compile
-    for narrow in (False, True):
-        if narrow:
-            arrays = [array.astype({"d": "f4", "D": "c8"}.get(array.dtype.char, array.dtype)) for array in arrays]
+    return [array.astype(NARROW.get(array.dtype.char, array.dtype)) for array in arrays] if narrow else arrays
+
+
+def among(case: str, cases: Iterable[str]) -> tuple[str, ...]:
+    """Those of the cases that are compiled with this one."""
+    ordered = sorted(cases)
+    begin = ordered.index(case) // TOGETHER * TOGETHER
+    return tuple(ordered[begin:begin + TOGETHER])
+
+
+@cache
+def values_of(jit: Function, module: Any, cases: tuple[str, ...]) -> dict[tuple[str, bool], list[Any]]:
+    """The results of cases, compiled as one program, in float64 and in float32."""
+    keys = [(case, narrow) for case in cases for narrow in (False, True)]
+    with jax.enable_x64(module is jnp):
+        results = jit(lambda given: [called(module, case)(*arrays) for (case, _), arrays in zip(
+            keys, given, strict=True)])([arrays_of(*key) for key in keys])
+    return {key: [*map(np.asarray, values)] for key, values in zip(keys, results, strict=True)}
+
+
+@pytest.mark.parametrize("narrow", [False, True], ids=["float64", "float32"])
+@pytest.mark.parametrize("case", CASES)
+def test_values(case: str, narrow: bool) -> None:
+    """At once, traced, and compiled."""
+    arrays, function = arrays_of(case, narrow), called(fnp, case)
+    found = [function(*arrays)]
+    if case in ONLY_AT_ONCE:
         with jax.enable_x64(True):
-            expected = theirs(*map(jnp.asarray, arrays))
-        expected = [np.asarray(value) for value in expected]
-        compiled = [] if "numpy_resid" in CASES[case][2] else [fxgrad.jit(function)(*arrays)]
-        for results in (function(*arrays), fxgrad.make_program(function)(*arrays)(*arrays) if compiled else None,
-                        *compiled):
-            if results is None:
+            expected = called(jnp, case)(*map(jnp.asarray, arrays))
+    else:
+        cases = among(case, CASES.keys() - ONLY_AT_ONCE)
+        expected = values_of(jax.jit, jnp, cases)[case, narrow]
+        found += [fxgrad.make_program(function)(*arrays)(*arrays), values_of(fxgrad.jit, fnp, cases)[case, narrow]]
+    tolerance = 2e-4 if narrow else 1e-12
+    for results in found:
+        for got, wanted in zip(leaves(results), map(np.asarray, expected), strict=True):
+            assert np.shape(got) == wanted.shape
+            if wanted.dtype.kind in "iu":
+                np.testing.assert_array_equal(got, wanted)
                 continue
-            for got, wanted in zip(leaves(results), expected, strict=True):
-                assert np.shape(got) == wanted.shape
-                if wanted.dtype.kind in "iu":
-                    np.testing.assert_array_equal(got, wanted)
-                    continue
-                assert got.dtype == wanted.dtype
-                tolerance = 1e-12 if not narrow else 2e-4
-                np.testing.assert_allclose(got, wanted, tolerance, tolerance)
+            assert got.dtype == wanted.dtype
+            np.testing.assert_allclose(got, wanted, tolerance, tolerance)
 
 
 WITHOUT_GRADIENT = {
@@ -179,29 +205,36 @@ def loss_of(case: str, module: Any) -> Function:
     return lambda *given: weighted([part for part in called(module, case)(*given) if part.dtype.kind in "fc"])
 
 
-@pytest.mark.parametrize("case", sorted(CASES.keys() - WITHOUT_GRADIENT))
+WITH_GRADIENT = sorted(CASES.keys() - WITHOUT_GRADIENT)
+
+
+def gradient_of(library: Any, module: Any, case: str) -> Function:
+    gradient: Function = library.grad(loss_of(case, module), argnums=tuple(range(len(arrays_of(case)))))
+    return gradient
+
+
+@cache
+def gradients_of(library: Any, module: Any, cases: tuple[str, ...]) -> dict[str, list[Any]]:
+    """The gradients of cases, compiled as one program."""
+    with jax.enable_x64(module is jnp):
+        results = library.jit(lambda given: [gradient_of(library, module, case)(*arrays) for case, arrays in zip(
+            cases, given, strict=True)])([*map(arrays_of, cases)])
+    return dict(zip(cases, results, strict=True))
+
+
+@pytest.mark.parametrize("case", WITH_GRADIENT)
 def test_gradients(case: str) -> None:
-    """Against jax, and the jvp against the vjp."""
-    arrays = split(CASES[case][1])[1]
-    numbers = tuple(range(len(arrays)))
-    got = fxgrad.grad(loss_of(case, fnp), argnums=numbers)(*arrays)
-    with jax.enable_x64(True):
-        expected = jax.jit(jax.grad(loss_of(case, jnp), argnums=numbers))(*arrays)  # one program to compile
-    for mine, theirs in zip(got, expected, strict=True):
+    """Against jax, compiled, and the jvp against the vjp."""
+    arrays, cases = arrays_of(case), among(case, WITH_GRADIENT)
+    got = gradient_of(fxgrad, fnp, case)(*arrays)
+    for mine, theirs, compiled in zip(got, gradients_of(jax, jnp, cases)[case], gradients_of(fxgrad, fnp, cases)[case],
+                                      strict=True):
         np.testing.assert_allclose(mine, theirs, 1e-12, 1e-12)
+        np.testing.assert_allclose(compiled, mine, 1e-12, 1e-12)
     tangents = [draw(array.shape, array.dtype.name, seed="t") for array in arrays]
     _, moved = fxgrad.jvp(loss_of(case, fnp), tuple(arrays), tuple(tangents))
     pairs = zip(got, tangents, strict=True)
     np.testing.assert_allclose(moved, sum((mine * tangent).sum().real for mine, tangent in pairs), 1e-12, 1e-12)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", sorted(CASES.keys() - WITHOUT_GRADIENT))
-def test_compiled_gradients(case: str) -> None:
-    arrays = split(CASES[case][1])[1]
-    gradient = fxgrad.grad(loss_of(case, fnp), argnums=tuple(range(len(arrays))))
-    for mine, compiled in zip(gradient(*arrays), fxgrad.jit(gradient)(*arrays), strict=True):
-        np.testing.assert_allclose(compiled, mine, 1e-12, 1e-12)
 
 
 @pytest.mark.parametrize("case", ["cholesky of a triangle", "eigh upper", "pinv rcond", "slogdet qr", "lstsq cut"])

@@ -11,6 +11,7 @@ import fxgrad
 from fxgrad import config
 from fxgrad.engine.caches import clear_caches
 from fxgrad.text import checking
+from tests.support.kinds import kinds
 
 X = np.array([0.5, 1.5])
 
@@ -44,6 +45,20 @@ def test_new_texts_are_read_at_level_three(read: list[int], monkeypatch: pytest.
     assert level(lambda x: np.sin(x) * np.sin(x), X)  # what is used twice
     assert level(lambda x: np.sum(np.ones((2, 3)) * x[:, None], axis=1), X)
     assert not level(lambda x: np.sum(np.ones((2, 3)) * x[:, None], axis=0), X)  # the same with another axis
+
+
+def test_texts_of_new_kinds_of_operations_are_read_by_other_tests(
+        read: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "text_features", kinds)
+    level = lambda function, *args: texts(3, read, monkeypatch, function, *args)
+    assert level(lambda x: np.sin(x) * 2.0, X)
+    assert not level(lambda x: np.sin(x * 3.0), np.float32([1, 2, 3]))  # other neighbours, another number and size
+    assert level(lambda x: np.sin(x) * 3.0, np.ones((2, 3)))  # another rank
+    assert level(lambda x: np.sin(x) * 2.0, X + 1j)  # another kind of dtype
+    assert level(lambda x: 2.0 * np.sin(x), X)  # operands in the other order
+    assert level(lambda x: np.cos(x) * 3.0, X)  # another operation
+    assert level(lambda x: np.sum(x), np.ones((2, 3)))
+    assert level(lambda x: np.sum(x, axis=(0,), keepdims=True), np.ones((2, 3)))  # other parameters
 
 
 def test_all_texts_are_read_at_level_four(read: list[int], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import jax
@@ -81,41 +82,71 @@ class Reports:
 
 
 class Oracle:
-    """What the locals of a function are at its arguments, by jax: primals, cotangents, tangents along a direction."""
+    """What the locals of a function are, by jax: primals and cotangents, and tangents of both along a direction.
 
-    def __init__(self, function: Callable[..., Any], args: Sequence[Any]) -> None:
-        self._make, self.first, self._rest = probed(function), args[0], args[1:]
+    Each of the two is compiled once, for all arguments of the same shapes.
+    """
 
-    def recorder(self, first: Any, zeros: Sequence[Any] = ()) -> tuple[Recorder, Any]:
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._make = probed(function)
+        self._values = jax.jit(self._of_leaves(self._primals_and_cotangents), static_argnums=(0, 1))
+        self._tangents = jax.jit(self._of_leaves(self._along), static_argnums=(0, 1))
+
+    def values(self, args: Sequence[Any]) -> tuple[Values, Values]:
+        """Primals by their names, and cotangents by theirs, which begin with `d_`."""
+        return self._values(*split(args))
+
+    def tangents(self, args: Sequence[Any], direction: Any) -> tuple[Values, Values]:
+        """The tangents of primals and those of cotangents, along a direction of the first argument."""
+        return self._tangents(*split(args), direction)
+
+    @staticmethod
+    def _of_leaves(of_args: Callable[..., Any]) -> Callable[..., tuple[Values, Values]]:
+        return lambda structure, fixed, arrays, *directions: of_args(
+            fxgrad.tree.unflatten(structure, [arrays.get(place, fixed[place]) for place in range(len(fixed))]),
+            *directions)
+
+    def _run(self, args: Sequence[Any], zeros: Sequence[Any] = ()) -> tuple[Recorder, Any]:
         recorder = Recorder(zeros)
-        return recorder, self._make(recorder)(first, *self._rest)
+        return recorder, self._make(recorder)(*args)
 
-    def values(self) -> Values:
-        return self.recorder(self.first)[0].values
-
-    def _paths(self) -> list[str]:
-        return [path for path, _ in self.recorder(self.first)[0].order]
-
-    def primals_of(self, first: Any) -> list[Any]:
-        return [leaf for _, leaf in self.recorder(first)[0].order]
-
-    def cotangents_of(self, first: Any) -> list[Any]:
-        zeros = [np.zeros(np.shape(leaf)) for leaf in self.primals_of(self.first)]
-        gradients: list[Any] = jax.grad(lambda added: self.recorder(first, added)[1])(zeros)
+    def _cotangents(self, args: Sequence[Any]) -> list[Any]:
+        zeros = [np.zeros(np.shape(leaf)) for _, leaf in self._run(args)[0].order]
+        gradients: list[Any] = jax.grad(lambda added: self._run(args, added)[1])(zeros)
         return gradients
 
-    def by_path(self, found: Sequence[Any]) -> Values:
-        result: Values = {}
-        for path, value in zip(self._paths(), found, strict=True):
-            result.setdefault(path, []).append(value)
-        return result
+    def _primals_and_cotangents(self, args: Sequence[Any]) -> tuple[Values, Values]:
+        recorder = self._run(args)[0]
+        return recorder.values, by_path("d_", recorder, self._cotangents(args))
 
-    def along(self, of: Callable[[Any], list[Any]], direction: Any) -> Values:
-        return self.by_path(jax.jvp(of, (self.first,), (direction,))[1])
+    def _along(self, args: Sequence[Any], direction: Any) -> tuple[Values, Values]:
+        def both(first: Any) -> tuple[list[Any], list[Any]]:
+            given = (first, *args[1:])
+            return [leaf for _, leaf in self._run(given)[0].order], self._cotangents(given)
+
+        primals, cotangents = jax.jvp(both, (args[0],), (direction,))[1]
+        recorder = self._run(args)[0]
+        return by_path("t_", recorder, primals), by_path("t_d_", recorder, cotangents)
 
 
-def named(prefix: str, values: Values) -> Values:
-    return {prefix + name: found for name, found in values.items()}
+def split(args: Sequence[Any]) -> tuple[Any, tuple[Any, ...], dict[int, Any]]:
+    """The structure of arguments, numbers that Python's control flow reads in their places, and all else by place."""
+    leaves, structure = fxgrad.tree.flatten(tuple(args))
+    return (structure, tuple(leaf if isinstance(leaf, int) else None for leaf in leaves),
+            {place: leaf for place, leaf in enumerate(leaves) if not isinstance(leaf, int)})
+
+
+def by_path(prefix: str, recorder: Recorder, found: Sequence[Any]) -> Values:
+    result: Values = {}
+    for (path, _), value in zip(recorder.order, found, strict=True):
+        result.setdefault(prefix + path, []).append(value)
+    return result
+
+
+@cache
+def oracle_of(name: str) -> Oracle:
+    """One for all tests of a function, which share what it compiles."""
+    return Oracle(BY_NAME[name][0])
 
 
 def stacked(runs: Sequence[Values]) -> Values:
@@ -165,7 +196,8 @@ def assert_right(program: Program, args: Sequence[Any], oracle: Values, batched:
 def test_plain(name: str) -> None:
     function, args = case_of(name)
     with jax.enable_x64(True):
-        assert_right(fxgrad.make_program(function)(*args), args, Oracle(function, args).values())
+        primals, _ = oracle_of(name).values(args)
+        assert_right(fxgrad.make_program(function)(*args), args, primals)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (number % 3 > 0))
@@ -174,9 +206,8 @@ def test_plain(name: str) -> None:
 def test_gradients(name: str, transformation: Any) -> None:
     function, args = case_of(name)
     with jax.enable_x64(True):
-        found = Oracle(function, args)
-        oracle = {**found.values(), **named("d_", found.by_path(found.cotangents_of(found.first)))}
-        assert_right(fxgrad.make_program(transformation(function))(*args), args, oracle)
+        primals, cotangents = oracle_of(name).values(args)
+        assert_right(fxgrad.make_program(transformation(function))(*args), args, {**primals, **cotangents})
 
 
 def directions(first: Any) -> list[Any]:
@@ -194,8 +225,7 @@ def test_tangents(name: str) -> None:
         return fxgrad.jvp(function, given, (direction, *map(np.zeros_like, rest)))
 
     with jax.enable_x64(True):
-        found = Oracle(function, args)
-        oracle = {**found.values(), **named("t_", found.along(found.primals_of, direction))}
+        oracle = {**oracle_of(name).values(args)[0], **oracle_of(name).tangents(args, direction)[0]}
         assert_right(fxgrad.make_program(tangents)(direction, *args), (direction, *args), oracle)
 
 
@@ -215,16 +245,16 @@ def entry(batches: Any, number: int) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(BY_NAME.keys() - PYTHON_BRANCHES - {"branched", "switched"}))
-@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("gradient", [False, True], ids=["function", "gradient"])
 def test_batches(name: str, gradient: bool) -> None:
     """Of gradients, too. Branches become choices, in which both run: theirs are checked one by one above."""
     function, args = case_of(name)
-    batches, runs = batch_of(args), []
+    batches = batch_of(args)
     with jax.enable_x64(True):
+        runs = []
         for number in range(3):
-            found = Oracle(function, entry(batches, number))
-            runs.append({**found.values(), **(named("d_", found.by_path(found.cotangents_of(found.first)))
-                                              if gradient else {})})
+            primals, cotangents = oracle_of(name).values(entry(batches, number))
+            runs.append({**primals, **cotangents} if gradient else primals)
         program = fxgrad.make_program(fxgrad.vmap(fxgrad.grad(function) if gradient else function))(*batches)
         assert_right(program, batches, stacked(runs), batched=True)
 
@@ -237,10 +267,8 @@ def test_hessians(name: str) -> None:
     """Tangents of cotangents, along every direction at once."""
     function, args = case_of(name)
     with jax.enable_x64(True):
-        found = Oracle(function, args)
-        once = {**found.values(), **named("d_", found.by_path(found.cotangents_of(found.first)))}
-        along = [{**named("t_", found.along(found.primals_of, direction)),
-                  **named("t_d_", found.along(found.cotangents_of, direction))}
-                 for direction in directions(found.first)]
-        oracle = {**once, **stacked(along)}
+        primals, cotangents = oracle_of(name).values(args)
+        along = [oracle_of(name).tangents(args, direction) for direction in directions(args[0])]
+        oracle = {**primals, **cotangents, **stacked([{**of_primals, **of_cotangents}
+                                                      for of_primals, of_cotangents in along])}
         assert_right(fxgrad.make_program(fxgrad.hessian(function))(*args), args, oracle, batched=True)

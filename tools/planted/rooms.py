@@ -61,7 +61,7 @@ TESTS: dict[str, str] = {
     "fxgrad/engine/core/*.py": f"tests/engine/core tests/engine/tracing tests/text {_ANY} tests/engine/higher_order/test_control_flow.py tests/house/test_tracebacks.py tests/engine/api "
                         "tests/engine/executors/test_direct.py tests/engine/executors/test_straightline.py",
     "fxgrad/engine/executors/*.py": "tests/engine/executors tests/engine/frontend/test_callbacks.py tests/engine/core tests/engine/tracing tests/house/test_errors.py tests/engine/api",
-    "fxgrad/engine/api/*.py": "tests/engine/api tests/house/test_errors.py tests/house/test_caches.py tests/engine/higher_order/test_control_flow.py tests/engine/core tests/engine/tracing "
+    "fxgrad/engine/api/*.py": "tests/engine/api tests/engine/rematerialization tests/house/test_errors.py tests/house/test_caches.py tests/engine/higher_order/test_control_flow.py tests/engine/core tests/engine/tracing "
                        "tests/house/test_tracebacks.py tests/engine/frontend/test_callbacks.py tests/engine/parallel/test_collectives.py",
     "fxgrad/numpy/linalg/*.py": "tests/numpy/test_linalg.py",
     "fxgrad/engine/frontend/*.py": "tests/engine/frontend/test_protocol.py tests/numpy/test_numbers.py tests/engine/core tests/engine/tracing tests/house/test_errors.py "
@@ -71,11 +71,11 @@ TESTS: dict[str, str] = {
                          "tests/house/test_idioms.py tests/house/test_cures.py tests/engine/tracing/test_call_cache.py",
     **{f"fxgrad/{room}/*.py": f"tests/{room} {_SIDE_BY_SIDE}" for room in (
         "interop", "lax", "nn", "random", "scipy")},
-    "fxgrad/engine/rematerialization/*.py": "tests/engine/api/test_budgets.py tests/engine/api/test_plans.py",
+    "fxgrad/engine/rematerialization/*.py": "tests/engine/rematerialization",
     **{f"fxgrad/{room}/*.py": f"tests/{room}" for room in (
         "shipping/onnx", "testing", "text", "tools/cli", "tools/editing", "tools/explorer", "tools/granularity",
         "tools/graphs", "tools/numerics", "tools/pictures", "tools/profiling", "tools/retracing", "training/autocast")},
-    **dict.fromkeys(("fxgrad/shipping/c/*.py", "fxgrad/shipping/python/*.py"), "tests/text"),
+    "fxgrad/shipping/c/*.py": "tests/shipping/c", "fxgrad/shipping/python/*.py": "tests/shipping/python",
     "fxgrad/engine/analyses/*.py": "tests/engine/analyses tests/engine/core tests/engine/tracing tests/random tests/engine/transforms/test_cheap_gradients.py tests/engine/parallel/test_collectives.py "
                             "tests/engine/frontend/test_callbacks.py tests/house/test_errors.py tests/engine/api tests/engine/executors/test_emission.py",
 }

@@ -28,6 +28,14 @@ def names_by_tier() -> list[Any]:
     return [pytest.param(name, marks=[pytest.mark.slow] * (name in COMPILED)) for name in sorted(registry)]
 
 
+def by_name(names: list[Any]) -> Any:
+    """Parametrizes a test with the names of primitives; all tests of a name are run one after the other.
+
+    They share the kernels that XLA compiles for NumPy, in the same dtypes.
+    """
+    return pytest.mark.parametrize("name", names, scope="module")
+
+
 def is_quick(name: str, index: int, sample: Sample) -> bool:
     return index < QUICK_SAMPLES and not sample.slow and name not in COMPILED
 
@@ -58,8 +66,8 @@ def lacks(name: str, args: list[list[Any]]) -> str:
     return "of another dtype" if len(found) == 1 and name not in ONE_DTYPE else ""
 
 
-@pytest.mark.parametrize("rest", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", sorted(registry))
+@pytest.mark.parametrize("rest", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["first", "further"])
+@by_name(sorted(registry))
 def test_laws(name: str, rest: bool) -> None:
     broken = []
     for index, sample in enumerate(SAMPLES.get(registry[name], [])):
@@ -78,20 +86,36 @@ TOGETHER = 8
 QUICK_NAMES = [name for name in sorted(registry) if name not in COMPILED]
 
 
-@pytest.mark.parametrize(
-    "names", [QUICK_NAMES[begin:begin + TOGETHER] for begin in range(0, len(QUICK_NAMES), TOGETHER)], ids=" ".join)
+ON_SEVERAL_DEVICES = "device_put"
+"""A program with it has no effects in order, which others have."""
+
+
+def together(names: list[str]) -> Any:
+    """Parametrizes a test with the names of several primitives, which are compiled as one program."""
+    of_one_device = [name for name in names if name != ON_SEVERAL_DEVICES]
+    groups = [of_one_device[begin:begin + TOGETHER] for begin in range(0, len(of_one_device), TOGETHER)]
+    return pytest.mark.parametrize("names", [*groups, [ON_SEVERAL_DEVICES]], ids=" ".join)
+
+
+@together(QUICK_NAMES)
 def test_xla_law(names: list[str]) -> None:
     check_xla_together([(registry[name], sample.args(), sample.params, sample.tolerance)
                         for name in names for sample in first_samples(name)])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(registry))
-def test_xla_law_of_further_samples(name: str) -> None:
-    quick = [] if name in COMPILED else first_samples(name)
-    check_xla_together([(registry[name], sample.args(), sample.params, sample.tolerance)
+@together(QUICK_NAMES)
+def test_xla_law_of_further_samples(names: list[str]) -> None:
+    check_xla_together([(registry[name], sample.args(), sample.params, sample.tolerance) for name in names
                         for sample in SAMPLES.get(registry[name], []) if "xla" not in sample.without
-                        and sample not in quick])
+                        and sample not in first_samples(name)])
+
+
+@pytest.mark.slow
+@by_name(sorted(COMPILED))
+def test_xla_law_of_what_xla_computes_for_numpy(name: str) -> None:
+    check_xla_together([(registry[name], sample.args(), sample.params, sample.tolerance)
+                        for sample in SAMPLES.get(registry[name], []) if "xla" not in sample.without])
 
 
 def first_samples(name: str) -> list[Sample]:
@@ -122,7 +146,7 @@ def accepted(primitive: Primitive, sample: Sample) -> Iterator[list[Any]]:
         yield args
 
 
-@pytest.mark.parametrize("name", names_by_tier())
+@by_name(names_by_tier())
 def test_accepted_dtypes_run(name: str) -> None:
     for sample in SAMPLES.get(registry[name], [])[3:4]:
         for args in accepted(registry[name], sample):
@@ -155,9 +179,10 @@ BY_NUMPY = sorted(name for name in registry if name != "eigh" and not any(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BY_NUMPY)
-def test_accepted_dtypes_compile(name: str) -> None:
-    check_xla_together([(registry[name], args, sample.params, 10) for sample in SAMPLES.get(registry[name], [])[3:4]
+@together(BY_NUMPY)
+def test_accepted_dtypes_compile(names: list[str]) -> None:
+    check_xla_together([(registry[name], args, sample.params, 10) for name in names
+                        for sample in SAMPLES.get(registry[name], [])[3:4]
                         for args in accepted(registry[name], sample)])
 
 

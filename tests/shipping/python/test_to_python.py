@@ -32,7 +32,7 @@ from tests.support.numpy_files import function_of
 from tests.support.random_programs import build, recipes
 from tests.support.tiers import examples
 
-DOCS = Path(__file__).parents[2] / "docs" / "reference" / "grammar.md"
+DOCS = Path(__file__).parents[3] / "docs" / "reference" / "grammar.md"
 X = np.array([0.5, -1.0, 2.0])
 MATRIX = np.linspace(-1.0, 2.0, 12).reshape(4, 3)
 

@@ -1,0 +1,30 @@
+"""Which programs are printed and read back outside of tests/text: those that have an operation of a new kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+from fxgrad.engine.core.program import Program, Variable
+from fxgrad.text import checking
+
+NEIGHBOURHOODS = checking.text_features
+"""The library's own key, of which an operation between others is another one."""
+
+
+def kinds(program: Program) -> Iterator[int]:
+    """The operations of a program, each as a hash of its primitive, the kinds of its parameters, ranks and dtypes."""
+    for inner in checking._programs_within(program):
+        for equation in inner.equations:
+            yield hash((equation.primitive,
+                        *((type(atom) is Variable, atom.aval.dtype.kind) for atom in equation.inputs),
+                        *((output.aval.ndim, output.aval.dtype.kind) for output in equation.outputs),
+                        *((name, checking._kind_of_value(value)) for name, value in equation.params.items())))
+
+
+@contextmanager
+def read_by_neighbourhood() -> Iterator[None]:
+    """In the block, a program is read back wherever two operations meet that did not before."""
+    with mock.patch.object(checking, "text_features", NEIGHBOURHOODS):
+        yield
