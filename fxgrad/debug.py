@@ -167,7 +167,8 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> No
 def _require_placed_array(what: str, value: Any) -> Any:
     if type(value) is Tracer:
         raise ArgumentError(at_user_line(
-            f"{what}: the array ({value.aval}) is traced, and how it lies is known once XLA has compiled the program. "
+            f"{what}: the array ({value.aval}) is traced, and its sharding is known only after XLA has compiled the "
+            "program. "
             "Call it with the result of the jitted function"))
     if not isinstance(value, jax.Array):
         raise ArgumentError(at_user_line(

@@ -228,5 +228,5 @@ def _reuse_error(first: tuple[str, Source | None], second: tuple[str, Source | N
     return KeyReuseError(
         f"a random key is used twice: by {first[0]} at {_place_text(first[1])}, and by {second[0]} at "
         f"{_place_text(second[1])}. "
-        "The numbers would not be independent. Make new keys with fxgrad.random.split(key), or say that it is meant "
-        "with fxgrad.random.clone(key)")
+        "The numbers would not be independent. Make new keys with fxgrad.random.split(key), or mark the reuse as "
+        "intended with fxgrad.random.clone(key)")

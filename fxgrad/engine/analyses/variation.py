@@ -137,6 +137,6 @@ def _deadlock_error(equation: Equation, outer: Equation, axes: Axes, over_own: b
     source = equation.source
     at = "" if source is None else f"\n  at {source.place} (in {source.code.co_name})"
     return UnsupportedError(
-        f"{name} over {own} is in {place} over {shown}: it would wait forever for devices {others} that do not come to "
+        f"{name} over {own} is in {place} over {shown}: it would wait forever for devices {others} that do not reach "
         f"it. {cure}{at}")
 

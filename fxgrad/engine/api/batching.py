@@ -118,5 +118,5 @@ def _check_axis_name(axis_name: Any, chunk_size: int | None) -> None:
             "axis_name='i'"))
     if chunk_size is not None:
         raise ArgumentError(at_user_line(
-            f"vmap: axis_name={axis_name!r} with chunk_size={chunk_size}: entries that speak with each other must be "
-            "computed at once. Leave out one of the two"))
+            f"vmap: axis_name={axis_name!r} with chunk_size={chunk_size}: entries that communicate must be computed "
+            "at once. Leave out one of the two"))

@@ -108,7 +108,7 @@ def _sizes(sizes: Any) -> tuple[int, ...]:
         found = ()
     if not found or found[0] < 1:
         raise ArgumentError(at_user_line(
-            f"bucketed: sizes={sizes!r}, where whole numbers from 1 on are needed, such as (16, 64, 256)"))
+            f"bucketed: sizes={sizes!r}, where positive integers are needed, such as (16, 64, 256)"))
     return found
 
 
@@ -122,9 +122,9 @@ def _size_hints(fun: Any, *names: str | None) -> tuple[str | None, ...]:
     for name in names:
         if name is not None and name not in known and not takes_all:
             raise ArgumentError(at_user_line(
-                f"bucketed: {function_name(fun)} has no parameter {name!r}, by which it would know the entries that "
-                f"were added. Write def {function_name(fun)}(..., {name}), and leave those out of what is summed up; "
-                "or bucketed(..., mask=None), if entries do not know of each other"))
+                f"bucketed: {function_name(fun)} has no parameter {name!r}, which tells its entries from the "
+                f"padding. Write def {function_name(fun)}(..., {name}), and exclude the padding from sums; "
+                "or bucketed(..., mask=None), if entries are independent"))
     return names
 
 
@@ -207,8 +207,8 @@ class _Bucketed:
                 (here.shape[axis], there.shape[axis]) != (size, size + 1) for axis in axes):
             raise ArgumentError(at_user_line(
                 f"bucketed: a result of {function_name(self._fun)} has the shape {here.shape} for {size} entries and "
-                f"{there.shape} for {size + 1}, so that it is not known which of it belongs to those that were added. "
-                "Return results that have the axis as it is, or not at all"))
+                f"{there.shape} for {size + 1}, so its padding cannot be identified. Return results with the axis "
+                "unchanged, or without it"))
         return axes
 
 

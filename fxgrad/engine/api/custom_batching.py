@@ -75,7 +75,7 @@ class _Rule:
         """Return the outputs of the rule, which must match those of the function."""
         if any(batched[:self._captured]):
             raise ArgumentError(at_user_line(
-                f"custom_vmap: {self.name} closes over an array that is mapped, of which its rule is not told. Make it "
+                f"custom_vmap: {self.name} closes over a mapped array, which its rule does not receive. Make it "
                 "an argument"))
         args = tree.unflatten(self._structure, values[self._captured:])
         flags = tree.unflatten(self._structure, batched[self._captured:])

@@ -203,7 +203,7 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types:
         raise ArgumentError(at_user_line(
             f"{call}: there are {len(sizes)} sizes and {len(names)} names; each axis has one of both"))
     if len(set(names)) < len(names):
-        raise ArgumentError(at_user_line(f"{call}: an axis name comes twice; axes are told apart by their names"))
+        raise ArgumentError(at_user_line(f"{call}: an axis name is repeated; the names must be distinct"))
     if not all(isinstance(size, int | np.integer) and size > 0 for size in sizes):
         raise ArgumentError(at_user_line(f"{call}: sizes are whole numbers, at least 1"))
     available, wanted = jax.device_count() if devices is None else len(devices), math.prod(sizes)

@@ -72,7 +72,7 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
             "is needed, such as policy=fxgrad.checkpoint_policies.dots_saveable"))
     if policy is not None and budget is not None:
         raise ArgumentError(at_user_line(
-            "checkpoint: policy and budget both say what is kept; pass one of them, such as budget='512 MiB'"))
+            "checkpoint: policy and budget both select what is saved; pass one of them, such as budget='512 MiB'"))
     settings: dict[str, Any] = {} if policy is None else {"policy": policy}
     settings |= {} if prevent_cse else {"prevent_cse": False}
     primitive = checkpoint_p

@@ -173,8 +173,8 @@ def _require_partition(leaf: Any, name: str, function: str) -> Any:
     """Return the partition of an array; raise `ArgumentError` for a traced one, whose placement is unknown."""
     if type(leaf) is Tracer or is_jax_tracer(leaf):
         raise ArgumentError(at_user_line(
-            f"shard_map: in_specs was left out, and the argument {name} of {function} is traced here, so that it is "
-            "not known how it lies on the devices. Pass in_specs, a PartitionSpec for each argument"))
+            f"shard_map: in_specs was left out, and the argument {name} of {function} is traced here, so its "
+            "sharding is unknown. Pass in_specs, a PartitionSpec for each argument"))
     sharding = getattr(leaf, "sharding", None) if isinstance(leaf, jax.Array) else None
     return sharding.spec if isinstance(sharding, NamedSharding) else partition_of(())
 
@@ -197,8 +197,8 @@ def _broadcast_specs(argument: str, specs: Specs, container: Any, kinds: Any = P
     for leaf in found:
         if not isinstance(leaf, kinds):
             raise ArgumentError(at_user_line(
-                f"shard_map: {argument} holds {leaf!r}, where a PartitionSpec is needed, such as P('data'), or P() for "
-                "what is the same on all devices"))
+                f"shard_map: {argument} holds {leaf!r}, where a PartitionSpec is needed, such as P('data'), or P() "
+                "for an array that all devices hold whole"))
     return found
 
 

@@ -38,7 +38,7 @@ def spec(*shape: Any, dtype: Any = None, weak_type: bool = False) -> Any:
     if shape and isinstance(shape[0], tuple | list):
         if len(shape) > 2 or (len(shape) == 2 and dtype is not None):
             raise ArgumentError(at_user_line(
-                f"spec: behind a tuple of sizes the dtype alone can stand, got {shape[1:]!r}. Write "
+                f"spec: only the dtype may follow a tuple of sizes, got {shape[1:]!r}. Write "
                 "fxgrad.spec((\"n\", 3), \"f32\") or fxgrad.spec(\"n\", 3, dtype=\"f32\")"))
         sizes, dtype = shape[0], shape[1] if len(shape) == 2 else dtype
     wanted = dtypes.float64 if dtype is None else _dtype(dtype)

@@ -73,7 +73,7 @@ class Analysis(Generic[Fact]):
     def __init__(self, name: str, description: str, *, missing: Missing, default: Fact = _NOT_GIVEN,
                  derive: Callable[[Primitive], Fact] | None = None) -> None:
         if (default is not _NOT_GIVEN, derive is not None) != (missing == "conservative", missing == "derive"):
-            raise TypeError(f"the analysis {name} is told missing={missing!r}; default= is needed with "
+            raise TypeError(f"the analysis {name} has missing={missing!r}; default= is needed with "
                             "'conservative' alone, and derive= with 'derive' alone")
         if not description:
             raise TypeError(f"the analysis {name} needs a description: one sentence that says what the fact is")

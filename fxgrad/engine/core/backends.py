@@ -42,7 +42,7 @@ def register_executor(first: Executor) -> None:
     """Register the executor that runs programs; raise `RuntimeError` if there is one already."""
     global executor
     if not isinstance(executor, _Unregistered):
-        raise RuntimeError(f"{executor} is the executor already. Write: with executing(other)")
+        raise RuntimeError(f"{executor} is the executor already. Write: with use_executor(other)")
     executor = first
 
 

@@ -192,7 +192,7 @@ def solve_sizes(what: str, wanted: Sequence[Aval], came: Sequence[Aval], argumen
         if len(sizes) == before:
             missing = ", ".join(name for name in names if name not in sizes)
             raise ArgumentError(at_user_line(
-                f"{what} has sizes that its arguments do not tell: {missing}. Give one argument an axis of each "
+                f"{what} has sizes that its arguments do not determine: {missing}. Give one argument an axis of each "
                 "such size alone, as in fxgrad.spec(\"n\", 3)"))
     for given in every:
         expected = given.size.at(sizes) if type(given.size) is SymbolicDim else given.size
@@ -206,8 +206,8 @@ def _solve_size(given: _Given, name: str, sizes: Mapping[str, Any]) -> Any:
     if str(given.size) == name:
         if type(given.value) is int and given.value < 1:
             raise ArgumentError(at_user_line(
-                f"{given.problem}: sizes with names are from 1 "
-                "on, since what a program does with nothing may be something else. Trace it for the size 0"))
+                f"{given.problem}: symbolic sizes are at least 1, since a program may do something else on size 0. "
+                "Trace it for the size 0"))
         return given.value
     first, second, third = (given.size.at({**sizes, name: size}) for size in (1, 2, 3))
     slope = second - first

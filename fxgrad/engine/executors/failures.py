@@ -43,8 +43,8 @@ def translate_error(error: BaseException) -> BaseException:
     if isinstance(error, jax.errors.JaxRuntimeError):
         if any(call in str(error) for call in _OF_PIECES):
             return errors.UnsupportedError(user_lines.at_user_line(
-                "shard_map: its mesh has no devices (jax.sharding.AbstractMesh), and no array that it computes with "
-                "lies on any. Make the mesh with fxgrad.make_mesh, call within jax.set_mesh(mesh), or pass arrays of "
+                "shard_map: its mesh has no devices (jax.sharding.AbstractMesh), and none of its arrays is on a "
+                "device. Make the mesh with fxgrad.make_mesh, call within jax.set_mesh(mesh), or pass arrays of "
                 "NumPy and leave out jit, which needs none"))
         return _callback_error(str(error)) or error
     place = operation_place(error.__traceback__)

@@ -219,7 +219,7 @@ def _pure_batch(size: int, values: list[Any], axes: list[int | None], *, callbac
     if vmap_method is None:
         name = getattr(callback, "name", "the function")
         raise UnsupportedError(at_user_line(
-            f"pure_callback: {name} is under vmap, and vmap_method=None does not say what that means. Write "
+            f"pure_callback: {name} is under vmap, and vmap_method=None does not define that. Write "
             "vmap_method='sequential' to call it for each entry, or 'expand_dims' or 'broadcast_all' to call it once "
             "with one more axis in front"))
     if vmap_method.startswith("sequential"):

@@ -177,7 +177,7 @@ def trace_with_values(what: str, fun: Callable[..., Any], args: tuple[Any, ...],
 def refuse_types_alone(what: str, leaves: Iterable[Any]) -> None:
     """Raise `ArgumentError` if one of `leaves` is a type without a value."""
     if any(isinstance(as_struct(leaf), tree.ShapeDtypeStruct) for leaf in leaves):
-        raise ArgumentError(at_user_line(f"{what}: of an argument the type alone is given, and values are needed"))
+        raise ArgumentError(at_user_line(f"{what}: an argument is a type without a value, and values are needed"))
 
 
 def trace_for_rewrite(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *,

@@ -314,7 +314,7 @@ def as_axis_size(name: str, size: Any) -> int:
     """Return the size of an axis; raise `ArgumentError` for a non-integer or negative one."""
     number = as_integer(name, size)
     if number < 0:
-        raise ArgumentError(at_user_line(f"{name}: a size from 0 on is needed, got {number}"))
+        raise ArgumentError(at_user_line(f"{name}: the size must be non-negative, got {number}"))
     return number
 
 

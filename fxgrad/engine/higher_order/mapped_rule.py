@@ -100,8 +100,8 @@ class _DerivedRule:
         """Remove the values that rules inside of the function captured."""
         if any(batched[:self._captured]):
             raise ArgumentError(at_user_line(
-                f"custom_vmap: a custom rule within {self.name} closes over an array that is mapped, of which the "
-                "batch rule is not told. Make it an argument"))
+                f"custom_vmap: a custom rule within {self.name} closes over a mapped array, which the batch rule "
+                "does not receive. Make it an argument"))
         return values[self._captured:], batched[self._captured:]
 
     def _record_rule(self, size: int, avals: Sequence[Aval], batched: Sequence[bool]) -> tuple[Program, list[Any]]:

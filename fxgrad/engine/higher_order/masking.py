@@ -102,7 +102,7 @@ def refuse_effects(what: str, programs: Sequence[Program]) -> None:
     """
     if any(map(_has_side_effects, programs)):
         raise UnsupportedError(at_user_line(
-            f"{what}: the entries of vmap choose for themselves, and io_callback cannot be called for some of them "
+            f"{what}: the entries of vmap differ in what they run, and io_callback cannot be called for some of them "
             "alone. Call it outside, and choose between results with fxgrad.numpy.where"))
 
 

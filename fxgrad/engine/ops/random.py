@@ -145,7 +145,7 @@ def _of_keys(name: str, result: Callable[..., tuple[Shape, DType]], numpy: Calla
 def check_sizes(name: str, shape: Any) -> None:
     """Raise `ShapeError` unless `shape` is a tuple of non-negative integers."""
     if not isinstance(shape, tuple) or any(not isinstance(extent, int | SymbolicDim) or extent < 0 for extent in shape):
-        raise ShapeError(f"{name}: the shape {shape!r}; a tuple of integers that are not negative is needed")
+        raise ShapeError(f"{name}: the shape {shape!r}; a tuple of non-negative integers is needed")
 
 
 def _split_result(*, shape: Shape) -> tuple[Shape, DType]:

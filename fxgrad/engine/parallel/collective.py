@@ -82,8 +82,8 @@ def _check_axes(name: str, axis_name: Names, axis_size: Sizes, several: bool = F
             len(names) != len(sizes)) or not all(isinstance(each, str) for each in names) or (
             len(set(names)) != len(names)) or not all(
             has_symbolic_dim(size) or (type(size) is int and size >= 0) for size in sizes):
-        raise ArgumentError(f"{name}: axis_name={axis_name!r} and axis_size={axis_size!r}, where a string and an int "
-                            "that is not negative are needed" + several * ", or tuples of two or more of them")
+        raise ArgumentError(f"{name}: axis_name={axis_name!r} and axis_size={axis_size!r}, where a string and a "
+                            "non-negative int are needed" + several * ", or tuples of two or more of them")
     if not groups:
         return _num_entries(axis_size)
     if are_tuples:

@@ -226,11 +226,12 @@ def _check_cut(layout: Layout, cut: tuple[str, ...], size: int, program: Program
     twice = [name for name in cut if name in used]
     if twice:
         raise ArgumentError(at_user_line(
-            f"vmap: spmd_axis_name has {', '.join(map(repr, twice))}, along which a shard_map inside cuts or speaks "
-            "already. Name mesh axes that it does not use"))
+            f"vmap: spmd_axis_name has {', '.join(map(repr, twice))}, which a shard_map inside shards or reduces "
+            "over already. Name mesh axes that it does not use"))
     if batched_axis.get() in spoken:
         raise UnsupportedError(at_user_line(
-            f"vmap: spmd_axis_name={' and '.join(map(repr, cut))}, and a shard_map inside speaks over the mapped axis "
+            f"vmap: spmd_axis_name={' and '.join(map(repr, cut))}, and a shard_map inside has a collective over the "
+            "mapped axis "
             f"{batched_axis.get()!r}, of which each device has some entries. Leave out one of the two"))
     check_cut_of_map(size, layout.mesh, cut)
 

@@ -199,7 +199,7 @@ def leak_error(tracer: Tracer) -> errors.LeakedTracerError:
     if not tracer.tape.closed:
         return errors.LeakedTracerError(user_lines.at_user_line(
             f"a traced array ({tracer.aval}) of {name} was used in another thread or task than that in which {name} is "
-            "traced. Compute with it where it is traced, and hand arrays to threads"))
+            "traced. Compute with it in that thread, and pass arrays to other threads"))
     made = _source_text(tracer)
     where = f"made at {made}" if made else "an argument of the function"
     return errors.LeakedTracerError(user_lines.at_user_line(

@@ -99,7 +99,7 @@ def test_specs() -> None:
                         '"2*n", or None for a size of its own; got 2.0')),
     (lambda: spec("n", "float32 "), "spec: 'float32 ' is no size"),
     (lambda: spec("n" * 500), "spec: 'nnn"),
-    (lambda: spec(("n", 3), "f32", 4), ("spec: behind a tuple of sizes the dtype alone can stand, got ('f32', 4). "
+    (lambda: spec(("n", 3), "f32", 4), ("spec: only the dtype may follow a tuple of sizes, got ('f32', 4). "
                                        'Write fxgrad.spec(("n", 3), "f32") or fxgrad.spec("n", 3, dtype="f32")')),
     (lambda: spec("n", "f32"), ("spec: 'f32' is no size: names, whole numbers, +, -, *, ^ and floordiv, mod, max, min "
                                'of them are read, as in "2*n + 1" or "floordiv(n, 2)". The dtype is given as dtype=, '
@@ -237,8 +237,8 @@ def test_arguments_that_do_not_fit() -> None:
         "the program takes f64[n,3] as x, got f64[2,4]: that axis has the size 3 whatever the named sizes are. Trace "
         "it again for other types")
     assert refusal(lambda: program(np.ones((0, 3)), np.ones(0))) == (
-        "the program takes f64[n,3] as x, got f64[0,3]: sizes with names are from 1 on, since what a program does with "
-        "nothing may be something else. Trace it for the size 0")
+        "the program takes f64[n,3] as x, got f64[0,3]: symbolic sizes are at least 1, since a program may do "
+        "something else on size 0. Trace it for the size 0")
     assert refusal(lambda: program(np.ones((2, 3)), np.ones((2, 1)))) == (
         "the program takes f64[n] as y, got f64[2,1]. Trace it again for other types, or convert with x.astype(...)")
     assert refusal(lambda: program(np.ones((2, 3), "f"), np.ones(2))) == (
@@ -254,7 +254,7 @@ def test_sizes_that_follow_from_others() -> None:
         "the program takes f64[n+m] as y, got f64[3]: no size m from 1 on makes n+m equal to 3")
     unknown = fxgrad.make_program(lambda x: x)(spec("n*m"))
     assert refusal(lambda: unknown(np.ones(6))) == (
-        "the program has sizes that its arguments do not tell: m, n. Give one argument an axis of each such size "
+        "the program has sizes that its arguments do not determine: m, n. Give one argument an axis of each such size "
         'alone, as in fxgrad.spec("n", 3)')
 
 
