@@ -79,7 +79,7 @@ def _parse_sizes(text: str) -> Any:
     except (ValueError, TypeError):
         size = None
     if size is None or (type(size) is int and size < 0) or not text.isascii():
-        hint = " The dtype is given as dtype=, or behind a tuple of sizes" if is_dtype else ""
+        hint = " The dtype is given as dtype=, or after a tuple of sizes" if is_dtype else ""
         raise ArgumentError(at_user_line(
             f"spec: {text!r} is no size: names, whole numbers, +, -, *, ^ and floordiv, mod, max, min of them are "
             f"read, as in \"2*n + 1\" or \"floordiv(n, 2)\".{hint}"))

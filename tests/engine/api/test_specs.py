@@ -103,7 +103,7 @@ def test_specs() -> None:
                                        'Write fxgrad.spec(("n", 3), "f32") or fxgrad.spec("n", 3, dtype="f32")')),
     (lambda: spec("n", "f32"), ("spec: 'f32' is no size: names, whole numbers, +, -, *, ^ and floordiv, mod, max, min "
                                'of them are read, as in "2*n + 1" or "floordiv(n, 2)". The dtype is given as dtype=, '
-                               "or behind a tuple of sizes")),
+                               "or after a tuple of sizes")),
 ])
 def test_what_is_no_spec(call: Any, message: str) -> None:
     with pytest.raises(FxgradError) as caught:
