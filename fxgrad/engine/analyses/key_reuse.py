@@ -79,7 +79,7 @@ class _KeyUses:
 
     def use(self, ids: Ids, what: str, source: Source | None) -> None:
         """Mark keys as used; raise `KeyReuseError` if one of them is already."""
-        if self._called_at:  # inside of a library function, whose own lines are those of whoever called it first
+        if self._called_at:  # inside a library function, whose own lines are those of its first caller
             source = self._called_at[0]
         for number in np.asarray(ids).reshape(-1).tolist():
             before = self._used.get(number)
