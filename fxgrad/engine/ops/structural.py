@@ -22,7 +22,10 @@ from fxgrad.errors import DTypeError, ShapeError
 
 
 def is_negative(size: Any) -> bool:
-    """Return whether it is negative for all values of its names; copied into files without symbolic sizes."""
+    """Return whether `size` is negative for all values of its names.
+
+    Kernels in exported files, which have no symbolic sizes, call it: so it does not use `core.sizes`.
+    """
     try:
         return bool(size < 0)
     except TypeError:
