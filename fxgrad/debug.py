@@ -1,4 +1,4 @@
-"""Looking into a function: while it is traced, and while its program runs."""
+"""Debugging inside functions: while they are traced, and while their programs run."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ _print = print
 
 
 def value(x: Any) -> Any:
-    """The concrete value of `x` for looking at, never for computing with: derivatives do not flow through it.
+    """Return the concrete value of `x` for inspection, never for computing: derivatives do not flow through it.
 
-    A NumPy array of its own, or a jax array, where the value is known (under `grad`, `jvp`, `vjp`, `linearize`), `x`
-    itself if it is no tracer. Raises `ConcretizationError` under `jit`, and on mapped arguments of `vmap`.
+    Returns a copy as a NumPy array, or a jax array, if the value is known (under `grad`, `jvp`, `vjp`, `linearize`),
+    and `x` itself if it is no tracer. Raises `ConcretizationError` under `jit`, and on mapped arguments of `vmap`.
 
     >>> import fxgrad
     >>> seen = []
@@ -61,18 +61,18 @@ def value(x: Any) -> Any:
     >>> seen
     [6.0]
     """
-    # A copy, since the array goes into what is computed next.
+    # A copy, since later computations use the array.
     return np.array(x.tape.force(x, "fxgrad.debug.value()")) if type(x) is Tracer else x
 
 
 def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:  # noqa: A001  (jax's name)
-    """Prints `fmt.format(*args, **kwargs)` whenever the program runs, with the values of traced arrays.
+    """Print `fmt.format(*args, **kwargs)` whenever the program runs, with the values of traced arrays.
 
-    Arguments are arrays, containers of them, or anything that can be hashed. It prints once where the user's code
-    comes by once: in the forward pass of a derivative, for every entry under `vmap`, at every step of a loop. Under
-    `vmap`, a `cond` whose choice differs between entries prints in both branches, and a loop whose length differs
-    prints for all entries as long as one goes on; entries that are not concerned show the values of one that is. NumPy
-    keeps the order of all that is printed, XLA that of what is `ordered`.
+    Arguments are arrays, containers of them, or any hashable objects. It prints once where the user's code runs once:
+    in the forward pass of a derivative, for every entry under `vmap`, at every step of a loop. Under `vmap`, a `cond`
+    whose choice differs between entries prints in both branches, and a loop whose length differs prints for all entries
+    until the last one stops; masked entries show the values of a live one. NumPy keeps the order of all prints, XLA
+    that of `ordered` ones.
 
     Raises `ArgumentError` if `fmt` and the arguments do not fit together.
 
@@ -92,10 +92,10 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:  
 
 
 def callback(callback: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs: Any) -> None:
-    """Calls `callback(*args, **kwargs)` whenever the program runs, with the values of traced arrays.
+    """Call `callback(*args, **kwargs)` whenever the program runs, with the values of traced arrays.
 
-    It gets NumPy arrays in the containers of the arguments; what it returns is not used. When and how often it is
-    called is as for `print`.
+    It gets NumPy arrays in the containers of the arguments; its result is ignored. It is called when `print` would
+    print.
 
     Raises `ArgumentError` for a callback that cannot be called.
 
@@ -119,7 +119,7 @@ def _look(what: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 @dataclass(frozen=True)
 class _Printer(StructuralKey):
-    """A function that prints; equal ones print the same."""
+    """A function that prints; equal ones print the same text."""
 
     fmt: str
     __name__ = "print"
@@ -129,7 +129,7 @@ class _Printer(StructuralKey):
 
 
 class _Fields(string.Formatter):
-    """Holds the fields of a format string to the arguments, of which the values need not be known."""
+    """Checks the fields of a format string against the arguments, whose values need not be known."""
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
         first = re.split(r"[.\[]", field_name)[0]
@@ -162,16 +162,16 @@ visualize_sharding = jax.debug.visualize_sharding
 
 
 def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
-    """Prints how an array of jax's lies on its devices, as `jax.debug.visualize_array_sharding` does, options included.
+    """Print how a `jax.Array` lies on its devices, with the options of `jax.debug.visualize_array_sharding`.
 
-    Raises `ArgumentError` for NumPy's arrays, which lie nowhere, and for traced ones, of which nobody knows it before
-    XLA has compiled the program: look at the result of the call.
+    Raises `ArgumentError` for NumPy's arrays, which have no placement, and for traced ones, whose placement is unknown
+    before XLA has compiled the program: inspect the result of the call instead.
     """
     jax.debug.visualize_array_sharding(_require_placed_array("debug.visualize_array_sharding", arr), **kwargs)
 
 
 def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> None:
-    """Calls `callback` with the sharding of an array of jax's. Raises as `visualize_array_sharding`.
+    """Call `callback` with the sharding of a `jax.Array`. Raises as `visualize_array_sharding`.
 
     >>> import fxgrad, numpy as np
     >>> inspect_array_sharding(fxgrad.device_put(np.ones(2)), callback=lambda sharding: _print(type(sharding).__name__))
@@ -183,7 +183,8 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> No
 def _require_placed_array(what: str, value: Any) -> Any:
     if type(value) is Tracer:
         raise ArgumentError(at_user_line(
-            f"{what}: the array ({value.aval}) is traced, and how it lies is known once XLA has compiled the program. "
+            f"{what}: the array ({value.aval}) is traced, and its sharding is known only after XLA has compiled the "
+            "program. "
             "Call it with the result of the jitted function"))
     if not isinstance(value, jax.Array):
         raise ArgumentError(at_user_line(
@@ -193,11 +194,11 @@ def _require_placed_array(what: str, value: Any) -> Any:
 
 
 def check_key_reuse(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """`fun`, or a program, which before it runs is searched for random keys that are drawn from twice.
+    """Return `fun`, or a program, with a check before each run that no random key is drawn from twice.
 
-    Drawing from a key, splitting it and folding into it each use it up (folding in different integers counts once);
-    `fxgrad.random.clone` gives a key to be used once more. Calls, branches and loops are looked into. Raises
-    `KeyReuseError`, which names both lines.
+    Drawing from a key, splitting it and folding into it each consume it (folding in different integers counts once);
+    `fxgrad.random.clone` returns a key that can be consumed once more. The check includes calls, branches and loops.
+    Raises `KeyReuseError`, which names both lines.
 
     >>> import fxgrad
     >>> def same_noise_twice(key):

@@ -1,4 +1,4 @@
-"""Every error that fxgrad raises on purpose, as one tree; each class documents its cause and its cure.
+"""The tree of errors that fxgrad raises on purpose; each class documents its cause and its cure.
 
 FxgradError
 ├── ShapeError (ValueError)             shapes of the operands do not fit together
@@ -20,11 +20,11 @@ FxgradError
 Under jax's names: `ConcretizationTypeError`, `TracerBoolConversionError`, `TracerIntegerConversionError`,
 `NonConcreteBooleanIndexError` and `InconclusiveDimensionOperation` are `ConcretizationError`,
 `TracerArrayConversionError` is `ArrayConversionError`, `UnexpectedTracerError` is `LeakedTracerError`, `JAXIndexError`
-is `IndexingError`, `JaxprTypeError` is `ProgramError`, and `JAXTypeError`, the base of jax's, is `FxgradError`. What
-XLA raises while it runs is a `JaxRuntimeError`, jax's own.
+is `IndexingError`, `JaxprTypeError` is `ProgramError`, and `JAXTypeError`, the base class in jax, is `FxgradError`.
+Errors of XLA at run time are jax's own `JaxRuntimeError`.
 
-A message says what was called, what came, what is needed and what to write. Those raised while a
-user's function is being traced end with the user's own line.
+A message names the call, the value received, the value expected and the fix. Messages raised while a user's function is
+being traced end with the user's own line.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class AxisError(FxgradError, ValueError):
 class IndexingError(FxgradError, IndexError):
     """A static index that is out of range, or an index that cannot be used.
 
-    Cause: `x[5]` where `x` has five rows, `x[1.0]`, or a boolean mask whose value is not known.
-    Cure: an index in range; `where(mask, x, 0)` in place of `x[mask]` under `jit` and `vmap`.
+    Cause: `x[5]` where `x` has five rows, `x[1.0]`, or a boolean mask whose value is unknown. Cure: an index in range;
+    `where(mask, x, 0)` in place of `x[mask]` under `jit` and `vmap`.
     """
 
 
 class ArgumentError(FxgradError, TypeError):
-    """An argument of a transformation that makes no sense.
+    """An invalid argument of a transformation.
 
     Cause: `argnums=3` of a function called with two arguments, `in_axes` of the wrong structure, a
     gradient of a function whose output is not a scalar, an unhashable static argument.
@@ -85,7 +85,7 @@ class TreeError(FxgradError, ValueError):
 
 
 class ConcretizationError(FxgradError, TypeError):
-    """A Python value (`bool`, `int`, an index) was asked of a tracer that has no value.
+    """A Python value (`bool`, `int`, an index) was needed of a tracer that has no value.
 
     Cause: `if x > 0:` inside `jit` or on a mapped argument of `vmap`, where the function is traced
     once for all values. Cure: `fxgrad.numpy.where` for a choice of values, a static argument
@@ -95,20 +95,19 @@ class ConcretizationError(FxgradError, TypeError):
 
 
 class ArrayConversionError(FxgradError, TypeError):
-    """A tracer was to become a NumPy array or a Python number.
+    """A tracer was converted to a NumPy array or a Python number.
 
-    Cause: `float(x)`, `x.item()`, `np.asarray(x)`, `math.sin(x)` inside a transformed function: the
-    result would be cut off from the derivative without a word.
-    Cure: the function of the same name in `fxgrad.numpy`; `stop_gradient(x)` to cut on purpose; and
-    `fxgrad.debug.value(x)` to look at the value.
+    Cause: `float(x)`, `x.item()`, `np.asarray(x)`, `math.sin(x)` inside a transformed function: the result would
+    silently be cut off from the derivative. Cure: the function of the same name in `fxgrad.numpy`; `stop_gradient(x)`
+    to cut on purpose; and `fxgrad.debug.value(x)` to inspect the value.
     """
 
 
 class MutationError(FxgradError, TypeError):
-    """A change in place of a tracer: `x[0] = 1`, `row *= 2` of a view, `x.sort()`, `out=x`.
+    """An in-place change of a tracer: `x[0] = 1`, `row *= 2` of a view, `x.sort()`, `out=x`.
 
-    Cause: traced arrays are values and cannot change. `x += y` works where no other name would see the change.
-    Cure: `x = x.at[0].set(1)`; the message says what to write in the place of the user's own line.
+    Cause: traced arrays are immutable values. `x += y` works if no other name would see the change. Cure: `x =
+    x.at[0].set(1)`; the message gives the replacement of the user's own line.
     """
 
 
@@ -128,18 +127,18 @@ class UnsupportedError(FxgradError, NotImplementedError):
 
 
 class LinearityError(FxgradError, TypeError):
-    """A function that was to be transposed is not linear.
+    """A function to be transposed is not linear.
 
-    Cause: `linear_transpose(lambda x: x * x, x)`. Cure: pass what it is not linear in by closure,
-    or use `vjp`, which linearizes first.
+    Cause: `linear_transpose(lambda x: x * x, x)`. Cure: close over the nonlinear arguments, or use `vjp`, which
+    linearizes first.
     """
 
 
 class KeyReuseError(FxgradError, ValueError):
     """A random key that is drawn from twice, found by `fxgrad.debug.check_key_reuse`.
 
-    Cause: `normal(key) + uniform(key)`: the two are made of the same bits. Cure: a key for each,
-    `first, second = fxgrad.random.split(key)`; or `fxgrad.random.clone(key)` where it is meant.
+    Cause: `normal(key) + uniform(key)`: both use the same bits. Cure: a key for each, `first, second =
+    fxgrad.random.split(key)`; or `fxgrad.random.clone(key)` if reuse is intended.
     """
 
 

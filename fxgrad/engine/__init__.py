@@ -1,7 +1,7 @@
-"""The engine: what records functions, transforms programs and runs them.
+"""The engine: it records functions, transforms programs and runs them.
 
-Here live the IR (`core`), tracers and tapes (`tracing`), derived programs (`derivation`), first-order operations
-(`ops`) and those that hold programs (`higher_order`), interpreters (`transforms`, `analyses`), what runs programs
-(`executors`), how Python code meets them (`frontend`), and the transformations that people call (`api`).
-It knows `fxgrad.errors` and nothing else of the package; whatever looks at programs imports `fxgrad.extend` instead.
+It contains the IR (`core`), tracers and tapes (`tracing`), derived programs (`derivation`), first-order operations
+(`ops`) and those with nested programs (`higher_order`), interpreters (`transforms`, `analyses`), executors
+(`executors`), the conversion between Python code and programs (`frontend`), and the public transformations (`api`). It
+imports `fxgrad.errors` and nothing else of the package; tools for programs import `fxgrad.extend` instead.
 """

@@ -14,9 +14,9 @@ _others: list[Callable[[], None]] = []
 
 
 class BoundedDict(dict[Any, Any]):
-    """A dictionary of at most `size` values, emptied when it is full. It belongs to an object, and ends with it.
+    """A dictionary of at most `size` values, cleared when it is full. Its owner is an object, which it dies with.
 
-    Looking something up is the dictionary's own method, and as fast. Values are entered by `add` or by assignment.
+    Lookup is the dictionary's own method, and as fast. Values are entered by `add` or by assignment.
     """
 
     __slots__ = ("size",)
@@ -60,7 +60,7 @@ class Cache(BoundedDict):
 
 
 def cached(name: str, size: int) -> Callable[[_Function], _Function]:
-    """Decorate as `functools.lru_cache(size)`, and register the cache; for arguments that are the same if equal."""
+    """Decorate as `functools.lru_cache(size)`, and register the cache; equal arguments must be indistinguishable."""
     def decorate(function: _Function) -> _Function:
         cache: Any = functools.lru_cache(size)(function)
         _functions.append((name, cache))
@@ -89,9 +89,9 @@ def cache_info() -> list[CacheInfo]:
 
 
 def clear_caches() -> None:
-    """Empty all tables: recorded prefixes, rules of operations, and what else was computed once.
+    """Empty all tables: recorded prefixes, rules of operations, and all other cached results.
 
-    Programs that are referred to elsewhere stay as they are, with what was derived from them.
+    Programs referenced elsewhere stay unchanged, with their derivations.
 
     >>> import fxgrad
     >>> fxgrad.clear_caches()

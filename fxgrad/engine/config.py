@@ -14,29 +14,29 @@ _everywhere: np.dtype[Any] = np.dtype(np.float32)
 _here: ContextVar[np.dtype[Any] | None] = ContextVar("default_float", default=None)
 
 check_level: int = int(os.environ.get("FXGRAD_CHECK", "0"))
-"""0: no checks; 1: every finished program; 2: also every value a NumPy rule returns; 3: also that texts
-read back are the same, where they have something new; 4: for every program."""
+"""0: no checks; 1: every finished program; 2: also every value a NumPy rule returns; 3: also that new kinds of texts
+parse back to the same program; 4: the texts of every program."""
 
 interning_limit: int = 200_000
-"""Recorded operations kept for recognition before the table of programs is emptied."""
+"""The maximal number of interned operations; beyond it the table of programs is cleared."""
 
 
 traceback_filtering: bool = os.environ.get("FXGRAD_TRACEBACK_FILTERING", "on") != "off"
-"""Whether fxgrad's own frames are left out of the tracebacks of errors."""
+"""Whether to remove fxgrad's own frames from the tracebacks of errors."""
 
 
 def default_float() -> np.dtype[Any]:
-    """The dtype of arrays of floats that are made without one: float32 unless set otherwise."""
+    """Return the dtype of float arrays created without one: float32 unless set otherwise."""
     here = _here.get()
     return _everywhere if here is None else here
 
 
 def set_default_dtype(dtype: Any) -> None:
-    """Sets the dtype of arrays of floats that are made without one, in all threads, those of later included.
+    """Set the dtype of float arrays created without one, in all threads, later ones included.
 
-    That is the dtype of `fxgrad.numpy.zeros(3)`, `fxgrad.random.normal(key)` and initialisers, and of floats made of
-    integers of at most 32 bits. Python's floats are float64 whatever is set here. Within a block of `default_dtype`
-    the block's stays in force.
+    It is the dtype of `fxgrad.numpy.zeros(3)`, `fxgrad.random.normal(key)` and initialisers, and of floats made of
+    integers of at most 32 bits. Python's floats stay float64. Within a block of `default_dtype` the block's dtype has
+    priority.
 
     >>> import fxgrad
     >>> fxgrad.set_default_dtype("float32")
@@ -49,7 +49,7 @@ def set_default_dtype(dtype: Any) -> None:
 
 @contextmanager
 def default_dtype(dtype: Any) -> Iterator[None]:
-    """Within the block, arrays of floats that are made without a dtype are of `dtype`, in this thread or task alone.
+    """Within the block, float arrays created without a dtype have `dtype`, in this thread or task alone.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> with fxgrad.default_dtype("float64"):
@@ -96,7 +96,7 @@ def _set_limit(value: Any) -> None:
 
 
 class Setting(NamedTuple):
-    """How a setting is changed, and how it is read."""
+    """The functions that change a setting and read it."""
 
     change: Callable[[Any], None]
     read: Callable[[], Any]
@@ -111,18 +111,18 @@ _SETTINGS: dict[str, Setting] = {
                           lambda: default_float() == np.float64),
 }
 of_jax: dict[str, Setting] = {}
-"""The other settings of jax, by the names that it has for them, entered by `fxgrad.engine.api.settings`."""
+"""The other settings of jax, by jax's names, entered by `fxgrad.engine.api.settings`."""
 
 
 def update(name: str, value: Any) -> None:
-    """Changes a setting: `default_dtype`, `traceback_filtering`, `check_level` or `interning_limit`.
+    """Change a setting: `default_dtype`, `traceback_filtering`, `check_level` or `interning_limit`.
 
-    jax's names are known where they mean something here. `jax_enable_x64` chooses the dtype of arrays made without
-    one, since arrays keep theirs in any case; `jax_debug_nans`, `jax_debug_infs` and `jax_disable_jit` are the blocks
-    of these names, for the rest of the process; `jax_enable_checks` is `check_level`. Settings of XLA and its
-    compiler, such as `jax_num_cpu_devices`, `jax_default_matmul_precision`, `jax_platforms`, `jax_log_compiles` and
-    those of its caches, are handed to `jax.config`, and hold for `jit`. Raises `ValueError` for all others, and for
-    values that say what is not so here.
+    jax's names are accepted if they have a meaning here. `jax_enable_x64` sets the dtype of arrays created without one,
+    since arrays keep theirs in any case; `jax_debug_nans`, `jax_debug_infs` and `jax_disable_jit` enter the blocks of
+    these names, for the rest of the process; `jax_enable_checks` is `check_level`. Settings of XLA and its compiler,
+    such as `jax_num_cpu_devices`, `jax_default_matmul_precision`, `jax_platforms`, `jax_log_compiles` and those of its
+    caches, are passed to `jax.config`, and apply to `jit`. Raises `ValueError` for all others, and for values that
+    fxgrad does not support.
 
     >>> import fxgrad
     >>> fxgrad.config.update("traceback_filtering", "on")
@@ -132,7 +132,7 @@ def update(name: str, value: Any) -> None:
 
 
 def read(name: str) -> Any:
-    """The value of a setting, of one of jax's too; raises `ValueError` for what is none.
+    """Return the value of a setting, also of one of jax's; raise `ValueError` for an unknown name.
 
     >>> import fxgrad
     >>> fxgrad.config.read("jax_debug_nans"), fxgrad.config.jax_enable_x64
@@ -150,7 +150,7 @@ def _setting(name: str) -> Setting:
 
 
 def __getattr__(name: str) -> Any:
-    """jax's settings as attributes: `fxgrad.config.jax_enable_x64`."""
+    """Return jax's settings as attributes: `fxgrad.config.jax_enable_x64`."""
     if name.startswith("jax_"):
         try:
             return read(name)

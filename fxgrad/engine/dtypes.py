@@ -1,7 +1,7 @@
-"""The dtypes fxgrad knows, of which kind they are, and how they promote: jax's lattice, with weak Python scalars.
+"""The dtypes of fxgrad, their kinds, and their promotion: jax's lattice, with weak Python scalars.
 
-The lattice is that of jax's type promotion document (docs.jax.dev, "Type promotion semantics"). Its weak
-nodes `int*`, `float*`, `complex*` stand for Python scalars, which take on the dtype of what they meet.
+The lattice is that of jax's type promotion document (docs.jax.dev, "Type promotion semantics"). Its weak nodes `int*`,
+`float*`, `complex*` stand for Python scalars, which take on the dtype of the other operand.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ key_dtype: DType = np.dtype([("threefry2x32", np.uint32, (2,))])
 KEY_NAME = "key<fry>"
 KEY_ADVICE = ("draw numbers with them, for example fxgrad.random.normal(key), or take their bits with "
               "fxgrad.random.key_data(key)")
-"""What messages say to those who compute with keys."""
+"""Advice of messages for computing with keys."""
 
 _SUCCESSORS: dict[str, tuple[str, ...]] = {
     "bool": ("int*",),
@@ -54,16 +54,16 @@ WIDE_NAMES = (*_SHORT, "and the narrow dtypes of jax: float8_e4m3fn, float8_e5m2
 NARROW_FLOATS = tuple(f"float{kind}" for kind in (
     "8_e3m4", "8_e4m3", "8_e4m3b11fnuz", "8_e4m3fn", "8_e4m3fnuz", "8_e5m2", "8_e5m2fnuz", "8_e8m0fnu", "4_e2m1fn"))
 NARROW_INTEGERS = ("int2", "int4", "uint2", "uint4")
-"""These have no shorter names in texts: `i4` is what variables are called, and NumPy's name of int32."""
+"""Dtypes without shorter names in texts: `i4` may be a variable, and is NumPy's name of int32."""
 _SHORT |= {name: name.replace("float", "f") for name in NARROW_FLOATS} | {name: name for name in NARROW_INTEGERS}
 SHORT_NAMES = {short: name for name, short in _SHORT.items()}
 SUPPORTED: dict[str, DType] = {
     name: np.dtype(getattr(ml_dtypes, name, None) or name) for name in _SHORT}
 _SHORT_OF: dict[DType, str] = {dtype: _SHORT[name] for name, dtype in SUPPORTED.items()}
 FIRST_ADDED = 256
-"""The number of the first dtype that others add to NumPy's; one of them, float8_e5m2, is of its kind of floats."""
+"""The number of the first dtype that extensions add to NumPy's; one of them, float8_e5m2, has its kind of floats."""
 _KINDS: dict[DType, str] = {dtype: name[0].replace("b", "f") for name, dtype in SUPPORTED.items() if dtype.kind == "V"}
-"""The kinds of dtypes that NumPy takes for structures of bytes."""
+"""The kinds of dtypes that NumPy considers structures of bytes."""
 _BITS: dict[DType, int] = {SUPPORTED[name]: int(name.strip("uint")) for name in NARROW_INTEGERS} | {
     SUPPORTED["float4_e2m1fn"]: 4}
 
@@ -93,40 +93,40 @@ _JOIN = _join_table()
 
 
 def short_name(dtype: DType) -> str:
-    """`f32` for float32 and so on: the names in printed programs."""
-    found = _SHORT_OF.get(dtype)  # most dtypes are found here; NumPy puts `dtype.name` together anew each time
+    """Return `f32` for float32 and so on: the names in printed programs."""
+    found = _SHORT_OF.get(dtype)  # most dtypes are found here; NumPy rebuilds `dtype.name` each time
     return found if found is not None else KEY_NAME if is_key(dtype) else _SHORT.get(dtype.name, dtype.name)
 
 
 def from_short_name(name: str) -> DType:
-    """The dtype that `short_name` prints as `name`; raises `KeyError` if there is none."""
+    """Return the dtype that `short_name` prints as `name`; raise `KeyError` if there is none."""
     return key_dtype if name == KEY_NAME else SUPPORTED[SHORT_NAMES[name]]
 
 
 def shown_name(dtype: DType) -> str:
-    """What messages call a dtype: `float32`, `key<fry>`."""
+    """Return the name of a dtype in messages: `float32`, `key<fry>`."""
     return KEY_NAME if is_key(dtype) else dtype.name
 
 
 def is_key(dtype: Any) -> bool:
-    """Whether `dtype` is ours for random keys."""
+    """Return whether `dtype` is fxgrad's for random keys."""
     return dtype is key_dtype or (isinstance(dtype, np.dtype) and dtype.names is not None and dtype == key_dtype)
 
 
 def is_jax_key(dtype: Any) -> bool:
-    """Whether `dtype` is jax's for random keys, of any generator."""
+    """Return whether `dtype` is jax's for random keys, of any generator."""
     return not isinstance(dtype, np.dtype) and bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
 
 
 def from_jax(dtype: Any) -> DType | None:
-    """The dtype of ours for that of a jax array, jax's key dtype included; None if there is none."""
+    """Return fxgrad's dtype for that of a jax array, jax's key dtype included; None if there is none."""
     if isinstance(dtype, np.dtype):
         return dtype
     return key_dtype if is_jax_key(dtype) and str(dtype) == KEY_NAME else None
 
 
 def kind_of(dtype: DType) -> str:
-    """`b`, `i`, `u`, `f` or `c`: bool, signed or unsigned integer, floating, complex, of bfloat16 and int4 too.
+    """Return `b`, `i`, `u`, `f` or `c`: bool, signed or unsigned integer, floating, complex; bfloat16 and int4 too.
 
     >>> bfloat16.kind, kind_of(bfloat16)
     ('V', 'f')
@@ -136,57 +136,57 @@ def kind_of(dtype: DType) -> str:
 
 
 def bits_of(dtype: DType) -> int:
-    """The bits of a number: less than 8 of int4, although each takes a byte of NumPy's arrays."""
+    """Return the bits of a number: less than 8 for int4, although each takes a byte of NumPy's arrays."""
     return _BITS.get(dtype, 8 * dtype.itemsize)
 
 
 def is_below_byte(dtype: DType) -> bool:
-    """Whether `dtype` is an integer of less than 8 bits, with which NumPy does not compute."""
+    """Return whether `dtype` is an integer of less than 8 bits, which NumPy cannot compute with."""
     return dtype.kind == "V" and _KINDS.get(dtype, "f") != "f"
 
 
 def is_floating(dtype: DType) -> bool:
-    """Whether `dtype` is real floating (bfloat16 included)."""
+    """Return whether `dtype` is real floating (bfloat16 included)."""
     return kind_of(dtype) == "f"
 
 
 def is_complex(dtype: DType) -> bool:
-    """Whether `dtype` is complex."""
+    """Return whether `dtype` is complex."""
     return dtype.kind == "c"
 
 
 def is_inexact(dtype: DType) -> bool:
-    """Whether `dtype` is floating or complex: whether there are derivatives with respect to it."""
+    """Return whether `dtype` is floating or complex: whether there are derivatives with respect to it."""
     return kind_of(dtype) in "fc"
 
 
 def is_integer(dtype: DType) -> bool:
-    """Whether `dtype` is a signed or unsigned integer (bool is not)."""
+    """Return whether `dtype` is a signed or unsigned integer (bool is not)."""
     return kind_of(dtype) in "iu"
 
 
 def is_64bit(dtype: DType) -> bool:
-    """Whether jax narrows `dtype` unless its x64 mode is on."""
+    """Return whether jax narrows `dtype` unless its x64 mode is on."""
     return dtype.name in ("float64", "int64", "uint64", "complex128")
 
 
 def real_dtype(dtype: DType) -> DType:
-    """The dtype of the real part."""
+    """Return the dtype of the real part."""
     return float32 if dtype == complex64 else float64 if dtype == complex128 else dtype
 
 
 def complex_dtype(dtype: DType) -> DType:
-    """The complex dtype whose parts are of `dtype` (complex64 for those narrower than float32)."""
+    """Return the complex dtype whose parts are of `dtype` (complex64 for those narrower than float32)."""
     return dtype if is_complex(dtype) else complex128 if dtype == float64 else complex64
 
 
 def inexact_dtype(dtype: DType) -> DType:
-    """`dtype` if it is inexact; float64 for integers of 64 bits, the default float dtype for the others and bool."""
+    """Return `dtype` if inexact; float64 for 64-bit integers, the default float dtype for other integers and bool."""
     return dtype if is_inexact(dtype) else float64 if is_64bit(dtype) else config.default_float()
 
 
 def canonical(dtype: Any) -> DType:
-    """Anything NumPy takes for a dtype as a dtype that fxgrad supports.
+    """Convert anything NumPy accepts as a dtype to a dtype that fxgrad supports.
 
     Python's `float`, `int`, `complex` and `bool` stand for float64, int64, complex128 and bool, as in NumPy. Raises
     `DTypeError` for strings, objects, dates.
@@ -204,11 +204,11 @@ def _node(dtype: DType, weak: bool) -> str:
 
 
 def _of_weak_node(node: str, types: tuple[tuple[DType, bool], ...]) -> tuple[DType, bool]:
-    """The dtype and weakness where the join of the lattice is a node of Python's numbers.
+    """Return the dtype and weakness if the join in the lattice is a node of Python's numbers.
 
-    Their width stays theirs where they meet nothing but each other and bools; jax's weak scalars may be narrower, and
-    then decide. With integers of 64 bits they make float64, with narrower ones the default float dtype; neither is
-    weak, as the array that NumPy computes is not.
+    Python's numbers keep their width among themselves and bools; jax's weak scalars may be narrower, and then decide.
+    With 64-bit integers they make float64, with narrower ones the default float dtype; neither is weak, as the array
+    that NumPy computes is not.
     """
     integers = [dtype for dtype, weak in types if not weak and dtype != bool_]
     if integers:
@@ -224,11 +224,11 @@ def _of_weak_node(node: str, types: tuple[tuple[DType, bool], ...]) -> tuple[DTy
 _NARROW: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(NARROW_FLOATS, ("bool", "int*", "float*", *(name for name in _SUCCESSORS if "int" in name))),
     **dict.fromkeys(NARROW_INTEGERS, ("bool", "int*"))}
-"""What gives way to dtypes that promote to no other, since nobody should widen them, or narrow others, unseen."""
+"""Dtypes that give way to the narrow ones, which promote to no other: neither is converted unnoticed."""
 
 
 def _with_narrow(one: str, other: str) -> str:
-    """The join of two nodes of which one is a narrow dtype."""
+    """Return the join of two nodes of which one is a narrow dtype."""
     if one == other or other in _NARROW.get(one, ()):
         return one
     if one in _NARROW.get(other, ()):
@@ -247,7 +247,7 @@ _promoted = Cache("promotions", 4096)
 
 
 def promote(*types: tuple[DType, bool]) -> tuple[DType, bool]:
-    """The common `(dtype, weak)` of operands given as `(dtype, weak)` pairs.
+    """Return the common `(dtype, weak)` of operands given as `(dtype, weak)` pairs.
 
     >>> import numpy as np
     >>> promote((np.dtype("float32"), False), (np.dtype("float64"), True))
@@ -274,15 +274,15 @@ def promote(*types: tuple[DType, bool]) -> tuple[DType, bool]:
 
 
 def finfo(dtype: DType) -> Any:
-    """The limits of a floating dtype, bfloat16 included: `tiny`, `eps`, `nmant`, ..."""
+    """Return the limits of a floating dtype, bfloat16 included: `tiny`, `eps`, `nmant`, ..."""
     return ml_dtypes.finfo(dtype)
 
 
 def iinfo(dtype: DType) -> Any:
-    """The limits of an integer dtype, int4 included: `min`, `max`, `bits`."""
+    """Return the limits of an integer dtype, int4 included: `min`, `max`, `bits`."""
     return ml_dtypes.iinfo(dtype)
 
 
 def default_float() -> DType:
-    """The dtype of arrays of floats that are made without one."""
+    """Return the dtype of float arrays created without one."""
     return config.default_float()

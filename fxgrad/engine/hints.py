@@ -1,4 +1,4 @@
-"""What to write in place of a call that cannot take traced arrays: the same call of fxgrad's own function."""
+"""Replacements for calls that cannot take traced arrays: the same call of fxgrad's own function."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _with_debug_values(operand: ast.expr) -> ast.expr:
 
 
 def _exists(path: str) -> bool:
-    """Whether `fxgrad.<path>` is there."""
+    """Return whether `fxgrad.<path>` exists."""
     found: Any = sys.modules["fxgrad"]
     for name in path.split("."):
         found = getattr(found, name, None)
@@ -123,7 +123,7 @@ def _exists(path: str) -> bool:
 
 
 def _resolve_name(frame: FrameType, expression: ast.expr) -> Any:
-    """What a name, or an attribute of a module, stands for in a frame; None for all else."""
+    """Return the value of a name, or of a module's attribute, in a frame; None for all else."""
     if isinstance(expression, ast.Name):
         for names in (frame.f_locals, frame.f_globals):
             if expression.id in names:

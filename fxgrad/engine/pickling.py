@@ -1,7 +1,7 @@
-"""What a process has once: pickled and copied by name, so that functions which refer to it can be, by value.
+"""Pickling of per-process singletons: by name, so that functions which refer to them can be pickled by value.
 
-Libraries that send functions to other processes pickle what is defined inside of others by value, and what it refers to
-with it: `jit(f)` is such a function.
+Libraries that send functions to other processes pickle nested functions by value, with all that they refer to: `jit(f)`
+is such a function.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 
 
 def import_object(module: str, name: str) -> Any:
-    """The object of a name in a module; what is pickled by name comes back through this.
+    """Return the object of a name in a module; unpickling by name calls this.
 
-    The module is there: importing this one imports the package, and that all of it.
+    The module is loaded: importing this one imports the package, and that all of it.
     """
     return getattr(sys.modules[module], name)
 
@@ -27,7 +27,7 @@ def _refuse_pickling(value: Any) -> NoReturn:
 
 
 def qualified_name(value: Any, package: str = "") -> tuple[str, str] | None:
-    """The module that has `value` under a name, and the name; None if none of `package` has that may be relied on."""
+    """Return the module and the name that `value` has there; None if no module of `package` reliably has it."""
     without = modules_left_behind()
     for module_name, module in [*sys.modules.items()]:
         root = module_name.partition(".")[0]
@@ -45,11 +45,11 @@ def _reduce_context_variable(variable: ContextVar[Any]) -> tuple[Any, tuple[str,
 
 
 _BY_VALUE = frozenset(["cloudpickle", "dill"])
-"""Packages, or copies of them in others, that send by value what another process would not find by name."""
+"""Packages, or copies of them in others, that pickle by value what another process would not find by name."""
 
 
 def is_pickled_by_value() -> bool:
-    """Whether what is being pickled goes to a process that may not have what this program has defined."""
+    """Return whether the pickle goes to a process that may lack this program's definitions."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if not _BY_VALUE.isdisjoint(str(frame.f_globals.get("__name__")).split(".")):
@@ -67,7 +67,7 @@ def modules_left_behind() -> Collection[str]:
 
 
 def is_importable(function: Any) -> bool:
-    """Return whether the module of `function` has it under its own name, so that pickle may rely on that."""
+    """Return whether the module of `function` has it under its own name, so that pickle can refer to it."""
     there = sys.modules.get(function.__module__)
     for name in getattr(function, "__qualname__", "").split("."):
         there = getattr(there, name, None)
@@ -78,7 +78,7 @@ copyreg.pickle(ContextVar, _reduce_context_variable)
 
 
 class SharedList(list[Any]):
-    """A list that a module has under `name`, and that stays that one list when it is pickled or copied."""
+    """A list that a module has under `name`; pickled or copied, it stays the same list."""
 
     def __init__(self, module: str, name: str) -> None:
         super().__init__()

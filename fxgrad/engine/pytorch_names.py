@@ -1,4 +1,4 @@
-"""Answers to PyTorch's names and keywords, which are not here: for each, what to write; and to jax's absent names."""
+"""Hints for PyTorch's names and keywords, which do not exist here, and for jax's absent names: what to write."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FUNCTIONS = [
 """Functions of `fxgrad.numpy` that are methods in PyTorch."""
 
 SENTENCES: dict[str, str] = {
-    # of arrays, what is differentiated
+    # methods of arrays: differentiation
     "detach": "Write fxgrad.stop_gradient(x)",
     "backward": "Write the loss as a function and call fxgrad.grad(loss)(params), which returns the gradients",
     "requires_grad": _HERE, "requires_grad_": _HERE, "is_leaf": _HERE,
@@ -40,7 +40,7 @@ SENTENCES: dict[str, str] = {
     "inference_mode": "Nothing is recorded outside of fxgrad.grad: leave it out, or write fxgrad.stop_gradient(x)",
     "autograd": "Write fxgrad.grad(f), fxgrad.vjp(f, x) or fxgrad.jacobian(f)",
     "zero_grad": "Gradients are returned and not stored: leave it out",
-    # of arrays, where they are, and as what
+    # methods of arrays: placement and dtype
     "cuda": _PLACED, "cpu": _PLACED,
     "numpy": "Write np.asarray(x) outside of traced functions; inside of them x is computed with as it is",
     "from_numpy": "NumPy's arrays are taken as they are: leave it out, or write fxgrad.numpy.asarray(x)",
@@ -50,7 +50,7 @@ SENTENCES: dict[str, str] = {
     "bfloat16": "Write x.astype('bfloat16')", "long": "Write x.astype('int64')", "int": "Write x.astype('int32')",
     "bool": "Write x.astype(bool)", "type": "Write x.astype(dtype)", "type_as": "Write x.astype(y.dtype)",
     "to": "Write x.astype(dtype), or fxgrad.device_put(x, device)",
-    # of arrays, shapes
+    # methods of arrays: shapes
     "unsqueeze": "Write fxgrad.numpy.expand_dims(x, axis)", "permute": "Write fxgrad.numpy.transpose(x, axes)",
     "clone": "Write x.copy()", "unflatten": "Write x.reshape(shape)",
     "split": "Write fxgrad.numpy.split(x, parts, axis)",
@@ -64,7 +64,7 @@ SENTENCES: dict[str, str] = {
     "index_select": "Write fxgrad.numpy.take(x, indices, axis)",
     "gather": "Write fxgrad.numpy.take_along_axis(x, indices, axis)",
     "scatter_add": "Write x.at[indices].add(values)", "masked_fill": "Write fxgrad.numpy.where(mask, value, x)",
-    # of arrays, functions
+    # methods of arrays: functions
     "mm": "Write x @ y", "bmm": "Write x @ y", "mv": "Write x @ y", "clamp": "Write fxgrad.numpy.clip(x, low, high)",
     "norm": "Write fxgrad.numpy.linalg.norm(x, axis=axis)", "topk": "Write fxgrad.lax.top_k(x, k)",
     "erf": "Write fxgrad.scipy.special.erf(x)", "rsqrt": "Write fxgrad.lax.rsqrt(x)",
@@ -76,7 +76,7 @@ SENTENCES: dict[str, str] = {
     "neg": "Write -x", "matmul": "Write x @ y", "addmm": "Write x + a @ b",
     "where": "Write fxgrad.numpy.where(mask, x, y)",
     "eq": "Write x == y", "lt": "Write x < y", "gt": "Write x > y", "le": "Write x <= y", "ge": "Write x >= y",
-    # of arrays, changes in place
+    # methods of arrays: in-place changes
     "relu_": _IN_PLACE.format("fxgrad.nn.relu(x)"), "add_": _IN_PLACE.format("x + y"),
     "sub_": _IN_PLACE.format("x - y"), "mul_": _IN_PLACE.format("x * y"), "div_": _IN_PLACE.format("x / y"),
     "zero_": _IN_PLACE.format("fxgrad.numpy.zeros_like(x)"), "copy_": _IN_PLACE.format("y"),
@@ -143,14 +143,14 @@ KEYWORDS: dict[str, str] = {
     "alpha": "Write decay=", "params": "Optimisers get the parameters by optimizer.init(params)",
     "descending": "Reverse what is sorted: fxgrad.numpy.flip(x, axis)",
 }
-"""PyTorch's keywords of functions that are here with others."""
+"""PyTorch's keywords of functions that have other keywords here."""
 
 _CALLED = {
     "size": "PyTorch's sizes are x.shape here, and x.shape[axis]; x.size is the number of all elements",
     "shape": "Write x.shape, and x.shape[axis], without brackets", "ndim": "Write x.ndim without brackets",
     "T": "Write x.T without brackets", "dtype": "Write x.dtype without brackets",
 }
-"""What is no function here, and in PyTorch a method or written as one."""
+"""Names that are no functions here, and methods in PyTorch or written as such."""
 
 _OWNERS = ("fxgrad", "fxgrad.numpy", "fxgrad.numpy.linalg", "fxgrad.nn", "fxgrad.training.optim", "fxgrad.lax", "numpy")
 
@@ -165,7 +165,7 @@ def add_pytorch_hint(error: BaseException) -> BaseException:
 
 
 def _message_of(error: BaseException) -> str:
-    """The message without the name that Python 3.13 and later propose in it."""
+    """Return the message without the name suggested in it by Python 3.13 and later."""
     return str(error).partition(". Did you mean ")[0]
 
 
@@ -187,7 +187,7 @@ def _sentence_for(error: TypeError) -> str | None:
 
 
 def _is_ours(name: str, frame: FrameType) -> bool:
-    """Whether a function called by this name is one of the library's or NumPy's, as far as that can be told."""
+    """Return whether a function called by this name belongs to the library or to NumPy, as far as one can check."""
     own = frame.f_locals.get(name, frame.f_globals.get(name))
     if own is not None:
         return str(getattr(own, "__module__", "")).split(".")[0] in ("fxgrad", "numpy")
@@ -195,7 +195,7 @@ def _is_ours(name: str, frame: FrameType) -> bool:
 
 
 def _raising_expression(traceback: TracebackType) -> str:
-    """The expression that raised, as it stands in the file; "" where it takes several lines or is not known."""
+    """Return the expression that raised, as in the file; "" if it takes several lines or is unknown."""
     code = traceback.tb_frame.f_code
     first, last, begin, end = next(islice(code.co_positions(), traceback.tb_lasti // 2, None), (None,) * 4)
     if first is None or first != last or begin is None or end is None:
@@ -204,7 +204,7 @@ def _raising_expression(traceback: TracebackType) -> str:
 
 
 class _HintAttribute:
-    """An attribute that says what to write; a `__getattr__` would make all other attributes slower."""
+    """An attribute that raises a hint; a `__getattr__` would make all other attributes slower."""
 
     def __init__(self, name: str) -> None:
         self.name = name

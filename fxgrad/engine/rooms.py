@@ -1,4 +1,4 @@
-"""Every room that defines primitives: `registry` as imported from here has all primitives of the engine."""
+"""Imports of all modules that define primitives: `registry` as imported from here has all primitives of the engine."""
 
 from fxgrad.engine import ops
 from fxgrad.engine.core.primitive import registry

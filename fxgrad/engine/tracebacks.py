@@ -20,8 +20,8 @@ _LEFT_OUT = tuple(f"{os.sep}{package}{os.sep}" for package in ("jax", "jaxlib"))
 def shorten_traceback(error: BaseException) -> BaseException:
     """Return `error` with the frames of fxgrad and jax removed from its traceback, unless settings keep them.
 
-    Where a call was refused that is written as in PyTorch, its message says what to write. Where an exception that is
-    not one of fxgrad's comes out of fxgrad's own code, that frame stays.
+    If the refused call is written as in PyTorch, the message gets a hint. If an exception that is not one of fxgrad's
+    comes out of fxgrad's own code, that frame stays.
     """
     error = add_pytorch_hint(error)
     if not config.traceback_filtering:
@@ -46,7 +46,7 @@ def _is_left_out(filename: str) -> bool:
 
 
 def hide_frames(function: _Function) -> _Function:
-    """A public function whose errors come with shortened tracebacks."""
+    """Wrap a public function so that its errors have shortened tracebacks."""
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:

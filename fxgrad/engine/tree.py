@@ -32,7 +32,7 @@ from jax.tree_util import (
     register_pytree_with_keys_class,
     register_static,
 )
-from jax.tree_util import (  # the same functions as jax.tree's, one Python call less on every use
+from jax.tree_util import (  # the functions of jax.tree, one Python call less on every use
     tree_flatten as flatten,
 )
 from jax.tree_util import (
@@ -45,7 +45,7 @@ is_none: Callable[[Any], bool] = lambda x: x is None  # noqa: E731
 
 
 def path_name(path: Sequence[Any], root: str = "") -> str:
-    """A key path as one writes it in Python with attributes for string keys: `params.W[0]`."""
+    """Return a key path as Python code, with attributes for string keys: `params.W[0]`."""
     text = root
     for key in path:
         if isinstance(key, jax.tree_util.GetAttrKey):
@@ -62,7 +62,7 @@ def path_name(path: Sequence[Any], root: str = "") -> str:
 
 
 def leaf_names(tree: Any, root: str) -> list[str]:
-    """The names of the leaves of `tree`, each as Python would reach it from `root`."""
+    """Return the names of the leaves of `tree`, each as Python would reach it from `root`."""
     return [path_name(path, root) for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
 
 

@@ -1,4 +1,4 @@
-"""Bytes, counts and times as people read and write them."""
+"""Parsing and formatting of bytes, counts and times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNITS = {"B": 1, **{f"{prefix}iB": 1024 ** power for power, prefix in enumerate
 def parse_bytes(what: str, value: Any) -> int:
     """Return a budget as a number of bytes: a number, or text such as "512 MiB" or "1.5 GB".
 
-    Raises `ArgumentError`, with `what` named, for anything else and for what is negative or infinite.
+    Raises `ArgumentError`, naming `what`, for anything else and for a negative or infinite number.
 
     >>> parse_bytes("memory_budget", "1.5 KiB"), parse_bytes("memory_budget", 1e6)
     (1536, 1000000)
@@ -38,7 +38,7 @@ def parse_bytes(what: str, value: Any) -> int:
 
 
 def bytes_text(number: float, up: bool = False) -> str:
-    """A number of bytes in three digits, rounded up on demand.
+    """Return a number of bytes in three digits, rounded up on demand.
 
     >>> bytes_text(1536), bytes_text(52_400_000), bytes_text(52_400_000, up=True)
     ('1.5 KiB', '50 MiB', '50 MiB')
@@ -48,7 +48,7 @@ def bytes_text(number: float, up: bool = False) -> str:
 
 
 def count_text(number: float) -> str:
-    """A count in three digits.
+    """Return a count in three digits.
 
     >>> count_text(2_500_000), count_text(12)
     ('2.5 M', '12')
@@ -58,7 +58,7 @@ def count_text(number: float) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """A time in three digits.
+    """Return a time in three digits.
 
     >>> time_text(0.0021), time_text(3.0), time_text(0.0)
     ('2.1 ms', '3 s', '0 s')

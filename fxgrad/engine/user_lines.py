@@ -1,4 +1,4 @@
-"""The user's lines and names in messages, programs and profilers: which frames on the stack run the user's code."""
+"""The user's lines and names in messages, programs and profilers: which stack frames run user code."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from fxgrad.engine.caches import cached, clear_caches
 from fxgrad.errors import FxgradError
 
 PACKAGE = os.path.dirname(os.path.abspath(errors.__file__)) + os.sep
-"""The folder of the package, in which no file is the user's."""
+"""The folder of the package, which contains no user files."""
 
 launchers: set[str] = set()
-"""Scripts that did nothing but start the command line: no code of the user's."""
+"""Scripts that only start the command line: they are not user code."""
 
 
 def hide_launcher(filename: str) -> None:
-    """Take the script `filename`, which did nothing but start the command line, for no code of the user's."""
+    """Mark the script `filename`, which only starts the command line, as no user code."""
     launchers.add(filename)
-    clear_caches()  # of what was found to be the user's
+    clear_caches()  # cached results of `is_user_file`
 
 
 @cached("files of users", 4096)
@@ -49,22 +49,22 @@ def user_frame() -> FrameType | None:
 
 Place = tuple[Any, int] | None
 Refused = tuple[FxgradError, Place]
-"""An error that says why a number was refused, and the code and line of the user's where that was."""
+"""An error that explains why a number was refused, and the user's code and line of the refusal."""
 
 
 def running_place() -> Place:
-    """The code and the line of the user's that are running."""
+    """Return the running code and line of the user."""
     frame = user_frame()
     return None if frame is None else (frame.f_code, frame.f_lineno)
 
 
 def masks_refusal(error: Exception, refused: Refused | None) -> bool:
-    """Whether `error` is what NumPy raised in the place of the error that refused it a number."""
+    """Return whether NumPy raised `error` in place of the error that refused it a number."""
     return refused is not None and not isinstance(error, FxgradError) and _code_and_line(error) == refused[1]
 
 
 def _code_and_line(error: BaseException) -> Place:
-    """The code and the line of the user's innermost frame that an error came through."""
+    """Return the code and the line of the user's innermost frame that an error passed."""
     place = None
     traceback = error.__traceback__
     while traceback is not None:
@@ -75,13 +75,13 @@ def _code_and_line(error: BaseException) -> Place:
 
 
 def user_location(error: BaseException) -> str | None:
-    """The user's innermost line that an error came through, as messages call it; None if there is none."""
+    """Return the user's innermost line that an error passed, as messages name it; None if there is none."""
     place = _code_and_line(error)
     return None if place is None else f"{file_name(place[0].co_filename)}:{place[1]} (in {place[0].co_name})"
 
 
 def user_line() -> str:
-    """The user's own line as `file:line (in function)`, for the end of a message; "" if there is none."""
+    """Return the user's own line as `file:line (in function)`, for the end of a message; "" if there is none."""
     frame = user_frame()
     if frame is None:
         return ""
@@ -89,7 +89,7 @@ def user_line() -> str:
 
 
 def file_name(filename: str) -> str:
-    """What messages call a file: its name without folders, and a cell of a notebook as `In[2]`."""
+    """Return the name of a file in messages: without folders, and a cell of a notebook as `In[2]`."""
     notebook = sys.modules.get("IPython")
     shell = notebook.get_ipython() if notebook is not None and hasattr(notebook, "get_ipython") else None
     named = getattr(getattr(shell, "compile", None), "format_code_name", None)
@@ -104,7 +104,7 @@ def at_user_line(message: str) -> str:
 
 
 def function_name(function: Any) -> str:
-    """What messages and printed programs call `function` (a function, or the name itself)."""
+    """Return the name of `function` (a function, or the name itself) in messages and printed programs."""
     if isinstance(function, str):
         return function
     name = getattr(function, "__name__", None) or type(function).__name__

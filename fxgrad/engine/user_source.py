@@ -1,4 +1,4 @@
-"""What the user wrote: the statement and the expression that are running, read from their source for messages."""
+"""User source: the running statement and expression, read from their source for messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RunningCode(NamedTuple):
 
 
 def running_code(frame: FrameType | None = None) -> RunningCode:
-    """What is running in `frame`, by default the innermost frame of the user's."""
+    """Return the running code in `frame`, by default the user's innermost frame."""
     frame = frame or user_lines.user_frame()
     if frame is None:
         return RunningCode()
@@ -49,7 +49,7 @@ def node_text(node: ast.AST) -> str:
 
 
 def is_discarded(frame: FrameType) -> bool:
-    """Whether the result of the call that is running in `frame` is thrown away at once."""
+    """Return whether the caller discards the result of the call that is running in `frame`."""
     following = (code for code in frame.f_code.co_code[frame.f_lasti + 2::2] if code != _CACHE)
     return next(following, None) == _POP_TOP
 
@@ -58,7 +58,7 @@ _CACHE, _POP_TOP = dis.opmap.get("CACHE", 0), dis.opmap["POP_TOP"]
 
 
 def _span(frame: FrameType) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Where the instruction that is running comes from: first and last place, each as line and column."""
+    """Return the span of the running instruction: first and last place, each as line and column."""
     found = [*islice(frame.f_code.co_positions(), frame.f_lasti // 2, frame.f_lasti // 2 + 1)]
     if not found:
         return None
@@ -87,13 +87,13 @@ _parsing = threading.Lock()
 def parse_source(source: str) -> ast.Module | None:
     """Parse source text, one at a time, since threads in `ast.parse` fail; None for invalid text."""
     try:
-        with _parsing:  # Python 3.11 counts how deep it is in a tree for all threads at once
+        with _parsing:  # Python 3.11 counts the depth in a tree for all threads at once
             return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
-# --- what to write instead of a change in place ---------------------------------------------------------------------
+# --- replacements of in-place changes --------------------------------------------------------------------------------
 
 
 _UPDATES: dict[type[ast.operator], str] = {
@@ -101,17 +101,17 @@ _UPDATES: dict[type[ast.operator], str] = {
 
 
 class Assignment(NamedTuple):
-    """An assignment to items as the user wrote it: `done` in full, and `instead`, which makes a new array."""
+    """An assignment to items in user code: `done` in full, and `instead`, which makes a new array."""
 
     done: str
     instead: str
 
 
 def item_assignment(statement: ast.stmt | None, at: str = "{array}.at", view: bool = False) -> Assignment | None:
-    """The assignment `x[i] = ...` or `x[i] += ...` that is running, and what to write in its place.
+    """Return the running assignment `x[i] = ...` or `x[i] += ...`, and its replacement.
 
-    `at` is how updates of the array are written. With `view`, what is before the last brackets is known to be a view of
-    what is before the brackets in front of those. None for other statements.
+    `at` is how updates of the array are written. With `view`, the expression before the last brackets is known to be a
+    view of the one before the preceding brackets. Returns None for other statements.
     """
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target, value, method = statement.targets[0], node_text(statement.value), "set"
@@ -140,7 +140,7 @@ def item_assignment(statement: ast.stmt | None, at: str = "{array}.at", view: bo
 
 
 def index_text(item: ast.Subscript) -> str:
-    """What stands in the brackets of `x[...]`."""
+    """Return the text in the brackets of `x[...]`."""
     index = node_text(item.slice)
     return index[1:-1] if isinstance(item.slice, ast.Tuple) and index.startswith("(") else index
 
@@ -163,13 +163,13 @@ class UserCall(NamedTuple):
     text: str
 
     def arguments(self, *without: str) -> str:
-        """All arguments but those of some names."""
+        """Return all arguments but those of some names."""
         named = [f"{name}={value}" for name, value in self.keywords.items() if name not in without]
         return ", ".join([*self.positional, *named])
 
 
 def running_call() -> UserCall | None:
-    """The call that is running in the user's frame; None if no call is, or if it cannot be told."""
+    """Return the running call in the user's frame; None if no call is running, or if it is ambiguous."""
     expression = running_code().expression
     if not isinstance(expression, ast.Call):
         return None

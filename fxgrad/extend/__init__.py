@@ -1,8 +1,8 @@
-"""`fxgrad.extend`, the public line: what transformations, analyses, exporters and pictures of programs are built on.
+"""`fxgrad.extend`, the public interface for transformations, analyses, exporters and pictures of programs.
 
-Below it is the engine, which records, transforms and runs programs; above it is whatever looks at programs, changes or
-ships them. The project's own tools import these names and the public API, and nothing else of the engine. Names are
-stable: changes to them are in the changelog. docs/appendix/extend.md describes each.
+The engine below it records, transforms and runs programs; tools above it inspect programs, change or ship them. The
+project's own tools import these names and the public API, and nothing else of the engine. Names are stable: changes to
+them are in the changelog. docs/appendix/extend.md describes each.
 
 Modules hold what few tools need: `analyses` (costs, memory, traffic), `sizes` (symbolic sizes), `kernels` (NumPy code
 of operations), `parameters` (records that operations have as parameters), `formulas` (series and constants of

@@ -1,8 +1,8 @@
-"""What is known of a program without running it: costs, live ranges, traffic between devices, reused keys.
+"""Analyses of a program without running it: costs, live ranges, traffic between devices, reused keys.
 
-`total_cost` counts operations and bytes. `liveness` says which values are in memory when; `flow_of` which of them
-share memory; `residuals` what reverse mode keeps. `moves` and its kinds (`ALIAS`, `BARRIER`, `LOOP`), `cheap`,
-`offloaded` and `acts_on_each` are facts of primitives that models of compilers are built from.
+`total_cost` counts operations and bytes. `liveness` returns the live range of each value; `flow_of` which of them share
+memory; `residuals` the values that reverse mode saves. `moves` and its kinds (`ALIAS`, `BARRIER`, `LOOP`), `cheap`,
+`offloaded` and `acts_on_each` are properties of primitives for models of compilers.
 """
 
 from fxgrad.engine.analyses.check import check_program

@@ -1,7 +1,7 @@
-"""How operations are written in NumPy: the kernel of each, and its expression in generated code.
+"""NumPy code of operations: the kernel of each, and its expression in generated code.
 
-`snippet_of(primitive, avals, params)` is the expression, or None where the kernel is called. `kernel_for(equation)` is
-the kernel that the executor calls; for dtypes below a byte, which NumPy cannot compute with, it widens (`WIDER`).
+`snippet_of(primitive, avals, params)` is the expression, or None if the kernel is called. `kernel_for(equation)` is the
+kernel that the executor calls; for dtypes below a byte, which NumPy cannot compute with, it widens (`WIDER`).
 """
 
 from fxgrad.engine.core.primitive import ArrayKernel

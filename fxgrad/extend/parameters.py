@@ -1,4 +1,4 @@
-"""Records that some operations have as parameters, and what follows from them.
+"""Records in the parameters of some operations, and functions of them.
 
 `Windows` of `gather` and `scatter`, `Sliding` of reductions over windows, `Geometry` of convolutions, `ScanParameters`
 of `scan`, `MeshShape` of `shard_map`.

@@ -34,4 +34,4 @@ class Primitives(Mapping[str, Primitive]):
 
 
 primitives = Primitives()
-"""All primitives, those of jax's that were imported too."""
+"""All primitives, including those imported from jax."""

@@ -1,7 +1,7 @@
 """Symbolic sizes: axes whose length has a name, and programs at given sizes.
 
 `SymbolicDim` is such a size; `has_symbolic_dim(*shape)` finds one. `size_names(program)` lists the names of a program,
-`require_numbers` refuses it if there are any, `types_at` and `solve_sizes` put numbers in their place.
+`require_numbers` raises if there are any, `types_at` and `solve_sizes` put numbers in their place.
 """
 
 from fxgrad.engine.core.sizes import (

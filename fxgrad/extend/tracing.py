@@ -1,7 +1,7 @@
-"""Traces as they happen, and tracing for transformations that rewrite what a function records.
+"""Trace observers, and tracing for transformations that rewrite recorded programs.
 
 `observe_traces(observer)` calls a `TraceObserver` for each trace of a block. `trace_for_rewrite` traces a call whose
-program is rewritten and run in the place of the function; `rewrite_before_derivatives` does the same to what is
+program is rewritten and run in place of the function; `rewrite_before_derivatives` does the same to functions
 differentiated within it. `trace_flat` traces a function of flat lists.
 """
 

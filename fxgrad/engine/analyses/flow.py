@@ -1,4 +1,4 @@
-"""The flow of a program: its steps with calls opened, and the values that each reads, makes or is a view of."""
+"""The flow of a program: its steps with calls inlined, and the values that each step reads, makes or aliases."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fxgrad.engine.ops.moving import move_p
 from fxgrad.engine.ops.pointwise import acts_on_each
 
 OPENED = frozenset({"inline", "call", "recomputed", "mapped"})
-"""Roles of the programs that run once and in whose place their equations may stand."""
+"""Roles of the programs that run once, whose equations may replace the call."""
 LIMIT = 100_000
-"""Equations of an opened program; calls within calls may stand for any number, and are steps of their own then."""
+"""The most equations of an inlined program; nested calls may expand to any number, and stay steps beyond it."""
 _VIEWS = frozenset({ALIAS, VIEW})
 
 
@@ -37,7 +37,7 @@ def _is_inlined(equation: Equation) -> bool:
 
 
 _CALLS = frozenset({"call", "recomputed"})
-"""Roles of the programs that are not opened where calls stay steps."""
+"""Roles of the programs that are not inlined where calls stay steps."""
 
 
 class Flow:
@@ -52,7 +52,7 @@ class Flow:
     Numbers are no values. Values in a `shard_map`, and its operands and results, have the size of the piece on one
     device.
 
-    With `calls`, calls stay steps: which results share memory with operands is known, and equal calls are analysed
+    With `calls`, calls stay steps: it is known which results share memory with operands, and equal calls are analysed
     once.
     """
 
@@ -106,7 +106,7 @@ class Flow:
               ) -> list[int]:
         """Add the steps of a program, and return the values of its outputs, -1 for numbers.
 
-        `around` is the line of the call that it stands in, `is_back` whether that is in the backward pass.
+        `around` is the line of the enclosing call, `is_back` whether that is in the backward pass.
         """
         def step(equation: Equation, given: list[int]) -> list[int]:
             source = equation.source or around

@@ -31,11 +31,11 @@ CHEAP, EXPENSIVE, ALIAS, VIEW, MOVE, REDUCE, UPDATE, DOT, CONVOLUTION, EXCHANGE,
     "kernel", "loop")
 """Kinds of steps.
 
-`CHEAP` and `EXPENSIVE` act on each element, and differ in whether a compiler computes them again to save a store;
-`ALIAS` is the operand in a new shape, `VIEW` a part or another order of it, or its elements repeated, which NumPy does
-not copy; `MOVE` copies elements; `REDUCE` reduces; `UPDATE` writes a part of its first operand; `DOT` is a product,
-`CONVOLUTION` a convolution, `EXCHANGE` what devices do together; `BARRIER` passes its operands on; `KERNEL` is
-any other, `LOOP` holds programs.
+`CHEAP` and `EXPENSIVE` act on each element, and differ in whether a compiler recomputes them to save a store; `ALIAS`
+is the operand in a new shape, `VIEW` a part or another order of it, or its elements repeated, which NumPy does not
+copy; `MOVE` copies elements; `REDUCE` reduces; `UPDATE` writes a part of its first operand; `DOT` is a product,
+`CONVOLUTION` a convolution, `EXCHANGE` a collective of devices; `BARRIER` passes its operands through; `KERNEL` is any
+other, `LOOP` holds programs.
 """
 
 moves: Analysis[str] = Analysis(

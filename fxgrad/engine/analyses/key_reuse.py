@@ -1,8 +1,8 @@
 """The check of key reuse: a walk through a program that finds random keys drawn from twice.
 
-Keys are followed as numbers: an array of keys becomes an array of as many numbers, and operations that only move
-elements are run on those by their own NumPy kernels. Where a place is not known before the program runs (an index that
-is traced, a branch), keys are taken for new ones, so that no right program is refused.
+Keys are tracked as numbers: an array of keys becomes an array of as many numbers, and operations that only move
+elements run on those by their own NumPy kernels. If an index is unknown before the program runs (a traced index, a
+branch), keys count as new, so that no correct program is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fxgrad.errors import KeyReuseError
 
 _WORDS = np.dtype(np.uint32)
 Ids = Any
-"""Numbers in the place of keys; in the place of their words, two numbers along the last axis."""
+"""Numbers that replace keys; for the words of keys, two numbers along the last axis."""
 
 
 def refuse_key_reuse(program: Program) -> None:
@@ -79,7 +79,7 @@ class _KeyUses:
 
     def use(self, ids: Ids, what: str, source: Source | None) -> None:
         """Mark keys as used; raise `KeyReuseError` if one of them is already."""
-        if self._called_at:  # inside of a library function, whose own lines are those of whoever called it first
+        if self._called_at:  # inside a library function, whose own lines are those of its first caller
             source = self._called_at[0]
         for number in np.asarray(ids).reshape(-1).tolist():
             before = self._used.get(number)
@@ -158,9 +158,9 @@ class _KeyUses:
 # --- what operations do with keys -------------------------------------------------------------------------------
 
 KeyRule = Callable[[_KeyUses, Equation, "list[Ids | None]"], "list[Ids | None] | None"]
-"""(search, equation, numbers of the operands) -> numbers of the outputs, with what is used up marked on the search.
+"""(search, equation, numbers of the operands) -> numbers of the outputs; used keys are marked on the search.
 
-None where nothing is to be followed.
+None for values that are not tracked.
 """
 
 key_rules: Analysis[KeyRule | None] = Analysis(
@@ -228,5 +228,5 @@ def _reuse_error(first: tuple[str, Source | None], second: tuple[str, Source | N
     return KeyReuseError(
         f"a random key is used twice: by {first[0]} at {_place_text(first[1])}, and by {second[0]} at "
         f"{_place_text(second[1])}. "
-        "The numbers would not be independent. Make new keys with fxgrad.random.split(key), or say that it is meant "
-        "with fxgrad.random.clone(key)")
+        "The numbers would not be independent. Make new keys with fxgrad.random.split(key), or mark the reuse as "
+        "intended with fxgrad.random.clone(key)")

@@ -21,8 +21,8 @@ collective_kinds: Analysis[CollectiveKind] = Analysis(
 class Transfer(NamedTuple):
     """Collectives of one kind, over the same axes, of equal size.
 
-    `size` devices speak with each other, `times` times, and each gives `bytes` bytes every time. `groups` are the
-    positions along the axes of those that speak with each other, of a permutation its pairs; all do where it is empty.
+    `size` devices communicate, `times` times, and each contributes `bytes` bytes every time. `groups` are the positions
+    along the axes of the devices that communicate, for a permutation its pairs; if it is empty, all do.
 
     >>> Transfer("all-reduce", ("data",), 8, 1, 1000).sent
     1750
@@ -76,9 +76,10 @@ def bytes_sent(kind: CollectiveKind, size: int, operand: int) -> int:
 def traffic(program: Program) -> tuple[Transfer, ...]:
     """Return the collectives of a program, largest senders first; those of a loop count at every step.
 
-    A loop whose steps nobody knows counts as one step, and of branches the one that sends most, as for
-    `fxgrad.cost_analysis`.
-    Collectives over an axis that `vmap` maps are none: they have become reductions and moves of arrays.
+    A loop with an unknown number of steps counts as one step. Among branches the one that sends most counts, as for
+    `fxgrad.cost_analysis`. Collectives over an axis that `vmap` maps are not counted: they have become reductions and
+    moves of
+    arrays.
 
     >>> import fxgrad, numpy as np
     >>> traffic(fxgrad.make_program(lambda x: x * 2.0)(np.ones(3)))

@@ -1,7 +1,7 @@
-"""Device variance: over which mesh axes each value varies, and whether all devices reach every collective.
+"""Device variance: the mesh axes over which each value varies, and whether all devices reach every collective.
 
 A device that waits in a collective for others, which took another branch or left the loop before, waits forever. So a
-collective must not depend on a predicate that varies over the axes that it speaks over.
+collective must not depend on a predicate that varies over the axes that it reduces over.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ NONE: Axes = frozenset()
 
 
 class Communication(NamedTuple):
-    """How a collective communicates: what devices get along its axes, and for which devices each of them waits.
+    """How a collective communicates: the results of the devices along its axes, and the devices that each waits for.
 
-    They get "equal" or "different" results, or what the "operand" is. They wait for the entries along its own "axes",
-    for all devices of the "mesh", or for "nobody".
+    The results are "equal", "different", or as the "operand" is. Devices wait for the entries along the collective's
+    own "axes", for all devices of the "mesh", or for "nobody".
     """
 
     gives: Literal["equal", "different", "operand"]
@@ -40,9 +40,9 @@ communications: Analysis[Communication] = Analysis(
 def check_collectives(program: Program, varying: Sequence[Axes], axes: Sequence[str]) -> list[Axes]:
     """Return the mesh axes over which each output of `program` varies, where its inputs vary over `varying`.
 
-    Captured inputs come first, as in the program. `axes` are those of the mesh. What a type says is an upper bound: a
-    value that `pvary` takes for varying does not vary for that. Raises `UnsupportedError`, with the line of the
-    collective, for one that some devices may not come to.
+    Captured inputs come first, as in the program. `axes` are those of the mesh. A type gives an upper bound: `pvary`
+    alone does not make a value vary. Raises `UnsupportedError`, with the line of the collective, for one that some
+    devices may not reach.
 
     >>> import numpy as np, fxgrad
     >>> program = fxgrad.make_program(lambda x, y: (x + y, x * 2.0))(1.0, 2.0)
@@ -137,6 +137,6 @@ def _deadlock_error(equation: Equation, outer: Equation, axes: Axes, over_own: b
     source = equation.source
     at = "" if source is None else f"\n  at {source.place} (in {source.code.co_name})"
     return UnsupportedError(
-        f"{name} over {own} is in {place} over {shown}: it would wait forever for devices {others} that do not come to "
+        f"{name} over {own} is in {place} over {shown}: it would wait forever for devices {others} that do not reach "
         f"it. {cure}{at}")
 

@@ -1,4 +1,4 @@
-"""Shardings said of values and of functions: `reshard`, `auto_axes` and `explicit_axes`."""
+"""`reshard`, `auto_axes` and `explicit_axes`: shardings of values, and of the results and arguments of functions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from fxgrad.errors import ArgumentError
 
 @hide_frames
 def reshard(xs: Any, out_shardings: Any) -> Any:
-    """The arrays of the container `xs`, lying as `out_shardings` say: one sharding, or a container that is a prefix.
+    """Return the arrays of the container `xs`, placed by `out_shardings`: one sharding, or a prefix of the container.
 
-    Arrays with values are moved, and become arrays of jax's; traced ones are held to it by the program, as are their
-    cotangents. A `PartitionSpec` is one on the mesh that `set_mesh` has set, of whichever types its axes are. Raises
+    Concrete arrays are moved and become `jax.Array`s. For traced arrays the program constrains the placement, and that
+    of their cotangents. A `PartitionSpec` refers to the mesh set by `set_mesh`, whatever the types of its axes. Raises
     `ArgumentError` and `ShapeError` for shardings that do not fit.
 
     >>> import numpy as np, fxgrad
@@ -45,10 +45,10 @@ def _place_arrays(what: str, xs: Any, shardings: Any) -> Any:
 
 def auto_axes(f: Callable[..., Any] | None = None, /, *, axes: str | tuple[str, ...] | None = None,
               out_sharding: Any = None) -> Callable[..., Any]:
-    """`f`, whose results lie as `out_sharding` says; XLA decides how all values within lie.
+    """Return `f` with its results placed by `out_sharding`; XLA chooses the placement of all values inside.
 
-    In programs that is so of all mesh axes, so `axes` makes no difference; arrays on Explicit axes, on which jax's own
-    operators work un-jitted, are computed with as under `jit`. `out_sharding` may be given to the call
+    In programs XLA chooses placements on all mesh axes, so `axes` makes no difference. Arrays on Explicit axes, on
+    which jax's own operators work un-jitted, are computed as under `jit`. `out_sharding` may be given to the call
     instead. Without `f` it is a decorator. Raises `ArgumentError` if no sharding is given, and otherwise as `reshard`.
 
     >>> import numpy as np, fxgrad
@@ -71,15 +71,15 @@ def auto_axes(f: Callable[..., Any] | None = None, /, *, axes: str | tuple[str, 
 
 
 def _is_explicit(value: Any) -> bool:
-    """Whether an array lies on a mesh with Explicit axes, on which jax's own operators ask how each result lies."""
+    """Return whether an array lies on a mesh with Explicit axes, where jax's own operators need a sharding."""
     return isinstance(value, jax.Array) and AxisType.Explicit in jax.typeof(value).sharding.mesh.axis_types
 
 
 def explicit_axes(f: Callable[..., Any] | None = None, /, *, axes: str | tuple[str, ...] | None = None,
                   in_sharding: Any = None) -> Callable[..., Any]:
-    """`f`, whose arguments lie as `in_sharding` says: one sharding, or a container that is a prefix of the arguments.
+    """Return `f` with its arguments placed by `in_sharding`: one sharding, or a prefix of the arguments' container.
 
-    What lies within is said by `reshard` and `out_sharding=`, and XLA decides where nothing is said, so `axes` makes no
+    Inside, `reshard` and `out_sharding=` place values, and XLA chooses all other placements, so `axes` makes no
     difference. `in_sharding` may be given to the call instead. Raises as `auto_axes`.
 
     >>> import numpy as np, fxgrad

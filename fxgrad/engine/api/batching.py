@@ -22,19 +22,19 @@ from fxgrad.errors import ArgumentError
 def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_name: str | None = None,
          axis_size: int | None = None, chunk_size: int | None = None,
          spmd_axis_name: str | Sequence[str] | None = None) -> Callable[..., Any]:
-    """The function that applies `fun` to every entry along an axis of its arguments, all at once.
+    """Return the function that applies `fun` to every entry along an axis of its arguments, all at once.
 
-    `in_axes` says which axis of each argument is mapped, None for an argument that is the same for all: one int
-    for all arguments, a tuple with an entry for each positional argument (each an int, None, or a container that
-    is a prefix of the argument's), or a dict by argument name, in which arguments not named are not mapped.
-    Keyword arguments are mapped along axis 0 unless a dict says otherwise. `out_axes` says where the outputs
-    have the new axis, in the same way; None for an output that does not depend on mapped arguments.
-    `axis_name` is what the collectives of `fxgrad.lax`, such as `psum`, call the mapped axis: with them the entries
-    speak with each other. `axis_size` is needed only where nothing is mapped. `chunk_size` bounds how many entries are
-    computed at once; an axis with a name is not cut into chunks. Along the mesh axes `spmd_axis_name` the mapped axis
-    is cut wherever `fun` says how a value lies (`fxgrad.lax.with_sharding_constraint`).
+    `in_axes` gives the mapped axis of each argument, None for an argument shared by all entries. It is one int for all
+    arguments, a tuple with an entry for each positional argument (an int, None, or a container that is a prefix of the
+    argument's), or a dict by argument name; arguments missing from the dict are not mapped. Keyword arguments are
+    mapped along axis 0 unless a dict names them. `out_axes` gives the position of the new axis in the outputs, in the
+    same forms; None for an output that does not depend on mapped arguments. `axis_name` names the mapped axis for the
+    collectives of `fxgrad.lax`, such as `psum`, which reduce over the entries. `axis_size` is needed only where nothing
+    is mapped. `chunk_size` bounds how many entries are computed at once; an axis with a name is not cut into chunks.
+    `spmd_axis_name` names mesh axes that shard the mapped axis wherever `fun` constrains the sharding of a value
+    (`fxgrad.lax.with_sharding_constraint`).
 
-    Raises `ArgumentError` for axes that do not fit, and where mapped sizes differ (which argument, which path).
+    Raises `ArgumentError` for axes that do not fit, and where mapped sizes differ (naming the argument and its path).
 
     >>> import numpy as np, fxgrad
     >>> slopes = fxgrad.vmap(fxgrad.grad(lambda x: x ** 3))
@@ -71,7 +71,7 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
 
 
 def _mapped_positions(in_axes: Any) -> tuple[int, ...] | None:
-    """The positions of the arguments that are mapped, for titles; None where that is all of them."""
+    """Return the positions of the mapped arguments, for titles; None if all are mapped."""
     if not isinstance(in_axes, tuple | list):
         return None
     mapped = tuple([place for place, axes in enumerate(in_axes) if tree.leaves(axes)])
@@ -118,5 +118,5 @@ def _check_axis_name(axis_name: Any, chunk_size: int | None) -> None:
             "axis_name='i'"))
     if chunk_size is not None:
         raise ArgumentError(at_user_line(
-            f"vmap: axis_name={axis_name!r} with chunk_size={chunk_size}: entries that speak with each other must be "
-            "computed at once. Leave out one of the two"))
+            f"vmap: axis_name={axis_name!r} with chunk_size={chunk_size}: entries that communicate must be computed "
+            "at once. Leave out one of the two"))

@@ -1,4 +1,4 @@
-"""`bucketed`: functions of arrays whose length varies, compiled for a few lengths."""
+"""`bucketed`: functions of arrays of varying length, compiled for a few lengths."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ from fxgrad.errors import ArgumentError
 
 
 class Stats(NamedTuple):
-    """What a bucketed function did: `calls`, by the size that they were padded to; how often it was traced to be
-    compiled, at most once for each size and type of arguments; entries that came, and entries that were added.
+    """Statistics of a bucketed function.
+
+    It counts `calls`, compilations (at most one for each size and type of arguments), calls by padded size, the
+    caller's entries, and entries of padding.
     """
 
     calls: int
@@ -44,22 +46,22 @@ class Stats(NamedTuple):
 
 def bucketed(fun: Callable[..., Any], axis: Axes, sizes: Sequence[int], *, mask: str | None = "mask",
              length: str | None = None) -> Callable[..., Any]:
-    """`fun` compiled for a few `sizes` of an axis: arguments are padded to the next one, results are cut back.
+    """Return `fun` compiled for a few `sizes` of an axis: arguments are padded to the next size, results are cut back.
 
-    `axis` says which axis of which argument varies, as `in_axes` of `vmap`: an int for all arguments, or a tuple or a
-    dict with an entry for each, None for those that are as they are. Their sizes along it are equal, and at most the
-    last of `sizes`. `fun` gets the keyword argument `mask`, bools of the padded size that say which entries came, and
-    `length`, their number as an int32, under the names given; with None it gets none, which is right where entries
-    do not know of each other. With the mask it leaves the others out of what it sums up:
-    `np.sum(np.where(mask, losses, 0.0)) / length`.
+    `axis` gives the axis of varying size, as `in_axes` of `vmap`: an int for all arguments, or a tuple or a dict with
+    an entry for each, None for those without such an axis. All sizes along it are equal, and at most the last of
+    `sizes`. `fun` gets two keyword arguments, under the names given: `mask`, bools of the padded size that are True for
+    the entries passed by the caller, and `length`, their number as an int32. With None `fun` gets neither, which is
+    right where entries are independent. With the mask `fun` excludes the padding from sums: `np.sum(np.where(mask,
+    losses, 0.0)) / length`.
 
-    The entries that are added are copies of the last one, so that what is finite for those that came is finite for
-    them, in derivatives too (with zeros, a logarithm that the mask takes out would still make NaNs of the gradient).
-    Results that have the axis are cut back along it. Calls may stand inside `grad`, `vmap` and `jit`. `stats` of the
-    function says how often it was compiled and how much was padded.
+    The padding repeats the last entry. So values and derivatives that are finite for the caller's entries are finite
+    for the padding (with zeros, a logarithm that the mask removes would still put NaNs into the gradient). Results that
+    have the axis are cut back along it. Calls may stand inside `grad`, `vmap` and `jit`. The attribute `stats` counts
+    compilations and padded entries.
 
-    Raises `ArgumentError` for more entries than the largest size, for sizes that are none, where `fun` does not take
-    the mask, and for results of which an axis varies otherwise than the arguments'.
+    Raises `ArgumentError` for more entries than the largest size, for invalid sizes, where `fun` does not take the
+    mask, and for results with an axis that varies differently from the arguments'.
 
     >>> import numpy as np, fxgrad
     >>> def centred(x, mask):
@@ -84,7 +86,7 @@ def bucketed(fun: Callable[..., Any], axis: Axes, sizes: Sequence[int], *, mask:
 
 
 class _BucketedFunction:
-    """The function, with what it did."""
+    """A bucketed function and its statistics."""
 
     def __init__(self, call: Callable[..., Any], found: _Bucketed) -> None:
         self.__dict__.update(vars(call))
@@ -95,7 +97,7 @@ class _BucketedFunction:
 
     @property
     def stats(self) -> Stats:
-        """What it did so far."""
+        """The statistics of the calls so far."""
         return self._found.stats()
 
 
@@ -106,7 +108,7 @@ def _sizes(sizes: Any) -> tuple[int, ...]:
         found = ()
     if not found or found[0] < 1:
         raise ArgumentError(at_user_line(
-            f"bucketed: sizes={sizes!r}, where whole numbers from 1 on are needed, such as (16, 64, 256)"))
+            f"bucketed: sizes={sizes!r}, where positive integers are needed, such as (16, 64, 256)"))
     return found
 
 
@@ -120,9 +122,9 @@ def _size_hints(fun: Any, *names: str | None) -> tuple[str | None, ...]:
     for name in names:
         if name is not None and name not in known and not takes_all:
             raise ArgumentError(at_user_line(
-                f"bucketed: {function_name(fun)} has no parameter {name!r}, by which it would know the entries that "
-                f"were added. Write def {function_name(fun)}(..., {name}), and leave those out of what is summed up; "
-                "or bucketed(..., mask=None), if entries do not know of each other"))
+                f"bucketed: {function_name(fun)} has no parameter {name!r}, which tells its entries from the "
+                f"padding. Write def {function_name(fun)}(..., {name}), and exclude the padding from sums; "
+                "or bucketed(..., mask=None), if entries are independent"))
     return names
 
 
@@ -143,7 +145,7 @@ class _Bucketed:
         return self._fun(*args, **kwargs)
 
     def stats(self) -> Stats:
-        """What was done so far."""
+        """Return the statistics of the calls so far."""
         calls = dict(sorted(self._calls.items()))
         padded = sum(size * count for size, count in calls.items())
         return Stats(sum(calls.values()), self._traces, calls, self._entries, padded - self._entries)
@@ -181,7 +183,7 @@ class _Bucketed:
         return told
 
     def _cuts_of(self, call: MappedCall, args: tuple[Any, ...], kwargs: dict[str, Any], size: int) -> Any:
-        """The axes of each result that are as long as the arguments': those that differ between two sizes."""
+        """Return the axes of each result that are as long as the arguments': those that differ between two sizes."""
         leaves, structure = tree.flatten((args, kwargs))
         key = structure, size, *map(aval_of, leaves)
         found = self._cuts.get(key)
@@ -205,8 +207,8 @@ class _Bucketed:
                 (here.shape[axis], there.shape[axis]) != (size, size + 1) for axis in axes):
             raise ArgumentError(at_user_line(
                 f"bucketed: a result of {function_name(self._fun)} has the shape {here.shape} for {size} entries and "
-                f"{there.shape} for {size + 1}, so that it is not known which of it belongs to those that were added. "
-                "Return results that have the axis as it is, or not at all"))
+                f"{there.shape} for {size + 1}, so its padding cannot be identified. Return results with the axis "
+                "unchanged, or without it"))
         return axes
 
 
@@ -219,9 +221,9 @@ def _is_traced(value: Any) -> bool:
 
 
 def _pad_axis(value: Any, axis: int, size: int) -> Any:
-    """`value` with copies of its last entry along the axis, or zeros if there is none, up to `size`.
+    """Pad `value` along the axis up to `size`, with copies of its last entry, or with zeros if it has none.
 
-    Concrete arrays go through NumPy: XLA would compile a program for each number of entries.
+    Concrete arrays are padded by NumPy: XLA would compile a program for each number of entries.
     """
     shape = aval_of(value).shape
     missing = size - shape[axis]
@@ -253,7 +255,7 @@ def _as_numpy(value: Any) -> Any:
 
 
 def _as_kind_of(array: Any, value: Any) -> Any:
-    """NumPy's array where `value` is an array, on the devices of one of jax's."""
+    """Return `array` as a NumPy array if `value` is one, or on the devices of `value` if that is a `jax.Array`."""
     if not isinstance(value, jax.Array):
         return array
     with x64():

@@ -1,4 +1,4 @@
-"""The plans for the memory of a gradient that budgets choose from."""
+"""The rematerialization plans of a gradient that a memory budget chooses from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fxgrad.engine.transforms.forward import has_tangent
 
 
 class BudgetPoint(NamedTuple):
-    """One plan: `peak` in bytes beside arguments, results and their cotangents, and the share of work it repeats.
+    """One plan: its `peak` in bytes beside arguments, results and their cotangents, and the share of work recomputed.
 
     `work` is estimated: a byte read or written counts as 16 floating-point operations, and the backward pass as twice
     the forward pass. `blocks` is how many parts of the program are recomputed.
@@ -28,9 +28,9 @@ class BudgetPoint(NamedTuple):
 
 def budget_points(what: str, fun: Callable[..., Any], argnums: Argnums, args: tuple[Any, ...], kwargs: dict[str, Any],
                   ) -> list[BudgetPoint]:
-    """Return the plans for the gradient of a call that budgets choose from, the one that keeps everything first.
+    """Return the rematerialization plans for the gradient of a call; the first recomputes nothing.
 
-    `what` is the function that messages name.
+    `what` is the function named in messages.
     """
     program, wrt = _program_and_mask(what, fun, argnums, args, kwargs)
     plans = plans_for(program, wrt)
@@ -44,7 +44,7 @@ def budget_points(what: str, fun: Callable[..., Any], argnums: Argnums, args: tu
 
 def _program_and_mask(what: str, fun: Callable[..., Any], argnums: Argnums, args: tuple[Any, ...],
                       kwargs: dict[str, Any]) -> tuple[Program, tuple[bool, ...]]:
-    """Return the program that `grad` differentiates within a budget, and a mask of the inputs it is taken in."""
+    """Return the program that `grad` differentiates within a budget, and a mask of its differentiated inputs."""
     selected = select_arguments(what, fun, argnums, args)
     if not any(isinstance(leaf, tree.ShapeDtypeStruct) for leaf in tree.leaves((args, kwargs))):
         avals = leaf_avals(what, selected)

@@ -18,13 +18,14 @@ VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_a
 
 def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
                   vmap_method: str | None = None, **kwargs: Any) -> Any:
-    """`callback(*args, **kwargs)`, computed by Python when the program runs, also under `jit`.
+    """Return `callback(*args, **kwargs)`, computed by Python when the program runs, also under `jit`.
 
     `callback` gets NumPy arrays in the containers of the arguments, and returns arrays in the container of
-    `result_shape_dtypes`, whose leaves (`ShapeDtypeStruct`s or arrays) say shapes and dtypes. It must have no effects:
-    how often it is called is not said, and not at all if its results are not used. Under `vmap` it is called for each
-    entry with vmap_method="sequential" (or "sequential_unrolled"); with "expand_dims" once, with one more axis in front
-    of arguments and results, of size 1 where an argument is not mapped, and with "broadcast_all" of the full size.
+    `result_shape_dtypes`, whose leaves (`ShapeDtypeStruct`s or arrays) give shapes and dtypes. It must have no effects:
+    it may run any number of times, and does not run if its results are unused. Under `vmap` the method decides:
+    "sequential" (or "sequential_unrolled") calls it once for each entry; "expand_dims" calls it once, with one more
+    axis in front of arguments and results, of size 1 where an argument is not mapped; "broadcast_all" does so with the
+    full size.
 
     Raises `UnsupportedError` where it is differentiated (give it a derivative with `custom_jvp`), and under `vmap`
     without a `vmap_method`; when it runs, `ShapeError`, `DTypeError` or `ArgumentError` if the results are others than
@@ -49,11 +50,11 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args:
 
 def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
                 ordered: bool = False, **kwargs: Any) -> Any:
-    """`callback(*args, **kwargs)`, called by Python whenever the program runs, for what it does and what it returns.
+    """Call `callback(*args, **kwargs)` whenever the program runs, for its effects, and return its result.
 
-    Arguments and results are as for `pure_callback`. It is called once each time that the user's code comes by, also
-    where the results are not used; NumPy keeps the order of all calls, XLA that of calls that are `ordered`. Under
-    `vmap` it is called for each entry in turn.
+    Arguments and results are as for `pure_callback`. It runs once each time that the user's code reaches it, also where
+    the results are unused. NumPy keeps the order of all calls, XLA that of calls that are `ordered`. Under `vmap` it
+    runs for each entry in turn.
 
     Raises `UnsupportedError` where it is differentiated, and where a derivative would have to call it a second time;
     when it runs, `ShapeError`, `DTypeError` or `ArgumentError` if the results are others than declared.

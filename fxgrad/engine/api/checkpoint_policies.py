@@ -1,4 +1,4 @@
-"""Policies for `fxgrad.checkpoint(f, policy=...)`: which values the backward pass keeps, under jax's names."""
+"""Policies for `fxgrad.checkpoint(f, policy=...)`, under jax's names: which values to save for the backward pass."""
 
 from __future__ import annotations
 

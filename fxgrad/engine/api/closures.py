@@ -1,4 +1,4 @@
-"""Functions with what they close over as arguments, and functions that return their own gradient."""
+"""`closure_convert` turns closed-over arrays into arguments; `custom_gradient` defines gradients."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from fxgrad.engine.tracing.tracer import Tracer
 
 
 def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose gradient is what `fun` says: it returns `(output, rule)`, with `rule(cotangent)` the cotangents.
+    """Return a function with the gradient defined by `fun`, which returns `(output, rule)`; `rule` maps cotangents.
 
-    `rule` returns a tuple with one cotangent for each argument, or the cotangent alone where there is one argument. It
-    may close over what `fun` has computed.
+    `rule(cotangent)` returns a tuple with one cotangent for each argument, or the cotangent alone if there is one
+    argument. It may close over values that `fun` has computed.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> @fxgrad.custom_gradient
@@ -57,10 +57,10 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 @hide_frames
 def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable[..., Any], list[Any]]:
-    """`fun` with the traced arrays that it closes over as arguments behind its own, and the list of those.
+    """Return `fun` with the traced arrays that it closes over as additional last arguments, and a list of them.
 
-    `example_args` are arrays, or `ShapeDtypeStruct`s, of the types with which it will be called. Floating-point
-    tracers are what is found; all else stays inside. `fun` is traced once, here.
+    `example_args` are arrays, or `ShapeDtypeStruct`s, of the argument types. Only floating-point tracers become
+    arguments; all other captured values stay inside. `fun` is traced once, here.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> def solve(x):

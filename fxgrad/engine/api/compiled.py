@@ -19,26 +19,27 @@ def jit(fun: Callable[..., Any] | None = None, *, in_shardings: Any = None, out_
         static_argnums: int | Sequence[int] | None = None, static_argnames: str | Iterable[str] | None = None,
         donate_argnums: int | Sequence[int] | None = None, donate_argnames: str | Iterable[str] | None = None,
         inline: bool = False, keep_unused: bool = False, compiler_options: dict[str, Any] | None = None) -> Any:
-    """`fun` compiled by XLA, once for every combination of shapes, dtypes and static arguments.
+    """Return `fun` compiled by XLA, once for every combination of shapes, dtypes and static arguments.
 
-    Arguments are arrays, numbers, or containers of them; those named static are any hashable Python values, and `fun`
-    is compiled anew for each of their values. Donated arguments give their memory to the outputs, where the
-    platform can. float64 and int64 arguments keep their dtype. The outputs are `jax.Array`s; but those of 64 bits are
-    `fxgrad.Array`s (read-only; they share XLA's memory) if no argument is a `jax.Array` and jax's x64 mode is off, for
-    its operators would narrow them. What is made of Python's numbers alone gives way to arrays as they do.
-    `lower(*args)` and `trace(*args)` are jax's. Inside other transformations the call is recorded and stays compiled.
+    Arguments are arrays, numbers, or containers of them. Static arguments are any hashable Python values; each new
+    value recompiles `fun`. Donated arguments give their memory to the outputs, where the platform supports it. float64
+    and int64 arguments keep their dtype. The outputs are `jax.Array`s, with one exception: if no argument is a
+    `jax.Array` and jax's x64 mode is off, 64-bit outputs are `fxgrad.Array`s (read-only, sharing XLA's memory), since
+    jax's operators would narrow them. Results computed from Python numbers alone are weakly typed. `lower(*args)` and
+    `trace(*args)` are jax's. Inside other transformations the call is recorded and stays compiled.
 
-    `in_shardings` and `out_shardings` say how positional arguments and results lie on a mesh: one sharding of jax's for
-    all, or a container of them that is a prefix of the arguments, or of the output; None leaves it to what comes, or to
-    XLA. Results are `jax.Array`s then. Inside other transformations they are constraints on the values.
+    `in_shardings` and `out_shardings` place positional arguments and results on a mesh: one jax sharding for all, or a
+    container of them that is a prefix of the arguments, or of the output; None leaves the placement to the argument, or
+    to XLA. Results are `jax.Array`s then. Inside other transformations they are constraints on the values.
 
     Without `fun` it is a decorator, `@jit(static_argnums=0)`. `compiler_options` are XLA's, by name.
 
-    A function made anew at every call, such as a lambda in a loop, is traced anew, and compiled anew only where it
-    records other operations than the one before; what it closes over makes no difference.
+    A function re-created on every call, such as a lambda in a loop, is retraced. It is recompiled only if it records
+    other operations than the one before; closed-over values make no difference.
 
-    Raises `ArgumentError` for unhashable static arguments and for shardings that are none or do not fit containers,
-    `ShapeError` where they do not fit shapes, `ConcretizationError` where `fun` asks for values.
+    Raises `ArgumentError` for unhashable static arguments, for invalid shardings and for shardings that do not fit the
+    containers, `ShapeError` where they do not fit the shapes, `ConcretizationError` where `fun` needs the value of a
+    traced array.
 
     >>> import numpy as np, fxgrad
     >>> fast = fxgrad.jit(lambda x: np.sum(x * 2.0))
@@ -76,9 +77,9 @@ def jit(fun: Callable[..., Any] | None = None, *, in_shardings: Any = None, out_
 
 
 _CALL = next(each for each in jit.__code__.co_consts if getattr(each, "co_name", "") == "call")
-"""The code of every jitted function."""
+"""The code object of every jitted function."""
 
 
 def is_jitted_frame(frame: FrameType) -> bool:
-    """Whether a frame of the stack is the call of a jitted function."""
+    """Return whether a frame of the stack is the call of a jitted function."""
     return frame.f_code is _CALL

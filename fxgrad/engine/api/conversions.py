@@ -1,4 +1,4 @@
-"""What jitted functions make of their arguments for jax, and of its results for callers."""
+"""Conversions of a jitted function's arguments for jax, and of its results for the caller."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def _leaf_for_jax(leaf: Any) -> Any:
 
 
 def chain_conversions(first: Arguments, second: Arguments, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-    """Return the arguments after two conversions."""
+    """Apply one conversion of arguments, then another."""
     return second(*first(args, kwargs))
 
 
 def like_arguments(outputs: Any, args: Args, kwargs: Kwargs) -> Any:
-    """The outputs of a call in the x64 scope: those of 64 bits as `fxgrad.Array`s, unless an argument is one of jax's.
+    """Return the outputs of a call in the x64 scope, 64-bit ones as `fxgrad.Array`s unless an argument is jax's.
 
-    Outside that scope jax's own operators would narrow them. On the CPU both share their memory. Numbers that give way
-    to other dtypes come back as numbers that do.
+    Outside that scope jax's own operators would narrow them. On the CPU both share their memory. Weakly typed numbers
+    stay weakly typed.
     """
     results = result_conversion(tree.leaves((args, kwargs)))
     return outputs if results is None else results(outputs)
@@ -73,7 +73,7 @@ def _wide_outputs_to_numpy(outputs: Any, *_: Any) -> Any:
 
 
 def _wide_output_to_numpy(output: Any) -> Any:
-    """An array of 64 bits as NumPy's; that of a trace of jax's under way stays what it is, as does all else."""
+    """Return a 64-bit array as a NumPy array; return tracers of a running jax trace, and all else, unchanged."""
     if not isinstance(output, jax.Array) or output.dtype not in WIDE or is_jax_tracer(output) or \
             not output.is_fully_addressable:  # other processes have parts of it
         return output
@@ -81,7 +81,7 @@ def _wide_output_to_numpy(output: Any) -> Any:
 
 
 def has_wide(leaves: Iterable[Any]) -> bool:
-    """Return whether one of these is an array or scalar of 64 bits."""
+    """Return whether any of these is a 64-bit array or scalar."""
     return any(getattr(leaf, "dtype", None) in WIDE for leaf in leaves)
 
 

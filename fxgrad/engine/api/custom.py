@@ -1,4 +1,4 @@
-"""Functions with derivatives that their author gives: `custom_jvp` and `custom_vjp`."""
+"""`custom_jvp` and `custom_vjp`: functions with user-defined derivatives."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fxgrad.errors import ArgumentError, TreeError
 
 
 class _CapturedInputs:
-    """The inputs that a custom function closed over come first in its program and have no derivative."""
+    """The captured inputs of a custom function: they come first in its program and have no derivative."""
 
     def __init__(self, call: CustomCall, traced: TracedCall, owner: Any) -> None:
         call.forget_values()
@@ -47,7 +47,7 @@ class _CapturedInputs:
         self._hash = hash(self._key)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is told by objects of this process, and the function, which is found where its owner is."""
+        """Drop state that is valid in this process only, and the function, which unpickling finds through its owner."""
         call = {name: value for name, value in vars(self.call).items() if name != "function"}
         return {name: value for name, value in {**vars(self), "call": call}.items() if name not in ("_key", "_hash")}
 
@@ -59,7 +59,7 @@ class _CapturedInputs:
 
     @classmethod
     def of(cls, call: CustomCall, traced: TracedCall, owner: Any) -> Self:
-        """The rule of `call`; calls without static arguments that recorded the same have the same."""
+        """Return the rule of `call`; calls without static arguments that recorded the same program share one rule."""
         if call.static:
             return cls(call, traced, owner)
         key = "rule", owner, call.structure, traced.out_tree
@@ -72,14 +72,14 @@ class _CapturedInputs:
         return self._hash
 
     def repeats_call(self, call: CustomCall) -> bool:
-        """Whether `call` is as the one that this is about, but for the differentiable arguments."""
+        """Return whether `call` equals the call of this rule in all but the differentiable arguments."""
         return self._key[3:] == (call.structure, *map(cache_key, call.nondiff_args))
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
 
     def flat_output(self, what: str, output: Any, like: str = "the output") -> list[Any]:
-        """Leaves of an output of a rule, which must be like that of the function; converted to its dtypes."""
+        """Return the leaves of a rule's output, which must match the function's output, converted to its dtypes."""
         leaves, structure = ([output], LEAF) if type(output) is Tracer else tree.flatten(output)
         if structure is not self.out_tree and structure != self.out_tree:
             raise TreeError(at_user_line(
@@ -105,7 +105,7 @@ def _check_value(value: Any, aval: Aval, who: str, what: str) -> Any:
 
 
 class _CustomDerivative(WithRule):
-    """What functions with a custom derivative share: the function, and which arguments rules receive as they are."""
+    """The base of functions with a custom derivative: the function, and its non-differentiable arguments."""
 
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = (),
                  nondiff_argnames: str | Iterable[str] = ()) -> None:
@@ -116,7 +116,7 @@ class _CustomDerivative(WithRule):
         self._arity = positional_arity(fun)
 
     def _call(self, defined: bool, define: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CustomCall:
-        """The call with these arguments; raises `ArgumentError` if the rule was not `defined` yet."""
+        """Return the call with these arguments; raise `ArgumentError` if the rule is not `defined` yet."""
         what = type(self).__name__
         if not defined:
             name = function_name(self.fun)
@@ -125,7 +125,7 @@ class _CustomDerivative(WithRule):
         return CustomCall(what, self.fun, self.nondiff, args, kwargs, self._arity)
 
     def __reduce__(self) -> Any:
-        """By name where a module has it, as of any function; else by what it is made of."""
+        """Pickle by name if a module has it, as any function; else by its parts."""
         if is_importable(self):
             return getattr(self, "__qualname__")  # noqa: B009  (the function's, which no class declares)
         return object.__new__, (type(self),), self.__dict__
@@ -136,12 +136,12 @@ class _CustomDerivative(WithRule):
 
 
 class custom_jvp(_CustomDerivative):  # noqa: N801  (a decorator, named as in jax)
-    """A function whose forward derivative its author gives; reverse mode follows by transposition.
+    """A function with a user-defined forward derivative; reverse mode transposes it.
 
-    `defjvp(rule)`: `rule(*nondiff_args, primals, tangents)` returns `(output, output tangent)`, both
-    shaped like the output; it must be linear in the tangents and made of traceable operations. `defjvps(*rules)`
-    takes one function for each argument, `rule(tangent, output, *primals)`, or None. Arguments at
-    `nondiff_argnums` (or named in `nondiff_argnames`) are passed to the rule first and as they are.
+    `defjvp(rule)`: `rule(*nondiff_args, primals, tangents)` returns `(output, output tangent)`, both shaped like the
+    output; it must be linear in the tangents and made of traceable operations. `defjvps(*rules)` takes one function for
+    each argument, `rule(tangent, output, *primals)`, or None. Arguments at `nondiff_argnums` (or named in
+    `nondiff_argnames`) are passed to the rule first and unchanged.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> @fxgrad.custom_jvp
@@ -158,16 +158,16 @@ class custom_jvp(_CustomDerivative):  # noqa: N801  (a decorator, named as in ja
     symbolic_zeros = False
 
     def defjvp(self, rule: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
-        """Sets the rule; returns it, so that this can be used as a decorator.
+        """Set the rule; return it, so that this can be used as a decorator.
 
-        With `symbolic_zeros` tangents that are known to be zero are `fxgrad.custom_derivatives.SymbolicZero` objects,
-        which have a shape and a dtype and no value; the rule may return such tangents too.
+        With `symbolic_zeros` tangents known to be zero are `fxgrad.custom_derivatives.SymbolicZero` objects, which have
+        a shape and a dtype and no value; the rule may return such tangents too.
         """
         self.rule, self.symbolic_zeros = rule, symbolic_zeros
         return rule
 
     def defjvps(self, *rules: Callable[..., Any] | None) -> None:
-        """Sets the rule as a sum of one part for each differentiable argument."""
+        """Set the rule as a sum of one part for each differentiable argument."""
         def rule(*arguments: Any) -> tuple[Any, Any]:
             *nondiff, primals, tangents = arguments
             output = self(*self._merge(nondiff, primals))
@@ -186,7 +186,7 @@ class custom_jvp(_CustomDerivative):  # noqa: N801  (a decorator, named as in ja
 
     @hide_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The output of the function itself."""
+        """Return the output of the function itself."""
         running = _running.get()
         if running is not None and running.is_same_call(self, args, kwargs):
             return running.output()
@@ -203,10 +203,10 @@ class custom_jvp(_CustomDerivative):  # noqa: N801  (a decorator, named as in ja
 
 
 class _RunningRule(NamedTuple):
-    """The jvp rule under way and the primals that it was given, flat and (unless some are static) as arguments.
+    """A running jvp rule and its primals, flat and (unless some are static) as arguments.
 
-    Such a rule nearly always calls its own function on them for the output. The program is known then, and with
-    it the path that Python's control flow took, which could not be taken again without values.
+    Such a rule nearly always calls its own function on the primals to get the output. The program of that call is
+    known, and with it the path that Python's control flow took, which a retrace without values could not follow.
     """
 
     rule: _UserJvp
@@ -214,19 +214,19 @@ class _RunningRule(NamedTuple):
     given: tuple[Any, ...] | None
 
     def is_same_call(self, owner: custom_jvp, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether `owner`, called with `args`, is the same function on the very arrays that the rule was given."""
+        """Return whether `owner`, called with `args`, is the running rule's function on the same array objects."""
         given = self.given
         return self.rule.owner is owner and given is not None and not kwargs and len(args) == len(given) and all(
             type(a) is Tracer and a is b for a, b in zip(args, given, strict=True))
 
     def repeats_call(self, owner: custom_jvp, call: CustomCall) -> bool:
-        """Whether `call` is of the same function on the same values."""
+        """Return whether `call` is of the same function on the same values."""
         mine = self.primals[self.rule.captured:]
         return self.rule.owner is owner and self.rule.repeats_call(call) and \
             all(a is b for a, b in zip(mine, call.leaves, strict=True))
 
     def output(self) -> Any:
-        """What the function returns, of the program that is known."""
+        """Evaluate the known program: return the output of the function."""
         rule = self.rule
         outputs = bind(custom_jvp_p, *self.primals, program=rule.program, rule=rule)
         return tree.unflatten(rule.out_tree, outputs)
@@ -239,7 +239,7 @@ class _UserJvp(_CapturedInputs):
     """The rule of one call of a `custom_jvp` function."""
 
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
-        """What the user's rule gives for the explicit inputs; those that are captured stand still."""
+        """Return the outputs and tangents of the user's rule for the explicit inputs; captured ones have no tangent."""
         given = tangents[self.captured:]
         zeros = [tangent if type(tangent) is Zero and self.owner.symbolic_zeros else None for tangent in given]
         moving = [instantiate_zeros(tangent) for tangent, zero in zip(given, zeros, strict=True) if zero is None]
@@ -249,7 +249,7 @@ class _UserJvp(_CapturedInputs):
         return outputs[:half], outputs[half:]
 
     def _run_rule(self, count: int, zeros: Sequence[Zero | None], *values: Any) -> tuple[list[Any], None]:
-        """Calls the user's rule on containers."""
+        """Call the user's rule on containers."""
         call, rule, moving = self.call, self.owner.rule, iter(values[count:])
         tangents = [next(moving) if zero is None else zero for zero in zeros]
         primals = call.dynamic(values[self.captured:count])
@@ -267,12 +267,12 @@ class _UserJvp(_CapturedInputs):
 
 
 class custom_vjp(_CustomDerivative):  # noqa: N801  (a decorator, named as in jax)
-    """A function whose reverse derivative its author gives.
+    """A function with a user-defined reverse derivative.
 
     `defvjp(forward, backward)`: `forward(*args)` returns `(output, residuals)`, residuals being any container of
     arrays; `backward(*nondiff_args, residuals, cotangent)` returns a tuple with a cotangent for each differentiable
-    argument (None for zero). Forward mode (`jvp`, `hessian`) is derived by transposing `backward` where it is
-    linear in the cotangent and made of transposable operations; the error says so where it is not.
+    argument (None for zero). Forward mode (`jvp`, `hessian`) transposes `backward`, which must be linear in the
+    cotangent and made of transposable operations; an error reports where it is not.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> @fxgrad.custom_vjp
@@ -289,19 +289,19 @@ class custom_vjp(_CustomDerivative):  # noqa: N801  (a decorator, named as in ja
 
     def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any], symbolic_zeros: bool = False,
                optimize_remat: bool = False) -> None:
-        """Sets the two halves of the rule.
+        """Set the two halves of the rule.
 
         With `symbolic_zeros` the forward pass gets each array as a `fxgrad.custom_derivatives.CustomVJPPrimal`, whose
-        `perturbed` says whether its derivative is asked for, and the backward pass gets `SymbolicZero` objects for
-        cotangents that are known to be zero. `optimize_remat` is jax's and has no effect: under `checkpoint` the
-        forward pass runs again only for what the backward pass needs, and the output is always that of `forward`.
+        `perturbed` is True if its derivative is needed, and the backward pass gets `SymbolicZero` objects for
+        cotangents known to be zero. `optimize_remat` is jax's and has no effect: under `checkpoint` the forward pass
+        runs again only for the residuals of the backward pass, and the output is always that of `forward`.
         """
         del optimize_remat
         self.forward, self.backward, self.symbolic_zeros = forward, backward, symbolic_zeros
 
     @hide_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The output of the function itself."""
+        """Return the output of the function itself."""
         call = self._call(self.forward is not None, "defvjp(forward, backward)", args, kwargs)
         if not call.is_recorded():
             return self.fun(*call.args)
@@ -316,7 +316,7 @@ class _UserVjp(_CapturedInputs):
     """The rule of one call of a `custom_vjp` function."""
 
     def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
-        """What the user's forward pass gives, which does not hear what is `moving` unless it asked for it."""
+        """Run the user's forward pass; only one with `symbolic_zeros` receives the mask `moving`."""
         marks = tuple(moving[self.captured:]) if self.owner.symbolic_zeros else None
         results, structure = run_guarded(functools.partial(self._run_forward_rule, marks), primals,
                                      function_origin(self.owner.forward), f"the forward pass of {self.name}")
@@ -324,7 +324,7 @@ class _UserVjp(_CapturedInputs):
         return results[:count], results[count:], structure
 
     def _run_forward_rule(self, marks: Sequence[bool] | None, *values: Any) -> tuple[list[Any], Any]:
-        """Calls the user's forward pass on containers."""
+        """Call the user's forward pass on containers."""
         given: Sequence[Any] = values[self.captured:]
         if marks is not None:
             given = [CustomVJPPrimal(value, mark) for value, mark in zip(given, marks, strict=True)]
@@ -340,7 +340,7 @@ class _UserVjp(_CapturedInputs):
         return [*self.flat_output("forward pass", result[0]), *residuals], structure
 
     def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
-        """What the user's backward pass gives."""
+        """Run the user's backward pass."""
         zeros = [cotangent if type(cotangent) is Zero and self.owner.symbolic_zeros else None
                  for cotangent in cotangents]
         arriving = [instantiate_zeros(cotangent) for cotangent, zero in zip(cotangents, zeros, strict=True)
@@ -352,7 +352,7 @@ class _UserVjp(_CapturedInputs):
 
     def _run_backward_rule(self, structure: Any, count: int, zeros: Sequence[Zero | None], *values: Any,
                            ) -> tuple[list[Any], None]:
-        """Calls the user's backward pass on containers."""
+        """Call the user's backward pass on containers."""
         call, arriving = self.call, iter(values[count:])
         cotangent = tree.unflatten(self.out_tree, [next(arriving) if zero is None else zero for zero in zeros])
         saved = tree.unflatten(structure, values[:count])
@@ -369,7 +369,7 @@ class _UserVjp(_CapturedInputs):
         return found, None
 
     def _argument_cotangents(self, given: Any, argument: Any) -> list[Any]:
-        """The leaves of a cotangent, of which None stands for as many as `argument` has there."""
+        """Return the leaves of a cotangent; None expands to one zero for each leaf of `argument`."""
         structure: Any
         leaves, structure = tree.flatten(argument)
         values, actual = tree.flatten(given, is_leaf=tree.is_none)
@@ -387,7 +387,7 @@ class _UserVjp(_CapturedInputs):
 
 
 def _leaf_counts(structure: Any, container: Any) -> list[int] | None:
-    """How many leaves `container` has in the place of each leaf of `structure`; None if it has other containers."""
+    """Return the number of leaves of `container` below each leaf of `structure`; None if the containers differ."""
     try:
         return [len(tree.leaves(part)) for part in structure.flatten_up_to(container)]
     except ValueError:

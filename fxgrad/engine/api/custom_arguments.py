@@ -1,4 +1,4 @@
-"""What rules with `symbolic_zeros` are handed and return: marked primals, and zeros without a value."""
+"""Arguments and results of rules with `symbolic_zeros`: marked primals, and zeros without a value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fxgrad.engine.ops.structural import instantiate_zeros
 
 
 class CustomVJPPrimal:
-    """An array as the forward pass of a `custom_vjp` with `symbolic_zeros` gets it.
+    """An array as passed to the forward pass of a `custom_vjp` with `symbolic_zeros`.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> @fxgrad.custom_vjp
@@ -38,7 +38,7 @@ class CustomVJPPrimal:
 
 
 def custom_vjp_primal_tree_values(primals: Any) -> Any:
-    """A container of `CustomVJPPrimal`s with their values in their places.
+    """Return a container of `CustomVJPPrimal`s with each replaced by its value.
 
     >>> custom_vjp_primal_tree_values((CustomVJPPrimal(2.0, True), {"y": CustomVJPPrimal(3.0, False)}))
     (2.0, {'y': 3.0})
@@ -47,7 +47,7 @@ def custom_vjp_primal_tree_values(primals: Any) -> Any:
 
 
 def zero_from_primal(primal: Any, symbolic_zeros: bool = False) -> Any:
-    """The zero tangents of a container of arrays: of their shapes and dtypes (float0 for integers), or `SymbolicZero`s.
+    """Return zero tangents like a container of arrays (of dtype float0 for integers), or `SymbolicZero`s.
 
     Raises `ArgumentError` for a leaf that is no array and no number.
 

@@ -1,4 +1,4 @@
-"""`custom_vmap`: functions with a rule of their own for how they are batched, under jax's name."""
+"""`custom_vmap`: functions with a user-defined batching rule, under jax's name."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fxgrad.errors import ArgumentError, ShapeError, TreeError
 
 
 class custom_vmap(WithRule):  # noqa: N801  (jax's name)
-    """A function with a rule for `vmap`; `f.def_vmap(rule)` defines it, and without a rule the function is batched.
+    """A function with a rule for `vmap`, set by `f.def_vmap(rule)`; without a rule the function itself is batched.
 
-    `rule(axis_size, in_batched, *args)` gets arguments whose batch axes, where `in_batched` (a list with a container of
-    bools for each argument) says that there are any, come first, and returns the output and a container like it of
-    bools: which parts have a batch axis, in front. Arguments given by keyword are passed to it by position. Derivatives
-    are those of the function, and under `vmap` those of the rule.
+    `rule(axis_size, in_batched, *args)`: `in_batched` is a list with a container of bools for each argument, True where
+    a leaf has a batch axis, which is axis 0. The rule returns the output, and a container like it of bools: True where
+    a leaf has a batch axis, in front. Arguments given by keyword are passed to it by position. Derivatives are those of
+    the function, and under `vmap` those of the rule.
 
     >>> import numpy as np, fxgrad, fxgrad.numpy as fnp
     >>> @fxgrad.custom_batching.custom_vmap
@@ -44,13 +44,13 @@ class custom_vmap(WithRule):  # noqa: N801  (jax's name)
         self.vmap_rule: Callable[..., Any] | None = None
 
     def def_vmap(self, vmap_rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Sets the rule; returns it, so that it can be used as a decorator."""
+        """Set the rule; return it, so that it can be used as a decorator."""
         self.vmap_rule = vmap_rule
         return vmap_rule
 
     @hide_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The output of the function."""
+        """Return the output of the function."""
         args = as_positional(self.fun, args, kwargs)
         leaves, structure = tree.flatten(args)
         for leaf in leaves:
@@ -65,17 +65,17 @@ class custom_vmap(WithRule):  # noqa: N801  (jax's name)
 
 
 class _Rule:
-    """The user's rule for flat values; every call of the function has its own, for the rule may change."""
+    """The user's rule on flat values; every call of the function has its own, since the rule may change."""
 
     def __init__(self, rule: Callable[..., Any], name: str, structure: Any, traced: TracedCall) -> None:
         self._rule, self.name, self._structure, self._out_tree = rule, name, structure, traced.out_tree
         self._captured, self._out_avals = traced.program.captured, traced.program.out_avals
 
     def batch(self, size: int, values: Sequence[Any], batched: Sequence[bool]) -> tuple[list[Any], list[bool]]:
-        """The outputs of the rule, which must fit those of the function."""
+        """Return the outputs of the rule, which must match those of the function."""
         if any(batched[:self._captured]):
             raise ArgumentError(at_user_line(
-                f"custom_vmap: {self.name} closes over an array that is mapped, of which its rule is not told. Make it "
+                f"custom_vmap: {self.name} closes over a mapped array, which its rule does not receive. Make it "
                 "an argument"))
         args = tree.unflatten(self._structure, values[self._captured:])
         flags = tree.unflatten(self._structure, batched[self._captured:])

@@ -1,4 +1,4 @@
-"""One call of a function with a custom rule: its flat inputs, and which of its arguments rules receive as they are."""
+"""One call of a function with a custom rule: its flat inputs, and its non-differentiable arguments."""
 
 from __future__ import annotations
 
@@ -41,27 +41,27 @@ class CustomCall:
                 check_leaf(leaf, what, nth_name(self.names, index))
 
     def names(self) -> list[str]:
-        """The names of the flat inputs."""
+        """Return the names of the flat inputs."""
         roots = parameter_names(self.function, len(self.args))
         return [name for position, arg in enumerate(self.args) if position not in self.static
                 for name in tree.leaf_names(arg, roots[position])]
 
     @property
     def nondiff_args(self) -> list[Any]:
-        """The arguments that rules receive first and as they are."""
+        """The non-differentiable arguments, which rules receive first and unchanged."""
         return [arg for position, arg in enumerate(self.args) if position in self.static] if self.static else []
 
     def arguments(self, leaves: Flat) -> list[Any]:
-        """All positional arguments, with `leaves` in the places of the flat inputs."""
+        """Return all positional arguments, with `leaves` in place of the flat inputs."""
         dynamic: list[Any] = tree.unflatten(self.structure, leaves)
         return insert_static(self.args, self.static, dynamic) if self.static else dynamic
 
     def dynamic(self, leaves: Flat) -> tuple[Any, ...]:
-        """The differentiable arguments alone."""
+        """Return the differentiable arguments alone."""
         return tuple(tree.unflatten(self.structure, leaves))
 
     def trace(self) -> TracedCall:
-        """The program of the plain function."""
+        """Return the program of the plain function."""
         avals = [aval_of(leaf) for leaf in self.leaves]
         traced = trace_flat(lambda *leaves: self.function(*self.arguments(leaves)), avals, self.what, self.function,
                             names=self.names, values=self.leaves)
@@ -69,12 +69,12 @@ class CustomCall:
         return traced
 
     def forget_values(self) -> None:
-        """Rules live as long as the programs they are in, so they keep types in the places of arrays."""
+        """Replace the arrays by their types: rules live as long as the programs that hold them."""
         self.leaves = [aval_of(leaf) for leaf in self.leaves]
         self.args = tuple(self.arguments(self.leaves))
 
     def is_recorded(self) -> bool:
-        """Whether a transformation is under way that concerns the arguments."""
+        """Return whether a running transformation traces any of the arguments."""
         return innermost_for(self.leaves) is not None
 
 
@@ -84,7 +84,7 @@ _NONE: frozenset[int] = frozenset()
 def as_positional(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """Return all arguments as positional ones, defaults included: rules receive positional arguments.
 
-    Those that can be given by keyword only keep their defaults, of which rules do not hear.
+    Keyword-only arguments keep their defaults; rules do not receive them.
     """
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
@@ -104,7 +104,7 @@ _RULES = {"defjvp", "defjvps", "defvjp", "def_vmap"}
 
 
 class WithRule:
-    """Methods that define a rule of another kind are those of the function, if that has such a rule."""
+    """Forward methods that define another kind of rule to the function, if it has such a rule."""
 
     fun: Callable[..., Any]
 
@@ -127,7 +127,7 @@ def positional_arity(function: Callable[..., Any]) -> int | None:
 
 def nondiff_positions(function: Callable[..., Any], argnums: int | Sequence[int], argnames: str | Iterable[str],
              ) -> tuple[int, ...]:
-    """The positions of the arguments that rules receive as they are; raises `ArgumentError` for an unknown name."""
+    """Return the positions of the non-differentiable arguments; raise `ArgumentError` for an unknown name."""
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
     parameters = list(inspect.signature(function).parameters) if names else []

@@ -25,16 +25,16 @@ def pmap(fun: Callable[..., Any], axis_name: str | None = None, *, in_axes: Axes
          static_broadcasted_argnums: int | Iterable[int] = (), devices: Sequence[Any] | None = None,
          backend: str | None = None, axis_size: int | None = None, donate_argnums: int | Iterable[int] = (),
          ) -> Callable[..., Any]:
-    """`fun` on one device for each entry along an axis of the arguments, compiled; what it means is what `vmap` means.
+    """Return `fun` compiled to run on one device for each entry along an axis of the arguments, as `vmap` computes.
 
-    An older name: `shard_map` says the same of pieces, over meshes of any shape and of several processes, and
-    `jit(vmap(fun))` of arguments that lie on several devices runs on these. It is `jit` of a `shard_map` over a mesh
-    of one axis, since so each device runs `fun` itself; `jit(vmap(fun))` leaves it to XLA what runs where.
+    This is an older name. `shard_map` covers it, over meshes of any shape and several processes, and `jit(vmap(fun))`
+    runs on the devices that its arguments lie on. `pmap` is `jit` of a `shard_map` over a mesh of one axis, so each
+    device runs `fun` itself; `jit(vmap(fun))` leaves the distribution to XLA.
 
-    `in_axes`, `out_axes` and `axis_name` are those of `vmap`; collectives speak over `axis_name`. With None in
+    `in_axes`, `out_axes` and `axis_name` are those of `vmap`; collectives reduce over `axis_name`. With None in
     `out_axes` a result is that of the first device. The arguments at `static_broadcasted_argnums` are hashable, and
-    `fun` is compiled anew for each of their values; those at `donate_argnums` give up their memory. `devices` are as
-    many as there are entries, by default the first of `local_devices(backend=backend)`.
+    each new value recompiles `fun`; those at `donate_argnums` give up their memory. There is one of `devices` for each
+    entry, by default the first of `local_devices(backend=backend)`.
 
     Raises `ArgumentError` for more entries than devices and for axes that do not fit, and `UnsupportedError` in several
     processes.
@@ -89,7 +89,7 @@ def _without_axis(shape: Sequence[int], axis: int) -> tuple[int, ...]:
 
 def _without_static(fun: Callable[..., Any], static: Sequence[int], in_axes: Axes, args: tuple[Any, ...],
                     ) -> tuple[Callable[..., Any], tuple[Any, ...], Axes]:
-    """The function of the other arguments, these, and their axes."""
+    """Return the function with its static arguments bound, the remaining arguments, and their axes."""
     fixed = {position % len(args): args[position] for position in static if -len(args) <= position < len(args)}
     if not fixed:
         return fun, args, in_axes
@@ -106,7 +106,7 @@ def _without_static(fun: Callable[..., Any], static: Sequence[int], in_axes: Axe
 
 
 def _choose_devices(name: str, size: int, devices: Sequence[Any] | None, backend: str | None) -> list[Any]:
-    """As many devices as there are entries."""
+    """Return as many devices as there are entries."""
     if devices is not None:
         if len(devices) != size:
             raise ArgumentError(at_user_line(

@@ -1,4 +1,4 @@
-"""Where arrays lie: jax's devices, to which arrays are moved and from which they come back."""
+"""jax's devices: list them, move arrays to them and back, and assemble arrays from the pieces of devices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fxgrad.errors import ArgumentError
 
 
 def devices(backend: str | None = None) -> list[Any]:
-    """jax's devices: those of the default backend, or of the one named.
+    """Return jax's devices: those of the default backend, or of the one named.
 
     >>> import fxgrad
     >>> len(fxgrad.devices("cpu")) > 0
@@ -33,7 +33,7 @@ def devices(backend: str | None = None) -> list[Any]:
 
 
 def local_devices(process_index: int | None = None, backend: str | None = None) -> list[Any]:
-    """The devices of this process.
+    """Return the devices of this process.
 
     >>> import fxgrad
     >>> len(fxgrad.local_devices(backend="cpu")) > 0
@@ -44,7 +44,7 @@ def local_devices(process_index: int | None = None, backend: str | None = None) 
 
 
 def device_count(backend: str | None = None) -> int:
-    """How many devices there are.
+    """Return the number of devices.
 
     >>> import fxgrad
     >>> fxgrad.device_count() == len(fxgrad.devices())
@@ -54,7 +54,7 @@ def device_count(backend: str | None = None) -> int:
 
 
 def local_device_count(backend: str | None = None) -> int:
-    """How many devices this process has.
+    """Return the number of devices of this process.
 
     >>> import fxgrad
     >>> fxgrad.local_device_count() == len(fxgrad.local_devices())
@@ -64,7 +64,7 @@ def local_device_count(backend: str | None = None) -> int:
 
 
 def default_backend() -> str:
-    """The platform that programs run on: "cpu", "gpu" or "tpu".
+    """Return the platform that programs run on: "cpu", "gpu" or "tpu".
 
     >>> import fxgrad
     >>> fxgrad.default_backend() == fxgrad.devices()[0].platform
@@ -74,7 +74,7 @@ def default_backend() -> str:
 
 
 def process_count(backend: str | None = None) -> int:
-    """How many processes there are (`jax.distributed.initialize` makes them one).
+    """Return the number of processes; `jax.distributed.initialize` connects them.
 
     >>> import fxgrad
     >>> fxgrad.process_count()
@@ -84,7 +84,7 @@ def process_count(backend: str | None = None) -> int:
 
 
 def process_index(backend: str | None = None) -> int:
-    """The number of this process, from 0.
+    """Return the number of this process, from 0.
 
     >>> import fxgrad
     >>> fxgrad.process_index()
@@ -95,7 +95,7 @@ def process_index(backend: str | None = None) -> int:
 
 def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback: Callable[[Any], Any],
                              dtype: Any = None) -> Any:
-    """The array of jax's of which `data_callback(index)` gives the piece at `index`, for each device of this process.
+    """Return a `jax.Array` assembled from `data_callback(index)` for the piece of each device of this process.
 
     >>> import numpy as np, fxgrad
     >>> rows = fxgrad.NamedSharding(fxgrad.make_mesh((1,), ("data",)), fxgrad.P("data"))
@@ -107,9 +107,9 @@ def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback:
 
 
 def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Any = None) -> Any:
-    """The arrays of jax's, in the container `local_data`, of which each process gives its part.
+    """Return `jax.Array`s, in the container `local_data`, assembled from the part that each process passes.
 
-    Without a `global_shape`, the parts of all processes lie one after the other along the axes that are cut over
+    Without a `global_shape`, the parts of all processes are concatenated along the axes that are sharded over
     processes.
 
     >>> import numpy as np, fxgrad
@@ -124,7 +124,7 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
 
 def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, arrays: Sequence[Any],
                                          *, dtype: Any = None) -> Any:
-    """The array of jax's whose pieces are `arrays`, one for each device of this process.
+    """Return the `jax.Array` whose pieces are `arrays`, one for each device of this process.
 
     `dtype` is needed where this process has no piece.
 
@@ -140,11 +140,11 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
 
 def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False,
                may_alias: bool | None = None) -> Any:
-    """The arrays in the container `x` as jax's on `device` (a device or a sharding of jax's), of the same dtype.
+    """Return the arrays in the container `x` as `jax.Array`s on `device` (a jax device or sharding), of the same dtype.
 
-    `device` may be a container of them that is a prefix of `x`. A traced array is moved by the program where a sharding
-    on a mesh or another kind of memory is named; a single device is not, since programs run where their arguments lie.
-    Its cotangent goes to `src`, if that is given. `donate` and `may_alias` are jax's, for arrays with values.
+    `device` may be a container of them that is a prefix of `x`. For a sharding on a mesh or another kind of memory, the
+    program moves a traced array. For a single device it does not, since programs run where their arguments lie. The
+    cotangent goes to `src`, if that is given. `donate` and `may_alias` are jax's, for concrete arrays.
 
     Raises `ArgumentError` and `ShapeError` for shardings that do not fit.
 
@@ -184,12 +184,12 @@ def _placement(device: Any, shape: tuple[int, ...]) -> Placement | None:
 
 def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types: Any = None, *,
               devices: Sequence[Any] | None = None) -> Any:
-    """jax's mesh of devices: `axis_shapes` are the sizes of its axes, and `axis_names` their names.
+    """Return jax's mesh of devices: `axis_shapes` are the sizes of its axes, and `axis_names` their names.
 
-    The devices are those of the default backend, unless others are given, in an order that suits the network between
-    them. `axis_types` are `fxgrad.sharding.AxisType`s, jax's default if left out.
+    The devices are those of the default backend, unless `devices` are given, in an order that suits the network between
+    them. `axis_types` are `fxgrad.sharding.AxisType`s, by default jax's default.
 
-    Raises `ArgumentError` where sizes and names do not match, a name comes twice, or there are too few devices.
+    Raises `ArgumentError` if sizes and names differ in number, a name repeats, or there are too few devices.
 
     >>> import fxgrad
     >>> mesh = fxgrad.make_mesh((1, 1), ("data", "model"))
@@ -203,7 +203,7 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types:
         raise ArgumentError(at_user_line(
             f"{call}: there are {len(sizes)} sizes and {len(names)} names; each axis has one of both"))
     if len(set(names)) < len(names):
-        raise ArgumentError(at_user_line(f"{call}: an axis name comes twice; axes are told apart by their names"))
+        raise ArgumentError(at_user_line(f"{call}: an axis name is repeated; the names must be distinct"))
     if not all(isinstance(size, int | np.integer) and size > 0 for size in sizes):
         raise ArgumentError(at_user_line(f"{call}: sizes are whole numbers, at least 1"))
     available, wanted = jax.device_count() if devices is None else len(devices), math.prod(sizes)
@@ -217,7 +217,7 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types:
 
 
 def device_get(x: Any) -> Any:
-    """The arrays in the container `x` as NumPy's.
+    """Return the arrays in the container `x` as NumPy arrays.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> fxgrad.device_get(fxgrad.jit(lambda x: x + 1.0)(fnp.zeros(2)))
@@ -228,7 +228,7 @@ def device_get(x: Any) -> Any:
 
 
 def block_until_ready(x: Any) -> Any:
-    """`x` itself, once all arrays in it are computed.
+    """Return `x` itself, once all arrays in it are computed.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.block_until_ready((np.ones(2), 3.0))

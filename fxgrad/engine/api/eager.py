@@ -1,4 +1,4 @@
-"""`ensure_compile_time_eval`: computing while a function is traced, instead of recording."""
+"""`ensure_compile_time_eval`: compute at once while a function is traced, instead of recording."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from fxgrad.engine.tracing.tape import current
 
 @contextmanager
 def ensure_compile_time_eval() -> Iterator[None]:
-    """Within the block what does not depend on a traced array is computed at once, within `jit` and loops too.
+    """Within the block compute all that does not depend on a traced array at once, within `jit` and loops too.
 
-    Its values are then known to Python: `if` and `int` take them. What depends on a traced array is recorded as ever.
+    Python sees these values: `if` and `int` accept them. Operations on traced arrays are recorded as usual.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> @fxgrad.jit

@@ -1,9 +1,9 @@
 """Executables of jitted functions: those of one function alone, and those that several functions share.
 
-A jitted function made anew at every call (a lambda in a loop) records the same interned program each time. From the
-second function on, the program has an executable that all of them share; what they closed over is an argument of it.
+A jitted function re-created on every call (a lambda in a loop) records the same interned program each time. From the
+second function on, all of them share one executable of that program; closed-over values are its arguments.
 
-Which of them a function calls is a state, under each default dtype, that begins as UNDECIDED:
+For each default dtype a function has a state, initially UNDECIDED, that selects its executables:
 
     UNDECIDED --> SHARED  first call: another function recorded the program before
               --> BOUND   first call: its closure has arrays that lie on several devices
@@ -11,8 +11,8 @@ Which of them a function calls is a state, under each default dtype, that begins
     SHARED    --> OWN     a later signature records a program that may not be shared
     OWN, SHARED --> BOUND a later trace closed over arrays that lie on several devices
 
-Two facts are noted beside it, once and for all: that a trace met a mesh with Explicit axes (`on_meshes`), and that
-there was anything of 64 bits in calls whose keys do not say so (`looks`).
+Two flags are set beside it and stay set: `on_meshes`, if a trace met a mesh with Explicit axes, and `looks`, if calls
+had 64-bit values that their keys do not show.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Signature = tuple[TreeDef, tuple[Aval, ...], tuple[Any, ...]]
 
 
 class Sharing(Enum):
-    """Which executables a function calls."""
+    """The executables that a function calls."""
 
     UNDECIDED = "before the first call"
     OWN = "of this function alone"
@@ -60,7 +60,7 @@ class Sharing(Enum):
 
 
 class Need(Enum):
-    """What a plan was not prepared for, as the call that goes by it finds out."""
+    """A requirement of a call that its plan was not prepared for."""
 
     X64_MODE = "jax, whose caches were cleared, traces anew, and now there are values of 64 bits"
     WIDE_ARGUMENTS = "arguments of 64 bits, in a container or among many, where there were none before"
@@ -70,9 +70,9 @@ class Need(Enum):
 
 
 class Unprepared(Exception):  # noqa: N818  (nobody sees it)
-    """Leaves a trace of jax's that found a `Need`: jax lets a function that it traces end in no other way.
+    """Raised inside a jax trace to carry a `Need`: an exception is the only way out of a function that jax traces.
 
-    `traced` is what was traced, if the need is that captured arrays are arguments.
+    `traced` is the trace, if the need is captured arrays as arguments.
     """
 
     def __init__(self, need: Need, traced: TracedCall | None = None) -> None:
@@ -81,16 +81,16 @@ class Unprepared(Exception):  # noqa: N818  (nobody sees it)
 
 
 def any_multi_device(captured: Sequence[Any]) -> bool:
-    """Whether some captured array lies on several devices, and none of them belongs to a trace of jax's."""
+    """Return whether some captured array lies on several devices, and none of them belongs to a jax trace."""
     return any(isinstance(value, jax.Array) and not is_jax_tracer(value) and len(value.sharding.device_set) > 1
                for value in captured) and not any(map(is_jax_tracer, captured))
 
 
 def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any], *, on_meshes: bool) -> list[Any]:
-    """Return the outputs of `program` within jax's trace, its inputs being of the dtypes that it expects, never weak.
+    """Emit `program` within jax's trace; its inputs have the dtypes that it expects and are never weak.
 
-    Raises `Unprepared` if jax is not in the x64 mode that the program needs, or if there are Explicit axes and the
-    executable is not one that is called `on_meshes`.
+    Raises `Unprepared` if jax is not in the x64 mode that the program needs, or if a mesh has Explicit axes and the
+    executable is not called `on_meshes`.
     """
     if not jax.config.jax_enable_x64 and needs_x64(program):  # type: ignore[attr-defined]
         raise Unprepared(Need.X64_MODE)
@@ -108,9 +108,9 @@ def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any], 
 
 
 def argument_avals(leaves: Sequence[Any]) -> list[Aval] | None:
-    """Return the types of the leaves of a call; None if one has none, about which jax has a message.
+    """Return the types of the leaves of a call; None if a leaf has no type, for which jax has a message.
 
-    They are the same for all calls that jax takes for equal.
+    Calls that jax considers equal have the same types.
     """
     avals = []
     for leaf in leaves:
@@ -118,7 +118,7 @@ def argument_avals(leaves: Sequence[Any]) -> list[Aval] | None:
             aval = None if from_jax(leaf.dtype) is None else aval_from_jax(leaf)
         else:
             aval = leaf_aval(leaf)
-            if isinstance(leaf, np.matrix | np.ma.MaskedArray):  # jax would take the data for it
+            if isinstance(leaf, np.matrix | np.ma.MaskedArray):  # jax would convert it to its data
                 raise ArgumentError(at_user_line(
                     f"jit: an argument is a {type(leaf).__name__}, whose operations are not those of arrays. Write "
                     "np.asarray(m)"))
@@ -140,7 +140,7 @@ def aval_from_jax(leaf: Any) -> Aval:
 
 @program_property
 def has_wide_outputs(program: Program) -> bool:
-    """Whether any output of `program` is of 64 bits."""
+    """Return whether any output of `program` is 64-bit."""
     return any(is_64bit(aval.dtype) for aval in program.out_avals)
 
 
@@ -148,7 +148,7 @@ def has_wide_outputs(program: Program) -> bool:
 
 
 class CompiledSignature(NamedTuple):
-    """How jax compiled a function for one signature: in its x64 mode or not, with 64-bit outputs or not."""
+    """How jax compiled a function for one signature: its x64 mode, and whether there are 64-bit outputs."""
 
     scoped: bool
     is_wide: bool
@@ -163,16 +163,16 @@ class OutputWidths:
         self.are_wide = False
 
     def results(self, outputs: Any, args: Args, kwargs: Kwargs) -> Any:
-        """Return the results of a call whose key does not say which outputs there are."""
+        """Return the results of a call whose key does not determine the outputs."""
         return like_arguments(outputs, args, kwargs) if self.are_wide else outputs
 
 
 class Executables:
     """The executables of a jitted function under one default dtype, and its state; see the head of this file.
 
-    `bound` has the executables of programs by signature, with the captured values. `mesh` is one that all results lie
-    on. While `looks`, calls whose keys do not say what the arguments are look for numbers among them, which jax would
-    take for strong.
+    `bound` maps signatures to the executables of programs, with the captured values. `mesh` is the mesh that all
+    results lie on. While `looks` is set, calls whose keys lack the argument types search the arguments for numbers,
+    which jax would make strong.
     """
 
     __slots__ = ("_called", "_compiled", "_make", "_mesh", "_own", "bound", "looks", "on_meshes", "outputs", "plans",
@@ -196,16 +196,16 @@ class Executables:
 
     @property
     def called(self) -> Executable:
-        """What plans call: `own`, which arrays on Explicit axes are prepared for if there are any."""
+        """The executable that plans call: `own`, wrapped to prepare arrays on Explicit axes if there are any."""
         if not self.on_meshes:
             return self.own  # type: ignore[no-any-return]
         if self._called is None:
-            # Made anew: jax calls what it traced in vain more slowly ever after.
+            # Re-created: jax calls a function more slowly after a failed trace of it.
             self._called = explicit.OnMeshes(self._make(), self._make(), self._mesh, self.own)
         return self._called
 
     def prepare_for(self, need: Need) -> None:
-        """Make the transition that a need asks for; plans are made anew."""
+        """Make the state transition for a need; drop the plans, to be made again."""
         if need is Need.EXPLICIT_AXES:
             self.on_meshes = True
             self.bound.clear()
@@ -220,19 +220,19 @@ class Executables:
         return self._compiled.get(signature)
 
     def note(self, signature: Signature | None, program: Program, scoped: bool) -> CompiledSignature:
-        """Enter how a program was compiled; the first entry stays, since jax keeps what it compiled."""
+        """Record how a program was compiled; the first entry stays, since jax keeps what it compiled."""
         compiled = CompiledSignature(scoped, has_wide_outputs(program))
         self.outputs.are_wide = self.outputs.are_wide or compiled.is_wide
         return compiled if signature is None else self._compiled.add(signature, compiled)
 
     def forget(self) -> None:
-        """Drop the plans and what they are made of, but for executables."""
+        """Drop the plans and what they are made of, but keep the executables."""
         self._compiled.clear()
         self.plans.clear()
 
 
 _SIGNATURES = 4096
-"""Signatures that a function has entries for."""
+"""The bound of a function's signature entries."""
 
 
 # --- of programs -----------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ class Bound(NamedTuple):
         return stage_of(stage, made_for, self.executable.args)
 
     def on_device(self) -> Bound:
-        """Return the same with the captured arrays put on the device, for many calls."""
+        """Return the same executable with the captured arrays put on the device, for many calls."""
         with x64():
             captured = tuple([jax.numpy.asarray(each) if isinstance(each, np.ndarray | np.generic) else each
                               for each in part] for part in self.executable.args[0])
@@ -266,9 +266,9 @@ class Bound(NamedTuple):
 
 def bind_captured(traced: TracedCall, structure: TreeDef, name: str, inline: bool, on_meshes: bool,
                   options: dict[str, Any] | None = None) -> Bound:
-    """Return the executable of a program, shared by the functions that record it, with what this one captured.
+    """Return a program's executable with this function's captured values; functions that record the program share it.
 
-    With `options` of `jax.jit` it is for this function alone.
+    With `options` of `jax.jit` the executable is compiled for this function alone.
     """
     values = [np.int64(value) if type(value) is Integer else value for value in traced.captured]
     scalars = [index for index, value in enumerate(values) if isinstance(value, np.generic)]
@@ -288,7 +288,7 @@ def bind_captured(traced: TracedCall, structure: TreeDef, name: str, inline: boo
 
 
 _FEW = 4
-"""Each argument of a call takes about a microsecond, as does making an array of many scalars."""
+"""Each argument of a call takes about a microsecond, and so does packing many scalars into an array."""
 
 
 def _packed_dtypes(layout: _Layout) -> list[DType]:
@@ -309,14 +309,14 @@ def _unpack_captured(captured: Captured, layout: _Layout) -> list[Any]:
 
 def _shared_executable(program: Program, out_tree: TreeDef, structure: TreeDef, layout: _Layout, name: str,
                        inline: bool, on_meshes: bool) -> Executable:
-    """Return the executable of a program, kept on it: takes the captured values, then the dynamic arguments."""
+    """Return the executable of a program, memoized on it: it takes the captured values, then the dynamic arguments."""
     return memoize(program, ("jit", structure, out_tree, layout, inline, on_meshes),
                    lambda: _compile_program(program, out_tree, layout, name, on_meshes, {"inline": inline}))
 
 
 def _compile_program(program: Program, out_tree: TreeDef, layout: _Layout, name: str, on_meshes: bool,
                      options: dict[str, Any]) -> Executable:
-    """Return `program` compiled; takes the captured values, then the dynamic arguments."""
+    """Compile `program`: the result takes the captured values, then the dynamic arguments."""
     def of_program(captured: Captured, /, *args: Any, **kwargs: Any) -> Any:
         leaves = tree.leaves((args, kwargs))
         return tree.unflatten(out_tree,

@@ -34,7 +34,7 @@ from fxgrad.errors import ArgumentError
 @hide_frames
 def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False,
         argnums: Argnums | None = None) -> Any:
-    """The output of `fun` and its derivative in the direction `tangents`: `(output, tangent)`, by forward mode.
+    """Return the output of `fun` and its derivative in the direction `tangents`: `(output, tangent)`, by forward mode.
 
     `primals` is the tuple of arguments; `tangents` a tuple like it (or like the arguments at `argnums`), of equal
     shapes and dtypes; the tangent of an integer argument is ignored. With `has_aux` the result is `(output,
@@ -50,7 +50,7 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
 
 def jvp_of(what: str, fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool,
            argnums: Argnums | None) -> Any:
-    """As `jvp`, for the public function `what`, of which messages speak."""
+    """Compute `jvp` for the public function `what`, which messages name."""
     transformation(what, fun)
     for name, value in (("primals", primals), ("tangents", tangents)):
         if not isinstance(value, tuple | list):
@@ -82,7 +82,7 @@ def jvp_of(what: str, fun: Callable[..., Any], primals: Sequence[Any], tangents:
 
 @hide_frames
 def linearize(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, has_aux: bool = False) -> Any:
-    """`fun(*primals)` and its derivative there as a linear function: `(output, linear[, aux])`.
+    """Return `fun(*primals)` and its derivative there as a linear function: `(output, linear[, aux])`.
 
     `linear(*tangents)` takes tangents like the primals (those at `argnums`) and returns a tangent like the output,
     without running the nonlinear part of `fun` again; `linear.program` is its program, which can be printed.
@@ -118,7 +118,7 @@ class LinearFunction:
         self._name, self._split, self._avals, self._out_avals, self._in_tree, self._out_tree = settings
 
     def flatten(self) -> tuple[list[Any], Any]:
-        """The residuals, and all else there is to it."""
+        """Return the residuals, and the static rest."""
         return self._residuals, self._settings
 
     @property
@@ -129,7 +129,7 @@ class LinearFunction:
 
     @hide_frames
     def __call__(self, *tangents: Any) -> Any:
-        """The tangent of the output; raises `TreeError` or `ArgumentError` unless `tangents` are like the primals."""
+        """Return the tangent of the output; raise `TreeError` or `ArgumentError` unless `tangents` fit the primals."""
         leaves = match_trees("linearize", "the primals", self._in_tree, "the tangents", tangents)
         given = [tangent_leaf("linearize", leaf, aval, constant_name(f"leaf {index} of the arguments"))
                  for index, (leaf, aval) in enumerate(zip(leaves, self._avals, strict=True))]
@@ -146,7 +146,7 @@ class LinearFunction:
 
 def _zero_tangents(aval: Aval) -> Any:
     value, = without_literals([zeros(aval)])
-    return value.copy() if type(value) is np.ndarray else value  # zeros of many places are one, which is read-only
+    return value.copy() if type(value) is np.ndarray else value  # a zero may be a read-only broadcast
 
 
 tree.register_pytree_node(LinearFunction, LinearFunction.flatten,

@@ -1,4 +1,4 @@
-"""The traces of a jitted function inside of other transformations: one for each kind of arguments, as in jax."""
+"""Traces of a jitted function inside other transformations: one for each kind of arguments, as in jax."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _TRACES = 256
 
 
 class InnerTraces:
-    """What a jitted function recorded, by all that its recording depends on but the values that it closes over.
+    """Traces of a jitted function, by all that its recording depends on except closed-over values.
 
-    Those are constants of a jitted function. A trace that closed over a tracer is right for one call only.
+    Closed-over values are constants of a jitted function. A trace that closed over a tracer is valid for one call only.
     """
 
     __slots__ = ("_traces",)
@@ -30,14 +30,14 @@ class InnerTraces:
         self._traces = BoundedDict(_TRACES)
 
     def of(self, call: JittedCall, avals: Sequence[Aval], make: Callable[[Mode], TracedCall]) -> TracedCall:
-        """The trace of a call; `make(mode)` makes it."""
+        """Return the trace of a call; `make(mode)` makes it."""
         literals = takes_literals()
-        rewriting = before_derivatives.get()  # which users' functions see that differentiate
+        rewriting = before_derivatives.get()  # seen by functions that differentiate inside
         key = (call.split.structure, *avals, literals, default_float(), rewriting, *axes_in_scope().items(),
                *call.static)
         try:
             known: tuple[TracedCall, dict[str, int]] | None = self._traces.get(key)
-        except TypeError:  # there are containers, or static arguments, that have no equality
+        except TypeError:  # some containers and static arguments have no equality
             return make(SHARED._replace(literals=literals))
         if known is not None and all(jax_axis_size(name) == size for name, size in known[1].items()):
             return known[0]
@@ -49,5 +49,5 @@ class InnerTraces:
         return traced
 
     def clear(self) -> None:
-        """Forgets all traces."""
+        """Forget all traces."""
         self._traces.clear()

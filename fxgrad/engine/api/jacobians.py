@@ -45,12 +45,12 @@ Mode = Literal["auto", "forward", "reverse"]
 
 def jacfwd(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
            chunk_size: int | None = None) -> Callable[..., Any]:
-    """The function that computes the Jacobian of `fun`, one column at a time by forward mode.
+    """Return the function that computes the Jacobian of `fun`, one column at a time by forward mode.
 
-    The result has the structure of the output, and in the place of each leaf the structure of the
-    arguments at `argnums`, with leaves of shape `output.shape + argument.shape`. With `has_aux` it is a pair
-    (Jacobian, aux). `chunk_size` bounds how many columns are computed at once, and so the memory.
-    Use it where there are fewer inputs than outputs. Raises as `grad` does.
+    The result has the structure of the output; each leaf of it is a container with the structure of the arguments at
+    `argnums`, with leaves of shape `output.shape + argument.shape`. With `has_aux` it is a pair (Jacobian, aux).
+    `chunk_size` bounds how many columns are computed at once, and so the memory. Use it where there are fewer inputs
+    than outputs. Raises as `grad` does.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.jacfwd(lambda x: x ** 2)(np.array([1.0, 2.0]))
@@ -62,7 +62,7 @@ def jacfwd(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False,
 
 def jacrev(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
            allow_int: bool = False, *, chunk_size: int | None = None) -> Callable[..., Any]:
-    """The function that computes the Jacobian of `fun`, one row at a time by reverse mode; as `jacfwd` otherwise.
+    """Return the function that computes the Jacobian of `fun`, one row at a time by reverse mode; else as `jacfwd`.
 
     Use it where there are fewer outputs than inputs. With `allow_int` blocks of integer arguments are zeros of dtype
     float0.
@@ -77,9 +77,9 @@ def jacrev(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False,
 
 def jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
              chunk_size: int | None = None, mode: Mode = "auto", *, allow_int: bool = False) -> Callable[..., Any]:
-    """The function that computes the Jacobian of `fun`; `mode` "auto" takes the side with fewer elements.
+    """Return the function that computes the Jacobian of `fun`; mode "auto" takes the side with fewer elements.
 
-    As `jacfwd` otherwise; with `allow_int` as `jacrev`.
+    Otherwise as `jacfwd`; `allow_int` is as in `jacrev`.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.jacobian(lambda x: np.array([2.0, 3.0]) * x)(1.0)
@@ -92,7 +92,7 @@ def jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = Fals
 def value_and_jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False,
                        holomorphic: bool = False, chunk_size: int | None = None, mode: Mode = "auto",
                        ) -> Callable[..., Any]:
-    """The function that computes `(fun(...), Jacobian)` together; with `has_aux`, `((value, aux), Jacobian)`.
+    """Return the function that computes `(fun(...), Jacobian)` together; with `has_aux`, `((value, aux), Jacobian)`.
 
     >>> import numpy as np, fxgrad
     >>> value, matrix = fxgrad.value_and_jacobian(lambda x: x * x)(np.array([1.0, 3.0]))
@@ -104,7 +104,7 @@ def value_and_jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: b
 
 def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
             chunk_size: int | None = None) -> Callable[..., Any]:
-    """The function that computes the second derivatives of `fun`: `jacfwd` of `jacrev`.
+    """Return the function that computes the second derivatives of `fun`: `jacfwd` of `jacrev`.
 
     For a scalar function of an array of shape `s` the result has shape `s + s`; containers nest as in `jacfwd`.
 
@@ -119,7 +119,7 @@ def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
 
 
 def hvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], argnums: Argnums = 0) -> Any:
-    """The Hessian of a scalar function times a vector, without the Hessian: the jvp of the gradient.
+    """Return the Hessian of a scalar function times a vector, without the Hessian: the jvp of the gradient.
 
     `primals` are the arguments; `tangents` a tuple like those at `argnums`. The result is like the
     gradient. Its cost is a few times that of `fun`.
@@ -174,7 +174,7 @@ def _check_outputs(what: str, fun: Any, inputs: Sequence[Aval], outputs: Sequenc
 
 def _jacobian_program(traced: TracedCall, main: int, mode: Mode, chunk_size: int | None, moving: Sequence[bool],
                       ) -> Derived:
-    """The program inputs -> (outputs, Jacobian blocks in row order: for each output, one for each `moving` input)."""
+    """Return the program inputs -> (outputs, Jacobian blocks by row: for each output, one per `moving` input)."""
     program = traced.program
     inputs, outputs = select_marked(program.in_avals[program.captured:], moving), program.out_avals[:main]
     if mode == "auto":
@@ -219,7 +219,7 @@ def _stacked_zeros(value: Any, size: int) -> Any:
 
 def _pull_back_rows(program: Program, half: Any, residuals: Sequence[Any], cotangents: Sequence[Any], main: int,
                     ) -> list[Any]:
-    """The rows that a batch of cotangents pulls back to, one stack for each input."""
+    """Pull a batch of cotangents back to rows, one stack for each input."""
     size = aval_of(cotangents[0]).shape[0]
     reached = [cotangent for cotangent, marked in zip(cotangents, half.nonzero_outputs[:main], strict=True) if marked]
     more = sum(half.nonzero_outputs[main:])
@@ -240,9 +240,9 @@ def _pull_back_rows(program: Program, half: Any, residuals: Sequence[Any], cotan
 
 def _apply_in_chunks(apply: Callable[[Sequence[Any], int | None], list[Any]], sources: Sequence[Aval],
                      targets: Sequence[Aval], chunk_size: int | None) -> list[Any]:
-    """`apply` to the rows of the standard basis of `sources`, some at a time; the results stacked.
+    """Apply `apply` to the rows of the standard basis of `sources`, in chunks, and stack the results.
 
-    `apply` takes the rows and their number, or the one row there is, without a batch axis, and None.
+    `apply` takes the rows and their number; a single row comes without a batch axis, and with None.
     """
     count = _total_size(sources)
     if count == 0:
@@ -257,7 +257,7 @@ def _apply_in_chunks(apply: Callable[[Sequence[Any], int | None], list[Any]], so
 
 
 def _basis(avals: Sequence[Aval], start: int, stop: int) -> list[Any]:
-    """Rows `start` to `stop` of the identity matrix over all elements of `avals`, cut into their shapes."""
+    """Return rows `start` to `stop` of the identity matrix over all elements of `avals`, cut into their shapes."""
     offset, pieces = 0, []
     for aval in avals:
         rows = ones_on_diagonal((stop - start, aval.size), start - offset, aval.dtype)
@@ -267,7 +267,7 @@ def _basis(avals: Sequence[Aval], start: int, stop: int) -> list[Any]:
 
 
 def _blocks(stacked: Sequence[Any], inputs: Sequence[Aval], outputs: Sequence[Aval], columns: bool) -> list[Any]:
-    """Cuts stacks (all elements of one side first) into blocks of shape output + input."""
+    """Cut stacks (all elements of one side first) into blocks of shape output + input."""
     rows = []
     for output_index, output in enumerate(outputs):
         for input_index, aval in enumerate(inputs):

@@ -1,4 +1,4 @@
-"""How the arguments and the results of a jitted function lie on meshes: `in_shardings` and `out_shardings`."""
+"""`in_shardings` and `out_shardings`: the placement of a jitted function's arguments and results on meshes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from fxgrad.errors import ArgumentError
 
 
 class JitShardings:
-    """What `jit(fun, in_shardings=, out_shardings=)` was given: each None, a sharding, or a prefix of a container.
+    """The options of `jit(fun, in_shardings=, out_shardings=)`: each None, a sharding, or a prefix of a container.
 
-    Jax holds a call to them. Inside of other transformations, where a call is a part of a program, they are
-    constraints on the values that go in and come out.
+    jax enforces them for calls outside of transformations. Inside, where a call is a part of a program, they are
+    constraints on its inputs and outputs.
     """
 
     __slots__ = ("_inputs", "_name", "_outputs", "mesh")
@@ -47,7 +47,7 @@ class JitShardings:
         return self._inputs is not None or self._outputs is not None
 
     def options(self) -> dict[str, Any]:
-        """Those that were given, as jax's own `jit` takes them."""
+        """Return the given options, in the form of jax's own `jit`."""
         given = {"in_shardings": self._inputs, "out_shardings": self._outputs}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -57,9 +57,10 @@ class JitShardings:
                 yield sharding.mesh
 
     def input_shardings(self, call: JittedCall, avals: Sequence[Aval]) -> list[Any]:
-        """The sharding of each dynamic leaf, or None.
+        """Return the sharding of each dynamic leaf, or None.
 
-        Raises `ArgumentError` for keyword arguments, for what is no prefix of the arguments, and as `placement_of`.
+        Raises `ArgumentError` for keyword arguments, for a container that is no prefix of the arguments, and as
+        `placement_of`.
         """
         if self._inputs is None:
             return [None] * len(avals)
@@ -79,7 +80,7 @@ class JitShardings:
         return found
 
     def explain(self, call: JittedCall) -> None:
-        """Raises `ArgumentError` for an array that lies otherwise than it is to, which jax moves at no call."""
+        """Raise `ArgumentError` for an array whose placement differs from the required one: jax never moves it."""
         avals = argument_avals(call.leaves)
         for place, sharding in enumerate([] if avals is None else self.input_shardings(call, avals)):
             leaf = call.leaves[place]
@@ -92,7 +93,7 @@ class JitShardings:
                     "sharding)"))
 
     def output_shardings(self, out_tree: TreeDef, avals: Sequence[Aval]) -> list[Any]:
-        """The sharding of each output, or None. Raises as `input_shardings`."""
+        """Return the sharding of each output, or None. Raises as `input_shardings`."""
         if self._outputs is None:
             return [None] * len(avals)
         example = tree.unflatten(out_tree, range(out_tree.num_leaves))
@@ -107,15 +108,15 @@ class JitShardings:
 
     def _check(self, shardings: Sequence[Any], avals: Sequence[Aval], names: Callable[[], Sequence[str]]) -> None:
         for place, (sharding, aval) in enumerate(zip(shardings, avals, strict=True)):
-            if isinstance(sharding, NamedSharding | PartitionSpec):  # of other kinds jax knows more than we do
+            if isinstance(sharding, NamedSharding | PartitionSpec):  # jax checks other kinds
                 placement_of(f"jit of {self._name}", sharding, aval.shape, names()[place])
 
     def inputs_held(self, call: JittedCall, leaves: Sequence[Any]) -> Sequence[Any]:
-        """The leaves of a call within a program, held to their shardings."""
+        """Return the leaves of a call within a program, constrained to their shardings."""
         return self._leaf_shardings(self.input_shardings(call, [*map(aval_of, leaves)]), leaves)
 
     def outputs_held(self, outputs: Any) -> Any:
-        """The outputs of a call within a program, held to their shardings."""
+        """Return the outputs of a call within a program, constrained to their shardings."""
         leaves, structure = tree.flatten(outputs)
         if self._outputs is None:
             return outputs
@@ -127,7 +128,7 @@ class JitShardings:
                 for sharding, leaf in zip(shardings, leaves, strict=True)]
 
     def jit_options(self, options: dict[str, Any], static: StaticArguments, call: JittedCall) -> dict[str, Any]:
-        """The options of `jax.jit` for a function of what was captured, and the dynamic arguments of `call`."""
+        """Return options of `jax.jit` for a function of the captured values and the dynamic arguments of `call`."""
         given = {name: value for name, value in options.items() if not name.startswith("static_")}
         positions = static.positions(len(call.args))
         dynamic = [position for position in range(len(call.args)) if position not in positions]

@@ -1,4 +1,4 @@
-"""One call of a jitted function, taken apart: its dynamic leaves, their types, its signature."""
+"""One call of a jitted function, split up: its dynamic leaves, their types, its signature."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fxgrad.engine.frontend.flat import TracedCall
 
 
 class JittedCall:
-    """A call that has no plan yet; `traced` is what the function recorded, if it was traced."""
+    """A call that has no plan yet; `traced` is the function's trace, if there is one."""
 
     def __init__(self, static: StaticArguments, args: Args, kwargs: Kwargs) -> None:
         self.args, self.kwargs = args, kwargs
@@ -22,23 +22,23 @@ class JittedCall:
         self.static = static.values(args, kwargs)
         self._names = static.leaf_names
         self.traced: TracedCall | None = None
-        self.avals: Sequence[Aval] = ()  # of the leaves, where somebody watches
+        self.avals: Sequence[Aval] = ()  # types of the leaves, set only if observers are registered
 
     @property
     def is_flat(self) -> bool:
-        """Whether the dynamic arguments are the leaves, all given by position."""
+        """Whether the dynamic arguments are the leaves themselves, all positional."""
         dynamic, named = self.split.args, self.split.kwargs
         return not named and len(dynamic) == len(self.leaves) and all(map(operator.is_, dynamic, self.leaves))
 
     @property
     def is_known_by_key(self) -> bool:
-        """Whether the key of the call has the classes of all its arguments: they are few, and none is a container."""
+        """Whether the key of the call holds the classes of all arguments: they are few, and none is a container."""
         dynamic = (*self.split.args, *self.split.kwargs.values())
         return not has_many_arguments(self.args, self.kwargs) and len(dynamic) == len(self.leaves) and all(
             any(arg is leaf for leaf in self.leaves) for arg in dynamic)
 
     def signature(self, avals: Sequence[Aval]) -> Signature:
-        """Return the signature, equal for calls that jax takes for equal; `avals` are the types of the leaves."""
+        """Return the signature, equal for calls that jax considers equal; `avals` are the types of the leaves."""
         return self.split.structure, tuple(avals), self.static
 
     def leaf_names(self) -> list[str]:

@@ -1,6 +1,6 @@
 """`JittedFunction`: the states that a call of a jitted function goes through.
 
-The next state is that whose condition holds first:
+The next state is the first whose condition holds:
 
     DISPATCH --> RUN       a recent plan fits, no transformation is around, the default dtype is that of the plans
              --> ROUTE     otherwise
@@ -10,18 +10,18 @@ The next state is that whose condition holds first:
              --> LOOK UP   otherwise
     LOOK UP  --> RUN       a plan has the key of the call
              --> PLAN      otherwise
-    PLAN     --> RUN       always: traces the function if nobody knows what it records, and enters a plan
+    PLAN     --> RUN       always: trace the function unless its trace is known, and enter a plan
     RUN      --> (end)     the executable returns: the results
              --> EXPLAIN   it raises one of `FAILURES`
              --> (end)     otherwise: the error is the user's own
     EXPLAIN  --> PREPARE   the plan was not prepared for the call (`Need`)
-             --> (end)     otherwise: the error is raised in our words
-    PREPARE  --> LOOK UP   always: `Executables.prepare_for` has made the transition that the need asks for
+             --> (end)     otherwise: the error is raised with our message
+    PREPARE  --> LOOK UP   always: `Executables.prepare_for` has made the transition for the need
 
 DISPATCH is the closure in `jit` (`compiled.py`), RUN is `plans.run`, `call` is ROUTE, and `_run` is the loop of the
-others. There are two signals that only an error can give, for both come from within jax: `Unprepared` leaves a trace of
-jax's, and jax's `TypeError` is the one sign of NumPy's random keys in a container, into which the key of a call does
-not look. `_unmet_need` turns either into a `Need`, and nothing else does.
+others. Two signals can only arrive as errors, since both come from within jax. `Unprepared` leaves a jax trace. jax's
+`TypeError` is the one sign of NumPy's random keys inside a container, which the key of a call does not search.
+`_unmet_need` alone turns either into a `Need`.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ FAILURES = ValueError, TypeError, UnsupportedError, *failures.AT_RUN_TIME, Unpre
 
 _FIRST_JITTED_BY: ProgramAttribute[weakref.ref[JittedFunction]] = ProgramAttribute("first jitted by")
 _handed_over: ContextVar[tuple[Any, TracedCall] | None] = ContextVar("handed_over", default=None)
-"""A jitted function and its trace, which PLAN made, and which jax asks for in RUN."""
+"""A jitted function and its trace: PLAN made the trace, and jax requests it in RUN."""
 
 
 class JittedFunction:
@@ -108,22 +108,22 @@ class JittedFunction:
         switched.add(self)
 
     def __reduce__(self) -> Any:
-        """What it was made of: compiled code stays here."""
+        """Pickle the arguments of `jit`: compiled code is not pickled."""
         *given, options = self._given
         return functools.partial(JittedFunction, **options), tuple(given)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """jax's `Lowered` stage for these arguments (arrays or `ShapeDtypeStruct`s): `as_text()`, `compile()`."""
+        """Return jax's `Lowered` stage for these arguments (arrays or `ShapeDtypeStruct`s): `as_text`, `compile`."""
         return self._stage("lower", args, kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
-        """jax's `TracedCall` stage for these arguments, with the jaxpr of the emitted operations."""
+        """Return jax's `Traced` stage for these arguments, with the jaxpr of the emitted operations."""
         return self._stage("trace", args, kwargs)
 
     def _stage(self, name: str, args: Args, kwargs: Kwargs) -> Any:
         executables = self._current_executables()
         if executables.sharing is Sharing.UNDECIDED:
-            executables.sharing = Sharing.OWN  # so that calls use what jax traces here
+            executables.sharing = Sharing.OWN  # so that calls use the trace that jax makes here
         executables.looks = True
         self._static.check_hashable(args, kwargs)
         made_for = MadeFor.of(self._fun, self._static, args, kwargs)
@@ -148,7 +148,7 @@ class JittedFunction:
         self._inside.clear()
 
     def interrupt(self) -> None:
-        """Have the next call go to ROUTE, which asks whether jit is disabled."""
+        """Send the next call to ROUTE, which checks whether jit is disabled."""
         self.plans = self._no_plans
 
     # --- the states of a call -----------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class JittedFunction:
                 _handed_over.reset(token)
 
     def _unmet_need(self, error: Exception, args: Args, kwargs: Kwargs) -> Need:
-        """Return what the plan was not prepared for, if the call ended in `error` for that; else raise it explained."""
+        """Return the requirement that the plan lacked, if `error` is due to one; else raise the error explained."""
         if isinstance(error, Unprepared):
             return error.need
         if isinstance(error, failures.AT_RUN_TIME):
@@ -212,14 +212,14 @@ class JittedFunction:
         raise failures.translate_error(error)
 
     def _convert_keys(self, executables: Executables, args: Args, kwargs: Kwargs) -> None:
-        """Have the plan of this call convert its arguments from now on."""
+        """Make the plan of this call convert its arguments from now on."""
         key = self._key(executables, args, kwargs)
         plan = executables.plans.find(key)
         assert plan is not None  # since `_unmet_need` found it
         executables.plans.enter(key, replace(plan, arguments=convert_arguments))
 
     def _runtime_error(self, error: Exception, args: Args, kwargs: Kwargs) -> BaseException:
-        """Return what to raise where the compiled program failed with `error`."""
+        """Return the exception to raise if the compiled program failed with `error`."""
         found = failures.translate_error(error)
         if found is error and failures.is_out_of_memory(error) and not getattr(error, "__notes__", None):
             call = JittedCall(self._static, args, kwargs)
@@ -236,9 +236,9 @@ class JittedFunction:
     # --- making plans -------------------------------------------------------------------------------------------
 
     def _plan(self, executables: Executables, call: JittedCall) -> tuple[DispatchPlan, TracedCall | None]:
-        """Make the plan of a call; return what the function recorded, too, if jax may still ask for that."""
+        """Make the plan of a call; return the trace too, if jax may still request it."""
         avals = argument_avals(call.leaves)
-        if avals is None:  # jax is to say what is wrong with one of them, if we do not
+        if avals is None:  # one is invalid: jax raises, if we do not
             self._static.explain(call.args, call.kwargs)
             return self._general_plan(executables, call), None
         if executables.sharing is Sharing.UNDECIDED:
@@ -255,7 +255,7 @@ class JittedFunction:
         return self._own_plan(executables, call, avals), call.traced
 
     def _first_sharing(self, call: JittedCall, traced: TracedCall) -> Sharing:
-        """Return the state after UNDECIDED, given what the first call recorded."""
+        """Return the state after UNDECIDED, from the trace of the first call."""
         if any_multi_device(traced.captured):
             return Sharing.BOUND
         if not self._may_share(call, traced):
@@ -264,7 +264,7 @@ class JittedFunction:
         return Sharing.OWN if first() is self else Sharing.SHARED
 
     def _own_plan(self, executables: Executables, call: JittedCall, avals: Sequence[Aval]) -> DispatchPlan:
-        """Return the plan to call what is compiled for this function alone."""
+        """Return the plan to call the executable of this function alone."""
         key = self._key(executables, call.args, call.kwargs)
         if not key.is_full:
             return executables.plans.enter(key, self._general_plan(executables, call))
@@ -279,17 +279,17 @@ class JittedFunction:
             result_conversion(call.leaves) if compiled.is_wide and not self._shardings else None))
 
     def _general_plan(self, executables: Executables, call: JittedCall) -> DispatchPlan:
-        """Return the same plan for all calls whose key does not say what the arguments are."""
+        """Return one plan for all calls whose key lacks the types of the arguments."""
         executables.looks = executables.looks or has_wide(call.leaves)
         arguments = convert_arguments if executables.looks or needs_conversion(call.leaves) else None
         return DispatchPlan(executables.called, True, arguments, None if self._shardings
                             else executables.outputs.results)
 
     def _shared_plan(self, executables: Executables, call: JittedCall, avals: Sequence[Aval]) -> DispatchPlan | None:
-        """Return the plan to call the executable of the program that was recorded; None if it may not be shared.
+        """Return the plan to call the executable of the recorded program; None if it may not be shared.
 
-        The first call of its signature puts no value on a device, since most that share are called once; the plan is
-        entered at the second.
+        The first call of a signature puts no value on a device, since most functions that share are called once; the
+        plan is entered at the second.
         """
         signature = call.signature(avals)
         bound = self._static.look_up(executables.bound.get, signature, call.args, call.kwargs)
@@ -305,7 +305,7 @@ class JittedFunction:
         return self._plan_of(bound, call)
 
     def _bound(self, executables: Executables, call: JittedCall, traced: TracedCall) -> Bound:
-        """Return the executable of what was traced: that of the program, or one for this function alone."""
+        """Return the executable of a trace: that of the program, or one for this function alone."""
         options = None if self._may_share(call, traced) else self._shardings.jit_options(
             self._options, self._static, call)
         return bind_captured(traced, call.split.structure, function_name(self._fun), self._options["inline"],
@@ -321,7 +321,7 @@ class JittedFunction:
                     result_conversion(call.leaves) if has_wide_outputs(program) and not self._shardings else None)
 
     def _may_share(self, call: JittedCall, traced: TracedCall) -> bool:
-        """Whether what was traced is right for other calls, and its executable for other functions."""
+        """Return whether the trace is valid for other calls, and its executable for other functions."""
         program, values = traced.program, (*call.leaves, *traced.captured)
         return not (self._own_alone or has_effects(program) or calls_user_code(program) or any(
             map(is_jax_tracer, values)))
@@ -341,7 +341,7 @@ class JittedFunction:
     def trace_for_jax(self, args: Args, kwargs: Kwargs) -> Any:
         """Emit our own trace of the function as `lax` calls: this is what jax traces.
 
-        Raises `Unprepared` where the plan by which jax was called was not made for what is traced.
+        Raises `Unprepared` if the plan that called jax was not made for this trace.
         """
         call = JittedCall(self._static, args, kwargs)
         avals = [*map(aval_from_jax, call.leaves)]
@@ -382,7 +382,7 @@ class JittedFunction:
         return self._fun
 
     def call_of(self, args: Args, kwargs: Kwargs) -> JittedCall:
-        """Return a call with these arguments, taken apart."""
+        """Split up a call with these arguments."""
         return JittedCall(self._static, args, kwargs)
 
     def _trace_in_transformation(self, args: Args, kwargs: Kwargs) -> tuple[TracedCall, list[Any]]:
@@ -401,11 +401,11 @@ class JittedFunction:
 
 
 def _compile_own(state: weakref.ref[JittedFunction], fun: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """Return what jax compiles for a function alone; it dies when the user drops the function."""
-    @transformation("jit", fun)  # with the signature of the function, in which jax looks for names
+    """Compile a function for itself alone; the result is freed when the user drops the function."""
+    @transformation("jit", fun)  # with the signature of the function, which jax reads for names
     def trace_for_jax(*args: Any, **kwargs: Any) -> Any:
         jitted = state()
-        assert jitted is not None  # for who calls this holds it
+        assert jitted is not None  # the caller holds it
         return jitted.trace_for_jax(args, kwargs)
 
     return jax.jit(trace_for_jax, **options)

@@ -1,4 +1,4 @@
-"""Keys of calls of jitted functions: what calls with the same plan have in common."""
+"""Cache keys of calls of jitted functions: calls with equal keys share a plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fxgrad.engine.dtypes import SUPPORTED
 from fxgrad.engine.tree import TreeDef
 
 Fits = Callable[[Args, Kwargs], bool]
-"""Whether a call has a certain key."""
+"""A test whether a call has a certain key."""
 
 
 def matches_nothing(args: Args, kwargs: Kwargs) -> bool:  # noqa: ARG001
@@ -26,28 +26,29 @@ def matches_nothing(args: Args, kwargs: Kwargs) -> bool:  # noqa: ARG001
 
 
 class Key(Protocol):
-    """What calls with the same plan have in common; has a hash."""
+    """A key of calls that share a plan; it is hashable."""
 
     @property
     def is_full(self) -> bool:
-        """Whether all types are in it, and the values of static arguments."""
+        """Whether it holds all types, and the values of static arguments."""
 
     def fits(self) -> Fits:
-        """The question whether a call has this key, put so that it is answered fast."""
+        """Return a fast test whether a call has this key."""
 
 
-# --- what is seen of an argument -------------------------------------------------------------------------------------
+# --- keys of an argument
+# ------------------------------------------------------------------------------------------------
 
 
 _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     np.ndarray: ("shape", "dtype"), Array: ("shape", "dtype"), **dict.fromkeys(PYTHON_AVALS, ()),
     **{dtype.type: () for dtype in SUPPORTED.values() if dtype.names is None}}
-"""What tells the types of values of a class apart. jax's classes of arrays are entered when they are met, since to ask
-jax for them would start its backends."""
+"""Attributes that distinguish the types of a class's values. jax's array classes are entered at their first occurrence,
+since importing them would start jax's backends."""
 
 
 def is_jax_tracer(value: Any) -> bool:
-    """Whether a value belongs to a trace of jax, and so is right for one call only."""
+    """Return whether a value belongs to a jax trace, and so is valid for one call only."""
     return isinstance(value, jax.core.Tracer)
 
 
@@ -61,7 +62,7 @@ def _type_attributes(value: Any) -> tuple[str, ...] | None:
 
 
 def _type_keys(values: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Return what distinguishes the types of values of the same classes; None if one has no type."""
+    """Return a key of the types of values, to compare with those of the same classes; None if one has no type."""
     attributes = [*map(_type_attributes, values)]
     return None if None in attributes else tuple([
         tuple([getattr(value, name) for name in names or ()]) for value, names in zip(values, attributes, strict=True)])
@@ -71,16 +72,16 @@ def _type_keys(values: Sequence[Any]) -> tuple[Any, ...] | None:
 
 
 class _StaticKey(NamedTuple):
-    """The key of a static argument: all of it."""
+    """The key of a static argument: its type and value."""
 
     value: Any
 
 
 class KeyOfArguments(NamedTuple):
-    """Names of keywords, classes of arguments, and what tells arguments of these classes apart.
+    """The keywords' names, the classes of the arguments, and the attributes that distinguish types of these classes.
 
-    Of `f(x, 2.0, axis=0)` with the last argument static: `("axis",), (ndarray, float, int), (((3,), float64), (),
-    _Static(0))`. Where there is a container, nothing else is `seen`; where there are many arguments, the key is `MANY`.
+    For `f(x, 2.0, axis=0)` with the last argument static: `("axis",), (ndarray, float, int), (((3,), float64), (),
+    _Static(0))`. If there is a container, nothing else is `seen`; if there are many arguments, the key is `MANY`.
     """
 
     names: tuple[str, ...]
@@ -89,11 +90,11 @@ class KeyOfArguments(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether all types are in it, and the values of static arguments."""
+        """Whether it holds all types, and the values of static arguments."""
         return self.seen is not None
 
     def fits(self) -> Fits:
-        """The question whether a call has this key: one expression, which takes less time than to make a key."""
+        """Return a test whether a call has this key: one expression, faster than making a key."""
         if self is MANY:
             return has_many_arguments
         constants: list[Any] = []
@@ -124,7 +125,7 @@ class KeyOfArguments(NamedTuple):
 
 MANY = KeyOfArguments((), (), None)
 FEW = 12
-"""To look at more arguments takes longer than to enter the x64 scope."""
+"""Keys of more arguments take longer to make than the x64 scope to enter."""
 
 
 def has_many_arguments(args: Args, kwargs: Kwargs) -> bool:
@@ -145,7 +146,7 @@ def _make_test(test: str, count: int) -> Callable[..., Fits]:
 
 
 def key_of(static: StaticArguments, args: Args, kwargs: Kwargs) -> KeyOfArguments:
-    """The key of a call, by its arguments."""
+    """Return the key of a call, by its arguments."""
     if has_many_arguments(args, kwargs):
         return MANY
     values, positions = (*args, *kwargs.values()), static.positions(len(args))
@@ -169,11 +170,11 @@ class KeyOfLeaves(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether all types are in it, and the values of static arguments."""
+        """Whether it holds all types, and the values of static arguments."""
         return self.leaves.is_full
 
     def fits(self) -> Fits:
-        """The question whether a call has this key."""
+        """Return a test whether a call has this key."""
         fit: Callable[..., bool] = self.leaves.fits()
 
         def has_leaves(args: Args, kwargs: Kwargs) -> bool:
@@ -187,7 +188,7 @@ class KeyOfLeaves(NamedTuple):
 
 
 def key_of_leaves(static: StaticArguments, args: Args, kwargs: Kwargs) -> KeyOfLeaves:
-    """The key of a call, by the leaves of its arguments."""
+    """Return the key of a call, by the leaves of its arguments."""
     split = static.split(args, kwargs)
     leaves = KeyOfArguments((), tuple(map(type, split.leaves)), _type_keys(split.leaves))
     return KeyOfLeaves(split.structure, leaves, static.values(args, kwargs), static)

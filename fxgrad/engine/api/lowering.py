@@ -1,4 +1,4 @@
-"""`stablehlo`: the text of what is handed to XLA and to other compilers."""
+"""`stablehlo`: the StableHLO text passed to XLA and to other compilers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from fxgrad.engine.tracebacks import hide_frames
 
 
 def stablehlo(fun: Callable[..., Any] | Program, *, lines: bool = False, **options: Any) -> Callable[..., str]:
-    """`stablehlo(f)(*args)` is the StableHLO text of the program of `f(*args)`, as XLA gets it.
+    """Return a function of `fun`'s arguments that returns the StableHLO text of its program, as XLA gets it.
 
-    Nothing is compiled and nothing runs; only shapes and dtypes of the arguments matter: arrays, numbers,
-    `ShapeDtypeStruct`s, containers of them. Of a `Program`, `stablehlo(program)()` is that of its own types. With
+    `stablehlo(f)(*args)` compiles nothing and runs nothing; only shapes and dtypes of the arguments matter: arrays,
+    numbers, `ShapeDtypeStruct`s, containers of them. For a `Program`, `stablehlo(program)()` uses its own types. With
     `lines`, operations carry the file and line that recorded them. `options` are those of `jit`: `static_argnums`,
     `in_shardings` and others.
 
-    The text is what other compilers that take StableHLO read (IREE, and through it others); `fxgrad.export` makes an
-    artefact of it that keeps its meaning over versions.
+    Other compilers that take StableHLO read this text (IREE, and through it others); `fxgrad.export` makes an artefact
+    of it that keeps its meaning over versions.
 
-    Raises `ArgumentError` for what is no array, and for arguments beside a program of other types.
+    Raises `ArgumentError` for an argument that is no array, and for arguments beside a program of other types.
 
     >>> import fxgrad, numpy as np
     >>> text = fxgrad.stablehlo(fxgrad.grad(lambda x: np.sum(np.sin(x))))(np.ones(3))
@@ -43,7 +43,7 @@ def stablehlo(fun: Callable[..., Any] | Program, *, lines: bool = False, **optio
 
 
 def _arguments_of(program: Program) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Types in the place of the arguments of a program."""
+    """Return types in place of the arguments of a program."""
     types = [*(aval.struct for aval in program.in_avals[len(program.constants):])]
     if program.signature is None or program.signature.in_tree is None:
         return (*types,), {}

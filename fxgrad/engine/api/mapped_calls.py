@@ -1,4 +1,4 @@
-"""Mapped calls: which axes of which arguments and results a map goes over, for `vmap` and `pmap`."""
+"""Mapped calls of `vmap` and `pmap`: the mapped axis of each argument and result."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class MappedCall:
                           for index in self._mapped)
 
     def __call__(self, *entries: Any) -> Any:
-        """The function of one entry of each mapped leaf, all others being as given."""
+        """Call the function with one entry of each mapped leaf; all other leaves are fixed."""
         args, kwargs = self.arguments(entries, [*map(wrap_array, self._leaves)])
         return self._fun(*args, **kwargs)
 
     def arguments(self, entries: Sequence[Any], leaves: Sequence[Any] | None = None) -> tuple[tuple[Any, ...], Any]:
-        """The arguments and keywords with `entries` in the places of the mapped leaves; `leaves` are all of them."""
+        """Return the arguments and keywords with `entries` in place of the mapped leaves; `leaves` are all of them."""
         given = [*(self._leaves if leaves is None else leaves)]
         for index, entry in zip(self._mapped, entries, strict=True):
             given[index] = entry
@@ -58,7 +58,7 @@ class MappedCall:
         return args, kwargs
 
     def rows(self, start: int, count: int) -> list[Any]:
-        """The mapped leaves, cut to some of their entries."""
+        """Return the mapped leaves, cut to some of their entries."""
         stop = min(start + count, self.size)
         if (start, stop) == (0, self.size):
             return self.values
@@ -66,7 +66,7 @@ class MappedCall:
 
 
 def check_axes_argument(what: str, name: str, axes: Axes, containers: tuple[type, ...]) -> None:
-    """Raises `ArgumentError` unless the argument `name` of the map holds axes in one of `containers`."""
+    """Raise `ArgumentError` unless the argument `name` of the map holds axes in one of `containers`."""
     if not (axes is None or isinstance(axes, (int, np.integer, *containers))) or isinstance(axes, bool):
         raise ArgumentError(at_user_line(
             f"{what}: {name} is a {type(axes).__name__} ({axes!r}), where an int, None, a tuple with an entry for each "
@@ -79,7 +79,7 @@ def check_axes_argument(what: str, name: str, axes: Axes, containers: tuple[type
 
 def _argument_axes(what: str, fun: Any, in_axes: Axes, args: tuple[Any, ...], kwargs: dict[str, Any],
                    ) -> tuple[Any, Any]:
-    """Axes for `(args, kwargs)`: a tuple with an entry for each positional argument, and a dict."""
+    """Return axes for `(args, kwargs)`: a tuple with an entry for each positional argument, and a dict."""
     if isinstance(in_axes, dict):
         names = parameter_names(fun, len(args))
         given = {*names, *kwargs}
@@ -99,7 +99,7 @@ def _argument_axes(what: str, fun: Any, in_axes: Axes, args: tuple[Any, ...], kw
 
 
 def _leaf_axes(what: str, axes: tuple[Any, Any], arguments: tuple[Any, Any], names: Sequence[str]) -> list[int | None]:
-    """The axis of every leaf, from axes that are a prefix of the arguments' container."""
+    """Return the axis of every leaf, from axes that are a prefix of the arguments' container."""
     found: list[int | None] = []
     entries = [*zip(axes[0], arguments[0], strict=True),
                *((axes[1][key], arguments[1][key]) for key in sorted(arguments[1]))]
@@ -131,7 +131,7 @@ def _check_axis(what: str, axis: int | None, value: Any, where: str) -> int:
 
 
 def without_axis(aval: Aval, axis: int) -> Aval:
-    """The type of one entry along an axis."""
+    """Return the type of one entry along an axis."""
     return aval.update(shape=aval.shape[:axis] + aval.shape[axis + 1:])
 
 
@@ -158,7 +158,7 @@ def _mapped_size(what: str, name: str, leaves: Sequence[Any], axes: Sequence[int
 
 
 def output_axes(what: str, name: str, out_axes: Axes, structure: Any, avals: Sequence[Aval]) -> tuple[int | None, ...]:
-    """Where each leaf of the results, of `avals` without the new axis, has it; None for those without."""
+    """Return the position of the new axis in each leaf of the results, None without it; `avals` lack the axis."""
     check_axes_argument(what, "out_axes", out_axes, (tuple, list, dict))
     example = tree.unflatten(structure, range(structure.num_leaves))
     axes = _broadcast_prefix(what, "out_axes", out_axes, example, "the output")

@@ -1,4 +1,4 @@
-"""Names for pieces of programs, for who reads them."""
+"""`named_call`, `named_scope`: label parts of a program."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fxgrad.errors import ArgumentError
 
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
-    """`fun` shown as one call of this name in programs; derivatives and batches look inside.
+    """Return `fun` shown as one call of this name in programs; derivatives and batches look inside.
 
-    What they make of it is in the scope of that name (`fxgrad.named_scope`), and so is what XLA computes for it.
-    Arguments are arrays, numbers or containers of them. In the function, as under `jit`, values of arrays are not
-    known, those of Python's numbers are. With arguments of other kinds, or without a transformation around it, `fun` is
-    called as it is, in the scope of its name.
+    Its operations, their derivatives and batches, and XLA's operations for them are in the scope of that name
+    (`fxgrad.named_scope`). Arguments are arrays, numbers or containers of them. As under `jit`, the function does not
+    see the values of arrays; it sees those of Python numbers. With arguments of other kinds, or without a
+    transformation around it, `fun` is called directly, in the scope of its name.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> layer = fxgrad.named_call(lambda x: fnp.sin(x) * 2.0, name="layer")
@@ -47,8 +47,8 @@ class named_scope(ContextDecorator):  # noqa: N801  (jax's name)
     """A name for the operations that are recorded in a block, or in a function that is decorated with it.
 
     Scopes nest: in "attention" within "encoder", `equation.scope` is "encoder/attention". Derivatives and batches of an
-    operation stay in its scope, and `jit` hands it on to XLA, whose profiles and HLO texts show it as the `op_name`.
-    Equal operations, where they are computed once, are in the scope of the first.
+    operation stay in its scope. `jit` passes it to XLA, whose profiles and HLO texts show it as the `op_name`. Equal
+    operations that are computed once are in the scope of the first.
 
     Raises `ArgumentError` if `name` is not a string.
 
@@ -68,10 +68,10 @@ class named_scope(ContextDecorator):  # noqa: N801  (jax's name)
             raise ArgumentError(at_user_line(
                 f"named_scope: the name is a {type(name).__name__}, where a str is needed"))
         self._name = name
-        self._within: list[Any] = []  # one for each block that is under way
+        self._within: list[Any] = []  # one for each open block
 
     def _recreate_cm(self) -> named_scope:
-        return named_scope(self._name)  # each call of a decorated function is a block of its own
+        return named_scope(self._name)  # each call of a decorated function opens its own block
 
     def __enter__(self) -> None:
         handed = nested_scope(self._name)

@@ -1,4 +1,4 @@
-"""Finding where a NaN or an infinity comes from: programs run one operation at a time, each result checked."""
+"""Find the origin of a NaN or an infinity: run programs one operation at a time and check each result."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from fxgrad.engine.tracebacks import shorten_traceback
 
 @contextmanager
 def debug_nans(enable: bool = True) -> Iterator[None]:
-    """Within the block an operation whose result has a NaN raises `FloatingPointError` with your line.
+    """Within the block raise `FloatingPointError` with your line for an operation whose result has a NaN.
 
-    It holds for all threads: for what is computed un-jitted, operation by operation, and for jitted functions by jax's
-    setting of the same name.
+    It applies to all threads: to un-jitted code, operation by operation, and to jitted functions by jax's setting of
+    the same name.
 
     >>> import numpy as np, fxgrad
     >>> with fxgrad.debug_nans():
@@ -36,7 +36,7 @@ def debug_nans(enable: bool = True) -> Iterator[None]:
 
 @contextmanager
 def debug_infs(enable: bool = True) -> Iterator[None]:
-    """As `debug_nans`, for operations whose result has an infinity.
+    """Within the block raise `FloatingPointError` for an operation whose result has an infinity, as `debug_nans`.
 
     >>> import numpy as np, fxgrad
     >>> with fxgrad.debug_infs():
@@ -50,9 +50,9 @@ def debug_infs(enable: bool = True) -> Iterator[None]:
 
 _FOUND: dict[str, Callable[[Any], Any]] = {"NaN": np.isnan, "infinity": np.isinf}
 CALLS = ("inline", "call", "recomputed")
-"""The roles of programs that an operation runs once, on its operands."""
+"""The roles of regions that an operation runs once, on its operands."""
 _wanted: list[str] = []
-"""What is looked for, innermost last."""
+"""The names in `_FOUND` that are searched for, innermost block last."""
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def _search_for(what: str, enable: bool) -> Iterator[None]:
 
 
 class _SearchExecutor:
-    """The executor that runs one operation at a time, and looks at what it made."""
+    """An executor that runs one operation at a time and checks its results."""
 
     def evaluate(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
         outputs = executors.evaluate(primitive, args, params)
@@ -83,7 +83,7 @@ class _SearchExecutor:
             if any(_contains(what, output) for what in _wanted for output in outputs):
                 for region in equation.regions:
                     if region.role in CALLS and len(region.program.inputs) == len(values):
-                        eval_program(region.program, values, step, value_of)  # which names the operation in it
+                        eval_program(region.program, values, step, value_of)  # it names the operation inside
             _check_outputs(equation.primitive, values, outputs, _place_text(equation))
             return outputs
 

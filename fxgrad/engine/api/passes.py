@@ -1,4 +1,4 @@
-"""`fwd_and_bwd`: the forward and the backward pass of a function, as two functions that can be jitted apart."""
+"""`fwd_and_bwd`: the forward and the backward pass of a function, as two functions that can be jitted separately."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fxgrad.engine.api.reverse import vjp
 
 def fwd_and_bwd(fun: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True,
                 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The passes of `fun`, differentiated in its arguments at `argnums`: `(forward, backward)`.
+    """Return the passes of `fun`, differentiated in its arguments at `argnums`: `(forward, backward)`.
 
-    `forward(*args)` returns `(output, residuals)`, or `(output, residuals, aux)` with `has_aux`, and
-    `backward(residuals, cotangent)` the tuple of cotangents (with an int `argnums`, that argument's alone).
-    Both are jitted unless `jitted` is False, so that a loop of steps compiles each of them once.
+    `forward(*args)` returns `(output, residuals)`, or `(output, residuals, aux)` with `has_aux`. `backward(residuals,
+    cotangent)` returns the tuple of cotangents (with an int `argnums`, that argument's alone). Both are jitted unless
+    `jitted` is False, so that a loop of steps compiles each of them once.
 
     >>> import numpy as np, fxgrad
     >>> forward, backward = fxgrad.fwd_and_bwd(lambda x, y: x * y, argnums=(0, 1))

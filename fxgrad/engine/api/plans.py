@@ -16,32 +16,33 @@ from fxgrad.engine.executors.xla import idle_scopes, x64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DispatchPlan:
-    """How all calls of one key run: the executable, jax's x64 mode, conversions of arguments and results.
+    """The plan for all calls of one key: the executable, jax's x64 mode, conversions of arguments and results.
 
-    `f = jit(np.sin)`, called with a NumPy array of three float64, gets the plan to call what jax compiled for `f` alone
-    in the x64 scope, with the array as it is, and to give the result as NumPy's array. It fits all such calls.
+    `f = jit(np.sin)`, called with a NumPy array of three float64, gets this plan: call the executable that jax compiled
+    for `f` alone, in the x64 scope, with the array unchanged, and return the result as a NumPy array. It fits all such
+    calls.
     """
 
     executable: Callable[..., Any]
     scoped: bool
     """Whether it is called with jax's x64 mode on."""
     arguments: Callable[[Args, Kwargs], tuple[Args, Kwargs]] | None = None
-    """Converts the arguments for the executable; None if it takes them as they are."""
+    """Converts the arguments for the executable; None if it takes them unchanged."""
     results: Callable[[Any, Args, Kwargs], Any] | None = None
-    """Converts what comes out of the x64 scope for the caller; None if that is returned as it is."""
+    """Converts results of the x64 scope for the caller; None if they are returned unchanged."""
     fits: Fits = matches_nothing
     """Whether a call has the key of this plan."""
 
 
 def run(plan: DispatchPlan, args: Args, kwargs: Kwargs) -> Any:
-    """Return the results of a call, run by its plan."""
+    """Run a call by its plan and return its results."""
     given, named = args, kwargs
     if plan.arguments is not None:
         given, named = plan.arguments(args, kwargs)
     if not plan.scoped or jax.config.jax_enable_x64:  # type: ignore[attr-defined]
         return plan.executable(*given, **named)
     try:
-        scope = idle_scopes.pop()  # used again, since making one takes as long as entering it
+        scope = idle_scopes.pop()  # reused, since making one takes as long as entering it
     except IndexError:
         scope = x64()
     try:
@@ -91,6 +92,6 @@ class DispatchPlans:
 
 
 _PLANS = 1024
-"""The bound of a function's plans; beyond it they are made again, and what jax compiled stays."""
+"""The bound of a function's plans; evicted plans are made again, and jax's executables stay."""
 _RECENT = 4
 """Trying more plans takes longer than making a key."""

@@ -1,4 +1,4 @@
-"""Looking at functions: `make_program` and `eval_shape`."""
+"""`make_program` and `eval_shape`: the program of a function, and the types of its results."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from fxgrad.errors import ArgumentError
 
 def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = (), *,
                  as_recorded: bool = False) -> Callable[..., Program]:
-    """The function that traces `fun` and returns its `Program`, the counterpart of `jax.make_jaxpr`.
+    """Return the function that traces `fun` and returns its `Program`, the counterpart of `jax.make_jaxpr`.
 
-    The arguments are arrays, numbers, `ShapeDtypeStruct`s, or containers of them; only shapes and dtypes matter.
-    Those at `static_argnums` are passed to `fun` as they are. Closed-over arrays become constants of the program.
-    The program prints with the names of the user's variables, and calling it runs it.
+    The arguments are arrays, numbers, `ShapeDtypeStruct`s, or containers of them; only shapes and dtypes matter. Those
+    at `static_argnums` are passed to `fun` unchanged. Closed-over arrays become constants of the program. The program
+    prints with the names of the user's variables, and calling it runs it.
 
-    Where Python's control flow asks for values, such as `if x > 0`, the program is that of the path that the values of
-    the arguments take: it says `# here x > 0: True`, and raises `ArgumentError` when it is called with arguments that
-    take another one. What is asked for is computed meanwhile. Arguments of which the type alone is given have no
-    values: then `ConcretizationError` is raised.
+    Where Python's control flow needs values, such as `if x > 0`, these are computed during the trace, and the program
+    is that of the path taken for them. It prints `# here x > 0: True`, and raises `ArgumentError` when called with
+    arguments that take another path. Arguments given by type alone have no values: then `ConcretizationError` is
+    raised.
 
-    Equal equations stand in it once, those that nothing depends on are left out, and what transformations made is
-    simplified, to the same bits. With `as_recorded` all stays as it was recorded.
+    The program holds equal equations once and no dead ones, and transformed code is simplified, without changing a bit
+    of the results. With `as_recorded` all equations stay as recorded.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> function = lambda x: fnp.sin(x) * fnp.sin(x)
@@ -46,9 +46,10 @@ def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = 
 
 def program_of(what: str, fun: Callable[..., Any] | Program, specs: Sequence[Any], kwargs: Mapping[str, Any],
                ) -> Program:
-    """The program of `fun` for these types, or `fun` if it is one, and there are none; for `what`, which keeps it.
+    """Return the program of `fun` for these types, or `fun` itself if it is a `Program`.
 
-    Raises `ArgumentError` for types beside a program, and `UnsupportedError` for the program of one path.
+    `what`, the caller, is named in messages. Raises `ArgumentError` for types beside a program, and `UnsupportedError`
+    for a program that is valid for one path only.
     """
     if not isinstance(fun, Program):
         transformation("make_program", fun)
@@ -61,9 +62,9 @@ def program_of(what: str, fun: Callable[..., Any] | Program, specs: Sequence[Any
 
 @hide_frames
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The shapes and dtypes of `fun(*args, **kwargs)` without computing anything.
+    """Return the shapes and dtypes of `fun(*args, **kwargs)` without computing anything.
 
-    Returns a container like the output with a `ShapeDtypeStruct` in the place of every array.
+    Returns a container like the output with a `ShapeDtypeStruct` in place of every array.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.eval_shape(lambda a, b: a @ b, np.ones((2, 3), "f"), fxgrad.ShapeDtypeStruct((3, 5), "f")).shape

@@ -1,4 +1,4 @@
-"""What `vjp` returns beside the output: functions of cotangents, of programs that were linearized, or run directly."""
+"""Pullbacks returned by `vjp`: functions of cotangents, by a linearized program or by running equations directly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fxgrad.engine.tree import TreeDef
 
 
 class PullbackSpec(NamedTuple):
-    """What a pullback takes and returns: the name of the function, the structure of its arguments, types and trees."""
+    """The signature of a pullback: the function's name, the structure of its arguments, types and trees."""
 
     name: str
     rebuilt: tuple[TreeDef, Any, bool]
@@ -33,7 +33,7 @@ class PullbackSpec(NamedTuple):
     out_avals: tuple[Aval, ...]
 
     def cotangents(self, cotangent: Any) -> list[Any]:
-        """The leaves for all outputs, auxiliary ones too, `Zero` where there is nothing.
+        """Return the cotangent leaves of all outputs, auxiliary ones too, with `Zero` for missing ones.
 
         Raises `TreeError` or `ArgumentError` unless `cotangent` fits the output.
         """
@@ -47,7 +47,7 @@ class PullbackSpec(NamedTuple):
         return given + [Zero(aval) for aval in self.out_avals[len(given):]]
 
     def gradients(self, results: Sequence[Any]) -> Any:
-        """The cotangents of the primals, as they are returned; `results` are those of inputs that have one."""
+        """Return the cotangents of the primals, as the user receives them; `results` are those of inputs with one."""
         structure, positions, single = self.rebuilt
         remaining = iter(results)
         return Selected([], structure, positions, single, None, ()).rebuild(
@@ -65,12 +65,12 @@ class Pullback:
         self._form, self._half = settings
 
     def flatten(self) -> tuple[list[Any], Any]:
-        """The residuals, and all else there is to it."""
+        """Return the residuals, and the static rest."""
         return self._residuals, self._settings
 
     @hide_frames
     def __call__(self, cotangent: Any) -> Any:
-        """The cotangents of the primals; raises `TreeError` or `ArgumentError` unless it fits the output."""
+        """Return the cotangents of the primals; raise `TreeError` or `ArgumentError` unless the cotangent fits."""
         given = self._form.cotangents(cotangent)
         half = self._half
         reaching = [value for value, reached in zip(given, half.nonzero_outputs, strict=True) if reached]
@@ -91,9 +91,9 @@ class Pullback:
 
 
 class LongPullback:
-    """A pullback of a program that was run equation by equation, and that goes back that way, any number of times.
+    """A pullback that runs the equations of a long program backwards, without linearizing it, any number of times.
 
-    Where cotangents are traced, or jax's, or somebody asks for the residuals, the program is linearized after all.
+    If cotangents are traced or `jax.Array`s, or the residuals are read, the program is linearized after all.
     """
 
     def __init__(self, form: PullbackSpec, vjp: direct.EagerVjp, program: Program, wrt: tuple[bool, ...]) -> None:
@@ -101,7 +101,7 @@ class LongPullback:
         self._linearized: Pullback | None = None
 
     def linearized(self) -> Pullback:
-        """The same of the linearized program."""
+        """Return the equivalent pullback of the linearized program."""
         if self._linearized is None:
             derived = linearize_program(self._program, self._wrt)
             values = without_literals(derived(self._vjp.inputs))
@@ -110,7 +110,7 @@ class LongPullback:
 
     @hide_frames
     def __call__(self, cotangent: Any) -> Any:
-        """The cotangents of the primals; raises `TreeError` or `ArgumentError` unless it fits the output."""
+        """Return the cotangents of the primals; raise `TreeError` or `ArgumentError` unless the cotangent fits."""
         given = self._form.cotangents(cotangent)
         if is_tracing() or any(map(is_jax, given)):
             return self.linearized()(cotangent)
@@ -127,7 +127,7 @@ def _fill_none(structure: TreeDef, avals: Sequence[Aval], cotangent: Any) -> Any
     try:
         return tree.map(lambda given, zero: zero if given is None else given, cotangent, zeros, is_leaf=tree.is_none)
     except ValueError:
-        return cotangent  # which is refused with the structures
+        return cotangent  # refused later, with both structures
 
 
 tree.register_pytree_node(Pullback, Pullback.flatten, lambda settings, residuals: Pullback(residuals, settings))

@@ -1,4 +1,4 @@
-"""`checkpoint`, `saved_residuals` and `stop_gradient`: what reverse mode keeps, and where it stops."""
+"""`checkpoint`, `saved_residuals` and `stop_gradient`: the residuals of reverse mode, and where it stops."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
                budget: int | float | str | None = None) -> Callable[..., Any]:
     """Rematerialize `fun`: reverse mode saves few values, and recomputes the rest in the backward pass.
 
-    Saves memory for time. Values and derivatives are unchanged. Without a `policy` the inputs alone are kept; one of
-    `fxgrad.checkpoint_policies`, or a function of a primitive, the types of its inputs and its parameters that returns
-    a bool, says what else is. `prevent_cse=False` lets XLA merge the second computation with the first, which is safe
-    in the body of a `scan`, where it cannot. Arguments of `static_argnums` and `static_argnames` are handed to `fun` as
-    they are. Also under the name `remat`.
+    Saves memory for time. Values and derivatives are unchanged. Without a `policy` only the inputs are saved. A policy
+    is one of `fxgrad.checkpoint_policies`, or a function of a primitive, the types of its inputs and its parameters
+    that returns a bool: whether to save the results. `prevent_cse=False` lets XLA merge recomputed values with the
+    originals, which is safe in the body of a `scan`, where it cannot. Arguments of `static_argnums` and
+    `static_argnames` are passed to `fun` unchanged. Also under the name `remat`.
 
-    With a `budget` (bytes, or text such as "512 MiB") in the place of a policy, what is kept is planned: the least is
-    recomputed with which the values that `fun` and its backward pass need at once, beside arguments, results and
-    their cotangents, take no more bytes (docs/appendix/memory-budgets.md).
+    A `budget` (bytes, or text such as "512 MiB") replaces the policy by a plan. The plan recomputes as little as
+    possible while the values that `fun` and its backward pass hold at once, beside arguments, results and their
+    cotangents, stay within the budget (docs/appendix/memory-budgets.md).
 
     Raises `ArgumentError` for a policy that is no function, for a budget that is no number of bytes or comes with a
-    policy, and where the derivative is taken for a budget that no plan is within.
+    policy, and, when the derivative is taken, if no plan fits the budget.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> block = fxgrad.checkpoint(lambda x: fnp.sin(fnp.sin(x)))
@@ -72,7 +72,7 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
             "is needed, such as policy=fxgrad.checkpoint_policies.dots_saveable"))
     if policy is not None and budget is not None:
         raise ArgumentError(at_user_line(
-            "checkpoint: policy and budget both say what is kept; pass one of them, such as budget='512 MiB'"))
+            "checkpoint: policy and budget both select what is saved; pass one of them, such as budget='512 MiB'"))
     settings: dict[str, Any] = {} if policy is None else {"policy": policy}
     settings |= {} if prevent_cse else {"prevent_cse": False}
     primitive = checkpoint_p
@@ -109,7 +109,7 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
 
 
 def checkpoint_name(x: Any, name: str) -> Any:
-    """Return `x` under a name that policies of `checkpoint` refer to; `x` is an array or a container of them.
+    """Return `x` under a name for policies of `checkpoint`; `x` is an array or a container of them.
 
     >>> import fxgrad
     >>> print(fxgrad.make_program(lambda x: fxgrad.checkpoint_name(x + 1.0, "y"))(1.0).equations[1].params)
@@ -119,7 +119,7 @@ def checkpoint_name(x: Any, name: str) -> Any:
 
 
 class Residual(NamedTuple):
-    """A value that reverse mode keeps: its type, its name, and the lines that compute and use it."""
+    """A value that reverse mode saves: its type, its name, and the lines that compute and use it."""
 
     aval: Aval
     name: str
@@ -133,7 +133,7 @@ class Residual(NamedTuple):
 
 
 def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Residual]:
-    """Return what the backward pass of `f` keeps, largest first; arguments and numbers included.
+    """Return the values that the backward pass of `f` saves, largest first; arguments and numbers included.
 
     `args` and `kwargs` are arrays or containers of them. Raises `ArgumentError` for leaves that are neither.
 
@@ -172,7 +172,7 @@ def _describe(forward: Program, kept: KeptVariable, labels: Sequence[str]) -> Re
 
 
 def _defining_equation(program: Program, var: Variable) -> Equation:
-    """Return the equation that computes `var`, inside of calls, and before moves to other memory."""
+    """Return the equation that computes `var`, searching inside calls and through moves to other memory."""
     for equation in program.equations:
         if var in equation.outputs:
             if equation.primitive is move_p and type(equation.inputs[0]) is Variable:
@@ -191,9 +191,9 @@ def _line_text(source: Source | None) -> str:
 
 
 def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """Print `saved_residuals(f, *args, **kwargs)` as a table, with the sum of the bytes at its foot.
+    """Print `saved_residuals(f, *args, **kwargs)` as a table, followed by the sum of the bytes.
 
-    Raises as that does. Colours are left out where the output is no terminal.
+    Raises as that does. Colours are used only on a terminal.
 
     >>> import contextlib, io, fxgrad.numpy as fnp
     >>> with contextlib.redirect_stdout(io.StringIO()) as text:

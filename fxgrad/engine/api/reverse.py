@@ -63,18 +63,17 @@ Budget = int | float | str | None
 
 def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
          allow_int: bool = False, memory_budget: Budget = None) -> Callable[..., Any]:
-    """The function that computes the gradient of `fun`, by reverse mode.
+    """Return the function that computes the gradient of `fun`, by reverse mode.
 
-    `fun` returns a scalar (shape `()`, real floating; complex with `holomorphic`), or a pair of a scalar and
-    anything with `has_aux`. `argnums` (an int, or a sequence of ints) says which positional arguments to differentiate
-    in; each is an array, a number, or a container of them. The gradient has the structure, shapes and
-    dtypes of those arguments; integer ones, with `allow_int`, get zeros of dtype float0. With `has_aux` the
-    result is a pair (gradient, aux). For complex arguments of a real function the convention is jax's.
-    With a `memory_budget` (bytes, or text such as "512 MiB") values are computed again in the backward pass rather than
-    kept, as few as possible, so that those alive at once beside arguments and results take no more
-    (docs/appendix/memory-budgets.md).
+    `fun` returns a scalar (shape `()`, real floating; complex with `holomorphic`), or with `has_aux` a pair of a scalar
+    and any auxiliary output. `argnums` (an int, or a sequence of ints) selects the positional arguments to
+    differentiate; each is an array, a number, or a container of them. The gradient has the structure, shapes and dtypes
+    of those arguments; integer ones, with `allow_int`, get zeros of dtype float0. With `has_aux` the result is a pair
+    (gradient, aux). For complex arguments of a real function the convention is jax's. With a `memory_budget` (bytes, or
+    text such as "512 MiB") values are recomputed in the backward pass instead of saved, as few as possible, so that
+    those live at once beside arguments and results fit the budget (docs/appendix/memory-budgets.md).
 
-    Raises `ArgumentError` if the output is not a scalar, `argnums` does not fit or no plan is within the memory budget,
+    Raises `ArgumentError` if the output is not a scalar, `argnums` does not fit or no plan fits the memory budget,
     `DTypeError` for integer arguments without `allow_int`.
 
     >>> import numpy as np, fxgrad
@@ -97,7 +96,7 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
 
 def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
                    allow_int: bool = False, memory_budget: Budget = None) -> Callable[..., Any]:
-    """The function that computes `(fun(...), gradient)`, sharing the forward work; arguments as for `grad`.
+    """Return the function that computes `(fun(...), gradient)`, sharing the forward work; arguments as for `grad`.
 
     With `has_aux` the result is `((value, aux), gradient)`.
 
@@ -128,19 +127,19 @@ class _Differentiation:
     def __init__(self, what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool,
                  allow_int: bool, memory_budget: Budget) -> None:
         self._budget = None if memory_budget is None else parse_bytes(f"{what}: memory_budget", memory_budget)
-        # What differentiates a safe function records the function itself: no call within a call.
+        # To differentiate a safe function, record the function itself: no call within a call.
         self._safe = _safe_info(fun)
         fun = fun if self._safe is None else self._safe.function
         self._what, self._fun, self._argnums, self._has_aux = what, fun, argnums, has_aux
         self._holomorphic, self._allow_int, self._with_value = holomorphic, allow_int, what == "value_and_grad"
         self._key = "value_and_grad", holomorphic, self._with_value or has_aux, self._budget
-        # Within a safe function all is recorded: what is compiled by itself knows nothing of that.
-        # A budget bounds what is computed from other arguments, too.
+        # Within a safe function record everything: an operation executed at once would not be safe. A budget also
+        # covers values computed from other arguments.
         self._beginnings = TraceRootCache(fun, staging=self._safe is not None or self._budget is not None)
 
     @property
     def differentiate(self) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Any, Any]]:
-        """What gives the value (None for `grad`), the gradient and the auxiliary output of a call."""
+        """The function from a call's arguments to the value (None for `grad`), the gradient and auxiliary output."""
         return self._differentiate if self._safe is None else self._safely
 
     def _safely(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
@@ -154,7 +153,7 @@ class _Differentiation:
         avals = leaf_avals(what, selected)
         tape = self._tape(selected, avals)
         leaves, out_tree, aux = _record_differentiated(tape, what, fun, self._has_aux, args, kwargs, selected)
-        # All that follows from what was recorded is remembered where the recording ends.
+        # Everything derived from the recording is cached at the node where the recording ends.
         place = (self._key, before_derivatives.get(), leaves[0].variable) if (
             out_tree is LEAF and tape.is_plain(leaves[0])) else None
         found: Derived | None = tape.cache_get(place)
@@ -170,14 +169,14 @@ class _Differentiation:
             if place is not None and not found.captures_tracers:
                 tape.cache_put(place, found)
         outputs = apply_program(found.program, [*found.captured, *tape.captured, *selected.leaves, *forced])
-        if tape.parent is not None:  # which recorded it
+        if tape.parent is not None:  # the parent recorded the derivative
             outputs = without_literals(outputs)
         count = len(leaves) if self._key[2] else 0
         return self._results(outputs[:count], outputs[count:] if count else outputs, avals, selected, aux)
 
     def _directly(self, call: TracedCall, tape: Tape, avals: Sequence[Aval], selected: Selected,
                   ) -> tuple[list[Any], list[Any]] | None:
-        """Outputs and gradients of a program that is too long for a gradient program to be made of it; else None."""
+        """Return outputs and gradients by running a program too long to derive a gradient program from; else None."""
         inputs = [*call.captured, *selected.leaves]
         if tape.parent is not None or len(call.program.equations) < direct.LONG or any(map(is_jax, inputs)):
             return None
@@ -196,7 +195,7 @@ class _Differentiation:
                 aux.restore(outputs[1:]) if aux is not None else None)
 
     def _tape(self, selected: Selected, avals: Sequence[Aval]) -> Tape:
-        """A tape for a call with these arguments; raises `DTypeError` if they cannot be differentiated in."""
+        """Return a tape for a call with these arguments; raise `DTypeError` if they are not differentiable."""
         key = avals[0] if selected.structure is ONE_LEAF else (selected.structure, *avals)
         tape = self._beginnings.tape(key, selected.leaves, selected.names)
         if tape is None:
@@ -206,7 +205,7 @@ class _Differentiation:
         return tape
 
     def _derive_joint(self, traced: TracedCall, avals: Sequence[Aval]) -> tuple[Derived, Sequence[Any]]:
-        """The joint program of what was traced, and the values that it takes beside the captured ones and arguments."""
+        """Return the joint program of the trace, and its extra inputs beside the captured values and arguments."""
         if self._budget is not None:
             traced = plan_within_budget(self._what, self._fun, traced, self._budget)
         program, _, out_tree, computed, forced = traced
@@ -228,15 +227,15 @@ def plan_within_budget(what: str, fun: Callable[..., Any], traced: TracedCall, b
 
 
 class SafeInfo(NamedTuple):
-    """What a function of `fxgrad.nan_safe` says of itself in its attribute `safe`."""
+    """The content of the attribute `safe` that marks a function made by `fxgrad.nan_safe`."""
 
     function: Callable[..., Any]
     after: Callable[[Any], Callable[[TracedCall], TracedCall]]
-    """What is done to traces within it, given what is done to them around it."""
+    """Composes a rewrite of the traces around the function with the function's own rewrite of the traces inside."""
 
 
 def _safe_info(fun: Callable[..., Any]) -> SafeInfo | None:
-    """What a function of `fxgrad.nan_safe` says of itself; wrappers of one have got its attributes, too."""
+    """Return the `SafeInfo` of a function made by `fxgrad.nan_safe`; wrappers copy its attributes, and do not count."""
     found: SafeInfo | None = getattr(fun, "safe", None)
     made = getattr(fun, "transformed", None)
     is_itself = type(found) is SafeInfo and made is not None and made.what == "nan_safe" and (
@@ -245,10 +244,10 @@ def _safe_info(fun: Callable[..., Any]) -> SafeInfo | None:
 
 
 def tape_with_values(fun: Callable[..., Any], selected: Selected, avals: Sequence[Aval], whole: bool = False) -> Tape:
-    """A tape for a call of `fun` with known values of the selected arguments.
+    """Return a tape for a call of `fun` with known values of the selected arguments.
 
-    What is rewritten before it is differentiated, or to be recorded as a `whole`, is recorded with all that is computed
-    in it, whatever that depends on.
+    If the trace is rewritten before it is differentiated, or recorded as a `whole`, the tape records all operations,
+    whether or not they depend on the inputs.
     """
     mode = SHARED if whole or before_derivatives.get() is not None else SELECTIVE
     return new_tape(join_unchecked_vma(avals), mode=mode, values=selected.leaves, name=fun, input_names=selected.names,
@@ -258,7 +257,7 @@ def tape_with_values(fun: Callable[..., Any], selected: Selected, avals: Sequenc
 def trace_differentiated(what: str, fun: Callable[..., Any], has_aux: bool, args: tuple[Any, ...],
                          kwargs: dict[str, Any], selected: Selected, avals: Sequence[Aval], whole: bool = False,
                          ) -> tuple[TracedCall, Aux | None]:
-    """Traces a call with known values; traced auxiliary leaves become further outputs of the program.
+    """Trace a call with known values; traced auxiliary leaves become further outputs of the program.
 
     For `whole` see `tape_with_values`.
     """
@@ -269,12 +268,12 @@ def trace_differentiated(what: str, fun: Callable[..., Any], has_aux: bool, args
 
 TraceRewrite = Callable[[TracedCall], TracedCall]
 before_derivatives: ContextVar[TraceRewrite | None] = ContextVar("before_derivatives", default=None)
-"""How a trace is rewritten before it is differentiated, within a function that is rewritten as a whole."""
+"""Rewrites a trace before it is differentiated, within a function that is rewritten as a whole."""
 
 
 @contextmanager
 def rewrite_before_derivatives(rewrite: TraceRewrite | None) -> Iterator[None]:
-    """Within the block, rewrite each trace that is differentiated: `rewrite` takes it and returns another, or it."""
+    """Within the block rewrite each trace before it is differentiated; `rewrite` returns a trace, possibly the same."""
     token = before_derivatives.set(rewrite)
     try:
         yield
@@ -283,7 +282,7 @@ def rewrite_before_derivatives(rewrite: TraceRewrite | None) -> Iterator[None]:
 
 
 def _finish_differentiated(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> TracedCall:
-    """What was recorded to be differentiated."""
+    """Close the tape and return the trace to differentiate."""
     traced = finish_trace(tape, leaves, out_tree)
     rewriting = before_derivatives.get()
     return traced if rewriting is None else rewriting(traced)
@@ -291,7 +290,7 @@ def _finish_differentiated(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef)
 
 def _record_differentiated(tape: Tape, what: str, fun: Callable[..., Any], has_aux: bool, args: tuple[Any, ...],
                            kwargs: dict[str, Any], selected: Selected) -> tuple[list[Any], TreeDef, Aux | None]:
-    """Records a call on `tape`: the leaves of the output and the auxiliary ones, and the tree of the output alone."""
+    """Record a call on `tape`; return the leaves of the output and of the auxiliary output, and the output's tree."""
     call = bind_selected(fun, args, kwargs, selected)
     if not has_aux:
         return *record_flat(tape, call, what, fun), None
@@ -327,7 +326,7 @@ def _check_scalar(what: str, fun: Any, traced: TracedCall, holomorphic: bool) ->
 @hide_frames
 def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, has_aux: bool = False,
         memory_budget: Budget = None) -> Any:
-    """`fun(*primals)` and its pullback: `(output, pullback)`, or `(output, pullback, aux)` with `has_aux`.
+    """Return `fun(*primals)` and its pullback: `(output, pullback)`, or `(output, pullback, aux)` with `has_aux`.
 
     `pullback(cotangent)` takes a container like the output and returns the tuple of the primals' cotangents
     (with an int `argnums`, that argument's alone). It may be called any number of times.
@@ -363,7 +362,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, 
 
 
 def _eager_vjp(traced: TracedCall, leaves: Sequence[Any], wrt: Sequence[bool]) -> direct.EagerVjp | None:
-    """Run a long program equation by equation, and keep what its pullback needs; None for a short or traced one."""
+    """Run a long program equation by equation, and save its residuals; None for a short or traced one."""
     inputs = [*traced.captured, *leaves]
     if is_tracing() or len(traced.program.equations) < direct.LONG or any(map(is_jax, inputs)):
         return None
@@ -371,10 +370,10 @@ def _eager_vjp(traced: TracedCall, leaves: Sequence[Any], wrt: Sequence[bool]) -
 
 
 def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], tuple[Any, ...]]:
-    """The transpose of a linear function: takes a cotangent like its output, returns a tuple like `primals`.
+    """Return the transpose of a linear function: it maps a cotangent like its output to a tuple like `primals`.
 
-    `primals` say shapes and dtypes only (arrays, numbers or `ShapeDtypeStruct`s). Raises `LinearityError`
-    if `fun` is not zero at zero, and, when called, if it turns out not to be linear otherwise.
+    `primals` give shapes and dtypes only (arrays, numbers or `ShapeDtypeStruct`s). Raises `LinearityError` if `fun` is
+    not zero at zero, and, when called, if it turns out not to be linear otherwise.
 
     >>> import numpy as np, fxgrad
     >>> transposed = fxgrad.linear_transpose(lambda x: 3.0 * x, np.float32(0))
@@ -402,14 +401,14 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
 
 
 def _refuse_affine(fun: Any, traced: TracedCall) -> None:
-    """Raises `LinearityError` if the function adds a constant, seen by its value at zero where that can be computed."""
+    """Raise `LinearityError` if the function adds a constant, shown by its value at zero if that can be computed."""
     program = traced.program
     if is_tracing():
         return
     at_zero = apply_program(program, [*traced.captured, *(np.zeros(var.aval.shape, var.aval.dtype)
                                                 for var in program.inputs[program.captured:])])
     for value in at_zero:
-        if np.any((np.asarray(value) != 0) & (np.asarray(value) == np.asarray(value))):  # a NaN says nothing
+        if np.any((np.asarray(value) != 0) & (np.asarray(value) == np.asarray(value))):  # a NaN proves nothing
             raise LinearityError(at_user_line(
                 f"linear_transpose: {function_name(fun)} is not linear: it is not zero at zero. Leave out what it "
                 "adds, or use vjp, which linearizes first"))

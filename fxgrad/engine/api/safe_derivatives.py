@@ -1,4 +1,4 @@
-"""`nan_safe`: the function with derivatives in which what is masked contributes exactly nothing."""
+"""`nan_safe`: derivatives to which masked values contribute exactly nothing."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def nan_safe(fun: Program) -> Program: ...
 @overload
 def nan_safe(fun: Callable[..., Any]) -> Callable[..., Any]: ...
 def nan_safe(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """`fun`, in whose derivatives 0 times an infinite or undefined slope is 0.
+    """Return `fun` with derivatives in which 0 times an infinite or undefined slope is 0.
 
-    The values of `fun` are what they are. In its derivatives, forward, reverse and of any order, products of tangents
-    or cotangents with slopes are strong: a factor that is exactly 0 makes 0, so nothing comes back from what `where`,
-    `maximum`, `clip`, a mask or an index did not choose. What is infinite and reaches the result stays infinite: the
-    derivative of sqrt at 0 is, and that of a norm at 0 is 0. docs/appendix/nan-gradients.md
-    lists the derivative at every singular point.
+    The values of `fun` are unchanged. In its derivatives, forward, reverse and of any order, products of tangents or
+    cotangents with slopes are strong: a factor that is exactly 0 makes 0, so values that `where`, `maximum`, `clip`, a
+    mask or an index did not choose contribute nothing. An infinity that reaches the result stays infinite: the
+    derivative of sqrt at 0 is, and that of a norm at 0 is 0. docs/appendix/nan-gradients.md lists the derivative at
+    every singular point.
 
-    What `fun` differentiates itself is safe too. `fun` takes and returns arrays, numbers or containers of them. Given a
-    `Program` it returns one. It nests with all other transformations.
+    Derivatives that `fun` takes itself are safe too. `fun` takes and returns arrays, numbers or containers of them. For
+    a `Program` the result is one. It nests with all other transformations.
 
     Raises `ArgumentError` for an argument that is no array and no number.
 
@@ -60,10 +60,10 @@ def nan_safe(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 @cached("functions of safe traces", 256)
 def _compose_safe(rewriting: Callable[[TracedCall], TracedCall] | None) -> Callable[[TracedCall], TracedCall]:
-    """What is done to a trace within a safe function, where `rewriting` is done already; the same for the same."""
+    """Return the rewrite of traces within a safe function, after `rewriting`; equal inputs give the same object."""
     return _safe_trace if rewriting in (None, _safe_trace) else lambda traced: _safe_trace(rewriting(traced))
 
 
 def _safe_trace(traced: TracedCall) -> TracedCall:
-    """What was traced to be differentiated, as a safe call; what forcing computed is computed again."""
+    """Return the trace to differentiate as one safe call, which recomputes values that forcing has computed."""
     return TracedCall(wrap_safely(traced.program, "safe"), traced.captured, traced.out_tree)

@@ -1,4 +1,4 @@
-"""Settings under jax's names: those that mean something here, those of XLA, and why there are no others."""
+"""Settings under jax's names: those with a meaning here, those of XLA, and why there are no others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _entered: dict[str, AbstractContextManager[Any]] = {}
 
 
 def _block_setting(name: str, block: Callable[[], AbstractContextManager[Any]]) -> Setting:
-    """A setting that has the rest of the process be within a block."""
+    """Return a setting that enters `block` for the rest of the process."""
     def change(value: Any) -> None:
         on = as_switch(value)
         if on and name not in _entered:
@@ -29,11 +29,11 @@ def _block_setting(name: str, block: Callable[[], AbstractContextManager[Any]]) 
             _entered[name].__enter__()
         elif not on and name in _entered:
             _entered.pop(name).__exit__(None, None, None)
-        _JAX.update(name, on)  # for what jax runs in other threads; its blocks hold for their own
+        _JAX.update(name, on)  # for jax's other threads: jax's blocks hold for their own thread
     return Setting(change, lambda: name in _entered)
 
 
-# --- settings that are handed on, and those that have one value ------------------------------------------------------
+# --- settings passed to jax, and those that have one value -----------------------------------------------------------
 
 
 def _jax_setting(name: str) -> Setting:
@@ -41,7 +41,7 @@ def _jax_setting(name: str) -> Setting:
 
 
 def _fixed_setting(name: str, values: tuple[Any, ...], why: str) -> Setting:
-    """A setting that says here what is so in any case, and nothing else."""
+    """Return a setting that accepts only `values`, which describe how fxgrad always behaves."""
     def change(value: Any) -> None:
         if value not in values:
             raise ValueError(f"{name} cannot be {value!r}: {why}")
@@ -69,7 +69,7 @@ _XLA = (
     "jax_raise_persistent_cache", "jax_rocm_visible_devices", "jax_send_traceback_to_runtime",
     "jax_share_binary_between_hosts", "jax_sort_devices_by_process_index", "jax_thread_guard", "jax_transfer_guard",
     "jax_use_magma", "jax_use_shardy_partitioner", "jax_xla_", "mock_num_gpu_processes")
-"""How the settings begin that are XLA's, its compiler's and its devices'."""
+"""Prefixes of the settings of XLA, its compiler and its devices."""
 
 _FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "jax_check_tracer_leaks": ((True, False), ""),
@@ -83,7 +83,7 @@ _FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
     "jax_numpy_rank_promotion": (("allow",), "shapes broadcast as NumPy's do"),
     "jax_threefry_partitionable": ((True,), "bits are those of jax with jax_threefry_partitionable"),
 }
-"""Settings that have one value here, or do nothing: the values that are taken, and why not others."""
+"""Settings that have one value here, or no effect: the accepted values, and why others are refused."""
 
 
 def _settings() -> Iterator[tuple[str, Setting]]:
@@ -101,7 +101,7 @@ def _settings() -> Iterator[tuple[str, Setting]]:
 
 
 def _set_nan_checks(value: Any) -> None:
-    """At least the first level, or none."""
+    """Set at least the first level of checks, or none."""
     config.update("check_level", max(config.check_level, 1) if as_switch(value) else 0)
 
 
@@ -113,11 +113,11 @@ config.of_jax.update(_settings())
 
 @contextmanager
 def default_matmul_precision(value: Any) -> Iterator[None]:
-    """Within the block XLA multiplies matrices in this precision where none is asked for: "float32", "bfloat16", ...
+    """Within the block XLA multiplies matrices in this precision by default: "float32", "bfloat16", ...
 
-    It holds for what `jit` compiles, and so for derivatives and batches of it, on devices that have several precisions;
-    NumPy's products are of full precision. The values are those of `jax.default_matmul_precision`, and so is the
-    `ValueError` for others.
+    It applies to functions compiled by `jit`, and so to their derivatives and batches, on devices that have several
+    precisions; NumPy's products are of full precision. The values are those of `jax.default_matmul_precision`, and so
+    is the `ValueError` for others.
 
     >>> import numpy as np, fxgrad
     >>> with fxgrad.default_matmul_precision("float32"):
@@ -130,9 +130,9 @@ def default_matmul_precision(value: Any) -> Iterator[None]:
 
 @contextmanager
 def enable_x64(new_val: bool = True) -> Iterator[None]:
-    """Within the block arrays that are made without a dtype are float64; with False, float32.
+    """Within the block arrays created without a dtype are float64; with False, float32.
 
-    Arrays keep their dtype in any case. `default_dtype` says it for all floating dtypes.
+    Existing arrays keep their dtype. `default_dtype` sets all floating dtypes.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> with fxgrad.enable_x64():

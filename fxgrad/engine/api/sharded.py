@@ -31,27 +31,27 @@ Specs = Any
 
 def shard_map(f: Callable[..., Any] | None = None, /, *, out_specs: Specs, in_specs: Specs = None, mesh: Any = None,
               axis_names: Any = frozenset(), check_vma: bool = True) -> Any:
-    """The function of whole arrays that has every device of `mesh` run `f` on its pieces of them, as jax's.
+    """Return the function of whole arrays that runs `f` on every device of `mesh`, on its pieces; jax's `shard_map`.
 
-    `in_specs` says how arguments are cut into pieces: a `PartitionSpec`, which names for each axis of an array the mesh
-    axes that cut it, or a container of them that is a prefix of that of the arguments; axes that a spec does not name
-    are whole on every device, and so are mesh axes that it does not name: all their devices have the same. None in a
-    container is `P()`: all devices have the whole of what stands there. Without `in_specs` the arguments are cut as
-    they lie (`jax.Array`s with a `NamedSharding`; others are whole). `out_specs` says in the same way how the results
-    are put together. In `f` the collectives of `fxgrad.lax` speak over the axes of the mesh. `mesh` is jax's `Mesh`, or
-    an `AbstractMesh`, whose devices are those that the arguments lie on, by default that of `jax.set_mesh`.
-    `axis_names` are the mesh axes that `f` is mapped over, all if it is empty; the others are left to the compiler.
+    `in_specs` gives the pieces of the arguments: a `PartitionSpec`, which names for each axis of an array the mesh axes
+    that shard it, or a container of them that is a prefix of that of the arguments. An array axis without a name is
+    whole on every device. Along a mesh axis that a spec does not name, all devices have the same piece. None in a
+    container is `P()`: all devices have the whole array. Without `in_specs` the arguments are sharded as they lie
+    (`jax.Array`s with a `NamedSharding`; others are whole). `out_specs` gives in the same way how to assemble the
+    results. In `f` the collectives of `fxgrad.lax` reduce over the axes of the mesh. `mesh` is jax's `Mesh`, or an
+    `AbstractMesh`, whose devices are those of the arguments; the default is the mesh of `jax.set_mesh`. `axis_names`
+    are the mesh axes that `f` is mapped over, all if it is empty; the others are left to the compiler.
 
-    With NumPy's arrays and without `jit` it runs on NumPy, whatever devices there are: all pieces at once. With jax's
-    arrays, or under `jit`, XLA runs it on the devices.
+    With NumPy arrays and without `jit`, NumPy computes all pieces at once, whatever devices there are. With
+    `jax.Array`s, or under `jit`, XLA runs it on the devices.
 
-    It is known along which mesh axes each value may differ. A result must be the same along those that its spec does
-    not name, which `psum` and `pmean` make it; and the gradient of a value that is the same on several devices, taken
-    inside of `f` or outside, is the sum over them. With `check_vma=False` nothing is known: results are taken for
-    equal where their spec says so, and gradients that are taken inside of `f` are those of each device alone.
+    The mesh axes along which each value may vary are tracked. A result must be equal along the axes that its spec does
+    not name; `psum` and `pmean` make it so. The gradient of a value that several devices share, taken inside or outside
+    of `f`, is the sum over them. With `check_vma=False` nothing is tracked: results are assumed equal where their spec
+    implies it, and gradients taken inside of `f` are those of each device alone.
 
-    Raises `ArgumentError` for specs that fit neither mesh nor rank and for results that differ along an axis where they
-    are to be equal, and `ShapeError` for sizes that the mesh does not divide.
+    Raises `ArgumentError` for specs that fit neither mesh nor rank and for results that vary along an axis where they
+    must be equal, and `ShapeError` for sizes that the mesh does not divide.
 
     >>> import numpy as np, fxgrad
     >>> from jax.sharding import AbstractMesh, PartitionSpec as P
@@ -99,7 +99,7 @@ def _require_mesh(mesh: Any) -> MeshShape:
             return around.shape  # type: ignore[no-any-return]
         try:
             mesh = jax.sharding.get_mesh()
-        except ValueError:  # jax is tracing (`jit(f).trace`), and does not hand out devices then
+        except ValueError:  # jax is tracing (`jit(f).trace`), and hides the devices then
             mesh = jax.sharding.get_abstract_mesh()
         if mesh.empty:
             mesh = jax.sharding.get_abstract_mesh()
@@ -156,15 +156,15 @@ class _ShardedCall:
             _check_divides(aval, spec, name, shape)
 
     def arguments(self, tracers: Sequence[Any]) -> Any:
-        """The arguments of the function, with tracers in the places of leaves."""
+        """Return the arguments of the function, with tracers in place of leaves."""
         return tree.unflatten(self._structure, tracers)
 
     def run(self, tracers: Sequence[Any]) -> Any:
-        """What the function returns for these."""
+        """Call the function with these tracers and return its output."""
         return self._fun(*self.arguments(tracers))
 
     def arguments_cut_along(self, names: Sequence[str]) -> list[str]:
-        """The names of the arguments that are cut along any of `names`."""
+        """Return the names of the arguments that are sharded along any of `names`."""
         return [name for name, spec in zip(self.names, self.specs, strict=True)
                 if not set(names).isdisjoint(spec_axes(spec))]
 
@@ -173,8 +173,8 @@ def _require_partition(leaf: Any, name: str, function: str) -> Any:
     """Return the partition of an array; raise `ArgumentError` for a traced one, whose placement is unknown."""
     if type(leaf) is Tracer or is_jax_tracer(leaf):
         raise ArgumentError(at_user_line(
-            f"shard_map: in_specs was left out, and the argument {name} of {function} is traced here, so that it is "
-            "not known how it lies on the devices. Pass in_specs, a PartitionSpec for each argument"))
+            f"shard_map: in_specs was left out, and the argument {name} of {function} is traced here, so its "
+            "sharding is unknown. Pass in_specs, a PartitionSpec for each argument"))
     sharding = getattr(leaf, "sharding", None) if isinstance(leaf, jax.Array) else None
     return sharding.spec if isinstance(sharding, NamedSharding) else partition_of(())
 
@@ -197,8 +197,8 @@ def _broadcast_specs(argument: str, specs: Specs, container: Any, kinds: Any = P
     for leaf in found:
         if not isinstance(leaf, kinds):
             raise ArgumentError(at_user_line(
-                f"shard_map: {argument} holds {leaf!r}, where a PartitionSpec is needed, such as P('data'), or P() for "
-                "what is the same on all devices"))
+                f"shard_map: {argument} holds {leaf!r}, where a PartitionSpec is needed, such as P('data'), or P() "
+                "for an array that all devices hold whole"))
     return found
 
 
@@ -243,14 +243,14 @@ def _check_divides(aval: Aval, spec: Spec, name: str, shape: MeshShape) -> None:
 
 
 class _Results:
-    """What the function returns on each device, brought to what `out_specs` says; `specs` are found on the way."""
+    """The function's results on each device, converted as `out_specs` requires; `specs` are set during the call."""
 
     def __init__(self, name: str, out_specs: Specs, layout: Layout, call: _ShardedCall) -> None:
         self._name, self._out_specs, self._layout, self._call = name, out_specs, layout, call
         self.specs: list[Spec] = []
 
     def of(self, *tracers: Any) -> Any:
-        """The results, in their container."""
+        """Return the results, in their container."""
         layout = self._layout
         if not layout.check_vma:
             tracers = tuple(pvary(tracer, layout.axis_names) for tracer in tracers)

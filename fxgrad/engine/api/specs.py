@@ -15,15 +15,15 @@ _numbers = itertools.count(1)
 
 
 def symbolic_spec(*shape: Any, dtype: Any = None, weak_type: bool = False) -> Any:
-    """The type of an array that is not there, as a `ShapeDtypeStruct`, for tracing, exporting and saving functions.
+    """Return the type of an array as a `ShapeDtypeStruct`, for tracing, exporting and saving functions without data.
 
-    `shape` is a size for each axis, or one tuple of sizes, with the dtype behind it. A size is a whole number; a name,
-    such as `"n"`, which stands for any size from 1 on and for the same in all specs; arithmetic of names, such as
-    `"2*n"`, `"n + m - 1"`, `"floordiv(n, 2)"`, `"mod(n, 2)"`, `"max(n, 3)"`; or None, a name that nothing else has.
-    The dtype is float64 if none is given, as that of Python's floats; `"f32"` and its like stand for `"float32"`.
+    `shape` is a size for each axis, or one tuple of sizes, followed by the dtype. A size is one of these: a whole
+    number; a name, such as `"n"`, for any size from 1 on, the same in all specs; arithmetic of names, such as `"2*n"`,
+    `"n + m - 1"`, `"floordiv(n, 2)"`, `"mod(n, 2)"`, `"max(n, 3)"`; None, a name that occurs nowhere else. The default
+    dtype is float64, as that of Python's floats; `"f32"` and its like abbreviate `"float32"`.
 
-    A program traced with names runs at every size without being traced again. Raises `ArgumentError` for anything
-    else than sizes and dtypes.
+    A program traced with names runs at every size without being retraced. Raises `ArgumentError` for all but sizes and
+    dtypes.
 
     >>> import numpy as np, fxgrad
     >>> program = fxgrad.make_program(lambda x: np.mean(x, axis=0))(fxgrad.symbolic_spec("n", 3))
@@ -38,7 +38,7 @@ def symbolic_spec(*shape: Any, dtype: Any = None, weak_type: bool = False) -> An
     if shape and isinstance(shape[0], tuple | list):
         if len(shape) > 2 or (len(shape) == 2 and dtype is not None):
             raise ArgumentError(at_user_line(
-                f"symbolic_spec: behind a tuple of sizes the dtype alone can stand, got {shape[1:]!r}. Write "
+                f"symbolic_spec: only the dtype may follow a tuple of sizes, got {shape[1:]!r}. Write "
                 "fxgrad.symbolic_spec((\"n\", 3), \"f32\") or fxgrad.symbolic_spec(\"n\", 3, dtype=\"f32\")"))
         sizes, dtype = shape[0], shape[1] if len(shape) == 2 else dtype
     wanted = dtypes.float64 if dtype is None else _dtype(dtype)
@@ -80,7 +80,7 @@ def _parse_sizes(text: str) -> Any:
     except (ValueError, TypeError):
         size = None
     if size is None or (type(size) is int and size < 0) or not text.isascii():
-        hint = " The dtype is given as dtype=, or behind a tuple of sizes" if is_dtype else ""
+        hint = " The dtype is given as dtype=, or after a tuple of sizes" if is_dtype else ""
         raise ArgumentError(at_user_line(
             f"symbolic_spec: {text!r} is no size: names, whole numbers, +, -, *, ^ and floordiv, mod, max, min of them "
             "are "

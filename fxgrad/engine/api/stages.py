@@ -29,7 +29,7 @@ class MadeFor(NamedTuple):
 
     @staticmethod
     def of(fun: Callable[..., Any], static: StaticArguments, args: Args, kwargs: Kwargs) -> MadeFor:
-        """For the dynamic ones of these arguments; raises `ArgumentError` for what is no array and no number."""
+        """Return it for the dynamic ones of these arguments; raise `ArgumentError` for one without a type."""
         name, names, split = function_name(fun), static.leaf_names(args, kwargs), static.split(args, kwargs)
         avals = [argument_aval(leaf, "jit", constant_name(f"{where} of {name}"))
                  for leaf, where in zip(split.leaves, names, strict=True)]
@@ -38,14 +38,14 @@ class MadeFor(NamedTuple):
 
 
 class Stage:
-    """A stage of jax's (`Traced`, `Lowered`, `Compiled`) that keeps 64-bit dtypes in all that is asked of it."""
+    """A jax stage (`Traced`, `Lowered`, `Compiled`) whose methods all keep 64-bit dtypes."""
 
     __slots__ = ("_as_they_are", "_captured", "_made_for", "_stage")
 
     def __init__(self, stage: Any, made_for: MadeFor, captured: tuple[Any, ...] = ()) -> None:
         self._stage, self._made_for = stage, made_for
-        self._captured = captured  # what comes before the arguments
-        self._as_they_are: frozenset[type] | None = None  # types of arguments of which no care need be taken
+        self._captured = captured  # values before the arguments
+        self._as_they_are: frozenset[type] | None = None  # types of arguments that need no x64 scope
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a stage of a jitted function belongs to its process, and is neither pickled nor copied. "
@@ -56,7 +56,7 @@ class Stage:
         return self._wrap_method(value) if callable(value) else value
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs a compiled stage; raises `ArgumentError`, a `TypeError`, for arguments that it was not made for."""
+        """Run a compiled stage; raise `ArgumentError`, a `TypeError`, for arguments that it was not made for."""
         classes = self._as_they_are
         if classes is not None and not kwargs and (
                 classes.issuperset(map(type, args)) or classes.issuperset(map(type, tree.leaves(args)))):
@@ -71,12 +71,12 @@ class Stage:
                 raise
         leaves = tree.leaves((args, kwargs))
         if leaves and all(map(_is_narrow, leaves)) and all(map(_is_narrow, tree.leaves(outputs))):
-            # jax's arrays keep their dtype without a scope, so one that does not fit is refused without it too.
+            # A `jax.Array` keeps its dtype without a scope, so one that does not fit is refused without it too.
             self._as_they_are = frozenset(map(type, leaves))
         return like_arguments(outputs, args, kwargs) if wide else outputs
 
     def _refuse(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Raises our own message if the arguments are not those that it was compiled for."""
+        """Raise our own message if the arguments are not those that it was compiled for."""
         name, expected = self._made_for
         if expected.mismatches(f"jit({name})", args, kwargs):
             raise ArgumentError(expected.message(
@@ -99,25 +99,25 @@ class Stage:
 
 
 def _is_narrow(value: Any) -> bool:
-    """Whether `value` is an array of jax's with a value, of a dtype that jax keeps whatever its x64 mode."""
+    """Return whether `value` is a concrete `jax.Array` of a dtype that jax keeps whatever its x64 mode."""
     return isinstance(value, jax.Array) and not is_jax_tracer(value) and isinstance(
         value.dtype, np.dtype) and value.dtype not in WIDE
 
 
 class Traced(Stage):
-    """A function that was traced for some types, with the jaxpr of what it computes; `lower()` is the next stage."""
+    """A function traced for certain types, with its jaxpr; `lower()` returns the next stage."""
 
     __slots__ = ()
 
 
 class Lowered(Stage):
-    """A function that was lowered to StableHLO, `as_text()`; `compile()` is the next stage."""
+    """A function lowered to StableHLO, `as_text()`; `compile()` returns the next stage."""
 
     __slots__ = ()
 
 
 class Compiled(Stage):
-    """A function that XLA compiled, to be called with arguments of the types that it was compiled for."""
+    """A function compiled by XLA, called with arguments of the types that it was compiled for."""
 
     __slots__ = ()
 
@@ -127,5 +127,5 @@ _CLASSES: dict[type, type[Stage]] = {
 
 
 def stage_of(stage: Any, made_for: MadeFor, captured: tuple[Any, ...] = ()) -> Stage:
-    """A stage of jax's, of the class here that stands for it."""
+    """Wrap a jax stage in the class here of the same kind."""
     return _CLASSES[type(stage)](stage, made_for, captured)

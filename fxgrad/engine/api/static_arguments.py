@@ -23,9 +23,9 @@ Kwargs = dict[str, Any]
 
 
 class Split(NamedTuple):
-    """The arguments of one call: the dynamic ones, their leaves and structure, and `arguments`, which replaces leaves.
+    """The arguments of one call: the dynamic ones, their leaves and structure; `arguments` replaces leaves.
 
-    Of `f(x, 3, p={"w": w})` with the second argument static, `args` is `(x,)`, `kwargs` is `{"p": {"w": w}}` and
+    For `f(x, 3, p={"w": w})` with the second argument static, `args` is `(x,)`, `kwargs` is `{"p": {"w": w}}` and
     `leaves` is `[x, w]`; `arguments([y, v])` is `((y, 3), {"p": {"w": v}})`.
     """
 
@@ -37,7 +37,7 @@ class Split(NamedTuple):
 
 
 class StaticArguments:
-    """The static arguments of `fun`: those at the positions `numbers` and of the `names`, given either way."""
+    """The static arguments of `fun`: those at the positions `numbers`, and those of the `names`."""
 
     __slots__ = ("_fun", "_numbers", "_positions", "any", "names")
 
@@ -51,13 +51,13 @@ class StaticArguments:
 
     def _names_of_numbers(self) -> set[str]:
         if not self._numbers:
-            return set()  # without looking at the signature, which takes longer than all else here
+            return set()  # without reading the signature, which takes longer than all else here
         names = parameter_names(self._fun, 1 + max(self._numbers))
         by_keyword = keyword_names(self._fun)
         return {names[number] for number in self._numbers if 0 <= number < len(names)} & by_keyword
 
     def positions(self, count: int) -> set[int]:
-        """Return the positions of the static ones of `count` positional arguments."""
+        """Return the positions of the static ones among `count` positional arguments."""
         static: set[int] | None = self._positions.get(count)
         if static is None:
             numbered = {number % count for number in self._numbers if -count <= number < count}
@@ -73,7 +73,7 @@ class StaticArguments:
             key: value for key, value in kwargs.items() if key not in self.names}
 
     def split(self, args: Args, kwargs: Kwargs) -> Split:
-        """Return the arguments of a call, taken apart."""
+        """Return the arguments of a call, split."""
         if not self.any:
             leaves, structure = tree.flatten((args, kwargs))
             return Split(args, kwargs, leaves, structure, functools.partial(tree.unflatten, structure))
@@ -89,7 +89,7 @@ class StaticArguments:
         return Split(dynamic, keywords, leaves, structure, arguments)
 
     def values(self, args: Args, kwargs: Kwargs) -> tuple[Any, ...]:
-        """Return the static arguments with their places and types, which are equal for calls that share a trace."""
+        """Return the static arguments with their positions and types, equal for calls that share a trace."""
         if not self.any:
             return ()
         given = [(position, args[position]) for position in sorted(self.positions(len(args)))]
@@ -105,7 +105,7 @@ class StaticArguments:
                         for name in tree.leaf_names(kwargs[key], key)]
 
     def check_hashable(self, args: Args, kwargs: Kwargs) -> None:
-        """Raises `ArgumentError` for a static argument that has no hash."""
+        """Raise `ArgumentError` for a static argument that has no hash."""
         if not self.any:
             return
         name, roots = function_name(self._fun), parameter_names(self._fun, len(args))
@@ -116,7 +116,7 @@ class StaticArguments:
                 _check_hashable(name, key, value)
 
     def look_up(self, find: Callable[[Any], Any], key: Any, args: Args, kwargs: Kwargs) -> Any:
-        """Return `find(key)`; an error of a static argument's `__eq__`, which that calls, is explained."""
+        """Return `find(key)`; explain an error raised by the `__eq__` of a static argument."""
         try:
             return find(key)
         except Exception as error:
@@ -124,7 +124,7 @@ class StaticArguments:
             raise
 
     def _check_comparable(self, args: Args, kwargs: Kwargs, error: BaseException | None) -> None:
-        """Raises `ArgumentError` for a static argument that could not be compared with that of an earlier call."""
+        """Raise `ArgumentError` for a static argument that could not be compared with that of an earlier call."""
         compared = _compared_object(error)
         if compared is None:
             return
@@ -156,7 +156,7 @@ class StaticArguments:
 
 
 def _compared_object(error: BaseException | None) -> Any:
-    """Return the object whose `__eq__` raised `error`, if one did."""
+    """Return the object whose `__eq__` raised `error`, if there is one."""
     traceback, found = None if error is None else error.__traceback__, None
     while traceback is not None:
         if traceback.tb_frame.f_code.co_name == "__eq__":

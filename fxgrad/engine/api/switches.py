@@ -1,4 +1,4 @@
-"""What callers see of jitted functions, and the switch that makes them run as they are."""
+"""The public protocol of jitted functions, and `disable_jit`, which runs them without compilation."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from typing import Any, Protocol, runtime_checkable
 
 @runtime_checkable
 class Jitted(Protocol):
-    """A compiled function: call it, or look at its stages with `lower` and `trace`."""
+    """A compiled function: call it, or inspect its stages with `lower` and `trace`."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The outputs, computed by XLA, or recorded if a transformation is under way."""
+        """Return the outputs, computed by XLA, or recorded inside a running transformation."""
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """jax's `Lowered` stage for these arguments (arrays or `ShapeDtypeStruct`s): `as_text()`, `compile()`."""
+        """Return jax's `Lowered` stage for these arguments (arrays or `ShapeDtypeStruct`s): `as_text`, `compile`."""
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
-        """jax's `Traced` stage for these arguments, with the jaxpr of the emitted operations."""
+        """Return jax's `Traced` stage for these arguments, with the jaxpr of the emitted operations."""
 
     def clear_cache(self) -> None:
-        """Forgets all compiled versions."""
+        """Forget all compiled versions."""
 
 
 class Interruptible(Protocol):
     """The state of a jitted function."""
 
     def interrupt(self) -> None:
-        """Has the next call ask whether jit is disabled."""
+        """Make the next call check whether jit is disabled."""
 
 
 switched: weakref.WeakSet[Interruptible] = weakref.WeakSet()
-"""The states of all jitted functions: calls do not look at the switch, but are told when it is turned."""
+"""The states of all jitted functions: `disable_jit` interrupts them, so that calls need not check the switch."""
 _disabled: list[bool] = []
 
 
 def is_jit_disabled() -> bool:
-    """Whether jitted functions are to run as they are."""
+    """Return whether jitted functions run without compilation."""
     return bool(_disabled)
 
 
 @contextmanager
 def disable_jit(disable: bool = True) -> Iterator[None]:
-    """Within the block jitted functions run as they are, in all threads: to look at values, or step through them.
+    """Within the block run jitted functions without compilation, in all threads: to see values, or step through them.
 
     >>> import numpy as np, fxgrad
     >>> with fxgrad.disable_jit():

@@ -1,4 +1,4 @@
-"""Types of arrays as callers meet them: `typeof`, and `ShapeDtypeStruct`, which stands for an array by its type."""
+"""Types of arrays as callers see them: `typeof`, and `ShapeDtypeStruct`, the type in place of an array."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fxgrad.errors import ArgumentError
 
 @dataclass(frozen=True, repr=False)
 class ArrayType:
-    """The type of an array or number: shape, dtype, whether the dtype gives way, and where it lies or varies.
+    """The type of an array or number: shape, dtype, weakness, sharding, and the axes along which it varies.
 
-    `sharding` is that of an array of jax's, and None for all others: the types of programs do not say how arrays lie.
-    `vma` has the mesh axes that a value varies over within `shard_map`. It prints as jax's types do.
+    `sharding` is that of a `jax.Array`, and None for all others: the types of programs hold no placement. `vma` has the
+    mesh axes along which a value varies within `shard_map`. It prints as jax's types do.
 
     >>> import numpy as np, fxgrad
     >>> print(fxgrad.typeof(np.ones((2, 3), np.float32)), fxgrad.typeof(1.0))
@@ -50,11 +50,11 @@ class ArrayType:
 
     @property
     def aval(self) -> Aval:
-        """The type as programs have it."""
+        """The type as an `Aval`."""
         return Aval(self.shape, self.dtype, self.weak_type, self.vma)
 
     def str_short(self, short_dtypes: bool = False) -> str:
-        """The text of the type; with `short_dtypes` `f32[3]`, in the place of `float32[3]`."""
+        """Return the text of the type; with `short_dtypes` `f32[3]`, in place of `float32[3]`."""
         name = dtypes.short_name(self.dtype) if short_dtypes else dtypes.shown_name(self.dtype)
         cut = [None] * self.ndim if self.sharding is None else [*self.sharding.spec, *[None] * self.ndim]
         cuts = zip(self.shape, cut, strict=False)
@@ -71,7 +71,7 @@ def _axes_text(names: Any) -> str:
 
 
 def typeof(x: Any) -> ArrayType:
-    """The type of an array, a traced one, a number, or a `ShapeDtypeStruct`, without looking at its values.
+    """Return the type of an array, a tracer, a number, or a `ShapeDtypeStruct`, without reading its values.
 
     Raises `ArgumentError` for anything else.
 
@@ -95,7 +95,7 @@ def typeof(x: Any) -> ArrayType:
 
 
 class _Types(type):
-    """Instances are jax's, of whichever of the two classes they were made."""
+    """A metaclass: instances are jax's, of whichever of the two classes made them."""
 
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, tree.ShapeDtypeStruct)
@@ -111,10 +111,10 @@ class _Types(type):
 
 
 class ShapeDtypeStruct(metaclass=_Types):
-    """What stands for an array of which the type alone matters: `ShapeDtypeStruct((2, 3), "float32")`.
+    """A shape and a dtype in place of an array: `ShapeDtypeStruct((2, 3), "float32")`.
 
     It makes objects of `jax.ShapeDtypeStruct`, and takes the same options: `sharding`, `weak_type`. `eval_shape`,
-    `make_program`, `jit(f).lower` and all else that looks at types takes it in the place of an array.
+    `make_program`, `jit(f).lower` and all other functions of types accept it in place of an array.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.eval_shape(np.transpose, fxgrad.ShapeDtypeStruct((2, 3), "float32"))
@@ -122,15 +122,15 @@ class ShapeDtypeStruct(metaclass=_Types):
     """
 
     def __new__(cls, shape: Any, dtype: Any, **options: Any) -> Any:
-        """An object of `jax.ShapeDtypeStruct`."""
+        """Return an object of `jax.ShapeDtypeStruct`."""
         build: Any = tree.ShapeDtypeStruct
         return build(shape, dtype, **options)
 
     @staticmethod
     def like(x: Any) -> Any:
-        """The type of `x`: of an array, where one of jax's lies included, of a traced array, or of a number.
+        """Return the type of `x`: an array (with the sharding of a `jax.Array`), a tracer, or a number.
 
-        64 bits stay 64 bits. Raises `ArgumentError` for what is none of them.
+        64-bit dtypes stay 64-bit. Raises `ArgumentError` for all else.
 
         >>> import numpy as np, fxgrad
         >>> fxgrad.ShapeDtypeStruct.like(np.ones(3))

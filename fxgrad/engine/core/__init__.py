@@ -1,4 +1,4 @@
-"""The IR: avals and sizes, arrays, primitives with their rules and facts, programs and regions, analyses, interpreters.
+"""The IR: avals and sizes, arrays, primitives with rules and properties, programs and regions, analyses, interpreters.
 
-Nothing here knows any particular operation, and nothing here imports from `ops` or above.
+Nothing here depends on any particular operation, and nothing here imports from `ops` or above.
 """

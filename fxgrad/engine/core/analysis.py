@@ -1,4 +1,4 @@
-"""`Analysis`: a table with one fact about every primitive that does not belong to its record."""
+"""`Analysis`: a table with one fact about every primitive, kept outside of the primitive's record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What a table has for one primitive: the fact, how the table comes to it, and the place in the code.
+    """The entry of a table for one primitive: the fact, its state, and the place in the code.
 
     | `state` | the fact |
     |---|---|
@@ -36,7 +36,7 @@ class Known(NamedTuple):
     | `refused` | is a named absence (`fxgrad.TODO` makes one), which has the reason, entered or not |
     | `missing` | is None: the table needs an entry, and there is none |
 
-    `place` is that of the entry; where nothing was entered, that of the table.
+    `place` is that of the entry, or of the table if there is no entry.
     """
 
     state: State
@@ -47,16 +47,16 @@ class Known(NamedTuple):
 class Analysis(Generic[Fact]):
     """A fact about every primitive, returned by `of`; most facts are entered beside the records.
 
-    `description` is one sentence that says what the fact is. `missing` says what `of` does for a primitive, of the
-    library or of a user, that has no entry:
+    `description` states the fact in one sentence. `missing` selects the result of `of` for a primitive, of the library
+    or of a user, without an entry:
 
     - `"raise"`: raise `TypeError`, so every primitive of the library has an entry.
     - `"derive"`: return `derive(primitive)`, which follows from the record.
     - `"conservative"`: return `default`, which is safe for any operation.
 
-    A named absence (`MissingRule`) as a fact says that there is none for a primitive, and why.
+    A named absence (`MissingRule`) as a fact means that a primitive has none, with the reason.
 
-    Raises `TypeError` unless `derive` or `default` is given just where it is needed, and for an empty description.
+    Raises `TypeError` unless exactly the needed one of `derive` and `default` is given, and for an empty description.
 
     >>> from fxgrad.extend import primitives
     >>> keeps_sign = Analysis("keeps_sign", "Whether the result has the sign of the operand.",
@@ -73,7 +73,7 @@ class Analysis(Generic[Fact]):
     def __init__(self, name: str, description: str, *, missing: Missing, default: Fact = _NOT_GIVEN,
                  derive: Callable[[Primitive], Fact] | None = None) -> None:
         if (default is not _NOT_GIVEN, derive is not None) != (missing == "conservative", missing == "derive"):
-            raise TypeError(f"the analysis {name} is told missing={missing!r}; default= is needed with "
+            raise TypeError(f"the analysis {name} has missing={missing!r}; default= is needed with "
                             "'conservative' alone, and derive= with 'derive' alone")
         if not description:
             raise TypeError(f"the analysis {name} needs a description: one sentence that says what the fact is")
@@ -85,7 +85,7 @@ class Analysis(Generic[Fact]):
         _all.add(self)
 
     def enter(self, fact: Fact, *primitives: Primitive) -> None:
-        """Enter `fact` for each of `primitives`; raises `ValueError` where one has an entry already."""
+        """Enter `fact` for each of `primitives`; raise `ValueError` if one has an entry already."""
         for primitive in primitives:
             if primitive in self._entries:
                 raise ValueError(f"the analysis {self.name} has an entry for {primitive} already")
@@ -96,14 +96,14 @@ class Analysis(Generic[Fact]):
         self._places[primitive] = _place()
 
     def register(self, *primitives: Primitive) -> Callable[[Fact], Fact]:
-        """`enter` as a decorator, for facts that are functions."""
+        """Return a decorator that calls `enter`, for facts that are functions."""
         def decorate(fact: Fact) -> Fact:
             self.enter(fact, *primitives)
             return fact
         return decorate
 
     def of(self, primitive: Primitive) -> Fact:
-        """Return the fact about `primitive`; raises `TypeError` if the table needs an entry and has none."""
+        """Return the fact about `primitive`; raise `TypeError` if the table needs an entry and has none."""
         entry: Fact = self._entries.get(primitive, _NOT_GIVEN)
         if entry is not _NOT_GIVEN:
             return entry
@@ -115,7 +115,7 @@ class Analysis(Generic[Fact]):
         return self._default
 
     def known(self, primitive: Primitive) -> Known:
-        """Return the fact about `primitive` with how the table comes to it, and where; unlike `of` it never raises."""
+        """Return the entry for `primitive`: the fact, its state and its place; unlike `of` it never raises."""
         place = self._places.get(primitive, self.place)
         if primitive not in self._entries and self.missing == "raise":
             return Known("missing", None, place)
@@ -138,7 +138,7 @@ Item = TypeVar("Item")
 
 
 class Collection(Analysis[Sequence[Item]]):
-    """An `Analysis` of facts that are collected: several for one primitive, in the order in which they were added.
+    """An `Analysis` that collects several facts for one primitive, in the order of addition.
 
     >>> from fxgrad.extend import primitives
     >>> zeros = Collection[float]("zeros", "Operands at which the result is 0.")
@@ -154,13 +154,13 @@ class Collection(Analysis[Sequence[Item]]):
         super().__init__(name, description, missing="conservative", default=())
 
     def add(self, item: Item, *primitives: Primitive) -> None:
-        """Add `item` behind those that were added before, for each of `primitives`."""
+        """Append `item` to the facts of each of `primitives`."""
         for primitive in primitives:
             self._put((*self.of(primitive), item), primitive)
 
 
 def _place() -> Place:
-    """Return the place of the statement of a module of the library that is running, or else of the user's call."""
+    """Return the place of the running statement of a library module, or else of the user's call."""
     frame = sys._getframe(2)
     while frame.f_back is not None and not (
             is_user_file(frame.f_code.co_filename) or frame.f_code.co_name == "<module>"):
@@ -169,5 +169,5 @@ def _place() -> Place:
 
 
 def all_analyses() -> list[Analysis[Any]]:
-    """Return all analyses there are, a user's too, by name."""
+    """Return all existing analyses, those of users too, by name."""
     return sorted(_all, key=lambda analysis: analysis.name)

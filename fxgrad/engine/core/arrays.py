@@ -1,4 +1,4 @@
-"""`Array`: NumPy's array as code in jax's idiom meets it; its methods come from `fxgrad.numpy.arrays`."""
+"""`Array`: NumPy's array with jax's idioms; its methods come from `fxgrad.numpy.arrays`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fxgrad.engine.pytorch_names import add_hint_attributes
 
 @add_hint_attributes
 class Array(np.ndarray):
-    """NumPy's array with what code in jax's idiom expects: traced indices, `x.at[i]`, jax's promotion, no changes.
+    """A NumPy array with jax's idioms: traced indices, `x.at[i]`, jax's promotion, immutability.
 
-    The functions of `fxgrad.numpy`, `fxgrad.random` and their kin return it where they compute on NumPy's arrays, for
-    results of shape () too: those are strong, where NumPy's scalars give way to other dtypes. Nobody can write to such
-    a result: `x[0] = 1.0` is refused, and `x += y` makes a new array; `x.copy()` is one to write to. Functions get
-    the class also in the places of NumPy's arrays in which they are not differentiated and over which they are not
-    mapped; there it shares its memory with the caller's array, and can be written to as that can.
+    The functions of `fxgrad.numpy`, `fxgrad.random` and their kin return it for results computed on NumPy arrays, for
+    results of shape () too: those are strong, while NumPy's scalars give way to other dtypes. Such a result is
+    read-only: `x[0] = 1.0` is refused, and `x += y` makes a new array; `x.copy()` is writable. Functions also get this
+    class for NumPy arguments that are neither differentiated nor mapped; there it shares its memory with the caller's
+    array, and is writable if that is.
 
-    Operators promote as jax does: int32 with float32 is float32, int32 / int32 too. NumPy and all that is built on it
-    take the class for one of theirs, and `np.sum(x)` and `x.sum()` mean NumPy's.
+    Operators promote as jax does: int32 with float32 is float32, int32 / int32 too. It is a subclass of NumPy's array,
+    so NumPy and its libraries accept it, and `np.sum(x)` and `x.sum()` mean NumPy's.
 
     >>> import numpy as np, fxgrad, fxgrad.numpy as fnp
     >>> table, places = np.array([1.0, 2.0, 3.0]), np.array([2, 0])
@@ -42,10 +42,10 @@ class Array(np.ndarray):
 
 
 class WeakArray(Array):
-    """An `Array` whose dtype gives way to that of other arrays, as Python's numbers do.
+    """A weakly typed `Array`: its dtype gives way to that of other arrays, as Python's numbers do.
 
-    Operations on Python's numbers alone return it where the result has axes: `fnp.where(mask, 0.0, 1.0)`, or the
-    batch of a number under `vmap`. Only `make_weak` makes one: what NumPy makes of it is a plain `Array`.
+    Operations on Python's numbers alone return it if the result has axes: `fnp.where(mask, 0.0, 1.0)`, or the batch of
+    a number under `vmap`. Only `make_weak` creates one: NumPy's operations on it return a plain `Array`.
 
     >>> import numpy as np, fxgrad.numpy as fnp
     >>> chosen = fnp.where(np.array([True, False]), 0.1, 1.0)
@@ -62,9 +62,9 @@ class WeakArray(Array):
 
 
 class Integer(int):
-    """A Python int that a program computed: it has the attributes of an array of shape (), too.
+    """A Python int computed by a program; it also has the attributes of an array of shape ().
 
-    What Python computes with it are plain ints. Like every Python int it gives way to the dtype of arrays; NumPy's
+    Python's arithmetic on it returns plain ints. Like every Python int it gives way to the dtype of arrays; NumPy's
     float64 and complex128 scalars do so by themselves.
 
     >>> import fxgrad
@@ -78,15 +78,15 @@ class Integer(int):
     weak_type = True
 
     def item(self) -> int:
-        """The number as a plain int."""
+        """Return the number as a plain int."""
         return int(self)
 
     def astype(self, dtype: Any) -> Any:
-        """NumPy's scalar of a dtype, which no longer gives way."""
+        """Return NumPy's scalar of a dtype, which is strong."""
         return np.asarray(int(self)).astype(dtype)[()]
 
     def block_until_ready(self) -> Integer:
-        """The number itself: it is computed already."""
+        """Return the number itself: it is computed already."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -105,11 +105,11 @@ def make_weak(value: Any) -> Any:
 _NUMBERS = {np.dtype(np.int64): Integer, np.dtype(np.float64): np.float64, np.dtype(np.complex128): np.complex128}
 
 ARRAYS = frozenset({np.ndarray, Array})
-"""The classes of arrays that all here compute with; others are looked at more closely."""
+"""The classes of arrays that need no further check."""
 OWN = frozenset({Array, WeakArray})
-"""The classes of arrays that are fxgrad's own, with its rules of promotion."""
+"""fxgrad's own classes of arrays, with its rules of promotion."""
 WEAK_CLASSES = frozenset({np.float64, np.complex128, Integer, WeakArray})
-"""The classes beside Python's own numbers whose dtype gives way to that of arrays."""
+"""The weakly typed classes beside Python's own numbers."""
 
 
 def copy_of(value: Any) -> Any:
@@ -118,14 +118,14 @@ def copy_of(value: Any) -> Any:
 
 
 def wrap_array(value: Any) -> Any:
-    """What code in jax's idiom gets of NumPy's array: the same as an `Array`; anything else as it is."""
+    """Return NumPy's array as an `Array`; anything else unchanged."""
     return value.view(Array) if type(value) is np.ndarray else value
 
 
 def freeze_result(value: Any, operands: Sequence[Any] = ()) -> Any:
-    """What a kernel made of NumPy's `operands`, as an `Array` that cannot be written to, of shape () too.
+    """Return a kernel's result on NumPy `operands` as a read-only `Array`, of shape () too.
 
-    Where nobody else has its memory, what captures it later need not copy it.
+    If no one else holds its memory, a later capture need not copy it.
     """
     kind = type(value)
     if kind is np.ndarray:
@@ -151,7 +151,7 @@ def returns_array(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapper(*args: Any, **options: Any) -> Any:
         result = function(*args, **options)
-        return freeze_result(result, [result])  # which may be a caller's: to that one can write as before
+        return freeze_result(result, [result])  # it may be a caller's array, which stays writable
     return wrapper
 
 

@@ -1,4 +1,4 @@
-"""Abstract values: what is known of an array before it is computed (shape, dtype, weakness)."""
+"""Abstract values: the properties of an array known before it is computed (shape, dtype, weakness)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 
 
 INVARIANT: frozenset[str] = frozenset()
-"""The mesh axes that a value varies over which is the same on all devices, or is not computed by several."""
+"""The vma of a value that is equal on all devices, or that only one device computes."""
 
 
 class Aval:
@@ -57,7 +57,7 @@ class Aval:
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Aval, (self.shape, self.dtype, self.weak, self.vma)  # a hash is of one process
+        return Aval, (self.shape, self.dtype, self.weak, self.vma)  # hashes are valid in one process only
 
     def __repr__(self) -> str:
         size = ",".join(map(str, self.shape))
@@ -94,21 +94,21 @@ class Aval:
         return build(self.shape, self.dtype, weak_type=self.weak)
 
     def strong(self) -> Aval:
-        """The same without weakness."""
+        """Return the type without weakness."""
         return Aval(self.shape, self.dtype, vma=self.vma) if self.weak else self
 
     def update(self, shape: Shape | None = None, dtype: DType | None = None) -> Aval:
-        """The same with another shape or dtype (a new dtype is not weak)."""
+        """Return the type with another shape or dtype (a new dtype is not weak)."""
         return Aval(self.shape if shape is None else shape, self.dtype if dtype is None else dtype,
                     self.weak and dtype is None, self.vma)
 
     def varying(self, names: Iterable[str]) -> Aval:
-        """The same, varying over the mesh axes `names` too."""
+        """Return the type varying over the mesh axes `names` too."""
         vma = self.vma.union(names)
         return self if vma == self.vma else Aval(self.shape, self.dtype, self.weak, vma)
 
     def invariant(self, names: Iterable[str] | None = None) -> Aval:
-        """The same, varying over none of the mesh axes `names` (None: over none at all)."""
+        """Return the type varying over none of the mesh axes `names` (None: over none at all)."""
         if not self.vma:
             return self
         return Aval(self.shape, self.dtype, self.weak, INVARIANT if names is None else self.vma.difference(names))
@@ -122,9 +122,9 @@ def vma_of_jax(aval: Any) -> frozenset[str]:
 
 
 class FoldedConstant(NamedTuple):
-    """How a number was computed that a program has in the place of an operation on numbers.
+    """The provenance of a number that a program has in place of an operation on numbers.
 
-    `source` is the place in the user's code, as equations have it, or the name of the function that was called there.
+    `source` is the place in the user's code, as equations have it, or the name of the function called there.
     """
 
     operation: str
@@ -135,7 +135,7 @@ class FoldedConstant(NamedTuple):
 class Literal:
     """A scalar constant that is part of a program's identity, made by rules (not by user code).
 
-    `made_of`, which is no part of it, says of some how they were computed; it is set for those alone.
+    `made_of` is the provenance of a folded constant and no part of the identity; it is set for those alone.
     """
 
     __slots__ = ("_hash", "_key", "aval", "made_of", "value")
@@ -176,7 +176,7 @@ class Literal:
 
 
 def without_literals(values: Iterable[Any]) -> list[Any]:
-    """Return `values` for user code, which knows arrays and numbers but no literals of programs."""
+    """Return `values` for user code, with arrays and numbers in place of literals."""
     return [_of_literal(value) if type(value) is Literal else value for value in values]
 
 
@@ -187,7 +187,7 @@ def _of_literal(literal: Literal) -> Any:
 PYTHON_AVALS: dict[type, Aval] = {
     bool: Aval((), dtypes.bool_), int: Aval((), dtypes.int64, weak=True), float: Aval((), dtypes.float64, weak=True),
     complex: Aval((), dtypes.complex128, weak=True), Integer: Aval((), dtypes.int64, weak=True)}
-"""The types of Python's numbers: as wide as they are, and weak, but for bool."""
+"""The types of Python's numbers: as wide as they are, and weak, except for bool."""
 PYTHON_SCALARS = frozenset(PYTHON_AVALS)
 
 
@@ -196,11 +196,11 @@ _SUPPORTED = frozenset([*dtypes.SUPPORTED.values(), dtypes.key_dtype])
 
 
 def array_aval(value: Any) -> Aval | None:
-    """The aval of a NumPy array or scalar, a jax array, a Python scalar or a literal; None for all else.
+    """Return the aval of a NumPy array or scalar, a jax array, a Python scalar or a literal; None for all else.
 
     NumPy's float64 and complex128 *scalars* are weak, as Python's floats are: one such as `np.sqrt(d)` leaves float32
-    arrays float32, and keeps its own width where nothing else decides. Masked arrays and matrices are something else:
-    their arithmetic is not that of arrays.
+    arrays float32, and keeps its own width where nothing else decides. Masked arrays and matrices have no aval: their
+    arithmetic differs from that of arrays.
 
     >>> array_aval(2.0), array_aval(np.zeros((2, 3))), array_aval(np.sqrt(2.0)), array_aval("no")
     (f64*[], f64[2,3], f64*[], None)
@@ -228,7 +228,7 @@ _of_scalars = PYTHON_AVALS | {dtype.type: Aval((), dtype, weak=dtype in (dtypes.
 """The types of Python's and NumPy's scalars."""
 
 _of_arrays = Cache("types of arrays", 4096)
-"""Types of arrays seen before, since every call of a transformed function asks for those of its arguments."""
+"""Types of arrays seen before, since every call of a transformed function reads those of its arguments."""
 
 
 def _new_aval(value: Any) -> Aval | None:
@@ -238,7 +238,7 @@ def _new_aval(value: Any) -> Aval | None:
 
 
 def struct_aval(value: Any) -> Aval | None:
-    """The aval that a `jax.ShapeDtypeStruct` describes; None for anything else."""
+    """Return the aval that a `jax.ShapeDtypeStruct` describes; None for anything else."""
     if isinstance(value, jax.ShapeDtypeStruct):
         dtype = dtypes.from_jax(value.dtype)
         shape = tuple([_as_size(extent) for extent in value.shape])
@@ -261,7 +261,7 @@ def _as_size(extent: Any) -> Any:
 
 
 def check_dtype(value: Any, name: str) -> None:
-    """Raises `DTypeError` if `value` is an array of a dtype fxgrad does not have."""
+    """Raise `DTypeError` if `value` is an array of a dtype that fxgrad does not have."""
     dtype = getattr(value, "dtype", None)
     if isinstance(value, jax.Array) and dtypes.is_jax_key(dtype) and dtypes.from_jax(dtype) is None:
         raise DTypeError(at_user_line(
@@ -283,14 +283,14 @@ def check_dtype(value: Any, name: str) -> None:
 
 
 def is_unchanged(copied: Any, array: Any) -> bool:
-    """Whether an array is as it was when it was captured, to the bit: -0.0 is not 0.0, and a NaN is itself."""
+    """Return whether an array is unchanged since its capture, bit for bit: -0.0 is not 0.0, and a NaN equals itself."""
     if copied.shape != array.shape or copied.dtype != array.dtype:
         return False
     return copied.nbytes == 0 or bool(copied.tobytes() == array.tobytes())
 
 
 def is_frozen(array: Any) -> bool:
-    """Whether nothing can write to the memory of a NumPy array, neither through it nor through what it is a view of."""
+    """Return whether the memory of a NumPy array is read-only, through the array itself and through its bases."""
     while isinstance(array, np.ndarray):
         if array.flags.writeable:
             return False
@@ -302,7 +302,7 @@ _HOLDS_KEYS = frozenset({np.ndarray, np.void})
 
 
 def keys_to_jax(value: Any) -> Any:
-    """NumPy's array of random keys as jax's, also one of which the type alone is known; other values as they are."""
+    """Return NumPy's array of random keys as jax's, also in a `ShapeDtypeStruct`; other values unchanged."""
     if type(value) in _HOLDS_KEYS and dtypes.is_key(value.dtype):
         words: Any = np.asarray(value)["threefry2x32"]
         return jax.random.wrap_key_data(words, impl="threefry2x32")
@@ -313,7 +313,7 @@ def keys_to_jax(value: Any) -> Any:
 
 
 def to_numpy(value: Any) -> Any:
-    """A jax array as NumPy's (a scalar for the shape ()), also one of random keys."""
+    """Return a jax array as NumPy's (a scalar for the shape ()), also one of random keys."""
     if dtypes.is_jax_key(value.dtype):
         data = np.asarray(jax.random.key_data(value))
         return np.ascontiguousarray(data).view(dtypes.key_dtype).reshape(value.shape)[()]

@@ -12,37 +12,37 @@ if TYPE_CHECKING:
 
 
 class Executor(Protocol):
-    """Computes on concrete values, which are NumPy's arrays, arrays of jax's, numbers and `Literal`s.
+    """The protocol of executors, on concrete values: NumPy arrays, `jax.Array`s, numbers and `Literal`s.
 
     Raises `LeakedTracerError` if a tracer is among them.
     """
 
     def evaluate(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-        """The outputs of one operation."""
+        """Return the outputs of one operation."""
 
     def execute(self, program: Program, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs of a program, for a user: none shares memory with an input or with another output."""
+        """Return the outputs of a program to the user: none shares memory with an input or with another output."""
 
     def compute(self, program: Program, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs of a part of a program, whose values Python's control flow asks for; they may be views."""
+        """Return values of a part of a program, needed by Python's control flow; they may be views."""
 
 
 class _Unregistered:
-    """Stands for the executor until one is registered."""
+    """A placeholder until an executor is registered."""
 
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(f"no executor is registered that could {name} programs. Import fxgrad, and not a part of it")
 
 
 executor: Executor = _Unregistered()
-"""The executor in force; `fxgrad.engine.executors` registers the first."""
+"""The current executor; `fxgrad.engine.executors` registers the first."""
 
 
 def register_executor(first: Executor) -> None:
     """Register the executor that runs programs; raise `RuntimeError` if there is one already."""
     global executor
     if not isinstance(executor, _Unregistered):
-        raise RuntimeError(f"{executor} is the executor already. Write: with executing(other)")
+        raise RuntimeError(f"{executor} is the executor already. Write: with use_executor(other)")
     executor = first
 
 
@@ -63,4 +63,4 @@ def use_executor(other: Executor) -> Iterator[None]:
 
 
 _others: list[list[Executor]] = []
-"""The registered executor, and those of the blocks that are entered, innermost last."""
+"""The registered executor, and those of the open blocks, innermost last."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from fxgrad.engine.core.primitive import Primitive, library
 
-# Equal values of one of these types are indistinguishable; bound methods compare what they are bound to by identity.
+# Equal values of one of these types are indistinguishable; bound methods compare their objects by identity.
 _BY_EQUALITY = frozenset({int, bool, str, bytes, type(None), type(Ellipsis), type, FunctionType, BuiltinFunctionType,
                           MethodType})
 
@@ -25,7 +25,7 @@ class StructuralKey:
 
 
 class IdentityKey(StructuralKey):
-    """A key that is equal to keys of the same object alone; it keeps the object alive, so that its id is not reused."""
+    """A key equal only to keys of the same object; it keeps the object alive, so that its id is not reused."""
 
     __slots__ = ("value",)
 
@@ -67,6 +67,6 @@ def cache_key(value: Any) -> Any:
 def param_key(primitive: Primitive, params: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     """Return the parameters of an operation as part of a key.
 
-    Parameters of the library's own primitives have one form each, and stand as they are; users' become cache keys.
+    Parameters of the library's own primitives have one form each, and stay unchanged; users' become cache keys.
     """
     return params.items() if primitive in library else [(name, cache_key(value)) for name, value in params.items()]

@@ -1,6 +1,6 @@
-"""The faces of a program: what shows, edits, keeps and ships it, by names; imported when they are first asked for.
+"""Methods of `Program` that higher layers define, by name: show, edit, store, ship; imported at the first call.
 
-The engine knows these functions by name alone, so that nothing below imports the wings that they live in.
+The engine refers to these functions by name alone, so that it imports none of the modules that define them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FACES = {
     "rich": "fxgrad.text.display:render_fitted",
     "text": "fxgrad.text.text_writer:program_text",
 }
-"""Functions whose first argument is the program: `module:function`, which `Program` has methods for."""
+"""Functions whose first argument is the program, as `module:function`; `Program` has a method for each."""
 _loaded: dict[str, Callable[..., Any]] = {}
 
 

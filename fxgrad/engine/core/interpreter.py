@@ -1,7 +1,7 @@
-"""`Interpreter`: what an equation means, with the walk through the program given.
+"""`Interpreter`: run a program with another meaning for its equations; the walk through it is given.
 
-Every transformation gives the equations of a program another meaning. `Interpreter` is that walk with one hook;
-running an interpreter while a tape is current records a new program, so transformations compose.
+Every transformation gives the equations of a program another meaning. `Interpreter` is the walk with one hook. Running
+an interpreter while a tape is current records a new program, so transformations compose.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fxgrad.engine.core.walk import Step, eval_program
 
 def interpret(program: Program, inputs: Sequence[Any], step: Step,
               literal: Callable[[Literal], Any] | None = None) -> list[Any]:
-    """As `eval_program`, where what `step` records has the place of the equation that it is for."""
+    """Evaluate a program by `step`; equations that `step` records get the source of the equation at hand."""
     with at_source("") as at:
         def placed(equation: Equation, values: list[Any]) -> Sequence[Any]:
             at(equation)
@@ -27,9 +27,9 @@ def interpret(program: Program, inputs: Sequence[Any], step: Step,
 
 
 class Interpreter:
-    """A meaning for programs: override `equation`, and `literal` where scalars need wrapping.
+    """A meaning for programs: override `equation`, and `literal` if scalars need wrapping.
 
-    The values that flow are whatever the interpreter makes them: arrays, pairs, intervals, counts.
+    The values may be of any kind: arrays, pairs, intervals, counts.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> class Count(Interpreter):
@@ -47,7 +47,7 @@ class Interpreter:
     """
 
     def run(self, program: Program, inputs: Sequence[Any]) -> list[Any]:
-        """Walks `program` once; `inputs` belong to `program.inputs`, without those that `constants` fill.
+        """Walk `program` once; `inputs` belong to `program.inputs`, without those that `constants` fill.
 
         Returns the values of `program.outputs`. Raises `ValueError` if the number of inputs is wrong.
         """
@@ -58,13 +58,13 @@ class Interpreter:
         return interpret(program, given, self.equation, self.literal)
 
     def equation(self, equation: Equation, inputs: list[Any]) -> Sequence[Any]:
-        """The values of `equation.outputs`, given those of its inputs."""
+        """Return the values of `equation.outputs`, given those of its inputs."""
         raise NotImplementedError(f"{type(self).__name__} must define equation(self, equation, inputs)")
 
     def literal(self, literal: Literal) -> Any:
-        """The value of a scalar that stands in the program; the literal itself unless overridden."""
+        """Return the value of a scalar literal of the program; the literal itself unless overridden."""
         return literal
 
     def constant(self, array: Any) -> Any:
-        """The value of an array that a closed program carries; the array itself unless overridden."""
+        """Return the value of an array constant of a closed program; the array itself unless overridden."""
         return array

@@ -1,4 +1,4 @@
-"""The names that jax's jaxprs have for the parts of a program, so that code that walks over those finds them."""
+"""The attributes of jax's jaxprs on programs and equations, so that code written for jaxprs can walk programs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
 
 class ProgramAsJaxpr:
-    """A program by the names of `ClosedJaxpr` and `Jaxpr`. Primitives and their parameters are not jax's."""
+    """The attributes of `ClosedJaxpr` and `Jaxpr` on a program. Primitives and their parameters are not jax's."""
 
     __slots__ = ()
 
     @property
     def jaxpr(self: Program) -> Program:  # type: ignore[misc]
-        """The program itself, which has its constants with it."""
+        """The program itself, which holds its constants."""
         return self
 
     @property
@@ -25,7 +25,7 @@ class ProgramAsJaxpr:
 
     @property
     def invars(self: Program) -> list[Any]:  # type: ignore[misc]
-        """The inputs that callers give."""
+        """The inputs passed by callers."""
         return [*self.inputs[len(self.constants):]]
 
     @property
@@ -45,7 +45,7 @@ class ProgramAsJaxpr:
 
 
 class EquationAsJaxpr:
-    """An equation by the names of `JaxprEqn`."""
+    """The attributes of `JaxprEqn` on an equation."""
 
     __slots__ = ()
 

@@ -44,13 +44,13 @@ class MissingRule:
 
 
 NOT_LINEAR = MissingRule("NOT_LINEAR", "the output is linear in no input")
-"""In the place of a transpose rule."""
+"""In place of a transpose rule."""
 NO_TANGENT = MissingRule("NO_TANGENT", "the output is integer, bool or piecewise constant: every tangent is zero")
-"""In the place of a jvp rule; interpreters then give every output a symbolic zero tangent."""
+"""In place of a jvp rule; interpreters then give every output a symbolic zero tangent."""
 
 
 def TODO(reason: str) -> MissingRule:  # noqa: N802  (reads as the marker that it is)
-    """A rule that is still owed, and why; raises `ValueError` without a reason.
+    """Return a placeholder for a rule that is not written yet, with the reason; raise `ValueError` without a reason.
 
     >>> print(TODO("the transpose of a sort needs a gather"))
     TODO: the transpose of a sort needs a gather
@@ -61,7 +61,7 @@ def TODO(reason: str) -> MissingRule:  # noqa: N802  (reads as the marker that i
 
 
 class Cost(NamedTuple):
-    """What running an equation costs: floating-point operations, and bytes read and written.
+    """The cost of running an equation: floating-point operations, and bytes read and written.
 
     >>> Cost(flops=10, bytes=80).bytes
     80
@@ -72,16 +72,16 @@ class Cost(NamedTuple):
 
     @property
     def wire(self) -> dict[str, int]:
-        """The bytes that one device sends over each mesh axis, counted by `fxgrad.traffic`; of one equation none."""
+        """The bytes that one device sends over each mesh axis, counted by `fxgrad.traffic`; none for an equation."""
         return {}
 
     def with_wire(self, wire: dict[str, int]) -> Cost:
-        """The same, of a whole program that sends bytes over mesh axes."""
+        """Return the cost with the bytes that a whole program sends over mesh axes."""
         return _CostOnWire(self, wire)
 
 
 class _CostOnWire(Cost):
-    """The cost of a program with collectives; as a pair it is like any other."""
+    """The cost of a program with collectives; as a pair it equals any other."""
 
     def __new__(cls, cost: Cost, wire: dict[str, int]) -> _CostOnWire:  # noqa: PYI034  (Self is no help to users)
         found = super().__new__(cls, *cost)
@@ -123,21 +123,19 @@ class ArrayKernel:
 class Primitive:
     """An operation and its seven rules; see the table at the top of this file.
 
-    `name` is unique and is what programs print. An absent rule is `NOT_LINEAR`, `NO_TANGENT` or
-    `TODO(reason)`; `None` is refused with `TypeError`. Seven facts that are no rules:
+    `name` is unique and is what programs print. An absent rule is `NOT_LINEAR`, `NO_TANGENT` or `TODO(reason)`; `None`
+    is refused with `TypeError`. Seven properties are not rules:
 
-    - `effectful`: it does something beside computing its outputs, so it runs exactly as often and in the order that
-      the user wrote.
+    - `effectful`: it has effects beside its outputs, so it runs exactly as often and in the order that the user wrote.
     - `collective`: it has the parameter `axis_name`, the name of a mapped axis over which it combines the entries, or a
       tuple of names.
-    - `calls_user_code`: it runs code of the user's, which may compute something else each time: no result is kept.
+    - `calls_user_code`: it runs user code, which may compute another result each time: no result is cached.
     - `commutative`: it has two inputs, and exchanging them changes no bit of the result.
-    - `exactly_rounded`: it acts on each element alone and rounds alike for one and for many, on every executor.
+    - `exactly_rounded`: it acts on each element alone and rounds one element as it rounds many, on every executor.
     - `sets_vma`: its abstract rule gives the mesh axes that its outputs vary over; outputs of others vary over
       the axes that their inputs vary over.
-    - `regions(operands, **params)`: the programs that it holds in its parameters, a tuple of `Region`s
-      (`fxgrad/engine/core/regions.py`); the operands may
-    be left out.
+    - `regions(operands, **params)`: the programs in its parameters, a tuple of `Region`s
+      (`fxgrad/engine/core/regions.py`); the operands may be left out.
 
     Users define their own with this constructor:
 
@@ -214,11 +212,11 @@ def _primitive_by_name(name: str) -> Primitive:
 
 _tokens: WeakKeyDictionary[Primitive, str] = WeakKeyDictionary()
 _sent: WeakValueDictionary[str, Primitive] = WeakValueDictionary()
-"""Primitives that left or came to this process by value, so that one that comes twice, or comes back, is one."""
+"""Primitives pickled or unpickled by value in this process, so that a further copy is the same object."""
 
 
 def _token_of(primitive: Primitive) -> str:
-    """Return the token by which all processes know a primitive."""
+    """Return the token that identifies a primitive in all processes."""
     token = _tokens.setdefault(primitive, uuid.uuid4().hex)
     _sent[token] = primitive
     return token
@@ -235,7 +233,7 @@ def _primitive_of_token(token: str, name: str) -> Primitive:
 
 
 def _fill(primitive: Primitive, rules: dict[str, Any]) -> None:
-    """Gives a new primitive its rules."""
+    """Give a new primitive its rules."""
     if not hasattr(primitive, "regions"):
         for name, value in rules.items():
             object.__setattr__(primitive, name, value)
@@ -248,11 +246,11 @@ RULES = ("abstract", "numpy", "xla", "jvp", "transpose", "batch", "cost")
 registry: dict[str, Primitive] = {}
 """The library's own primitives by name; `parse` finds them here."""
 library: set[Primitive] = set()
-"""The same as a set. Their parameters have one form each, so that equal ones are the same."""
+"""The same primitives as a set. Their parameters have one form each, so equal ones compare equal."""
 
 
 def register(primitive: Primitive) -> Primitive:
-    """Makes `primitive` known to `parse` and to the rule matrix; raises `ValueError` if its name is taken."""
+    """Make `primitive` known to `parse` and to the rule matrix; raise `ValueError` if its name is taken."""
     if primitive.name in registry:
         raise ValueError(f"there is a primitive {primitive.name!r} already")
     registry[primitive.name] = primitive
@@ -261,7 +259,7 @@ def register(primitive: Primitive) -> Primitive:
 
 
 def output_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
-    """The types of the outputs of an operation on inputs of the types `avals`."""
+    """Return the types of the outputs of an operation on inputs of the types `avals`."""
     outputs: list[Aval] = list(primitive.abstract(*avals, **params))
     for aval in avals:
         if aval.vma and primitive.regions is None and not primitive.sets_vma:
@@ -270,7 +268,7 @@ def output_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, 
 
 
 def infer_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
-    """As `output_types`; errors of the abstract rule gain the user's line."""
+    """Return `output_types`; errors of the abstract rule gain the user's line."""
     try:
         return output_types(primitive, avals, params)
     except FxgradError as error:
@@ -280,5 +278,5 @@ def infer_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, A
 
 
 def total_bytes(inputs: Sequence[Aval], outputs: Sequence[Aval]) -> int:
-    """The bytes an operation moves that reads every input and writes every output once."""
+    """Return the bytes moved by an operation that reads every input and writes every output once."""
     return sum(aval.nbytes for aval in (*inputs, *outputs))

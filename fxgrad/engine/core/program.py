@@ -25,7 +25,7 @@ class Variable:
 
     aval: Aval
     origins: tuple[Provenance, ...]
-    """What an input of a derived program is, where that was noted; not set elsewhere."""
+    """The provenance of an input of a derived program, if it was recorded; else not set."""
 
     def __init__(self, aval: Aval) -> None:
         self.aval = aval
@@ -40,9 +40,9 @@ PRIMAL, TANGENT, COTANGENT, TRANSPOSED = "primal", "tangent", "cotangent", "tran
 
 
 class Provenance(NamedTuple):
-    """What a variable of a derived program is: the primal, tangent or cotangent (`role`) of a variable before.
+    """Provenance of a derived variable: the primal, tangent or cotangent (`role`) of `var` in `program`.
 
-    In a transposed program it is the cotangent too; if the variable before was the tangent of x, that of x.
+    In a transposed program the role is cotangent too; if `var` was the tangent of x, it is the cotangent of x.
 
     `program` is the one that `var` belongs to.
     """
@@ -53,12 +53,12 @@ class Provenance(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where in the user's code an equation was recorded: a code object and an instruction in it.
+    """The place in the user's code that recorded an equation: a code object and an instruction in it.
 
-    Of what a transformation made there, `part` is a word, and `origins` say of each output what it is, as far as is
-    known; `part` is None for what the code recorded itself. `results` are the places of the outputs in the container
-    that the expression gives, such as `[0].mean`; None for those that are not in it. `scope` has the names of
-    `fxgrad.named_scope` that the code was in, "encoder/attention", or is "".
+    `part` and `origins` are set for equations that a transformation derived: `part` is a word, and `origins` gives the
+    provenance of each output, if known; `part` is None for recorded user code. `results` are the paths of the outputs
+    in the container that the expression returns, such as `[0].mean`; None for those outside of it. `scope` joins the
+    names of `fxgrad.named_scope` around the code, "encoder/attention", or is "".
     """
 
     code: CodeType
@@ -69,19 +69,19 @@ class Source(NamedTuple):
     scope: str = ""
 
     def derived(self, part: str | None = None) -> Source:
-        """The place, for what a transformation makes of what was recorded there: of a part, by default the same."""
+        """Return the source of an equation derived from this one: of a part, by default the same."""
         part = part or self.part or ""
         if part == self.part and not self.origins:
             return self
         return Source(self.code, self.instruction, part, scope=self.scope)
 
     def inside(self, scope: str) -> Source:
-        """The place, of an equation that takes its own scope along into that one."""
+        """Return the source of an equation whose own scope is nested in `scope`."""
         return self._replace(scope=join_scopes(scope, self.scope))
 
     @property
     def positions(self) -> tuple[int | None, int | None, int | None, int | None]:
-        """First line, last line, first column, last column of the expression (None where not known)."""
+        """First line, last line, first column, last column of the expression (None if unknown)."""
         for index, positions in enumerate(self.code.co_positions()):
             if index == self.instruction // 2:
                 return positions
@@ -99,7 +99,7 @@ class Source(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The file, as messages call it, and the line: "model.py:3"."""
+        """The file, as messages name it, and the line: "model.py:3"."""
         return f"{file_name(self.filename)}:{self.line}"
 
 
@@ -135,7 +135,7 @@ class Equation(EquationAsJaxpr):
     def scope(self) -> str:
         """The names of `fxgrad.named_scope` around the operation, outermost first: "encoder/attention"; "" if none.
 
-        Those within its own program: an operation in the body of a loop is in the scopes of the loop as well.
+        They are those within its own program: an operation in the body of a loop is in the scopes of the loop as well.
 
         >>> import fxgrad, numpy as np
         >>> def model(x):
@@ -149,7 +149,7 @@ class Equation(EquationAsJaxpr):
 
     @property
     def regions(self) -> tuple[Any, ...]:
-        """The programs that the operation holds, each with what it is for (`Region`s); none for most operations."""
+        """The programs in the operation's parameters, each with its role (`Region`s); none for most operations."""
         regions = self.primitive.regions
         return () if regions is None else regions(self.inputs, **self.params)
 
@@ -161,11 +161,11 @@ class Equation(EquationAsJaxpr):
 
     @property
     def programs(self) -> list[Program]:
-        """The programs that the operation holds."""
+        """The programs in the operation's parameters."""
         return subprograms(self.primitive, self.params)
 
     def replace(self, inputs: list[Atom], params: dict[str, Any] | None = None) -> Equation:
-        """The equation with other `inputs`, and other parameters if they are given; it makes the same variables."""
+        """Return the equation with other `inputs`, and other parameters if given; it binds the same variables."""
         return Equation(self.primitive, inputs, self.params if params is None else params, self.outputs, self.source)
 
     def __repr__(self) -> str:
@@ -175,10 +175,10 @@ class Equation(EquationAsJaxpr):
 
 
 class Signature(NamedTuple):
-    """How a program is called and shown: its name, names of inputs, and the trees of arguments and results.
+    """The public form of a program: its name, names of inputs, and the trees of arguments and results.
 
-    `title` says what the function is made of, such as `grad(loss)`, if it is more than the name. `path` is the way that
-    Python's control flow took for the values that the function was traced with, if it asked for any.
+    `title` shows how the function was made, such as `grad(loss)`, if it is more than the name. `path` is the path that
+    Python's control flow took for the values of the trace, if it needed any.
     """
 
     name: str
@@ -192,8 +192,8 @@ class Signature(NamedTuple):
 class ControlFlowPath(NamedTuple):
     """Values of the conditions of Python's control flow during a trace: the program holds for these alone.
 
-    `conditions` is a closed program of the same inputs, which computes them; `values` are what they were, and `places`
-    the lines of the user's that asked.
+    `conditions` is a closed program of the same inputs that computes them; `values` are their values during the trace,
+    and `places` the user's lines that tested them.
     """
 
     conditions: Program
@@ -204,10 +204,9 @@ class ControlFlowPath(NamedTuple):
 class Program(ProgramAsJaxpr):
     """A traced function: `inputs`, `equations` in order, `outputs`.
 
-    The first `captured` inputs are values that the function closed over; `constants` holds their values when
-    the program is closed (as `make_program` returns it), and then calling the program takes the other
-    inputs only. Calling it runs it: on NumPy arrays with NumPy, on jax arrays with XLA, on tracers by
-    recording its equations.
+    The first `captured` inputs are values that the function closed over. `constants` holds their values when the
+    program is closed (as `make_program` returns it); then calling the program takes the other inputs only. Calling it
+    runs it: on NumPy arrays with NumPy, on jax arrays with XLA, on tracers by recording its equations.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> program = fxgrad.make_program(lambda x: fnp.sin(x) * 2.0)(1.0)
@@ -235,11 +234,11 @@ class Program(ProgramAsJaxpr):
     constants: list[Any]
     signature: Signature | None
     base: Program | None
-    """The program that this one was made of by `replace`; their variables have the same names."""
+    """The program that `replace` made this one from; variables keep their names."""
     attributes: dict[Any, Any]
-    """Values by `ProgramAttribute` or program property, which live as long as the program."""
+    """Values by `ProgramAttribute` or program property, with the lifetime of the program."""
     memo: dict[Any, Any]
-    """What was derived from it; dropped once user code that ran for some of it traces otherwise."""
+    """Memoized derivations; dropped once user code that ran for one of them traces differently."""
 
     def __init__(self, inputs: Sequence[Variable], equations: Sequence[Equation], outputs: Sequence[Atom],
                  captured: int = 0, constants: Sequence[Any] = (), signature: Signature | None = None) -> None:
@@ -248,7 +247,7 @@ class Program(ProgramAsJaxpr):
         self.attributes, self.memo, self.base = {}, {}, None
 
     def replace(self, **changes: Any) -> Program:
-        """The program with other `inputs`, `equations`, `outputs`, `captured`, `constants` or `signature`."""
+        """Return the program with other `inputs`, `equations`, `outputs`, `captured`, `constants` or `signature`."""
         made = {name: getattr(self, name) for name in _FIELDS}
         assert made.keys() >= changes.keys(), f"a program has no {', '.join(changes.keys() - made.keys())}"
         result = Program(**{**made, **changes})
@@ -278,7 +277,7 @@ class Program(ProgramAsJaxpr):
         yield face("rich")(self, options.max_width)
 
     def __copy__(self) -> Program:
-        return self  # programs are values, which nothing changes
+        return self  # programs are immutable values
 
     def __deepcopy__(self, _: Any) -> Program:
         return self
@@ -290,10 +289,10 @@ class Program(ProgramAsJaxpr):
         return str(face("html")(self))
 
     def diff(self, other: Program) -> Any:
-        """What `other` does differently: its lines, which print with `-` and `+`; false if the programs are equal.
+        """Return the lines in which `other` differs; they print with `-` and `+`; false if the programs are equal.
 
-        Equations are compared by what they compute and not by where they stand, so that what only moved, or depends on
-        what changed, is no change itself. Names alone make no difference.
+        Equations are compared by what they compute, not by position: an equation that only moved, or that depends on a
+        changed one, is not listed. Names alone make no difference.
 
         >>> import fxgrad, numpy as np
         >>> before = fxgrad.make_program(lambda x: np.sum(np.sin(x) * 2.0))(np.ones(3))
@@ -310,15 +309,15 @@ class Program(ProgramAsJaxpr):
         return face("difference")(self, other)
 
     def to_python(self, *, source: bool = True) -> str:
-        """The text of a Python file that imports NumPy alone and has one public function, which computes this program.
+        """Return the text of a Python file with one public function that computes this program, importing NumPy alone.
 
-        The function has the name, the docstring and the variables of the function that was traced, takes and returns
-        its containers, and gives the same bits as running the program on NumPy arrays; programs that were jitted inside
-        of it are computed by NumPy, too. With `source`, statements end with the user's lines. Where a dtype or a kernel
-        needs ml_dtypes or SciPy, the file imports these.
+        The function has the name, the docstring and the variables of the traced function, takes and returns its
+        containers, and gives the same bits as running the program on NumPy arrays; inner jitted programs are computed
+        by NumPy, too. With `source`, statements end with the user's lines. If a dtype or a kernel needs ml_dtypes or
+        SciPy, the file imports these.
 
         Raises `UnsupportedError`, which names the operation and the user's line, for kernels that run XLA, callbacks,
-        operations that only jax has, and containers of classes of the user's.
+        operations that only jax has, and containers of user classes.
 
         >>> import fxgrad, numpy as np
         >>> text = fxgrad.make_program(lambda x: np.sum(np.sin(x) * x))(np.ones(3)).to_python(source=False)
@@ -334,14 +333,14 @@ class Program(ProgramAsJaxpr):
         return str(face("python")(self, source=source))
 
     def to_c(self, *, source: bool = True) -> str:
-        """The text of a C99 file of one function, which computes this program and needs nothing but `-lm`.
+        """Return the text of a C99 file of one function that computes this program; it needs nothing but `-lm`.
 
         Its parameters are the arguments in order (numbers by value, arrays by pointer), then the results, to be filled,
         then work space, of a size that the file defines: nothing is allocated. With `source`, statements begin with the
-        user's line. Gradients and whole steps of training are programs as any other.
+        user's line. Gradients and whole training steps work like any other program.
 
         Raises `UnsupportedError`, which names the operation and the user's line, for dtypes other than float32,
-        float64, int32, int64 and bool, and for operations that have no form in C (docs/appendix/c-files.md).
+        float64, int32, int64 and bool, and for operations without a form in C (docs/appendix/c-files.md).
 
         >>> import fxgrad, numpy as np
         >>> text = fxgrad.make_program(lambda x: np.sum(np.sin(x) * x))(np.ones(3)).to_c(source=False)
@@ -360,7 +359,7 @@ class Program(ProgramAsJaxpr):
         return str(face("c")(self, source=source))
 
     def edit(self) -> Any:
-        """An editor of a copy of the program, to insert, replace and erase equations (`fxgrad.tools.editing`).
+        """Return an editor of a copy of the program, to insert, replace and erase equations (`fxgrad.tools.editing`).
 
         >>> import fxgrad, numpy as np
         >>> editor = fxgrad.make_program(lambda x: np.sin(x) + 1.0)(0.0).edit()
@@ -372,7 +371,7 @@ class Program(ProgramAsJaxpr):
         return face("edit")(self)
 
     def check(self) -> Program:
-        """Verifies the program: bindings, types, outputs, nested programs; returns the program.
+        """Verify the program: bindings, types, outputs, nested programs; return the program.
 
         Raises `ProgramError`, which shows the equation, its neighbours and the user's line.
         """
@@ -384,12 +383,12 @@ _FIELDS = ("inputs", "equations", "outputs", "captured", "constants", "signature
 
 
 def subprograms(primitive: Primitive, params: dict[str, Any]) -> list[Program]:
-    """Return the programs that an operation holds."""
+    """Return the programs in the parameters of an operation."""
     return [] if primitive.regions is None else [region.program for region in primitive.regions((), **params)]
 
 
 def inner_first(main: Program) -> list[Program]:
-    """Return `main` and the programs that it holds at any depth, each once and after those that it holds."""
+    """Return `main` and the programs nested in it at any depth, each once and after those nested in it."""
     found: dict[int, Program] = {}
     stack = [main]
     while stack:  # not by recursion: calls may nest deeply

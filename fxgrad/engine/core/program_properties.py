@@ -1,4 +1,4 @@
-"""Properties of a program, computed once and kept on it: effects, axes, widths; and attributes for other rooms."""
+"""Properties of a program, computed once and stored on it: effects, axes, widths; and attributes for other modules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Kind = TypeVar("Kind")
 
 
 class ProgramAttribute(Generic[Kind]):
-    """An attribute that any program may have; its value lives as long as the program.
+    """An attribute that any program may have, with the lifetime of the program.
 
     >>> import fxgrad
     >>> program = fxgrad.make_program(lambda x: x + 1.0)(1.0)
@@ -61,18 +61,18 @@ NO_AXES: frozenset[str] = frozenset()
 
 @program_property
 def has_effects(program: Program) -> bool:
-    """Whether running `program` does anything beside computing its outputs."""
+    """Return whether running `program` has effects beside computing its outputs."""
     return any(is_effectful(equation.primitive, equation.params) for equation in program.equations)
 
 
 def is_effectful(primitive: Primitive, params: dict[str, Any]) -> bool:
-    """Whether an operation, or a program that it holds, has effects."""
+    """Return whether an operation, or a program in its parameters, has effects."""
     return primitive.effectful or any(map(has_effects, subprograms(primitive, params)))
 
 
 @program_property
 def calls_user_code(program: Program) -> bool:
-    """Whether running `program` runs code of the user's, which may compute something else every time."""
+    """Return whether running `program` runs user code, which may compute another result every time."""
     return any(equation.primitive.calls_user_code or any(map(calls_user_code, equation.programs))
                for equation in program.equations)
 
@@ -95,7 +95,7 @@ def collective_axes(primitive: Primitive, params: dict[str, Any]) -> frozenset[s
 
 
 def ordering_constraints(primitive: Primitive, params: dict[str, Any]) -> tuple[bool, frozenset[str]]:
-    """Return `is_effectful` and `collective_axes` of an operation, which forbid that it is moved or dropped."""
+    """Return `is_effectful` and `collective_axes` of an operation, which forbid moving or dropping it."""
     if primitive.effectful or primitive.collective or primitive.regions is not None:
         return is_effectful(primitive, params), collective_axes(primitive, params)
     return False, NO_AXES
@@ -103,7 +103,7 @@ def ordering_constraints(primitive: Primitive, params: dict[str, Any]) -> tuple[
 
 @program_property
 def needs_x64(program: Program) -> bool:
-    """Whether any value in `program` is of a 64-bit dtype, which jax keeps in its x64 mode alone."""
+    """Return whether any value in `program` is of a 64-bit dtype, which jax keeps in its x64 mode alone."""
     avals = program.in_avals + program.out_avals
     avals += [atom.aval for equation in program.equations for atom in (*equation.inputs, *equation.outputs)]
     return any(dtypes.is_64bit(aval.dtype) for aval in avals) or any(
@@ -112,12 +112,12 @@ def needs_x64(program: Program) -> bool:
 
 @program_property
 def definitions(program: Program) -> Mapping[Variable, Equation]:
-    """The defining equation of each variable of `program` that is no input."""
+    """Return the defining equation of each variable of `program` that is no input."""
     return {var: equation for equation in program.equations for var in equation.outputs}
 
 
 def memoize(program: Program, key: Any, make: Callable[[], Kind]) -> Kind:
-    """Return `make()`, which depends on `program` and `key` alone, and is called once for them."""
+    """Return `make()`, called once for each `program` and `key`: it depends on these alone."""
     found: Kind = program.memo.get(key, _MISSING)
     if found is _MISSING:
         found = program.memo[key] = make()

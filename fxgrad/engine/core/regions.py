@@ -1,4 +1,4 @@
-"""Regions: the programs that an operation holds, each with its role, and how values come to it and leave it."""
+"""Regions: the programs in an operation's parameters, each with its role and the links of its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ How = Literal["same", "entry", "carry", "piece", "inside"]
 
 
 class Link(NamedTuple):
-    """Where an input of a held program comes from, or where one of its outputs goes.
+    """The source of a region's input, or the destination of one of its outputs.
 
     | `how` | an input is | an output is |
     |---|---|---|
@@ -22,7 +22,7 @@ class Link(NamedTuple):
     | `piece` | what one device has of the operand at `place` | what it has of the equation's output at `place` |
     | `inside` | made by the operation itself; `place` is -1 | used by the operation itself |
 
-    The outputs marked `carry` are, in order, those that the inputs marked `carry` take up.
+    The outputs marked `carry` match, in order, the inputs marked `carry`.
     """
 
     how: How
@@ -30,7 +30,7 @@ class Link(NamedTuple):
 
 
 class Links(NamedTuple):
-    """Links of one kind in a row: to `number` places from `first` on, or without a place.
+    """A row of links of one kind: to `number` places from `first` on, or without a place.
 
     >>> [*Links("carry", 2, 2).each()]
     [Link(how='carry', place=2), Link(how='carry', place=3)]
@@ -41,20 +41,20 @@ class Links(NamedTuple):
     number: int
 
     def each(self) -> Iterator[Link]:
-        """The single links."""
+        """Return the single links."""
         inside = self.how == "inside"
         return (Link(self.how, -1 if inside else place) for place in range(self.first, self.first + self.number))
 
 
 class Region(NamedTuple):
-    """A program that an operation holds.
+    """A program in the parameters of an operation.
 
-    `role` says what it is for: "inline" and "call" (a function in one line), "recomputed" (a call made again), "branch"
+    `role` names its purpose: "inline" and "call" (a function in one line), "recomputed" (a call run again), "branch"
     (one of several runs), "mapped" (what each device of a mesh runs), "body", "condition", "step" and "back" (of
-    loops), and what solvers hold: "solve", "matvec" and others, which derivatives run. `at` is where it stands in the
-    parameters: a name, and the place in it if that is a tuple. `takes` and `makes` say how its `inputs` and `outputs`
-    are linked to those of the operation. `times` is how often it runs whenever the operation does; None where the
-    values decide. With `reverse`, entries are taken and made from the last one on.
+    loops), and the programs of solvers: "solve", "matvec" and others, which derivatives run. `at` is its position in
+    the parameters: a name, and the index in it if that is a tuple. `takes` and `makes` link its `inputs` and `outputs`
+    to those of the operation. `times` is how often it runs for each run of the operation; None if that depends on
+    values. With `reverse`, entries are taken and made from the last one on.
 
     >>> import numpy as np, fxgrad
     >>> program = fxgrad.make_program(lambda x: fxgrad.lax.scan(lambda c, x: (c + x, c), 0.0, x))(np.ones(3))
@@ -74,12 +74,12 @@ class Region(NamedTuple):
 
     @property
     def inputs(self) -> tuple[Link, ...]:
-        """Where each input of the program comes from."""
+        """The source of each input of the program."""
         return tuple(link for links in self.takes for link in links.each())
 
     @property
     def outputs(self) -> tuple[Link, ...]:
-        """Where each output of the program goes."""
+        """The destination of each output of the program."""
         return tuple(link for links in self.makes for link in links.each())
 
 
@@ -105,7 +105,7 @@ def replace_programs(params: dict[str, Any], regions: Sequence[Region], programs
 
 
 def _put_program(value: Any, places: Sequence[int], program: Program) -> Any:
-    """Return `value` with `program` in its place in a tuple, or in tuples of tuples."""
+    """Return `value` with `program` at its place in a tuple, or in nested tuples."""
     if not places:
         return program
     first, *rest = places
@@ -127,7 +127,7 @@ def dependent_outputs(program: Program, marks: Sequence[bool]) -> tuple[bool, ..
 
 
 def close_marks(step: Callable[[tuple[bool, ...]], Sequence[bool]], marks: Sequence[bool]) -> tuple[bool, ...]:
-    """Return the least fixed point of `step` that contains `marks`: all that a loop reaches in the end."""
+    """Return the least fixed point of `step` that contains `marks`, the final marks of a loop."""
     current = tuple(marks)
     while True:
         grown = tuple(old or new for old, new in zip(current, step(current), strict=True))
@@ -141,7 +141,7 @@ def marked_inputs(region: Region, operands: Sequence[bool]) -> Sequence[bool]:
     first = [link.place >= 0 and operands[link.place] for link in region.inputs]
     carried = [index for index, link in enumerate(region.inputs) if link.how == "carry"]
     next_places = [index for index, link in enumerate(region.outputs) if link.how == "carry"]
-    if carried and not next_places:  # what is carried stays inside, as the states do that a sweep computes again
+    if carried and not next_places:  # carried values stay inside, such as states that a sweep recomputes
         inside = [*range(len(region.outputs))]
         is_step = [region.program.in_avals[index] for index in carried] == region.program.out_avals
         carried, next_places = (carried, inside) if is_step else ([], [])

@@ -1,4 +1,4 @@
-"""`SymbolicDim`: the size of an axis that has a name in the place of a number, and what can be told of it."""
+"""`SymbolicDim`: the size of an axis with a name in place of a number, and its algebra."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _RULE = ("{names} any size from 1 on: the program is traced once for all of them
 class SymbolicDim:
     """A size such as `n`, `2*n` or `n + m - 1`: exact arithmetic with whole numbers and other sizes.
 
-    `expression` is jax's (`jax.export.symbolic_shape`), which does the algebra. Names stand for sizes from 1 on. What
-    cannot be told without a number raises `ConcretizationError` with the user's line; but library code that asks
-    whether a size equals another gets the answer no where that depends. In arithmetic with anything but whole numbers
-    the size becomes a value of the program (`fxgrad/numpy/sizes.py` attaches what makes it one).
+    `expression` is jax's (`jax.export.symbolic_shape`), which does the algebra. Names stand for sizes from 1 on. A
+    question that needs a number raises `ConcretizationError` with the user's line, except that an undecided equality in
+    library code is False. In arithmetic with anything but whole numbers the size becomes a value of the program
+    (`fxgrad/numpy/sizes.py` attaches the conversion).
 
     >>> from fxgrad.engine.core.sizes import named_size
     >>> n, m = named_size("n"), named_size("m")
@@ -45,7 +45,7 @@ class SymbolicDim:
         self._hash = hash(expression)
 
     def __repr__(self) -> str:
-        return str(self.expression).replace(" ", "")  # so that no text is broken into lines within it
+        return str(self.expression).replace(" ", "")  # without spaces, so that no text is broken into lines within it
 
     def __format__(self, form: str) -> str:
         return repr(self)  # whatever a number would look like
@@ -102,7 +102,7 @@ class SymbolicDim:
     def __truediv__(self, other: Any) -> Any:
         if is_user_file(sys._getframe(1).f_code.co_filename) and running_call_text():
             _refuse_number(self,
-                           "NumPy")  # whose functions divide what they count by; the user's own division is no call
+                           "NumPy")  # its functions divide by counts; the user's own division is no call
         return NotImplemented if hasattr(other, "shape") else self.__jax_array__() / other
 
     def __rtruediv__(self, other: Any) -> Any:
@@ -116,7 +116,7 @@ class SymbolicDim:
         return operation(self.__jax_array__(), other) if isinstance(other, float | complex) else NotImplemented
 
     def __jax_array__(self) -> Any:
-        """The size as a value of the program that is traced, a weak int64: operands are asked for this."""
+        """Return the size as a weak int64 value of the program being traced, when it becomes an operand."""
         raise NotImplementedError("fxgrad.numpy is not imported")
 
     # --- questions -----------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class SymbolicDim:
         return found if found is NotImplemented else not found
 
     def _is_equal(self, other: object, symbol: str, must_be_told: bool) -> Any:
-        """Whether it is equal whatever the names stand for; where that depends, an error if it `must_be_told`."""
+        """Return whether it is equal for all values of the names; if undecided, raise or return False."""
         if type(other) is SymbolicDim:
             given = other.expression
         elif isinstance(other, _INTEGERS):
@@ -143,7 +143,7 @@ class SymbolicDim:
         return False
 
     def _differs(self, given: Any) -> bool:
-        """Whether it is known that the size is another than `given`."""
+        """Return whether the size is known to differ from `given`."""
         difference = self.expression - given
         return _decide(lambda: difference >= 1) is True or _decide(lambda: difference <= -1) is True
 
@@ -184,27 +184,27 @@ class SymbolicDim:
 
     @property
     def names(self) -> list[str]:
-        """The names that stand in it, sorted."""
+        """The names in it, sorted."""
         found = {node.id for node in ast.walk(_parse_notation(str(self))) if isinstance(node, ast.Name)}
         return sorted(found - _FUNCTIONS.keys())
 
     def at(self, sizes: Mapping[str, Any], functions: SizeFunctions | None = None) -> Any:
-        """The size with others in the places of the names: numbers, sizes, or jax's expressions.
+        """Return the size with others in place of the names: numbers, sizes, or jax's expressions.
 
-        For what else has arithmetic, `functions` say what "floordiv", "mod", "max" and "min" of it are.
+        For other objects with arithmetic, `functions` defines "floordiv", "mod", "max" and "min".
         """
         return _evaluate(_parse_notation(str(self)), sizes, _FUNCTIONS if functions is None else functions)
 
 
 def index_of(value: Any) -> Any:
-    """`operator.index(value)`, but sizes with names stay what they are."""
+    """Return `operator.index(value)`; symbolic sizes stay unchanged."""
     return value if type(value) is SymbolicDim else value.__index__()
 
 
 def surely_less(first: Any, second: Any) -> bool:
     """Return whether `first` is less than `second` for every value of the symbolic sizes.
 
-    What is wrong for some sizes only is found when the program is made for these.
+    An error for some sizes only is found when the program is specialized to them.
     """
     if type(first) is not SymbolicDim and type(second) is not SymbolicDim:
         return bool(first < second)
@@ -215,12 +215,12 @@ def surely_less(first: Any, second: Any) -> bool:
 
 
 def may_be_equal(first: Any, second: Any) -> bool:
-    """Return whether two sizes are equal for some value of the symbolic sizes, or the algebra cannot tell."""
+    """Return whether two sizes are equal for some value of the symbolic sizes, or the algebra cannot decide."""
     return first == second or any(type(size) is SymbolicDim and "(" in str(size) for size in (first, second))
 
 
 def size_hint(size: Any) -> Any:
-    """A number in the place of a size, for choices between programs that compute the same."""
+    """Return a number in place of a size, for choices between programs that compute the same result."""
     return size.at(dict.fromkeys(size.names, _USUAL)) if type(size) is SymbolicDim else size
 
 
@@ -228,12 +228,12 @@ _USUAL = 64
 
 
 def has_symbolic_dim(*sizes: Any) -> bool:
-    """Whether one of these has a name in it."""
+    """Return whether one of these has a name in it."""
     return SymbolicDim in map(type, sizes)
 
 
 def slice_indices(index: slice, extent: Any) -> tuple[Any, Any, Any]:
-    """`slice.indices`, and the number of entries in the place of the stop, where sizes with names are among them."""
+    """Return `slice.indices`, with the number of entries in place of the stop, also for symbolic sizes."""
     step = 1 if index.step is None else operator.index(index.step)
     if step == 0:
         raise ValueError("slice step cannot be zero")
@@ -242,7 +242,7 @@ def slice_indices(index: slice, extent: Any) -> tuple[Any, Any, Any]:
     stop = (highest if step > 0 else lowest) if index.stop is None else min_size(
         _clamp_bound(index.stop, extent, lowest), highest)
     gap = stop - begin if step > 0 else begin - stop
-    count = max_size(-(-gap // abs(step)), 0)  # where the first is beyond the end, there are none
+    count = max_size(-(-gap // abs(step)), 0)  # if the first is beyond the end, there are none
     return min_size(begin, highest), count, step
 
 
@@ -275,7 +275,7 @@ def refuse_undecided(question: str, *sizes: Any) -> NoReturn:
 
 
 def _is_asked_from_outside() -> bool:
-    """Whether a function of Python's or NumPy's asks that the user called, and not one of the library's."""
+    """Return whether a function of Python or NumPy that the user called needs the answer, not one of the library."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.endswith("sizes.py") and is_library_file(
             frame.f_code.co_filename):
@@ -306,7 +306,7 @@ def size_from_jax(expression: Any) -> Any:
 
 
 _SCOPE: Any = export.SymbolicScope()
-"""The one scope of jax's that all names are in, so that equal names are the same size."""
+"""The one scope of jax's for all names, so that equal names are the same size."""
 
 
 def parse_size(text: str) -> Any:
@@ -318,7 +318,7 @@ def parse_size(text: str) -> Any:
     return size_from_jax(dimension)
 
 
-# A text may come from anywhere, and the time that jax's algebra takes grows fast with functions in functions.
+# Texts may be untrusted, and the time that jax's algebra takes grows fast with nested functions.
 _LONGEST, _HIGHEST, _MOST_FUNCTIONS = 400, 16, 6
 
 

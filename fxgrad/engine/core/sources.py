@@ -1,4 +1,4 @@
-"""The user's lines that recorded operations come from: found on the stack, or handed on while a program is walked."""
+"""User lines of recorded operations: found on the stack, or carried over while a program is walked."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from fxgrad.engine import user_lines
 from fxgrad.engine.core.program import Equation, Source, join_scopes
 
 equation_source: ContextVar[Source | None] = ContextVar("equation_source", default=None)
-"""The source of the equation that an interpreter is at, so that what it records keeps the user's lines."""
+"""The source of an interpreter's current equation, so that new equations keep the user's lines."""
 
 
 scope_around: ContextVar[str] = ContextVar("scope_around", default="")
-"""The scope of the operation in whose place the program that is walked next is put."""
+"""The scope of the operation that the next walked program replaces."""
 
 
 NOWHERE = Source((lambda: None).__code__, 0)
-"""Handed on where equations are to have no source, since their program serves more than one line."""
+"""The source for equations that have none, since their program serves several lines."""
 
 
 def user_source() -> Source | None:
-    """The user's line that is running, if there is one."""
+    """Return the running line of the user, if there is one."""
     frame = user_lines.user_frame()
     return None if frame is None else Source(frame.f_code, frame.f_lasti)
 
@@ -34,7 +34,7 @@ def current_source() -> Source | None:
 
 
 def rerecord_source(equation: Equation) -> Source:
-    """The source for recording `equation` another time; if it has none, what is made here is of the line here."""
+    """Return the source for recording `equation` again; if it has none, one derived from the current line."""
     source, around = equation.source, scope_around.get()
     if source is None:
         source = current_source()
@@ -50,9 +50,9 @@ def without_source() -> Iterator[None]:
 
 
 class in_place:  # noqa: N801  (used as `with in_place():`)
-    """The program that is walked in this block takes the place of the equation that an interpreter is at.
+    """Within the block the walked program replaces the current equation of an interpreter.
 
-    Its equations are in the scope of that one, and in `name` within it.
+    Its equations are in the scope of that equation, and in `name` within it.
     """
 
     __slots__ = ("_scope", "_token")
@@ -91,9 +91,9 @@ def _use_source(source: Source) -> Iterator[None]:
 
 
 def nested_scope(name: str) -> AbstractContextManager[None] | None:
-    """A block in which what is recorded for the equation that an interpreter is at is in `name`, within its scope.
+    """Return a block that nests equations recorded for an interpreter's current equation in the scope `name`.
 
-    None if there is no name, or no interpreter is at an equation: then the user's code is running that is recorded.
+    Returns None if there is no name, or no interpreter is running: then user code is being recorded.
     """
     source = equation_source.get()
     if not name or source is None or source is NOWHERE:
@@ -102,11 +102,11 @@ def nested_scope(name: str) -> AbstractContextManager[None] | None:
 
 
 class at_source:  # noqa: N801  (used as `with sources() as at: at(equation)`)
-    """While a program is walked: `at(equation)` gives what is recorded next the place of that equation.
+    """While a program is walked, `at(equation)` makes that equation the source of the next recorded ones.
 
-    `part` is what is made, "forward" or "backward", or "" for what that equation is of; by default what is made around.
-    If that is nothing either, the source is handed on as it is, as if the user's line had recorded what is made: for
-    programs that nobody reads.
+    `part` is "forward" or "backward", or "" to keep that of the equation; the default is the part of the enclosing
+    block. If there is none either, the source is carried over unchanged, as if the user's line had recorded the
+    equation: for programs that are not displayed.
     """
 
     __slots__ = ("_around", "_outer", "_part")
@@ -118,7 +118,7 @@ class at_source:  # noqa: N801  (used as `with sources() as at: at(equation)`)
         outer = self._outer = equation_source.get()
         around = self._around = scope_around.get()
         if around:
-            scope_around.set("")  # what is walked within is in the scope of an equation of this program
+            scope_around.set("")  # nested walks are in the scope of an equation of this program
             outer = outer if outer is None or outer is NOWHERE else outer._replace(scope=around)
         part = self._part or (None if outer is None else outer.part) or self._part
 

@@ -1,4 +1,4 @@
-"""Values that stand for arrays which are never built: symbolic zeros and the marker of a linear input."""
+"""Stand-ins for arrays that are never built: symbolic zeros and the marker of a linear input."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Zero:
 
 
 class Linear:
-    """In a transpose rule, the place of an input that the output is linear in; it has a type and no value."""
+    """In a transpose rule, a linear input of the operation; it has a type and no value."""
 
     __slots__ = ("aval",)
 

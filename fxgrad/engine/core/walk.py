@@ -16,8 +16,8 @@ def eval_program(program: Program, inputs: Sequence[Any], step: Step, literal: C
          equations: Sequence[Equation] | None = None) -> list[Any]:
     """Return the values of the outputs of `program`, where `step` computes those of each equation.
 
-    `inputs` are the values of all its inputs, captured ones first. `literal` gives the value of a literal, by default
-    itself. `equations`, if given, are the ones to evaluate. Values are whatever `step` makes them.
+    `inputs` are the values of all its inputs, captured ones first. `literal` maps a literal to its value, by default
+    itself. `equations`, if given, are the ones to evaluate. Values are of whatever kind `step` returns.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> program = fxgrad.make_program(lambda x, y: fnp.sin(x) * y)(1.0, 2.0)
@@ -47,9 +47,9 @@ def pull_back_steps(sums: dict[Any, Any], outputs: Sequence[Any], cotangents: Se
                     steps: Iterable[BackwardStep], add: Callable[[Any, Any], Any]) -> None:
     """Carry the `cotangents` of `outputs` back through `steps`, the last operation first.
 
-    `sums`, empty at first, collects cotangents by what they belong to. Those of the outputs of an operation are taken
-    out and given to its pullback, unless all are zero; at the end those are left that no operation made. `add` sums
-    two cotangents. Cotangents are whatever the pullbacks make them.
+    `sums`, empty at first, accumulates cotangents by variable. The cotangents of an operation's outputs are removed and
+    passed to its pullback, unless all are zero; those of variables that no operation computes remain at the end. `add`
+    sums two cotangents. Cotangents are of whatever kind the pullbacks return.
 
     >>> steps = [(["c"], ["a", "b"], lambda c: [f"{c}*b", f"{c}*a"]), (["b"], ["a"], lambda b: [f"{b}*cos(a)"])]
     >>> sums = {}

@@ -1,1 +1,1 @@
-"""Programs made of programs: simplified ones, derived ones, and the guards of user code that ran for them."""
+"""Programs derived from programs: simplified ones, transformed ones, and the guards of user code that ran for them."""

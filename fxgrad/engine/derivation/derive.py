@@ -1,4 +1,4 @@
-"""Derived programs: recorded once for a program and a key, and kept on it under guards."""
+"""Derived programs: recorded once for a program and a key, and memoized on it under guards."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.tracing.tracer import Tracer
 
 Builder = Callable[..., "tuple[Sequence[Any], Any]"]
-"""A function of tracers; returns the outputs of the derived program, and anything else that its users need."""
+"""A function of tracers; returns the outputs of the derived program, and an extra result for its caller."""
 
 
 def holds_tracers(captured: Sequence[Any]) -> bool:
-    """Whether a captured value is a tracer, and so right for one call only."""
+    """Return whether a captured value is a tracer, and so valid for one call only."""
     return any(type(value) is Tracer for value in captured)
 
 
 def rule_inputs(primitive: Primitive, values: list[Any]) -> list[Any]:
-    """Return `values` for a rule of `primitive`: rules that users wrote get numbers in the place of literals."""
+    """Return `values` for a rule of `primitive`: rules written by users get numbers instead of literals."""
     return values if Literal not in map(type, values) or primitive in library else without_literals(values)
 
 
 class Derived(NamedTuple):
-    """A program made from another one, what it captured, what else its builder returned, and the guards it needs."""
+    """A program derived from another one, its captured values, its builder's extra result, and its guards."""
 
     program: Program
     captured: list[Any]
@@ -52,7 +52,7 @@ class Derived(NamedTuple):
     guards: Sequence[Guard] = ()
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
-        """Runs the program in the current context."""
+        """Run the program in the current context."""
         return apply_program(self.program, [*self.captured, *inputs] if self.captured else inputs)
 
     @property
@@ -62,7 +62,7 @@ class Derived(NamedTuple):
 
     @property
     def is_valid(self) -> bool:
-        """Whether user code that was run for it, such as custom rules, still records the same."""
+        """Return whether user code that ran for it, such as custom rules, still records the same program."""
         return all_valid(self.guards)
 
 
@@ -84,10 +84,10 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
     The first of them are the inputs of `program`. If the outputs of its first `computed` equations have been computed,
     they are further inputs, and those equations do not run again.
 
-    It is kept on `program` under `key`, unless user code called by `build` captured a tracer: then the result is right
-    for this call only. Such code guards it (`engine/derivation/guards.py`).
+    It is memoized on `program` under `key`, unless user code called by `build` captured a tracer: then the result is
+    valid for this call only. Such code guards it (`engine/derivation/guards.py`).
     """
-    # Only in programs that are shown is noted what variables are.
+    # Provenance is noted in displayed programs only.
     key = (key, computed, batched_axis.get(), spmd_names.get(), is_shown(current.get()))
     derived: Derived | None = find_valid(program, key)
     if derived is None:  # not by `memoize_guarded`: programs may nest deeply, and it would take two frames more
@@ -101,7 +101,7 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
             extra.append(more)
             return outputs
 
-        # What is derived of a program without lines, such as the library's, serves more than one line as well.
+        # A program derived from one without lines, such as the library's, serves several lines as well.
         has_lines = any(equation.source is not None for equation in program.equations)
         placed = without_scope() if has_lines else without_source()
         with gc_paused(), placed, collect_guards() as guards:

@@ -14,9 +14,10 @@ _WITHOUT: ProgramAttribute[Program] = ProgramAttribute("without effects")
 
 
 def without_effects(program: Program, why: str) -> Program:
-    """Return `program` without its effects, to be computed again where they have happened already.
+    """Return `program` without its effects, for recomputation after they have happened.
 
-    Raises `UnsupportedError` if the result of an operation with effects is needed; `why` says what computes it again.
+    Raises `UnsupportedError` if the result of an operation with effects is needed; `why` names the cause of
+    recomputation.
     """
     if not has_effects(program):
         return program

@@ -1,8 +1,8 @@
-"""Guards: run user code (e.g. custom rules) again to see whether a program that was derived with it is still right.
+"""Guards: re-run user code (e.g. custom rules) to validate a memoized derived program.
 
-Derived programs are kept on the program they come from. A rule of the user's is Python, and may read what has changed
-since. So each run of one is recorded, as any function is; a guard is that recording. It is valid while the rule, run
-again, records the same program and captures equal values.
+Derived programs are memoized on the program they come from. A user's rule is Python, and may read state that has
+changed since. So each run of one is recorded, as any function is; a guard is that recording. It is valid while the
+rule, run again, records the same program and captures equal values.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import LeakedTracerError
 
 batched_axis: ContextVar[str | None] = ContextVar("batched_axis", default=None)
-"""The name of the axis that the batching under way gives to what it batches, if it has one."""
+"""The name of the axis that the current batching adds, if it has one."""
 spmd_names: ContextVar[tuple[str, ...]] = ContextVar("spmd_names", default=())
-"""The mesh axes along which the batching under way cuts the axis that it gives to what it batches."""
+"""The mesh axes along which the current batching shards the axis that it adds."""
 
 UserCode = Callable[..., "tuple[Sequence[Any], Any]"]
-"""A function of flat tracers that returns outputs, each a value, a `Zero` or None, and anything else about them."""
+"""A function of flat tracers that returns outputs, each a value, a `Zero` or None, and an extra result."""
 
 
 class Guard:
-    """One run of user code: what it recorded, and what is needed to run it again in the same surroundings."""
+    """One run of user code: its recording, and the context needed to run it again."""
 
     __slots__ = ("_axis", "_beginning", "_function", "_in_avals", "_mesh", "_name", "_origin", "_scope", "captured",
                  "extra", "program")
@@ -48,7 +48,7 @@ class Guard:
         self.program, self.captured, self.extra = self._record()
 
     def _record(self) -> tuple[Program, list[Any], Any]:
-        # On a tape outside of all others, so that it records the same whatever is under way.
+        # On a tape outside of all others, so that the recording does not depend on the context.
         found: list[Any] = []
 
         def flat(*tracers: Any) -> list[Any]:
@@ -66,7 +66,7 @@ class Guard:
         return program, tape.captured, tuple(found)
 
     def is_valid(self) -> bool:
-        """Whether the code, run again, records the same program and captures equal values."""
+        """Return whether the code, run again, records the same program and captures equal values."""
         program, captured, extra = self._record()
         return program is self.program and extra == self.extra and all(map(_are_equal, self.captured, captured))
 
@@ -81,24 +81,24 @@ class Guard:
 
 
 def _bind_at_call(equation: Equation, values: Sequence[Any]) -> list[Any]:
-    """Bind an equation for the line of the call, which an interpreter is at, and within its scope."""
+    """Bind an equation with the line and the scope of an interpreter's current equation."""
     with nested_scope(equation.scope) or nullcontext():
         return bind(equation.primitive, *values, **equation.params)
 
 
 def _are_equal(value: Any, other: Any) -> bool:
-    """Whether two captured values are the same to the bit; a tracer equals none, since it belongs to one call."""
+    """Return whether two captured values are equal bit for bit; a tracer equals none, since it belongs to one call."""
     if type(value) is Tracer or type(other) is Tracer or type(value) is not type(other):
         return False
     return value is other or is_unchanged(value, other)
 
 
 _collecting: ContextVar[list[Guard] | None] = ContextVar("guards", default=None)
-"""Where the guards go of the user code that runs now, if anybody collects them."""
+"""The list that collects the guards of user code running now, or None."""
 
 
 def run_guarded(function: UserCode, inputs: Sequence[Any], origin: Any, name: str) -> tuple[list[Any], Any]:
-    """Run the user's `function` on `inputs` under a new guard; `origin` tells functions apart, as for any recording."""
+    """Run the user's `function` on `inputs` under a new guard; `origin` separates functions, as for any recording."""
     try:
         guard = Guard(function, inputs, origin, name)
     except LeakedTracerError as error:
@@ -126,7 +126,7 @@ def collect_guards() -> Iterator[list[Guard]]:
 
 
 def all_valid(guards: Sequence[Guard]) -> bool:
-    """Whether all guards are valid; then the block around depends on them, too."""
+    """Return whether all guards are valid; then an enclosing collection depends on them, too."""
     if not guards:
         return True
     if not all(guard.is_valid() for guard in guards):
@@ -138,10 +138,10 @@ def all_valid(guards: Sequence[Guard]) -> bool:
 
 
 def find_valid(program: Program, key: Any) -> Any:
-    """Return what is kept on `program` under `key`; None if nothing is.
+    """Return the value memoized on `program` under `key`; None if there is none.
 
-    If a guard of it is not valid, all that was derived from `program` is dropped: what was derived from the derived may
-    be older than the user code, too.
+    If one of its guards is invalid, everything derived from `program` is dropped: a derivation of a derivation may be
+    older than the user code, too.
     """
     kept = program.memo.get(key)
     if kept is None:
@@ -154,16 +154,16 @@ def find_valid(program: Program, key: Any) -> Any:
 
 
 def keep_guarded(program: Program, key: Any, made: Any, guards: list[Guard]) -> None:
-    """Keep `made` on `program` under `key` while `guards` are valid, and those that the list gains later."""
+    """Memoize `made` on `program` under `key` while `guards` are valid, and those that the list gains later."""
     program.memo[key] = made, guards
 
 
 def memoize_guarded(program: Program, key: Any, make: Callable[[list[Guard]], Any],
                     lasts: Callable[[Any], bool] = lambda made: True) -> Any:
-    """Return `make(guards)`, kept on `program` under `key` if it `lasts`, until user code that it ran traces otherwise.
+    """Memoize `make(guards)` on `program` under `key` if it `lasts`, until user code that it ran traces differently.
 
-    `guards` is the list of the guards that are collected meanwhile; `make` may hand it to what it returns, which adds
-    those of user code that runs later, when jax traces it.
+    `guards` is the list of the guards collected meanwhile; `make` may pass it to its result, which adds those of user
+    code that runs later, when jax traces it.
     """
     made = find_valid(program, key)
     if made is None:

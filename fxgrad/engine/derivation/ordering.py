@@ -1,4 +1,4 @@
-"""Orders of equations: those of a line together, as the line is read; or each right before its first use."""
+"""Orders of equations: grouped by user line, in reading order; or each right before its first use."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fxgrad.engine.core.program_properties import is_effectful
 
 
 def line_by_line(equations: list[Equation], outputs: Sequence[Atom]) -> list[Equation]:
-    """Return the equations with each value that one equation of the same line uses right before that one.
+    """Return the equations with each value that a single equation of the same line uses right before that equation.
 
-    `jvp` computes values and tangents in turns: `a, t_a, b, t_b`. Where `b` alone uses `a`, and `t_b` alone `t_a`, all
-    four of one line, this gives `a, b, t_a, t_b`. Operations with effects stay where they are.
+    `jvp` computes values and tangents alternately: `a, t_a, b, t_b`. If only `b` uses `a`, and only `t_b` uses `t_a`,
+    all four of one line, this returns `a, b, t_a, t_b`. Operations with effects stay in place.
     """
     lines = _Lines()
     uses = Counter(outputs)
@@ -23,7 +23,7 @@ def line_by_line(equations: list[Equation], outputs: Sequence[Atom]) -> list[Equ
     for number, equation in enumerate(equations):
         uses.update(equation.inputs)
         user.update(dict.fromkeys(equation.inputs, number))
-    parts: dict[int, list[int]] = {}  # by the number of an equation those that come right before it
+    parts: dict[int, list[int]] = {}  # the equations right before each equation, by its number
     for number, equation in enumerate(equations):
         made = equation.outputs
         if len(made) == 1 and uses[made[0]] == 1 and made[0] in user and \
@@ -44,9 +44,9 @@ def line_by_line(equations: list[Equation], outputs: Sequence[Atom]) -> list[Equ
 
 
 def as_needed(program: Program, late: int) -> Program:
-    """Return the program with what does not depend on the last `late` inputs computed right before its first use.
+    """Return the program with all that does not depend on the last `late` inputs computed right before its first use.
 
-    So fewer values are live at once where the rest is the backward pass of a program that is rematerialized.
+    So fewer values are live at once if the rest is the backward pass of a rematerialized program.
 
     >>> import fxgrad, numpy as np
     >>> program = fxgrad.make_program(lambda x, y: (np.sin(x), np.cos(x), y * 2.0))(1.0, 2.0)
@@ -58,7 +58,7 @@ def as_needed(program: Program, late: int) -> Program:
     ordered: list[Equation] = []
 
     def take(atoms: Sequence[Atom]) -> None:
-        """Put the equations that compute `atoms` in their place, after what they need."""
+        """Emit the equations that compute `atoms`, after their operands."""
         pending = [maker[atom] for atom in reversed(atoms) if atom in maker]
         while pending:
             equation = pending[-1]
@@ -67,7 +67,7 @@ def as_needed(program: Program, late: int) -> Program:
                 pending += missing
                 continue
             pending.pop()
-            if equation.outputs[0] in maker:  # it may be asked for twice
+            if equation.outputs[0] in maker:  # it may be requested twice
                 ordered.append(equation)
                 for var in equation.outputs:
                     del maker[var]
@@ -92,7 +92,7 @@ class _Lines:
         self._of: dict[CodeType, list[int | None]] = {}
 
     def are_same(self, one: Source | None, other: Source | None) -> bool:
-        """Whether two sources are of the same line and of the same part of a derived program."""
+        """Return whether two sources are of the same line and of the same part of a derived program."""
         if one is None or other is None or one.part != other.part or one.code is not other.code:
             return one is other
         return one.instruction == other.instruction or self._line(one) == self._line(other)

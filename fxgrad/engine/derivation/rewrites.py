@@ -1,4 +1,4 @@
-"""Exact algebraic rewrites: each replaces an equation of one primitive, and may look at how its operands were computed.
+"""Exact algebraic rewrites: each replaces an equation of one primitive, and may read its operands' definitions.
 
 No rewrite changes a NaN, an infinity, the sign of a zero or a rounding. The rewrites of a primitive stand beside its
 record, entered in `rewrites`.
@@ -22,7 +22,7 @@ from fxgrad.engine.tracing.tracer import Tracer
 class RecordedDefinitions:
     """The defining equation of each value recorded so far, for rewrites that look one step back.
 
-    `notable` values were computed by a primitive that some rewrite looks for.
+    `notable` values were computed by a primitive that some rewrite matches.
     """
 
     __slots__ = ("made", "notable")
@@ -47,7 +47,7 @@ class RecordedDefinitions:
         return [Tracer(value.tape, atom) if type(atom) is Variable else atom for atom in made.inputs]
 
     def are_plain(self, atoms: Sequence[Atom]) -> bool:
-        """Whether none of `atoms` was made by a primitive that some rewrite looks for; literals count as plain."""
+        """Return whether none of `atoms` was made by a primitive that some rewrite matches; literals count as plain."""
         return self.notable.isdisjoint(atoms)
 
     def params_of(self, value: Any) -> dict[str, Any]:
@@ -56,13 +56,13 @@ class RecordedDefinitions:
 
 
 Rewrite = Callable[[RecordedDefinitions, list[Any], dict[str, Any]], "list[Any] | None"]
-"""(definitions, inputs, params) -> the outputs, made with ops from the inputs; or None to leave the equation alone."""
+"""(definitions, inputs, params) -> the outputs, made with ops from the inputs; or None to keep the equation."""
 
 
 class Rewrites(Collection[Rewrite]):
     """Rewrites by primitive, tried in the order of registration; most primitives have none.
 
-    `makers` are the primitives that a rewrite declared to look for.
+    `makers` are the primitives that a rewrite declared to match.
     """
 
     __slots__ = ("_undeclared", "makers")
@@ -76,7 +76,7 @@ class Rewrites(Collection[Rewrite]):
                  ) -> Callable[[Rewrite], Rewrite]:
         """Decorate a rewrite to enter it for each of `primitives`, after those that were entered before.
 
-        With `makers`, it is tried only if an operand is a literal or was made by one of them: it must look for no other
+        With `makers`, it is tried only if an operand is a literal or was made by one of them: it must match no other
         primitives behind the operands.
         """
         def enter(rewrite: Rewrite) -> Rewrite:
@@ -89,7 +89,7 @@ class Rewrites(Collection[Rewrite]):
         return enter
 
     def are_declared(self, primitive: Primitive) -> bool:
-        """Whether all rewrites of `primitive`, if it has any, were entered with `makers`."""
+        """Return whether all rewrites of `primitive`, if it has any, were entered with `makers`."""
         return primitive not in self._undeclared
 
     def apply(self, primitive: Primitive, definitions: RecordedDefinitions, tape: Tape, atoms: list[Atom],
@@ -111,7 +111,7 @@ rewrites = Rewrites()
 
 
 def is_literal(value: Any, number: float) -> bool:
-    """Whether `value` is a literal equal to `number`; `0` means the positive zero alone, in both parts."""
+    """Return whether `value` is a literal equal to `number`; `0` means the positive zero alone, in both parts."""
     if type(value) is not Literal or not bool(value.value == number):
         return False
     both = complex(value.value)

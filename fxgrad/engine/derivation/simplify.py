@@ -28,7 +28,7 @@ _LIVE: ProgramAttribute[list[Equation]] = ProgramAttribute("live equations")
 
 
 def live_equations(program: Program) -> list[Equation]:
-    """Return the equations that an output depends on, and those with effects, in order."""
+    """Return the live equations, on which an output depends, and those with effects, in order."""
     live = _LIVE.of(program)
     if live is None:
         wanted: set[Atom] = {*program.outputs}
@@ -66,14 +66,14 @@ def merge_equal_equations(program: Program) -> Program:
 
 
 def remove_dead_code(program: Program) -> Program:
-    """Return the program without the equations that neither have effects nor are needed for an output."""
+    """Return the program without dead equations; those with effects stay."""
     live = program.replace(equations=live_equations(program))
     _LIVE.put(live, live.equations)
     return live
 
 
 def simplify(program: Program) -> Program:
-    """Return an equal program without dead, repeated and trivial equations; inputs and outputs stay as they are.
+    """Return an equal program without dead, repeated and trivial equations; inputs and outputs are unchanged.
 
     >>> import fxgrad
     >>> program = fxgrad.make_program(lambda x: (x + x) * (x + x), as_recorded=True)(1.0)
@@ -84,7 +84,7 @@ def simplify(program: Program) -> Program:
 
 
 def simplify_for_display(program: Program) -> Program:
-    """Simplify a program to be read, down to the bodies of its loops and branches.
+    """Simplify a program for display, down to the bodies of its loops and branches.
 
     Equations of the user's own lines are merged, but not rewritten. Operations on random keys stay, so that a key that
     is used twice can be found.
@@ -102,7 +102,7 @@ _WRITTEN_ROLES = {"branch", "body", "condition", "step", "back", "solve", "funct
 
 
 def _with_readable_bodies(equation: Equation) -> Equation:
-    """Return the equation with the bodies that it holds made readable."""
+    """Return the equation with its nested programs simplified for display."""
     regions = equation.regions
     if not regions or any(region.role not in _WRITTEN_ROLES for region in regions):
         return equation

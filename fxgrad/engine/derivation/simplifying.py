@@ -1,4 +1,4 @@
-"""`SimplifyingTape` merges equal equations and rewrites while it records; a `Template` is a program that it replays."""
+"""`SimplifyingTape` merges equal equations and rewrites while recording; a `Template` is a program to replay on it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Template:
     types of its outputs, whether its operands commute, and whether it is simple: `SimplifyingTape.instantiate` records
     such a step without calling anything.
 
-    In the template of `sin(x) * y` the inputs have the numbers 0 and 1, and what the steps make 2 and 3:
+    In the template of `sin(x) * y` the inputs have the numbers 0 and 1, and the results of the steps 2 and 3:
 
     >>> import numpy as np, fxgrad
     >>> template = Template(fxgrad.make_program(lambda x, y: np.sin(x) * y)(1.0, 2.0), [])
@@ -36,7 +36,7 @@ class Template:
     __slots__ = ("captured", "code", "literals", "outputs", "program", "steps")
 
     code: Any
-    """Code that computes it, which an executor generates and keeps here."""
+    """Code that computes it; an executor generates and stores it here."""
 
     def __init__(self, program: Program, captured: list[Any]) -> None:
         self.program, self.captured, self.code = program, captured, None
@@ -45,7 +45,7 @@ class Template:
         made = [var for equation in program.equations for var in equation.outputs]
         number = {atom: at for at, atom in enumerate([*self.literals, *program.inputs, *made])}
         self.outputs = [number[atom] for atom in program.outputs]
-        # Plain tuples: they are taken apart for every operation, and named ones are slower at that.
+        # Plain tuples: they are unpacked for every operation, and named ones are slower at that.
         self.steps: list[tuple[Primitive, list[int], dict[str, Any], tuple[Any, ...], list[Aval], bool, bool]] = []
         for equation in program.equations:
             primitive, params = equation.primitive, equation.params
@@ -67,7 +67,7 @@ class SimplifyingTape(Tape):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._definitions = RecordedDefinitions()
-        self._seen: dict[Any, list[Any]] = {}  # variables of this tape, and values that are none
+        self._seen: dict[Any, list[Any]] = {}  # variables of this tape, and other values
         self._done_effects: dict[Any, list[list[Any]]] = {}
         self._tracers: dict[Variable, Tracer] = {}
 
@@ -95,10 +95,10 @@ class SimplifyingTape(Tape):
     def outputs_of(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any], source: Source | None = None,
                    avals: Sequence[Aval] | None = None, equation: Equation | None = None, rewritable: bool = True,
                    ) -> list[Any]:
-        """Record an operation on variables of this tape and literals, and return such; `avals` as for `append`.
+        """Record an operation on variables of this tape and literals, and return such; `avals` is as in `append`.
 
-        If it cannot be simplified, `equation` is entered as it is. If it is not `rewritable`, it is only merged with an
-        equal one.
+        If it cannot be simplified, `equation` is entered unchanged. If it is not `rewritable`, it is only merged with
+        an equal one.
         """
         key = _equation_key(primitive, atoms, params)
         outputs = self._seen.get(key)
@@ -167,7 +167,7 @@ class SimplifyingTape(Tape):
 
 
 def _equation_key(primitive: Primitive, atoms: list[Atom], params: dict[str, Any]) -> Any:
-    """Return the key of an equation; operands that commute stand in the order of their hashes."""
+    """Return the key of an equation; commuting operands are ordered by their hashes."""
     if primitive.commutative:
         first, second = atoms
         if hash(first) > hash(second):

@@ -1,4 +1,4 @@
-"""Programs with named sizes at given sizes: the same equations, with numbers in the place of names."""
+"""Substitution of sizes: programs with symbolic sizes, with numbers in place of names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _size_names_of(avals: Sequence[Aval]) -> tuple[str, ...]:
 
 
 def at_sizes(program: Program, sizes: Mapping[str, Any]) -> Program:
-    """Return `program` for these sizes, by name: numbers, or other named sizes. Up to 64 are kept on it.
+    """Return `program` for these sizes, by name: numbers, or other named sizes. Up to 64 are memoized on it.
 
     Raises the errors of operations that are illegal at such sizes.
     """
@@ -54,7 +54,7 @@ def types_at(avals: Sequence[Aval], sizes: Mapping[str, Any]) -> list[Aval]:
 
 
 class _Substitution:
-    """One substitution, in a program and all that it holds; each program is replaced once."""
+    """One substitution, in a program and all nested programs; each program is replaced once."""
 
     def __init__(self, sizes: Mapping[str, Any], *, checked: bool) -> None:
         self._sizes, self._checked = sizes, checked
@@ -74,7 +74,7 @@ class _Substitution:
             inputs.append(new)
         equations = [self._equation(equation, atoms) for equation in program.equations]
         outputs = [_substituted_atom(atoms, atom) for atom in program.outputs]
-        # Variables are new, and names are found from what was recorded, so `base` does not lead to the old ones.
+        # Variables are new, and names derive from the recording, so `base` does not refer to the old ones.
         return Program(inputs, equations, outputs, program.captured, program.constants, program.signature)
 
     def _equation(self, equation: Equation, atoms: dict[Variable, Atom]) -> Equation:
@@ -124,7 +124,7 @@ def _substituted_atom(atoms: Mapping[Variable, Atom], atom: Atom) -> Atom:
     return atom if type(atom) is Literal else atoms[atom]  # type: ignore[index]
 
 
-# --- the sizes that arguments have --------------------------------------------------------------------------------
+# --- the sizes of arguments ------------------------------------------------------------------------------------------
 
 
 def specialize(program: Program, avals: Sequence[Aval]) -> Program:
@@ -160,7 +160,7 @@ def refuse_symbolic_sizes(what: str, avals: Sequence[Aval], arguments: Sequence[
 
 
 class _Given(NamedTuple):
-    """A size of an argument, and the size with names that the program has in its place."""
+    """A size of an argument, and the symbolic size of the program in its place."""
 
     size: Any
     value: Any
@@ -171,7 +171,7 @@ class _Given(NamedTuple):
 
 
 def solve_sizes(what: str, wanted: Sequence[Aval], came: Sequence[Aval], arguments: Sequence[str]) -> dict[str, Any]:
-    """Return the sizes by name; raise `ArgumentError` if arguments do not fit, disagree, or leave one open."""
+    """Return the sizes by name; raise `ArgumentError` if arguments do not fit, disagree, or leave one undetermined."""
     names, every = _size_names_of(wanted), []
     for one, other, argument in zip(wanted, came, arguments, strict=True):
         if one.dtype != other.dtype or one.ndim != other.ndim:
@@ -193,7 +193,7 @@ def solve_sizes(what: str, wanted: Sequence[Aval], came: Sequence[Aval], argumen
         if len(sizes) == before:
             missing = ", ".join(name for name in names if name not in sizes)
             raise ArgumentError(at_user_line(
-                f"{what} has sizes that its arguments do not tell: {missing}. Give one argument an axis of each "
+                f"{what} has sizes that its arguments do not determine: {missing}. Give one argument an axis of each "
                 "such size alone, as in fxgrad.symbolic_spec(\"n\", 3)"))
     for given in every:
         expected = given.size.at(sizes) if type(given.size) is SymbolicDim else given.size
@@ -207,8 +207,8 @@ def _solve_size(given: _Given, name: str, sizes: Mapping[str, Any]) -> Any:
     if str(given.size) == name:
         if type(given.value) is int and given.value < 1:
             raise ArgumentError(at_user_line(
-                f"{given.problem}: sizes with names are from 1 "
-                "on, since what a program does with nothing may be something else. Trace it for the size 0"))
+                f"{given.problem}: symbolic sizes are at least 1, since a program may do something else on size 0. "
+                "Trace it for the size 0"))
         return given.value
     first, second, third = (given.size.at({**sizes, name: size}) for size in (1, 2, 3))
     slope = second - first

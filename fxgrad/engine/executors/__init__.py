@@ -1,6 +1,6 @@
-"""Computing programs: with NumPy for NumPy and Python inputs, with XLA where a jax array is among them.
+"""Execution of programs: by NumPy for NumPy and Python inputs, by XLA if a jax array is among them.
 
-Importing this package registers the executor by which `tracing` computes primitives and programs.
+Importing this package registers the executor of `tracing`.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from fxgrad.engine.tracing.tracer import Tracer, aval_of, leak_error
 
 _FREQUENT = frozenset({np.ndarray, float, np.float64})
 _SCALARS = frozenset({np.float64, np.complex128, np.bool_})
-"""Classes of results that need no other class: NumPy's own scalars of these dtypes are weak already, or never are."""
+"""Classes of results that need no conversion: NumPy's own scalars of these dtypes are weak already, or never are."""
 _WEAK = (PYTHON_SCALARS - {bool}) | WEAK_CLASSES
 
 
 def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """Computes one primitive on concrete values; raises `LeakedTracerError` if one of them is a tracer.
+    """Compute one primitive on concrete values; raise `LeakedTracerError` if one of them is a tracer.
 
-    Of NumPy's arrays the results are `Array`s; of numbers alone, NumPy's scalars and arrays. Those that are weak are
+    Results on NumPy arrays are `Array`s; results on numbers alone are NumPy's scalars and arrays, the weak ones
     `Integer`s and `WeakArray`s.
     """
     of_arrays, of_jax, has_weak = not args, False, "weak" in params and params["weak"]
-    below_byte = False  # whether an operand is of a dtype with which NumPy does not compute
+    below_byte = False  # whether an operand has a dtype that NumPy cannot compute with
     is_settled = False  # whether an operand is a strong float array: then a single output is strong, too
     for arg in args:
         kind = type(arg)
@@ -71,7 +71,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
 
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """Computes a program on concrete values; where an `Array` is among them, so are the results."""
+    """Compute a program on concrete values; if an `Array` is among them, the results are `Array`s."""
     for value in inputs:
         if type(value) not in _FREQUENT:  # these need no further test
             if is_jax(value):
@@ -84,7 +84,7 @@ def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
 
 
 def compute(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """As `apply_program`, for a program of which all values are wanted; the results may be views of each other.
+    """Compute a program for all its values; the results may be views of each other.
 
     On jax arrays the operations run one by one: a branch that is taken once is not worth a compilation.
     """
@@ -95,7 +95,7 @@ def compute(program: Program, inputs: Sequence[Any]) -> list[Any]:
 
 
 class _ByOperands:
-    """The executor that is registered: NumPy computes, and XLA where a jax array is among the operands."""
+    """The registered executor: NumPy computes, or XLA if a jax array is among the operands."""
 
     evaluate, execute, compute = staticmethod(evaluate), staticmethod(execute), staticmethod(compute)
 

@@ -1,8 +1,9 @@
-"""Calls from compiled programs back to Python. What they hand over is NumPy's: jax's own arrays might wait for the
-program that is waiting for the call.
+"""Calls from compiled programs back to Python, with NumPy arrays.
 
-jax makes the call in a thread that does not know of the scope in which 64-bit dtypes are kept, and would narrow them.
-They travel as words of 32 bits, both ways.
+jax's own arrays might wait for the program that is waiting for the call.
+
+jax makes the call in a thread outside of the scope that keeps 64-bit dtypes, and would narrow them. They travel as
+32-bit words, both ways.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ def emit_pure_callback(host: Host, values: Sequence[Any], results: Sequence[Aval
 
 
 def _call_on_words(host: Host, values: Sequence[Any], what: str) -> Callable[..., Any]:
-    """Return `host`, called on values restored from words and returning words; note what it raises.
+    """Return `host`, called on values restored from words and returning words; record the errors that it raises.
 
-    `what` is the operation, in the line of the user's that is being emitted.
+    `what` names the operation, in the user's line being emitted.
     """
     line = user_lines.user_line()
     types = [(value.shape, dtypes.key_dtype if dtypes.is_jax_key(value.dtype) else value.dtype) for value in values]

@@ -1,8 +1,8 @@
 """Values and gradients of long programs, computed equation by equation without making a gradient program.
 
 Making a gradient program and generating code for it takes as long as many runs. A program of thousands of operations,
-such as a Python loop leaves, may be run a few times only, or be another one at every call. The `VjpRule` of each of its
-operations (`engine/transforms/joint.py`) has code of its own, which runs at once.
+such as the trace of a Python loop, may run a few times only, or differ at every call. The `VjpRule` of each of its
+operations (`engine/transforms/joint.py`) has compiled code of its own, which runs at once.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from fxgrad.engine.ops.below_byte import has_below_byte
 from fxgrad.engine.transforms.joint import VjpRule, vjp_rule_of
 
 LONG = 1000
-"""Programs of this many equations are run directly the first times."""
+"""The number of equations from which a program's first runs are direct."""
 MAX_COMPILED_EQUATIONS = 20_000
-"""Programs of this many equations are always run directly."""
+"""The number of equations from which all runs are direct."""
 _TIMES = 3
 _TIMES_RUN: ProgramAttribute[int] = ProgramAttribute("times run directly")
 _SIMPLE: ProgramAttribute[Program] = ProgramAttribute("simple")
@@ -44,8 +44,8 @@ def gradients(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], comp
               ) -> tuple[list[Any], list[Any]] | None:
     """Return the outputs of `program`, and the gradients of the first one in the inputs that `wrt` marks.
 
-    None if the program is short, was run directly often enough, or has operations without a `VjpRule`. The first
-    `computed` equations have been computed; they are computed again.
+    Returns None if the program is short, was run directly often enough, or has operations without a `VjpRule`. The
+    first `computed` equations have been computed; they are computed again.
     """
     chosen = _program_to_run(program, computed)
     if chosen is None:
@@ -65,7 +65,7 @@ def gradients(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], comp
 
 
 def eager_vjp(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], computed: int = 0) -> EagerVjp | None:
-    """Run `program`, and return what its pullback needs; None as for `gradients`."""
+    """Run `program`, and return its outputs and residuals for the pullback; None as for `gradients`."""
     chosen = _program_to_run(program, computed)
     if chosen is None:
         return None
@@ -82,14 +82,14 @@ def _plain_values(inputs: Sequence[Any]) -> list[Any]:
 
 
 def _holds_arrays(values: Sequence[Any]) -> bool:
-    """Whether an `Array` is among them, so that results are such."""
+    """Return whether an `Array` is among them, so that results are `Array`s."""
     return any(type(value) in OWN for value in values)
 
 
 class EagerVjp:
-    """A program that was run, with the residuals that its pullback needs, any number of times.
+    """A program that was run, with the residuals for any number of pullbacks.
 
-    `inputs` are copies, since they may be residuals, and so are `outputs`: callers may write to their own arrays.
+    `inputs` and `outputs` are copies, since they may be residuals, and callers may write to their own arrays.
     """
 
     __slots__ = ("_active", "_program", "_steps", "_wrt", "inputs", "outputs")
@@ -102,7 +102,7 @@ class EagerVjp:
 
     @property
     def length(self) -> int:
-        """The number of operations that the pullback goes through."""
+        """Return the number of operations in the pullback."""
         return len(self._steps)
 
     def pullback(self, cotangents: Sequence[Any]) -> list[Any]:
@@ -122,7 +122,7 @@ def _program_to_run(program: Program, computed: int) -> Program | None:
         times = _TIMES_RUN.put(program, (_TIMES_RUN.of(program) or 0) + 1)
         if times > _TIMES:
             return None
-        # As for a gradient program, so that sums are the same to the bit.
+        # Simplified as a gradient program is, so that sums are equal bit for bit.
         simple = _SIMPLE.of(program)
         with gc_paused():
             program = _SIMPLE.put(program, simple
@@ -161,11 +161,11 @@ def _run_forward(program: Program, wrt: Sequence[bool], inputs: Sequence[Any],
 
 
 _Step = tuple[list[Variable], list[Any], VjpRule, Sequence[Any]]
-"""The outputs of an operation that cotangents may arrive at, the operands they may go to, its rule, its residuals."""
+"""The outputs of an operation that may have cotangents, the operands that receive them, its rule, its residuals."""
 
 
 def _pop_steps(steps: list[_Step]) -> Iterator[_Step]:
-    """Remove the steps from the last to the first: the residuals of each are freed when the next is asked for."""
+    """Remove the steps from the last to the first; the residuals of each are freed when the next is requested."""
     while steps:
         yield steps.pop()
 
@@ -187,9 +187,9 @@ def _run_kernel(equation: Equation, values: dict[Any, Any]) -> Sequence[Any]:
 
 
 def _backward_steps(sums: dict[Any, Any], steps: Iterable[_Step]) -> Iterator[BackwardStep]:
-    """Yield the pullback of each step that cotangents in `sums` arrive at; it depends on which of them do."""
+    """Yield the pullback of each step with cotangents in `sums`; it depends on which outputs have one."""
     for outputs, operands, rule, residuals in steps:
-        if len(outputs) == 1 and outputs[0] in sums:  # as most are
+        if len(outputs) == 1 and outputs[0] in sums:  # the most frequent case
             arriving = outputs
             template, nonzero = rule.backward((outputs[0].aval,))
         else:

@@ -1,9 +1,9 @@
-"""Arrays on meshes with axes of the type Explicit: computed with the axes Auto, and given back as they came.
+"""Arrays on meshes with Explicit axes: computed with Auto axes, and returned on the original mesh.
 
-On an Explicit axis jax asks of each operation by itself how its result lies, and refuses those for which it has no
-rule (a product whose contracted axis is cut, a sort, a scan) unless the caller says. A program has nobody to ask, and
-no need to: between its inputs and its outputs XLA places the arrays, as it does on Auto axes. A call that meets no such
-axis pays nothing for that: the trace finds out, and calls go by `OnMeshes` from then on.
+On an Explicit axis jax needs the sharding of each operation's result, and refuses operations without a sharding rule (a
+product whose contracted axis is sharded, a sort, a scan) unless the caller gives one. A program has no such caller, and
+needs none: between its inputs and its outputs XLA places the arrays, as on Auto axes. Calls without such axes have no
+overhead: the trace detects them, and later calls run through `OnMeshes`.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ Emission = Callable[[Sequence[Any]], "list[Any]"]
 
 
 class ExplicitAxes(Exception):  # noqa: N818  (nobody sees it)
-    """A trace met an Explicit axis, and its caller did not foresee it."""
+    """Raised if a trace meets an Explicit axis that its caller did not foresee."""
 
 
 _is_typed: ContextVar[bool] = ContextVar("is_typed", default=False)
-"""Whether what is emitted goes into a trace of jax's own, in which types say how arrays lie: then all is jax's way."""
+"""Whether emission goes into a trace of jax's own, in which types include shardings: then jax's rules apply."""
 
 
 def is_explicit(value: Any) -> bool:
-    """Whether an array of jax's lies on a mesh with an Explicit axis."""
+    """Return whether a `jax.Array` lies on a mesh with an Explicit axis."""
     return _EXPLICIT in value.aval.sharding.mesh.axis_types
 
 
-_EXPLICIT = AxisType.Explicit  # to look a member of an enumeration up takes as long as all else that is asked here
+_EXPLICIT = AxisType.Explicit  # looking up an enumeration member takes as long as the rest of the check
 
 
 def explicit_mesh(values: Iterable[Any]) -> Any:
-    """The first mesh with an Explicit axis that one of `values` lies on, or that jax has set; None if there is none."""
+    """Return the first mesh with an Explicit axis that one of `values` lies on, or that jax has set; else None."""
     for value in values:
         if isinstance(value, jax.Array) and _EXPLICIT in value.aval.sharding.mesh.axis_types:
             return jax.typeof(value).sharding.mesh
@@ -49,7 +49,7 @@ def explicit_mesh(values: Iterable[Any]) -> Any:
 def emit_on_auto_axes(emission: Emission, values: Sequence[Any], *, foreseen: bool = True) -> list[Any]:
     """Return the outputs of `emission` on `values` within a trace of jax, with all Explicit axes as Auto ones.
 
-    Raises `ExplicitAxes` if there are some, and they were not `foreseen`.
+    Raises `ExplicitAxes` if there are any, and they were not `foreseen`.
     """
     mesh = None if _is_typed.get() else explicit_mesh(values)
     if mesh is None:
@@ -76,8 +76,8 @@ def _drop_sharding_type(value: Any) -> Any:
 def restore_mesh(outputs: Any, mesh: Any, inputs: Sequence[Any] = ()) -> Any:
     """Return `outputs` with arrays on the Auto version of `mesh` moved to `mesh` itself; they are donated.
 
-    What is one of the `inputs` stays what it is.
-    They are donated to a compiled identity: nothing moves, in a fraction of the time that a `device_put` of each takes.
+    An output that is one of the `inputs` is returned unchanged. Arrays are donated to a compiled identity: nothing
+    moves, in a fraction of the time that a `device_put` of each takes.
     """
     leaves, structure = tree.flatten(outputs)
     kept = {*map(id, inputs)}
@@ -98,7 +98,7 @@ def _donating_identity(shardings: tuple[Any, ...]) -> Callable[..., tuple[Any, .
 
 @cached("shardings of results on explicit meshes", 1024)
 def _sharding_on(sharding: Any, names: tuple[str, ...], axis_types: Any) -> Any:
-    """The sharding on the mesh with axes of these types, if it is on that of these names with all of them Auto."""
+    """Return `sharding` with axes of these types, if its mesh has these names and Auto axes only."""
     if not isinstance(sharding, NamedSharding) or sharding.mesh.axis_names != names or (
             AxisType.Explicit in sharding.mesh.axis_types):
         return None
@@ -106,9 +106,9 @@ def _sharding_on(sharding: Any, names: tuple[str, ...], axis_types: Any) -> Any:
 
 
 class OnMeshes:
-    """A compiled function of which some calls meet Explicit axes: `compiled`, whose trace foresees them.
+    """A compiled function for calls with Explicit axes: the trace of `compiled` foresees them.
 
-    In a trace of jax's own they stay what they are, and so `function` is called, of which `compiled` was made.
+    In a trace of jax's own they remain, and `function` is called, from which `compiled` was made.
     """
 
     __slots__ = ("compiled", "function", "mesh", "otherwise")
@@ -117,9 +117,9 @@ class OnMeshes:
                  otherwise: Callable[..., Any] | None = None) -> None:
         self.compiled, self.function = compiled, function
         self.otherwise = otherwise or compiled
-        """What is called where no axis is Explicit."""
+        """Called if no axis is Explicit."""
         self.mesh = mesh
-        """The mesh that results lie on, whatever the arguments lie on."""
+        """The mesh that results lie on, wherever the arguments lie."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves = tree.leaves((args, kwargs))

@@ -1,4 +1,4 @@
-"""Errors of compiled programs, in our words: what a callback raised is raised again, and the user's line is named."""
+"""Errors of compiled programs, translated: a callback's error is raised again, and the user's line is added."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.executors.lines import operation_place
 
 AT_RUN_TIME = jax.errors.JaxRuntimeError, FloatingPointError
-"""What jax raises where a compiled program fails."""
+"""Exceptions of jax from failing compiled programs."""
 _EXHAUSTED = "RESOURCE_EXHAUSTED"
 _INVALID = "invalid value (nan) encountered in ", "invalid value (inf) encountered in "
 
 _OF_PIECES = "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"
-"""Calls that are left in a compiled program if it is one for a single device, and arrays are to be cut."""
+"""Calls that remain in a compiled program if it is for a single device, and arrays must be sharded."""
 
-_raised: deque[BaseException] = deque(maxlen=4)  # few: each keeps the frames that it came through
-"""What callbacks raised lately, since XLA hands on the text of an error alone."""
+_raised: deque[BaseException] = deque(maxlen=4)  # few: each keeps its frames
+"""Recent errors of callbacks, since XLA passes only the text of an error."""
 
 
 def note_callback_error(error: BaseException, what: str, line: str) -> None:
@@ -33,19 +33,18 @@ def note_callback_error(error: BaseException, what: str, line: str) -> None:
 
 
 def translate_error(error: BaseException) -> BaseException:
-    """What is to be raised in the place of `error`, which a compiled program or its compilation ended with.
+    """Return the exception to raise instead of `error`, with which a compiled program or its compilation ended.
 
-    That is what the user's callback raised, if one did; for a NaN or an infinity, what un-jitted code would say; for a
-    mesh without devices, what to write; and otherwise the error itself, with the user's line that it is about as a
-    note.
+    This is the error of the user's callback, if one failed; for a NaN or an infinity, the message of un-jitted code;
+    for a mesh without devices, a message with the fix; otherwise the error itself, with the user's line as a note.
     """
     if isinstance(error, errors.FxgradError):
         return error
     if isinstance(error, jax.errors.JaxRuntimeError):
         if any(call in str(error) for call in _OF_PIECES):
             return errors.UnsupportedError(user_lines.at_user_line(
-                "shard_map: its mesh has no devices (jax.sharding.AbstractMesh), and no array that it computes with "
-                "lies on any. Make the mesh with fxgrad.make_mesh, call within jax.set_mesh(mesh), or pass arrays of "
+                "shard_map: its mesh has no devices (jax.sharding.AbstractMesh), and none of its arrays is on a "
+                "device. Make the mesh with fxgrad.make_mesh, call within jax.set_mesh(mesh), or pass arrays of "
                 "NumPy and leave out jit, which needs none"))
         return _callback_error(str(error)) or error
     place = operation_place(error.__traceback__)
@@ -66,12 +65,12 @@ def _add_note(error: BaseException, note: str) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a program ended since there was too little memory."""
+    """Return whether a program ended for lack of memory."""
     return isinstance(error, jax.errors.JaxRuntimeError) and str(error).startswith(_EXHAUSTED)
 
 
 def note_memory(error: BaseException, program: Program) -> None:
-    """Adds to an error for want of memory which lines of the program make the largest values."""
+    """Add to an out-of-memory error the lines of the program that make the largest values."""
     made = [(var.aval.nbytes, str(equation.primitive), var.aval, equation.source)
             for inner in _programs_in(program) for equation in inner.equations for var in equation.outputs]
     largest = heapq.nlargest(3, made, key=operator.itemgetter(0))
@@ -84,7 +83,7 @@ def note_memory(error: BaseException, program: Program) -> None:
 
 
 def _programs_in(program: Program) -> set[Program]:
-    """Return a program and all programs that it holds."""
+    """Return a program and all nested programs."""
     found, remaining = {program}, [program]
     while remaining:
         for equation in remaining.pop().equations:

@@ -1,8 +1,8 @@
-"""Emission in the user's lines: what XLA and its profilers are told of an operation is the line that recorded it.
+"""Emission in the user's lines: XLA and its profilers attribute an operation to the line that recorded it.
 
-jax looks at the stack for where an operation comes from. Its frames and ours are left out; so each rule is called by a
-small function whose code object has the file, the line and the name of the user's, and that is what is found. Errors of
-a rule come through the same frame, and so name the line too.
+jax finds the place of an operation on the stack, skipping its own frames and ours. So each rule is called by a small
+function whose code object has the file, the line and the name of the user's function: jax finds that frame. Errors of a
+rule pass the same frame, and so name the line too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _is_excluded = False
 
 
 def _exclude_own_frames() -> None:
-    """Have jax look past the frames of this package where it looks for the user's line."""
+    """Make jax skip the frames of this package when it searches the user's line."""
     global _is_excluded
     if not _is_excluded:
         from jax.extend import source_info_util  # imported at the first emission: it brings Pallas along
@@ -44,18 +44,18 @@ def _exclude_own_frames() -> None:
 
 
 class Lines:
-    """The callers for the lines of the user's, made once for each; those of one emission, with which they end."""
+    """The callers for the user's lines, made once for each; they live as long as one emission."""
 
     __slots__ = ("_callers", "_positions")
 
     def __init__(self) -> None:
         _exclude_own_frames()
-        # By the identity of the code, since a code object computes its hash anew each time; sources keep it alive.
+        # Keyed by the identity of the code, since a code object recomputes its hash each time; sources keep it alive.
         self._callers: dict[tuple[int, int], tuple[Caller, CodeType]] = {}
         self._positions: dict[int, list[_Position]] = {}
 
     def caller(self, source: Source) -> Caller:
-        """Calls a rule as if the user's line did."""
+        """Return a function that calls a rule as if from the user's line."""
         code, instruction = source[:2]
         key = id(code), instruction
         found = self._callers.get(key)
@@ -82,7 +82,7 @@ _GLOBALS: dict[str, Any] = {"lax": lax}
 
 @cached("location tables", 1024)
 def _location_table(lines: int, start: int | None, end: int | None) -> bytes:
-    """The location table of the template: all of it lies from the first line on over `lines` more, in these columns."""
+    """Return the location table of the template: all of it spans `lines` more after the first, in these columns."""
     table = bytearray()
     for begin in range(0, _UNITS, 8):
         table.append(0x80 | 14 << 3 | min(8, _UNITS - begin) - 1)  # the long form, for so many units

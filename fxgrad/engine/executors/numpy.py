@@ -1,7 +1,7 @@
 """Computing with NumPy: a plain interpreter of the kernels, and straight-line Python code generated from programs.
 
-A program seen for the first time is interpreted; from its second run on, generated code runs, which calls the
-same kernels in the same order, so the results are equal to the bit.
+A program seen for the first time is interpreted. From its second run on, generated code runs, which calls the same
+kernels in the same order, so the results are equal bit for bit.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _HAS_RUN: ProgramAttribute[bool] = ProgramAttribute("has run")
 
 
 def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], below_byte: bool = False) -> list[Any]:
-    """One primitive on NumPy values; illegal operands get the error of the abstract rule.
+    """Compute one primitive on NumPy values; illegal operands get the error of the abstract rule.
 
-    `below_byte` says that some are of dtypes with which NumPy does not compute.
+    `below_byte` is set if some have dtypes that NumPy cannot compute with.
     """
     values = [as_kernel_operand(arg) for arg in args]
     kernel = kernel_in_bytes(primitive) if below_byte else primitive.numpy
@@ -53,7 +53,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], 
 
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """A program on NumPy values. The results own their memory: none shares it with an input or with another result."""
+    """Run a program on NumPy values; the results share no memory with an input or with another result."""
     runner: Runner | None = program.attributes.get(_ALONE)
     if runner is not None:
         return runner(*inputs)
@@ -63,7 +63,7 @@ def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
 
 
 def call(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """A program on NumPy values, as part of another one: results may be views of inputs."""
+    """Run a program on NumPy values, as part of another one: results may be views of inputs."""
     runner: Runner | None = program.attributes.get(_RUNNER)
     if runner is not None:
         return runner(*inputs)
@@ -74,9 +74,9 @@ def call(program: Program, inputs: Sequence[Any]) -> list[Any]:
 
 
 def copy_borrowed(outputs: list[Any], borrowed: Iterable[int], inputs: Sequence[Any]) -> list[Any]:
-    """`outputs` as results: those at `borrowed` are copied where their memory is not theirs alone.
+    """Return `outputs` as results: those at `borrowed` are copied if they share memory.
 
-    Kernels may return an operand, or a view of one; views are told by their base, constants by being read-only.
+    Kernels may return an operand, or a view of one. Views are recognized by their base, constants by being read-only.
     Arrays of shape () become NumPy scalars.
     """
     for index in borrowed:
@@ -92,7 +92,7 @@ def copy_borrowed(outputs: list[Any], borrowed: Iterable[int], inputs: Sequence[
 
 @program_property
 def _weak_outputs(program: Program) -> tuple[int, ...]:
-    """The positions of the outputs that give way to other dtypes and are no floats, which do so by themselves."""
+    """Return the positions of the weak outputs that are no floats (weak floats need no conversion)."""
     return tuple(index for index, aval in enumerate(program.out_avals) if aval.weak and (
         aval.shape or aval.dtype not in (np.float64, np.complex128)))
 
@@ -105,7 +105,7 @@ def weaken_outputs(program: Program, outputs: list[Any]) -> list[Any]:
 
 
 def as_arrays(program: Program, outputs: Sequence[Any]) -> list[Any]:
-    """The outputs of `program` as `Array`s; numbers that give way stay numbers."""
+    """Return the outputs of `program` as `Array`s; weak numbers stay numbers."""
     return [output if atom.aval.weak else freeze_result(output) for atom,
             output in zip(program.outputs, outputs, strict=True)]
 
@@ -151,11 +151,11 @@ def _check_values(equation: Equation, outputs: Sequence[Any]) -> None:
 
 
 def runner_of(program: Program) -> Runner:
-    """The code of a program, as part of another one: results may be inputs, or views of inputs."""
+    """Return the code of a program, as part of another one: results may be inputs, or views of inputs."""
     runner = _RUNNER.of(program)
     if runner is None:
         source, namespace = generate(program)
-        exec(compile(source, "<fxgrad>", "exec"), namespace)  # the source is our own, made of names and numbers
+        exec(compile(source, "<fxgrad>", "exec"), namespace)  # the source is generated here, from names and numbers
         _ALONE.put(program, _main_runner(program, namespace["run"], namespace["borrowed"]))
         runner = _RUNNER.put(program, namespace["run"])
     return runner
@@ -172,10 +172,10 @@ def _main_runner(program: Program, runner: Runner, borrowed: Sequence[int]) -> R
 
 
 def finite_outputs(avals: Sequence[Aval], places: Sequence[int]) -> Callable[[Sequence[Any]], bool]:
-    """A function of a list that says whether the arrays at `places`, which are of types `avals`, are finite.
+    """Return a test whether the arrays at `places` of a list, of types `avals`, are finite.
 
-    Those of one dtype and size are multiplied two by two: one pass over both. What is not finite then may have
-    overflown, and is looked at again.
+    Arrays of one dtype and size are multiplied in pairs: one pass over both. A product that is not finite may have
+    overflowed, so its factors are then tested separately.
     """
     numbers: list[int] = []
     alike: dict[tuple[Any, int], list[int]] = {}
@@ -205,9 +205,9 @@ def finite_outputs(avals: Sequence[Aval], places: Sequence[int]) -> Callable[[Se
 
 
 def run_first(program: Program, simpler: Program, looked: Sequence[int]) -> None:
-    """Has `simpler` run in the place of `program` until a result is not finite, of those at the places `looked`.
+    """Run `simpler` in place of `program` until one of the results at the places `looked` is not finite.
 
-    Where these are finite, both programs have to be equal.
+    If these are finite, both programs must be equal.
     """
     are_finite = finite_outputs([program.outputs[place].aval for place in looked], looked)
 

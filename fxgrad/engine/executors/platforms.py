@@ -1,4 +1,4 @@
-"""On which platform what is computed next will run."""
+"""The platform on which the next computation will run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import jax
 
 
 def platform_of(values: Iterable[Any], compiled: bool) -> str:
-    """The platform of computing with `values`: "cpu", "tpu", "cuda", "rocm".
+    """Return the platform of a computation with `values`: "cpu", "tpu", "cuda", "rocm".
 
-    It is that of an array of jax's, if there is one; that of jax's default device if what is computed will be
-    `compiled`; the CPU otherwise, on which NumPy computes.
+    It is that of a `jax.Array`, if there is one; that of jax's default device if the computation will be `compiled`;
+    otherwise the CPU, on which NumPy computes.
     """
     placed = [value for value in values if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)]
     if placed:

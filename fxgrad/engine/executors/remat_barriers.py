@@ -1,8 +1,8 @@
-"""Computing a second time on XLA, so that the compiler neither merges it with the first time nor begins it early.
+"""Barriers around recomputation, so that XLA neither CSEs it with the original nor schedules it early.
 
-XLA's own barrier (`optimization_barrier`) does that on GPU and TPU. On CPU the compiler removes barriers before it
-looks for equal operations. There, operands pass a `select` between themselves and zeros, whose predicate is always
-true: a bit that is set in a number made of what is late. No rule of the compiler's sees that.
+On GPU and TPU this is XLA's own barrier (`optimization_barrier`). On CPU the compiler removes barriers before CSE.
+There, operands pass a `select` between themselves and zeros with a predicate that is always true: a bit that is set in
+a number computed from the late operand. No compiler rule recognizes that.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from fxgrad.engine.executors.xla import as_jax, is_jax
 
 
 def remat_barrier(values: Sequence[Any], places: Collection[int]) -> Sequence[Any]:
-    """Values of jax's, those at `places` new ones to the compiler, that are there when the last is.
+    """Return values, those at `places` new ones to the compiler, that become available with the last one.
 
-    If the last is a number, or has no elements, it is there from the beginning: then another one decides, and if there
-    is none the values stay what they are.
+    If the last is a number, or has no elements, it is available from the start: then another one takes its role, and if
+    there is none the values stay unchanged.
     """
     late = [place for place, value in enumerate(values) if is_jax(value)]
     values = [*map(jax.numpy.asarray, map(as_jax, values))]
@@ -41,7 +41,7 @@ def _behind_barrier(*values: Any) -> tuple[Any, ...]:
 
 
 def _always_true(value: Any) -> Any:
-    """A predicate that holds, of which the compiler knows only that it is computed from `value`, which is not empty."""
+    """Return a predicate that holds, but that the compiler must compute from `value`, which is not empty."""
     bits = _bits(lax.index_in_dim(value.reshape(-1), 0, keepdims=False))
     return lax.ne(lax.bitwise_or(bits, lax.full_like(bits, 1)), lax.full_like(bits, 0))
 
@@ -59,8 +59,8 @@ def _bits(number: Any) -> Any:
 
 
 def _select_if(holds: Any, value: Any) -> Any:
-    """`value`, chosen by a predicate that holds."""
-    if getattr(jax.typeof(value), "memory_space", None) == jax.memory.Space.Host:  # where nothing is computed
+    """Return `value`, selected by a predicate that holds."""
+    if getattr(jax.typeof(value), "memory_space", None) == jax.memory.Space.Host:  # no computation in that memory
         return jax.device_put(_select_if(holds, jax.device_put(value, jax.memory.Space.Device)), jax.memory.Space.Host)
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(_select_if(holds, jax.random.key_data(value)), impl=jax.random.key_impl(value))

@@ -1,4 +1,4 @@
-"""NumPy's floating-point warnings turned off around a call: NaN and infinities are values like others here."""
+"""NumPy's floating-point warnings turned off around a call: NaN and infinities are ordinary values here."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 
 
 def _silent_setting() -> tuple[ContextVar[Any], Any] | None:
-    """The context variable that `np.errstate` sets, and what it sets in order to be silent.
+    """Return the context variable that `np.errstate` sets, and its value for no warnings.
 
-    To set it takes a third of what `np.errstate` takes, on every call. None if NumPy keeps its setting otherwise.
+    Setting it takes a third of the time of `np.errstate`, on every call. Returns None if NumPy stores its setting
+    otherwise.
     """
     outside = copy_context()
     with np.errstate(all="ignore"):
@@ -26,7 +27,7 @@ _setting = _silent_setting()
 
 
 def silence_warnings(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, of positional arguments, without warnings of NumPy's."""
+    """Return `function`, of positional arguments, without warnings of NumPy's."""
     def quietly(*args: Any) -> Any:
         token = variable.set(silence)
         try:

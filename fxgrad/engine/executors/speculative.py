@@ -1,9 +1,9 @@
-"""Derivatives of `fxgrad.nan_safe` with ordinary products, and with strong ones only once a result is a NaN.
+"""Derivatives of `fxgrad.nan_safe` with ordinary products first, and with strong ones only if a result is a NaN.
 
-A strong product differs from the ordinary one only in numbers of which that makes a NaN, and what is linear hands a
-NaN on. So where no result is a NaN, all of them are those of the strong program. With NumPy a whole derivative runs so.
-In what is compiled it is the products of matrices that are ordinary at first, and what strong ones could change is
-computed again from the beginning, in a loop of no turns where nothing is a NaN.
+A strong product differs from the ordinary one only where the ordinary one yields NaN, and linear operations propagate
+NaN. So if no result is a NaN, the results equal those of the strong program. NumPy runs whole derivatives this way. In
+compiled code only matrix products are ordinary at first; values that strong ones could change are then recomputed from
+the start, in a loop with zero iterations if there is no NaN.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from fxgrad.engine.ops import arithmetic, pointwise, products, structural
 from fxgrad.engine.ops.strong import is_plain_factor, ordinary_form, strong_dot_general_p
 
 ALL: frozenset[Primitive] = frozenset(ordinary_form.entered())
-"""The strong products."""
+"""All strong products."""
 MATRICES: frozenset[Primitive] = frozenset((strong_dot_general_p,))
-"""Those that a compiler does not fuse with what is around them."""
+"""Strong products that a compiler does not fuse with their neighbours."""
 
 
 def relax_products(program: Program, strong: frozenset[Primitive] = ALL) -> Program:
-    """The program with ordinary products in the place of `strong` ones: equal where these make no NaN."""
+    """Return the program with ordinary products in place of `strong` ones: equal if these make no NaN."""
     def of(equation: Equation) -> Equation:
         if equation.regions:
             inner = [relax_products(region.program, strong) for region in equation.regions]
@@ -41,7 +41,7 @@ def relax_products(program: Program, strong: frozenset[Primitive] = ALL) -> Prog
 
 
 def has_products(program: Program, strong: frozenset[Primitive] = ALL) -> bool:
-    """Whether there is a `strong` product in `program`, or in a program in it."""
+    """Return whether there is a `strong` product in `program`, or in a nested program."""
     return not strong.isdisjoint(_strong_products(program))
 
 
@@ -51,18 +51,18 @@ def _strong_products(program: Program) -> frozenset[Primitive]:
         *(_strong_products(inner) for equation in program.equations for inner in equation.programs))
 
 
-# --- what a product could change ----------------------------------------------------------------------------------
+# --- values that a product could change ------------------------------------------------------------------------------
 
 
 class _Suspects:
-    """The values of a program that `strong` products could change, those of `inputs` that are marked among them."""
+    """The values of a program that `strong` products could change, including the marked ones of `inputs`."""
 
     def __init__(self, program: Program, strong: frozenset[Primitive], inputs: Sequence[bool] = ()) -> None:
         self._strong = strong
         self.vars: set[Atom] = {var for var, marked in zip(program.inputs, inputs, strict=False) if marked}
 
     def take(self, equation: Equation) -> bool:
-        """Notes what the equation makes of them; False, and nothing is noted, if it may hide a NaN in one."""
+        """Mark the suspect results of an equation; return False, and mark none, if it may hide a NaN in an operand."""
         moving = [atom in self.vars for atom in equation.inputs]
         if not any(moving) and not self.is_source(equation):
             return True
@@ -81,25 +81,25 @@ class _Suspects:
         return True
 
     def is_source(self, equation: Equation) -> bool:
-        """Whether the equation is a strong product, or holds one."""
+        """Return whether the equation is a strong product, or contains one."""
         return equation.primitive in self._strong or any(has_products(inner, self._strong)
                                                          for inner in equation.programs)
 
 
 def _outputs_inside(region: Region, strong: frozenset[Primitive], inputs: Sequence[bool]) -> Sequence[int] | None:
-    """The places of the outputs of an operation that its region could make suspect; None if that hides a NaN."""
+    """Return the places of an operation's outputs that its region could make suspect; None if that hides a NaN."""
     suspects = _Suspects(region.program, strong, inputs)
     if not all(map(suspects.take, region.program.equations)):
         return None
-    at_once = all(link.how == "same" for link in region.inputs)  # and so not in a later run by an earlier one
+    at_once = all(link.how == "same" for link in region.inputs)  # so a later run does not depend on an earlier one
     return [link.place for link, atom in zip(region.outputs, region.program.outputs, strict=True)
             if link.place >= 0 and (atom in suspects.vars or not at_once)]
 
 
 def propagates_nans(program: Program, strong: frozenset[Primitive] = ALL) -> bool:
-    """Whether a NaN that an ordinary product makes, in the place of a `strong` one, is in a result or chosen by none.
+    """Return whether NaNs of ordinary products, in place of `strong` ones, reach a result or are never selected.
 
-    What is linear hands it on. A comparison does not: what it decides may be finite.
+    Linear operations propagate a NaN. A comparison does not: the values that it selects may be finite.
     """
     return all(map(_Suspects(program, strong).take, program.equations))
 
@@ -107,7 +107,7 @@ def propagates_nans(program: Program, strong: frozenset[Primitive] = ALL) -> boo
 exposes_nans: Analysis[Literal["early", "late"] | None] = Analysis(
     "exposes NaNs", "Whether each NaN in an operand makes one in the result, if that has elements.",
     missing="conservative", default=None)
-"""What does so "early" is computed with the products whose results alone it takes; what does so "late" is not."""
+"""An "early" operation is computed with the products whose results alone it takes, a "late" one is not."""
 exposes_nans.enter("early", pointwise.add_p, arithmetic.sub_p, arithmetic.neg_p, arithmetic.mul_p, arithmetic.div_p,
                    structural.reduce_sum_p, structural.reshape_p, structural.transpose_p,
                    structural.convert_element_type_p)
@@ -115,16 +115,16 @@ exposes_nans.enter("late", products.dot_general_p, structural.broadcast_to_p)
 
 
 def nan_check_outputs(program: Program, strong: frozenset[Primitive] = ALL) -> tuple[int, ...]:
-    """The places of the outputs among which one is a NaN wherever a product in the place of a `strong` one made one.
+    """Return indices of outputs to check: if a relaxed product made a NaN, at least one is NaN.
 
-    A gradient has for the product of matrices of a layer the sum of its bias: where that is a NaN, the product is.
+    For a layer's matrix product a gradient has the sum of its bias: if the product is NaN, so is the sum.
     """
     return memoize(program, ("to look at", strong), lambda: _to_look_at(program, strong))
 
 
 def _to_look_at(program: Program, strong: frozenset[Primitive]) -> tuple[int, ...]:
     suspects = _Suspects(program, strong)
-    needed: dict[Atom, list[Atom]] = {}  # by what is suspect: what of it is to be exposed for it not to be looked at
+    needed: dict[Atom, list[Atom]] = {}  # suspect -> values to expose, so that it may be skipped
     for equation in program.equations:
         given = [atom for atom in equation.inputs if atom in suspects.vars]
         suspects.take(equation)
@@ -145,7 +145,7 @@ def _to_look_at(program: Program, strong: frozenset[Primitive]) -> tuple[int, ..
 
 
 def _called_outputs(equation: Equation, outputs: Sequence[Atom], strong: frozenset[Primitive]) -> list[Atom] | None:
-    """Of a call, those of its results that are to be looked at, if all of these are among `outputs`."""
+    """Return the results of a call that are to be checked, if all of these are among `outputs`."""
     if [region.role for region in equation.regions] != ["call"]:
         return None
     looked: list[Atom] = [equation.outputs[place] for place in nan_check_outputs(equation.programs[0], strong)]
@@ -155,14 +155,14 @@ def _called_outputs(equation: Equation, outputs: Sequence[Atom], strong: frozens
 # --- compiled: a program in three ----------------------------------------------------------------------------------
 
 Cuts = tuple[tuple[int, ...], ...]
-"""Parts of an array that are to be looked at: for each, the axes along which only the first entry is."""
+"""Parts of an array to check: for each, the axes along which only the first entry is checked."""
 
 
 class Speculation(NamedTuple):
-    """A program as `first`, with ordinary products, `again`, with strong ones, and `rest`, which is after these.
+    """A program in three parts: `first`, with ordinary products, `again`, with strong ones, and `rest`.
 
-    `first` and `again` take what the program does. What `again` makes is what `first` begins its outputs with; of those
-    at the places `looked` the parts are to be looked at. `rest` takes what the program does and what `first` makes.
+    `first` and `again` take the program's inputs. The results of `again` are the first outputs of `first`; the parts of
+    those at the places `looked` are checked. `rest` takes the program's inputs and the results of `first`.
     """
 
     first: Program
@@ -172,7 +172,7 @@ class Speculation(NamedTuple):
 
 
 def speculation_of(program: Program) -> Speculation | None:
-    """The program in three, if it has strong products of matrices that can be computed ordinarily at first."""
+    """Return the program in three parts, if it has strong matrix products that may be ordinary at first."""
     if not has_products(program, MATRICES):
         return None
     return memoize(program, "attempt", lambda: _attempt(program))
@@ -200,10 +200,10 @@ _WHOLE: Cuts = ((),)
 
 
 def _cuts(program: Program, atom: Atom) -> Cuts:
-    """The parts of a variable of `program` that are not finite wherever a factor of the product that it is is not.
+    """Return the parts of a product that are not finite wherever one of its factors is not.
 
     A number in the first factor that is not finite makes a whole row of the product so, and one in the second a whole
-    column: a row and a column tell. What is no product is looked at as a whole.
+    column: checking a row and a column suffices. If the variable is no product, all of it is checked.
     """
     if not isinstance(atom, Variable) or (equation := definitions(program).get(atom)) is None:
         return _WHOLE
@@ -267,13 +267,13 @@ def _permute_cuts(cuts: Cuts, order: Sequence[int]) -> Cuts:
 
 
 def _early_equations(program: Program, suspects: _Suspects) -> Collection[Equation]:
-    """The equations that strong products of matrices need, these, and what follows from them alone."""
+    """Return the equations needed for strong matrix products, these, and those that follow from them alone."""
     late: set[Atom] = set()
     possible = []
     for equation in program.equations:
         if late.isdisjoint(equation.inputs) and suspects.take(equation):
             possible.append(equation)
-        else:  # and so is what is made of it
+        else:  # and so are its results
             late.update(equation.outputs)
     needed: set[Atom] = set()
     early = set()

@@ -1,8 +1,8 @@
-"""Programs as straight-line Python code: one line an operation, in place where nobody can tell.
+"""Programs as straight-line Python code: one line an operation, in place where that is unobservable.
 
-The code calls the kernels that the interpreter calls, on arrays of the same layout, so the results are equal to the
-bit. What it saves: the walk, dead values, and memory: an operation writes its result over an operand, or over an
-earlier value of the same type, that is needed no more, where that is an array which the code itself has made.
+The code calls the kernels that the interpreter calls, on arrays of the same layout, so the results are equal bit for
+bit. It saves the interpreter's loop, frees dead values, and reuses memory: an operation writes its result over a dead
+operand, or over an earlier dead value of the same type, if the code itself has allocated that array.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ def as_kernel_operand(value: Any) -> Any:
 
 
 def generate(program: Program) -> tuple[str, dict[str, Any]]:
-    """Source of a function `run(*inputs)`, and the namespace of kernels and constants it needs.
+    """Return the source of a function `run(*inputs)`, and its namespace of kernels and constants.
 
-    `borrowed` there has the positions of the outputs that may be inputs, constants, views or arrays of shape ().
+    `borrowed` in the namespace has the positions of the outputs that may be inputs, constants, views or arrays of shape
+    ().
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> program = fxgrad.make_program(lambda x: fnp.exp(fnp.sin(x) * x))(np.ones(3))
@@ -69,7 +70,7 @@ def generate(program: Program) -> tuple[str, dict[str, Any]]:
         returned.append(writer.output(atom))
         if type(atom) is Variable and (atom not in made or atom in given):
             borrowed.append(index)
-        given.add(atom)  # a second output of the same value is to be copied
+        given.add(atom)  # a second output of the same value must be copied
     writer.namespace["borrowed"] = borrowed
     inputs = ", ".join(writer.name(var) for var in program.inputs)
     used = {atom for equation in equations for atom in equation.inputs}.union(program.outputs)
@@ -82,10 +83,10 @@ _FLOAT64 = np.dtype(np.float64)
 
 
 def _is_of_floats(program: Program, equations: Sequence[Equation], calls: Sequence[Snippet | None]) -> bool:
-    """Whether all values are of float64 and shape (), with more operations than it takes to make Python floats of them.
+    """Return whether all values are float64 of shape (), with enough operations to repay conversion to Python floats.
 
-    Python's arithmetic of floats rounds as NumPy's does, in a third of the time; a result is made NumPy's in the time
-    that two operations save, an input Python's in less.
+    Python's float arithmetic rounds as NumPy's does, in a third of the time. Converting a result to NumPy costs the
+    time that two operations save, converting an input to Python less.
     """
     if len(equations) <= len(program.inputs) + 2 * len(program.outputs) or not all(
             call is not None and call.of_floats for call in calls):
@@ -96,11 +97,11 @@ def _is_of_floats(program: Program, equations: Sequence[Equation], calls: Sequen
 
 
 _LARGEST = 2**16
-"""Elements of a constant that is kept with the code."""
+"""The most elements of a constant stored with the code."""
 
 
 def _without_constants(equations: Sequence[Equation]) -> tuple[list[Equation], dict[Atom, Any]]:
-    """The equations that depend on inputs, have effects or make large arrays; and the values of the others."""
+    """Return the equations that depend on inputs, have effects or make large arrays; and the values of the others."""
     constants: dict[Atom, Any] = {}
     kept = []
     with np.errstate(all="ignore"):
@@ -113,7 +114,7 @@ def _without_constants(equations: Sequence[Equation]) -> tuple[list[Equation], d
                 results = kernel_for(equation)(*values, **equation.params)
                 for var, result in zip(equation.outputs, results, strict=True):
                     if type(result) is np.ndarray:
-                        result.flags.writeable = False  # so that a result which is one of them is copied
+                        result.flags.writeable = False  # so that a result that is one of them is copied
                     constants[var] = result
             else:
                 kept.append(equation)
@@ -121,10 +122,10 @@ def _without_constants(equations: Sequence[Equation]) -> tuple[list[Equation], d
 
 
 class _Storage:
-    """Which operations write into which variable's array (`targets`), and which variables end after an operation.
+    """The target variable whose array each operation overwrites, and the variables that die after each operation.
 
-    An array may be written to if an operation here has made it, nothing that shares its memory is needed any more, and
-    it is laid out as a new one would be.
+    An array may be overwritten if an operation here has allocated it, no live value shares its memory, and its layout
+    is that of a new one.
     """
 
     def __init__(self, program: Program, equations: Sequence[Equation], calls: Sequence[Snippet | None]) -> None:
@@ -145,12 +146,12 @@ class _Storage:
         self._drop(program, equations)
 
     def _follow(self, equation: Equation, call: Snippet | None) -> None:
-        """Notes whose memory the outputs share, and whether they are new arrays in row-major order."""
+        """Record which operands the outputs share memory with, and whether they are new arrays in row-major order."""
         operands = [atom for atom in equation.inputs if type(atom) is Variable and atom in self._sharing]
         if call is not None and call.owned:
             out = equation.outputs[0]
             self._sharing[out] = frozenset([out])
-            # Of several elementwise operands one of the full shape decides; a reduction has one operand.
+            # Among several elementwise operands one of the full shape decides; a reduction has one operand.
             deciding = [atom for atom in operands if not call.in_place or atom.aval.shape == out.aval.shape]
             if out.aval.ndim <= 1 or call.row_major or not self._contiguous.isdisjoint(deciding):
                 self._contiguous.add(out)
@@ -160,7 +161,7 @@ class _Storage:
                 self._sharing[out] = shared | {out}
 
     def _ends(self, program: Program, equations: Sequence[Equation]) -> dict[Variable, int]:
-        """After which operation the memory of each variable is needed no more."""
+        """Return the operation after which the memory of each variable is dead."""
         end: dict[Variable, int] = {}
         nobody: frozenset[Variable] = frozenset()  # for literals and constants
         for index, equation in enumerate(equations):
@@ -183,7 +184,7 @@ class _Storage:
                 self._free.setdefault(_memory(var), []).append(var)
 
     def _choose(self, index: int, out: Variable, candidates: Sequence[Variable]) -> None:
-        """Takes an operand that ends here, or else an earlier array, for `out` to be written to."""
+        """Choose an operand that dies here, or else an earlier array, as the target of `out`."""
         if not out.aval.shape:
             return
         wanted = _memory(out)
@@ -200,7 +201,7 @@ class _Storage:
         self._taken.add(var)
 
     def _drop(self, program: Program, equations: Sequence[Equation]) -> None:
-        """Finds after which operation each name is to be deleted, unless its array goes on under the name."""
+        """Choose after which operation to delete each name, unless its array continues under the name."""
         kept = set(program.outputs)
         last: dict[Variable, int] = {}
         for index, equation in enumerate(equations):
@@ -228,36 +229,36 @@ class _CodeWriter:
         self._arrays: dict[Literal, str] = {}
 
     def name(self, var: Variable) -> str:
-        """The Python name of a variable."""
+        """Return the Python name of a variable."""
         return self._names.setdefault(var, f"v{len(self._names)}")
 
     def rename(self, var: Variable, other: Variable) -> None:
-        """Lets `var` go by the name of `other`, whose array it takes over."""
+        """Give `var` the name of `other`, whose array it overwrites."""
         self._names[var] = self._names[other]
 
     def value(self, atom: Atom) -> str:
-        """The Python name of a variable, or of a hoisted value."""
+        """Return the Python name of a variable, or of a hoisted value."""
         if isinstance(atom, Literal):
             return self.object(atom, self.constant(atom.value), "c")
         return self.object(atom, self.constant(self._constants[atom]), "c") if atom in self._constants else (
             self.name(atom))
 
     def constant(self, value: Any) -> Any:
-        """A hoisted value as the function is to find it."""
+        """Return a hoisted value in the form that the function uses."""
         return value
 
     def output(self, atom: Atom) -> str:
-        """The expression of a result."""
+        """Return the expression of a result."""
         return self.value(atom)
 
     def operand(self, atom: Atom, among_arrays: bool) -> str:
-        """As `value`; but among arrays a literal is an array of shape (), which ufuncs take up faster."""
+        """Return `value(atom)`; but among arrays a literal is an array of shape (), which ufuncs accept faster."""
         if among_arrays and isinstance(atom, Literal):
             return self.object(("array", atom), np.array(atom.value), "c")
         return self.value(atom)
 
     def object(self, key: Any, value: Any, prefix: str) -> str:
-        """The name under which the function finds `value`."""
+        """Return the name under which the function finds `value`."""
         name = self._objects.get(key)
         if name is None:
             name = self._objects[key] = f"{prefix}{len(self._objects)}"
@@ -265,7 +266,7 @@ class _CodeWriter:
         return name
 
     def scalars(self, inputs: Sequence[Variable]) -> list[str]:
-        """The lines that bring inputs of shape () to NumPy's scalars."""
+        """Return the lines that convert inputs of shape () to NumPy's scalars."""
         lines = []
         for var in inputs:
             if not var.aval.shape:
@@ -275,7 +276,7 @@ class _CodeWriter:
         return lines
 
     def snippet(self, equation: Equation, call: Snippet, target: Variable | None) -> None:
-        """Adds the line of an operation that has an expression of its own."""
+        """Add the line of an operation with an expression of its own."""
         out = equation.outputs[0]
         arrays = bool(out.aval.shape) and call.in_place
         operands = [self.operand(atom, arrays) for atom in equation.inputs]
@@ -284,7 +285,7 @@ class _CodeWriter:
         self.lines.append(f"    {self.name(out)} = {call.text.format(*operands, out=place, named_out=named)}")
 
     def kernel(self, equation: Equation) -> None:
-        """Adds the line of one equation: the kernel's own function where it has one output."""
+        """Add the line of one equation: it calls the kernel's own function if there is one output."""
         rule = kernel_for(equation)
         single = isinstance(rule, ArrayKernel)
         kernel = self.object(rule, rule.function if isinstance(rule, ArrayKernel) else rule, "k")
@@ -296,13 +297,13 @@ class _CodeWriter:
                           f"{kernel}({', '.join(arguments)})")
 
     def drop(self, variables: Sequence[Variable]) -> None:
-        """Adds the line that lets go of values."""
+        """Add the line that deletes values."""
         if variables:
             self.lines.append(f"    del {', '.join(map(self.name, variables))}")
 
 
 class _FloatWriter(_CodeWriter):
-    """The same for a program of scalars of float64 alone, which are Python's floats between its inputs and results."""
+    """A writer for programs of float64 scalars alone, which are Python floats between inputs and results."""
 
     def constant(self, value: Any) -> Any:
         return float(value)

@@ -1,4 +1,4 @@
-"""Computing with XLA: programs are emitted again as `jax.lax` calls inside `jax.jit`."""
+"""Execution by XLA: programs are emitted as `jax.lax` calls inside `jax.jit`."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _NOT_JAX = frozenset({np.ndarray, np.float32, np.float64, Literal, *PYTHON_SCALA
 
 
 def is_jax(value: Any) -> bool:
-    """Whether `value` is a jax array, or a tracer of jax."""
+    """Return whether `value` is a jax array, or a tracer of jax."""
     return type(value) not in _NOT_JAX and isinstance(value, jax.Array)
 
 
 def x64(needed: bool = True) -> AbstractContextManager[Any]:
-    """A scope in which jax keeps 64-bit dtypes, whatever its global flag says."""
+    """Return a scope in which jax keeps 64-bit dtypes, whatever its global flag."""
     return jax.enable_x64(True) if needed else nullcontext()
 
 
 idle_scopes: list[AbstractContextManager[Any]] = SharedList(__name__, "idle_scopes")
-"""Scopes of `x64()` that nobody is in, to be taken and given back: making one takes as long as entering it."""
+"""A pool of unused `x64()` scopes: making one takes as long as entering it."""
 
 
 def as_jax(value: Any) -> Any:
-    """`value` for `lax`, in its own dtype; call it within `x64()` for 64-bit ones."""
+    """Return `value` for `lax`, in its own dtype; call it within `x64()` for 64-bit ones."""
     if type(value) is Literal:
         return value.value
     if type(value) in PYTHON_SCALARS:
@@ -56,7 +56,7 @@ def as_jax(value: Any) -> Any:
 
 
 def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """Calls the `xla` rule of every equation on jax values (within a jax trace, or eagerly)."""
+    """Call the `xla` rule of every equation on jax values (within a jax trace, or eagerly)."""
     emission = _under_way.get()
     if emission is None:
         token = _under_way.set(_Emission())
@@ -78,7 +78,7 @@ def emit(program: Program, inputs: Sequence[Any]) -> list[Any]:
 def _vary_literals(equation: Equation, values: list[Any]) -> list[Any]:
     """Return `values` with literals varying over the mesh axes that the operation's programs require.
 
-    No `pvary` stands before a literal; but where jax knows what varies, it has loops carry values of one type.
+    No `pvary` precedes a literal; but if jax tracks varying axes, its loops must carry values of one type.
     """
     given = [*values]
     for region in equation.regions:
@@ -89,7 +89,7 @@ def _vary_literals(equation: Equation, values: list[Any]) -> list[Any]:
 
 
 def as_varying(value: Any, aval: Aval) -> Any:
-    """A value of jax's, varying over the mesh axes that values of type `aval` do, where jax knows what varies."""
+    """Return a jax value varying over the mesh axes of the type `aval`, if jax tracks them."""
     missing = tuple(sorted(aval.vma - vma_of_jax(jax.typeof(value)))) if aval.vma else ()
     return lax.pcast(value, missing, to="varying") if missing else value
 
@@ -124,7 +124,7 @@ _axes_asked: ContextVar[dict[str, int] | None] = ContextVar("axes_asked", defaul
 
 
 def emit_results(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """`emit`, for who hands the outputs to a user: those that give way to other dtypes are weak in jax, too."""
+    """Emit a program whose outputs go to a user: weak outputs are weak in jax, too."""
     return weaken_jax_outputs(program.out_avals, emit(program, inputs))
 
 
@@ -144,16 +144,16 @@ def _make_weak(value: Any) -> Any:
 
 
 def emit_named(program: Program, inputs: Sequence[Any], name: str) -> list[Any]:
-    """`emit`, in the scope `name`."""
+    """Emit a program in the scope `name`."""
     with jax.named_scope(name):
         return emit(program, inputs)
 
 
 def emit_unit(program: Program, inputs: Sequence[Any], name: str) -> list[Any]:
-    """`emit` of a program that is a function of its own to the user, called `name`.
+    """Emit a program that is a function of its own to the user, called `name`.
 
-    Where several operations of what is being emitted hold the program, jax gets one function that is called from each
-    of these places, and lowers it once for each kind of inputs. Otherwise its equations take the place of the call.
+    If several operations being emitted hold the program, jax gets one function that is called from each of these
+    places, and lowers it once for each kind of inputs. Otherwise its equations are inlined.
     """
     emission = _under_way.get()
     function = None if emission is None else emission.function(program, name)
@@ -162,24 +162,24 @@ def emit_unit(program: Program, inputs: Sequence[Any], name: str) -> list[Any]:
 
 
 class _Emission:
-    """One emission, of a program and all that it holds: how often each occurs, and the functions made of some.
+    """One emission of a program and its nested programs: how often each occurs, and the functions made of some.
 
-    The functions live no longer than the emission, so what user code was asked for them is asked again by the next.
+    The functions live no longer than the emission, so the next emission runs user code again.
     """
 
     __slots__ = ("_functions", "_lines", "_occurrences", "_seen", "is_again")
 
     def __init__(self) -> None:
-        self.is_again = False  # whether strong products are all there is to try
+        self.is_again = False  # whether only strong products remain to try
         self._lines = Lines()
         self._seen: set[Program] = set()
         self._occurrences: dict[Program, int] = {}
         self._functions: dict[tuple[Program, bool], Callable[..., list[Any]]] = {}
 
     def speculate(self, attempt: Speculation, values: Sequence[Any]) -> list[Any]:
-        """The outputs of a program with strong products of matrices, by ordinary ones where these make no NaN.
+        """Return the outputs of a program with strong matrix products, by ordinary ones if these make no NaN.
 
-        The strong ones are in a loop of no turns then. A conditional would copy what it hands on.
+        The strong ones are then in a loop of zero iterations. A conditional would copy the values that it passes.
         """
         made = emit(attempt.first, values)
         count = len(attempt.again.outputs)
@@ -196,7 +196,7 @@ class _Emission:
         return emit(attempt.rest, [*values, *changed, *made[count:]])
 
     def equation(self, equation: Equation, values: list[Any]) -> list[Any]:
-        """Calls the rule of an equation, from the user's line, in the scopes that it is in."""
+        """Call the rule of an equation, from the user's line, in its scopes."""
         if equation.programs and Literal in map(type, equation.inputs):
             values = _vary_literals(equation, values)
         source, rule = equation.source, lowering_for(equation.primitive, values)
@@ -210,7 +210,7 @@ class _Emission:
         return call(rule, values, equation.params)
 
     def look_into(self, program: Program) -> None:
-        """Counts the operations that hold a program, in `program` and all that it holds, each looked into once."""
+        """Count the operations that hold each program, in `program` and all nested programs; visit each once."""
         remaining = [program]
         while remaining:
             found = remaining.pop()
@@ -222,22 +222,22 @@ class _Emission:
                         remaining.append(inner)
 
     def function(self, program: Program, name: str) -> Callable[..., list[Any]] | None:
-        """`program` as one function of jax's, if it is used more than once; None if it is not."""
+        """Return `program` as one jax function, if it is used more than once; else None."""
         key = (program, self.is_again)
         function = self._functions.get(key)
         if function is None and self._occurrences.get(program, 0) > 1 and not calls_user_code(program):
             def emitted(*inputs: Any) -> list[Any]:
                 return emit(program, inputs)
 
-            emitted.__name__ = emitted.__qualname__ = name  # it stands in jaxprs, and in what they are lowered to
+            emitted.__name__ = emitted.__qualname__ = name  # shown in jaxprs, and in the code lowered from them
             function = self._functions[key] = jax.jit(emitted)
         return function
 
 
 def _are_cuts_finite(values: Sequence[Any], cuts: Sequence[Sequence[Sequence[int]]]) -> Any:
-    """Whether all numbers are in parts of `values`, for each of which `cuts` has axes where the first entry counts.
+    """Return whether parts of `values` are finite; `cuts` has for each part the axes where only entry 0 counts.
 
-    All those of one dtype that are cut are looked at as one array, which takes the time of one.
+    The parts of one dtype are checked as one array, which takes the time of one.
     """
     looked: list[Any] = []
     pieces: dict[Any, list[Any]] = {}
@@ -256,19 +256,19 @@ _under_way: ContextVar[_Emission | None] = ContextVar("emission", default=None)
 
 
 def run_compiled(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """Return the outputs of the program on jax values, compiled by `jax.jit` and kept on the program."""
+    """Return the outputs of the program on jax values, compiled by `jax.jit` and memoized on the program."""
     return _run_emission(program, ("xla",), lambda inputs: emit_results(program, inputs), inputs)
 
 
 def _run_emission(program: Program, key: tuple[Any, ...], emission: explicit.Emission,
                   inputs: Sequence[Any]) -> list[Any]:
-    """Return the outputs of `emission`, compiled and kept on `program` under guards of the user code that it runs."""
+    """Return the outputs of `emission`, compiled and memoized on `program` under guards of user code that it runs."""
     on_meshes = _MET_EXPLICIT_AXES.of(program) is True
     run: Callable[..., list[Any]] = memoize_guarded(
         program, (*key, on_meshes), functools.partial(_compile_emission, emission, on_meshes))
     try:
         return run(*inputs)
-    except explicit.ExplicitAxes:  # which only a trace of jax's can find out
+    except explicit.ExplicitAxes:  # only a jax trace detects them
         _MET_EXPLICIT_AXES.put(program, True)
         return _run_emission(program, key, emission, inputs)
     except jax.errors.JaxRuntimeError as error:
@@ -279,9 +279,9 @@ _MET_EXPLICIT_AXES: ProgramAttribute[bool] = ProgramAttribute("met Explicit axes
 
 
 def _compile_emission(emission: explicit.Emission, on_meshes: bool, guards: list[Guard]) -> Callable[..., list[Any]]:
-    """Return `emission` compiled; whenever jax traces it, `guards` gains those of the user code that runs.
+    """Compile `emission`; whenever jax traces it, `guards` gains those of the user code that runs.
 
-    Explicit axes raise `ExplicitAxes` unless it is to run `on_meshes`.
+    Explicit axes raise `ExplicitAxes` unless it runs `on_meshes`.
     """
     def emitted(*inputs: Any) -> list[Any]:
         with collect_guards() as collected:
@@ -294,7 +294,7 @@ def _compile_emission(emission: explicit.Emission, on_meshes: bool, guards: list
 
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """A program on concrete values, at least one of them a jax array; the results are jax arrays."""
+    """Run a program on concrete values, at least one of them a jax array; the results are jax arrays."""
     with x64(needs_x64(program)):
         return run_compiled(program,
                             [cast_to_var(value, var) for value, var in zip(inputs, program.inputs, strict=True)])
@@ -310,7 +310,7 @@ def cast_to_var(value: Any, var: Variable) -> Any:
 
 
 def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """One primitive on concrete values, at least one of them a jax array."""
+    """Compute one primitive on concrete values, at least one of them a jax array."""
     avals = [aval_of(arg) for arg in args]
     out_avals = infer_types(primitive, avals, params)
     held = subprograms(primitive, params)
@@ -318,7 +318,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
         map(needs_x64, held))
     with x64(wide):
         values = [jax.numpy.asarray(as_jax(arg)) for arg in args]
-        if held:  # kept on the program, since jax would compile a loop anew at every call
+        if held:  # memoized on the program, since jax would recompile a loop at every call
             return _run_emission(held[0], ("xla rule", primitive, *param_key(primitive, params)),
                                  lambda values: weaken_jax_outputs(out_avals, primitive.xla(lax, *values, **params)),
                                  values)
@@ -329,7 +329,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
 
 
 def _on_explicit_axes(primitive: Primitive, params: dict[str, Any], values: Sequence[Any]) -> list[Any]:
-    """The rule of an operation on arrays of which some lie on Explicit axes, compiled."""
+    """Run the rule of an operation, compiled, on arrays of which some lie on Explicit axes."""
     key = (primitive, *((name, cache_key(value)) for name, value in params.items()))
     function: Callable[..., list[Any]] = _explicit_rules.get(key) or _explicit_rules.add(
         key, _compile_emission(lambda values: lowering_for(primitive, values)(lax, *values, **params), True, []))

@@ -1,1 +1,1 @@
-"""How Python code meets programs: operands, calls of functions and of programs, NumPy's protocol."""
+"""From Python code to programs: operands, calls of functions and of programs, NumPy's protocol."""

@@ -1,8 +1,7 @@
-"""Operations that call a Python function when the program runs: to look, to act, or to compute.
+"""Operations that call a Python function when the program runs: for debugging, for effects, or to compute.
 
 `debug_callback` and `io_callback` have effects: they run as often and in the order that the user wrote. `pure_callback`
-is an operation like others, and may be left out or merged with an equal one. The function gets NumPy arrays of its
-own, on either executor.
+has none: it may be dropped or merged with an equal one. The function gets NumPy arrays of its own, on either executor.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedErro
 Host = callbacks.Host
 Avals = tuple[Aval, ...]
 LOOKING = ("debug.print", "debug.callback")
-"""Public functions that take other objects than arrays, and give no results."""
+"""Public functions that take objects other than arrays, and return nothing."""
 
 
 class HostFunction(ByValue):
-    """The user's function on the leaves of its arguments.
+    """The user's function of the leaves of its arguments.
 
-    `constants` are leaves that are no arrays, by their position among all; `out_tree` is that of the results.
+    `constants` maps positions among all leaves to those that are no arrays; `out_tree` is the tree of the results.
     """
 
     __slots__ = ("_constants", "_function")
@@ -57,14 +56,14 @@ class HostFunction(ByValue):
         return function_name(self._function)
 
     def returning(self, results: Avals) -> HostFunction:
-        """The same function, with results of other types."""
+        """Return the function with results of other types."""
         _, what, in_tree, _, _, out_tree = self._key
         return HostFunction(self._function, what, in_tree, self._constants, results, out_tree)
 
     def __call__(self, *values: Any) -> list[Any]:
-        """The leaves of the results, of the types declared; raises where they are not."""
+        """Return the leaves of the results; raise unless they have the declared types."""
         _, what, in_tree, _, results, out_tree = self._key
-        leaves = [np.array(value)[()] for value in values]  # the function may keep and change them
+        leaves = [np.array(value)[()] for value in values]  # copies, since the function may keep and change them
         for position, constant in self._constants:
             leaves.insert(position, constant)
         args, kwargs = tree.unflatten(in_tree, leaves)
@@ -94,7 +93,7 @@ def host_function(what: str, function: Callable[..., Any], args: tuple[Any, ...]
                   results: Avals, out_tree: Any) -> tuple[HostFunction, list[Any]]:
     """Return the user's function on flat arrays, and those arrays; raise `ArgumentError` for other leaves.
 
-    `debug.print` and `debug.callback` take other objects too, and hand them on as they are.
+    `debug.print` and `debug.callback` take other objects too, and pass them unchanged.
     """
     if not callable(function):
         raise ArgumentError(at_user_line(
@@ -130,7 +129,7 @@ class EntryByEntry(ByValue):
         super().__init__(host, size, axes, results)
 
     def __call__(self, *values: Any) -> list[Any]:
-        """The results of all entries."""
+        """Return the results of all entries, stacked."""
         host, size, axes, results = self._key
         rows = [[value] * size if axis is None else np.moveaxis(value, axis, 0)
                 for value, axis in zip(values, axes, strict=True)]
@@ -144,7 +143,7 @@ def _batch_results(results: Avals, size: int) -> Avals:
 
 
 def _cost(*avals: Aval, results: Avals = (), **_: Any) -> Cost:
-    return Cost(0, total_bytes(avals, results))  # what Python does is not known
+    return Cost(0, total_bytes(avals, results))  # the work of a Python function is unknown
 
 
 def _refuse_derivative(what: str) -> Callable[..., Any]:
@@ -186,7 +185,7 @@ debug_callback_p = register(Primitive(
     name="debug_callback", abstract=lambda *avals, callback, ordered: [], numpy=_debug_numpy, xla=_debug_xla,
     jvp=NO_TANGENT, transpose=NOT_LINEAR, batch=_debug_batch, cost=_cost, effectful=True))
 """Calls a function of the inputs; there are no outputs. Under `vmap` it is called for each entry."""
-acts.enter(False, debug_callback_p)  # it only looks
+acts.enter(False, debug_callback_p)  # it only observes
 
 
 # --- acting -----------------------------------------------------------------------------------------------------
@@ -208,7 +207,7 @@ io_callback_p: Primitive = register(Primitive(
     numpy=lambda *values, callback, results, ordered: callback(*values),
     xla=lambda lax, *values, callback, results, ordered: callbacks.emit_io_callback(callback, values, results, ordered),
     jvp=_refuse_derivative("io_callback"), transpose=NOT_LINEAR, batch=_io_batch, cost=_cost, effectful=True))
-"""Calls a function that may do anything, and gives its results. Under `vmap` it is called for each entry."""
+"""Calls a function that may have effects, and returns its results. Under `vmap` it is called for each entry."""
 
 
 # --- computing --------------------------------------------------------------------------------------------------
@@ -220,7 +219,7 @@ def _pure_batch(size: int, values: list[Any], axes: list[int | None], *, callbac
     if vmap_method is None:
         name = getattr(callback, "name", "the function")
         raise UnsupportedError(at_user_line(
-            f"pure_callback: {name} is under vmap, and vmap_method=None does not say what that means. Write "
+            f"pure_callback: {name} is under vmap, and vmap_method=None does not define that. Write "
             "vmap_method='sequential' to call it for each entry, or 'expand_dims' or 'broadcast_all' to call it once "
             "with one more axis in front"))
     if vmap_method.startswith("sequential"):
@@ -241,5 +240,5 @@ pure_callback_p: Primitive = register(Primitive(
     numpy=lambda *values, callback, results, vmap_method: callback(*values),
     xla=lambda lax, *values, callback, results, vmap_method: callbacks.emit_pure_callback(callback, values, results),
     jvp=_refuse_derivative("pure_callback"), transpose=NOT_LINEAR, batch=_pure_batch, cost=_cost))
-"""Calls a function without effects, and gives its results."""
-kept_always.enter(True, pure_callback_p)  # how long Python takes is not known
+"""Calls a function without effects, and returns its results."""
+kept_always.enter(True, pure_callback_p)  # the time of a Python function is unknown

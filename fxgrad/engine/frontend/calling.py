@@ -91,7 +91,7 @@ def _run_leaves(program: Program, leaves: Sequence[Any]) -> list[Any]:
 
 
 def _check_path(program: Program, values: Sequence[Any]) -> None:
-    """Raises `ArgumentError` if the program is that of one path, and Python's control flow goes another with these."""
+    """Raise `ArgumentError` if the program holds for one path, and these values make control flow take another."""
     signature = program.signature
     path = None if signature is None else signature.path
     if signature is None or path is None or len(values) != len(path.conditions.inputs) - len(path.conditions.constants):
@@ -108,7 +108,7 @@ _AT_TYPES: ProgramAttribute[BoundedDict] = ProgramAttribute("programs at types o
 
 
 def _specialize_to(program: Program, avals: Sequence[Aval]) -> Program:
-    """Return a program with symbolic sizes for the sizes in these types; kept on it."""
+    """Return a program with numbers, from these types, in place of symbolic sizes; memoized on it."""
     known = _AT_TYPES.of(program) or _AT_TYPES.put(program, BoundedDict(256))
     key = (*avals,)
     found: Program | None = known.get(key)
@@ -118,7 +118,7 @@ def _specialize_to(program: Program, avals: Sequence[Aval]) -> Program:
 def _cast_inputs(program: Program, values: Sequence[Any]) -> list[Any] | None:
     """Return the inputs checked against the program's types; Python scalars take the declared dtype.
 
-    None where the program has sizes with names and does not take these inputs as it stands.
+    Returns None if the program has symbolic sizes and must be specialized for these inputs.
     """
     result: list[Any] = []
     for value, var in zip(values, program.inputs[len(program.constants):], strict=True):
@@ -140,8 +140,8 @@ def trace_program(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwa
                   static: Collection[int] = (), as_recorded: bool = False, follow: bool = True) -> Program:
     """Return the closed program of a call, for the function `what`; arguments at `static` are passed unchanged.
 
-    It is made readable, but for one that is to be `as_recorded`. Where Python's control flow asks for values, it is the
-    program of the path for those of the arguments, if they have any and if that path is to be followed.
+    The program is simplified for reading, unless `as_recorded`. With `follow`, Python's control flow takes the path for
+    the values of the arguments, if they have values; the program then holds for that path.
     """
     tape, traced, names, structure = _trace_with_tape(what, fun, args, kwargs, static, follow)
     signature = Signature(function_name(fun), tuple(names), structure, traced.out_tree, title_of(fun))
@@ -155,7 +155,7 @@ def trace_program(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwa
 
 
 def require_all_paths(what: str, program: Program) -> Program:
-    """Return `program` for `what`, which passes it on; raise `UnsupportedError` if it holds for some values only."""
+    """Return `program` for its user `what`; raise `UnsupportedError` if it holds for one path of control flow only."""
     signature = program.signature
     path = None if signature is None else signature.path
     if signature is not None and path is not None:
@@ -168,7 +168,7 @@ def require_all_paths(what: str, program: Program) -> Program:
 
 def trace_with_values(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                       ) -> tuple[Program, list[Any]]:
-    """`trace_program`, for what runs it, and the values of the arguments; raises `ArgumentError` for types alone."""
+    """Trace a program for `what` to run; return it and the arguments' values; raise `ArgumentError` for mere types."""
     leaves = tree.leaves((args, kwargs))
     refuse_types_alone(what, leaves)
     return trace_program(what, fun, args, kwargs), leaves
@@ -177,18 +177,18 @@ def trace_with_values(what: str, fun: Callable[..., Any], args: tuple[Any, ...],
 def refuse_types_alone(what: str, leaves: Iterable[Any]) -> None:
     """Raise `ArgumentError` if one of `leaves` is a type without a value."""
     if any(isinstance(as_struct(leaf), tree.ShapeDtypeStruct) for leaf in leaves):
-        raise ArgumentError(at_user_line(f"{what}: of an argument the type alone is given, and values are needed"))
+        raise ArgumentError(at_user_line(f"{what}: an argument is a type without a value, and values are needed"))
 
 
 def trace_for_rewrite(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *,
                       mode: Mode = SHARED) -> tuple[TracedCall, list[Any]]:
     """Trace a call for the transformation `what`, which runs another program in its place; return it and the leaves.
 
-    All that `fun` computes is recorded, or in the mode `SELECTIVE` what depends on the arguments alone. The results of
-    that program go back into the container of `fun` by `TracedCall.rebuild`.
+    All operations of `fun` are recorded, or in the mode `SELECTIVE` those that depend on the arguments.
+    `TracedCall.rebuild` puts the results of the other program into the container that `fun` returned.
 
-    Raises `ArgumentError` for an argument that is no array and no number, and `UnsupportedError` where an operation
-    with effects would run a second time.
+    Raises `ArgumentError` for an argument that is no array and no number, and `UnsupportedError` if an operation with
+    effects would run a second time.
     """
     leaves, structure = tree.flatten((args, kwargs))
     names = argument_leaf_names(fun, args, None, kwargs)
@@ -205,7 +205,7 @@ def trace_for_rewrite(what: str, fun: Callable[..., Any], args: tuple[Any, ...],
 
 def trace_call(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
                static: Collection[int] = ()) -> tuple[TracedCall, list[str], Any]:
-    """Traces a call without values, as `jit` does: the traced call, names of inputs, tree of the arguments."""
+    """Trace a call without values, as `jit` does; return the traced call, the inputs' names, the arguments' tree."""
     _, traced, names, structure = _trace_with_tape(what, fun, args, kwargs, static, follow=False)
     return traced, names, structure
 
@@ -228,5 +228,5 @@ def _trace_with_tape(what: str, fun: Callable[..., Any], args: tuple[Any, ...], 
     if follow and not any(isinstance(as_struct(leaf), tree.ShapeDtypeStruct | Tracer) for leaf in leaves):
         tape.follow(leaves)
     leaves_out, out_tree = record_flat(tape, call, what, fun)
-    # What was computed to follow control flow stays in the program, with its effects: it is there to be read.
+    # Equations computed to follow control flow stay in the program, with their effects, so that readers see them.
     return tape, TracedCall(tape.finish(leaves_out), tape.captured, out_tree), names, structure

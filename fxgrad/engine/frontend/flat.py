@@ -1,4 +1,4 @@
-"""Between Python functions of containers and programs of flat lists: flattening, tracing, naming, rebuilding."""
+"""Between Python functions of containers and programs of flat lists: flatten, trace, name, rebuild."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def function_origin(function: Any) -> Any:
 
 
 class Transformation(NamedTuple):
-    """A transformed function: `what(function)`, in the arguments `argnums` if it has such."""
+    """A transformed function: `what(function)`, in the arguments `argnums` if it has any."""
 
     what: str
     function: Any
@@ -40,7 +40,7 @@ class Transformation(NamedTuple):
 
 
 _CONVERSIONS = frozenset({"from_jax", "to_jax"})
-"""What changes who calls a function, and not what it computes."""
+"""Conversions that change the callers of a function, not its results."""
 
 
 def title_of(function: Any) -> str:
@@ -53,7 +53,7 @@ def title_of(function: Any) -> str:
     'vmap(grad(loss, [weights, bias]))'
     """
     made = getattr(function, "transformed", None)
-    # Somebody's own wrapper has got the attribute along with all others.
+    # A third-party wrapper copied the attribute along with all others.
     if type(made) is not Transformation or getattr(function, "__wrapped__", None) is not made.function:
         return function_name(function)
     inner = title_of(made.function)
@@ -70,7 +70,7 @@ def title_of(function: Any) -> str:
 
 def transformation(what: str, function: Callable[..., Any], argnums: Any = None,
                    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorates the wrapper that `what(function)` returns: name, docstring and signature are the function's."""
+    """Return a decorator for the wrapper that `what(function)` returns: copy name, docstring and signature."""
     if not callable(function):
         raise ArgumentError(at_user_line(
             f"{what} takes a function, got a {type(function).__name__}. Write {what}(f)(x), not {what}(f(x))"))
@@ -90,7 +90,7 @@ def leaf_aval(value: Any) -> Aval | None:
 
 
 def parameter_names(function: Any, count: int) -> list[str]:
-    """The names of the first `count` positional parameters, for messages and programs."""
+    """Return the names of the first `count` positional parameters, for messages and programs."""
     names: list[str] = []
     try:
         for parameter in inspect.signature(function).parameters.values():
@@ -105,7 +105,7 @@ def parameter_names(function: Any, count: int) -> list[str]:
 
 
 def keyword_names(function: Any) -> set[str]:
-    """The names of the parameters that may be given either by position or by keyword."""
+    """Return the names of the parameters that may be given either by position or by keyword."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -125,14 +125,14 @@ def check_leaf(value: Any, what: str, where: Callable[[], str]) -> Aval:
 
 
 def argument_aval(value: Any, what: str, where: Callable[[], str]) -> Aval:
-    """As `check_leaf`, for leaves of which the type alone matters: what stands for an array by its type is welcome."""
+    """Return the type of an argument leaf, which may also be a mere type such as a `ShapeDtypeStruct`."""
     return struct_aval(value) or leaf_aval(value) or struct_aval(as_struct(value)) or check_leaf(value, what, where)
 
 
 def as_struct(value: Any) -> Any:
-    """What has a `shape` and a `dtype`, and cannot become an array, as the `ShapeDtypeStruct` of that type.
+    """Return a `ShapeDtypeStruct` for an object with `shape` and `dtype` that cannot become an array.
 
-    All other values stay what they are.
+    All other values are returned unchanged.
     """
     if isinstance(value, tree.ShapeDtypeStruct | Tracer | np.ndarray | np.generic) or hasattr(value, "__array__"):
         return value
@@ -142,7 +142,7 @@ def as_struct(value: Any) -> Any:
 
 
 def nth_name(names: Callable[[], Sequence[str]], index: int) -> Callable[[], str]:
-    """Return a function that returns one of `names`, which are computed for messages only."""
+    """Return a function that returns one of `names`; the names are computed for messages only."""
     return lambda: names()[index]
 
 
@@ -154,7 +154,7 @@ def constant_name(name: str) -> Callable[[], str]:
 class TracedCall(NamedTuple):
     """A traced call: the program, the values of its captured inputs, and the tree of the output.
 
-    `forced` holds the outputs of the first `computed` equations, where Python's control flow asked for values.
+    `forced` holds the outputs of the first `computed` equations, which Python's control flow needed.
     """
 
     program: Program
@@ -168,7 +168,7 @@ class TracedCall(NamedTuple):
         return tree.unflatten(self.out_tree, without_literals(outputs))
 
     def wrt(self, inputs: bool | Sequence[bool] = True) -> tuple[bool, ...]:
-        """Which inputs of the program take part: none of the captured ones, and those that `inputs` says."""
+        """Return a mask of the program's inputs to differentiate: no captured ones, and those that `inputs` marks."""
         explicit = len(self.program.inputs) - self.program.captured
         chosen = [inputs] * explicit if isinstance(inputs, bool) else inputs
         return (*[False] * self.program.captured, *chosen)
@@ -180,7 +180,7 @@ LEAF = tree.structure(0)
 def trace_flat(call: Callable[..., Any], in_avals: Sequence[Aval], what: str, function: Any, *,
                mode: Mode = SELECTIVE, values: Sequence[Any] | None = None,
                names: Callable[[], Sequence[str]] | None = None, **options: Any) -> TracedCall:
-    """Traces `call`, which takes flat tracers and returns any container of arrays.
+    """Trace `call`, which takes flat tracers and returns any container of arrays.
 
     `function` is the user's own, `what` the public name of the transformation, both for messages; `options` are those
     of `core.tape.new_tape`.
@@ -191,7 +191,7 @@ def trace_flat(call: Callable[..., Any], in_avals: Sequence[Aval], what: str, fu
 
 
 def record_flat(tape: Tape, call: Callable[..., Any], what: str, function: Any) -> tuple[list[Any], TreeDef]:
-    """Runs `call`, as in `trace_flat`, on `tape`; returns the leaves and the tree of the output."""
+    """Run `call`, as in `trace_flat`, on `tape`; return the leaves and the tree of the output."""
     output = tape.run(call, tree.flatten)
     if type(output) is Tracer:
         return [output], LEAF
@@ -203,7 +203,7 @@ def record_flat(tape: Tape, call: Callable[..., Any], what: str, function: Any) 
 
 
 def finish_trace(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> TracedCall:
-    """What was traced, once a call is recorded and has returned `leaves`."""
+    """Return the trace of a call that was recorded and has returned `leaves`."""
     program = tape.finish(leaves)
     computed, forced = tape.forced()
     if computed:
@@ -212,7 +212,7 @@ def finish_trace(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> Traced
 
 
 def refuse_repeated_effects(traced: TracedCall, what: str) -> None:
-    """Raises `UnsupportedError` if forcing ran an operation with effects that `what` would run again for its result."""
+    """Raise `UnsupportedError` if forcing ran an operation with effects that `what` would run again for its result."""
     repeated = repeated_effect(traced.program, traced.computed)
     if repeated is not None:
         raise UnsupportedError(at_user_line(
@@ -235,7 +235,7 @@ def _refuse_output(what: str, name: str, structure: TreeDef, index: int, leaf: A
 
 _WITH_AUX = frozenset({"grad", "value_and_grad", "vjp", "jvp", "linearize", "jacfwd", "jacrev", "jacobian",
                        "value_and_jacobian", "hessian"})
-"""Transformations of functions that may return something beside arrays."""
+"""Transformations of functions that may return auxiliary output."""
 
 
 def insert_static(args: Sequence[Any], static: Container[int], dynamic: Iterable[Any]) -> list[Any]:
@@ -259,7 +259,7 @@ def argument_leaf_names(function: Any, args: Sequence[Any], positions: Sequence[
 
 
 def broadcast_prefix(prefix: Any, value: Any) -> list[Any] | None:
-    """Return for each leaf of `value` the entry of `prefix` for it or a container of it; None if it is no prefix."""
+    """Return the entry of `prefix` for each leaf of `value`; None if `prefix` is no prefix of its container."""
     try:
         spread = tree.map(lambda one, part: [one] * len(tree.leaves(part)), prefix, value, is_leaf=tree.is_none)
     except (ValueError, TypeError):

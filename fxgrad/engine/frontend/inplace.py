@@ -1,8 +1,8 @@
-"""Changes in place of traced arrays: what only rebinds a name is done, what another name would see is refused.
+"""In-place changes of traced arrays: supported if only one name is rebound, refused if another name would see them.
 
-`x += y` changes the array of `x` in NumPy. A traced array cannot change; a new one in its place is the same to
-everyone if nothing else refers to the array: no other name, no container, no view, no caller. Views refer to what they
-are views of (`Tracer.viewed`), so the number of references says it all.
+`x += y` changes the array of `x` in NumPy. A traced array cannot change. A new array in its place is equivalent if
+nothing else refers to the old one: no other name, no container, no view, no caller. Views refer to their base
+(`Tracer.viewed`), so counting references suffices.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _references = sys.getrefcount
 
 
 class _Probe:
-    """Counts the references that an in-place operator sees where one name has the object."""
+    """Counts the references to an object that an in-place operator sees if one name holds it."""
 
     seen = 0
 
@@ -48,15 +48,15 @@ def _seen_elsewhere() -> int:
 
 
 _NAMED, _HELD = _seen_by_name(), _seen_elsewhere()
-"""References to an object that a local variable has alone, and to one that an item or an attribute has: later versions
-of Python count no reference of their own while they use a local variable."""
+"""Reference counts of an object held by one local variable, and by one item or attribute: later versions of Python
+count no reference of their own while they use a local variable."""
 
 
 def inplace_operator(symbol: str, function: Function) -> Function:
     """Return the method for `x += y`, where `symbol` is `+` and `function` computes `x + y`."""
     def method(self: Any, other: Any) -> Any:
         aval = self.variable.aval
-        if not aval.shape:  # NumPy's scalars never change: the name gets another
+        if not aval.shape:  # NumPy's scalars never change: the name is rebound
             if _is_array_of_callers(self):
                 raise _operator_error(self, symbol, "argument")
             if _is_view_of_array(self):
@@ -74,7 +74,7 @@ def inplace_operator(symbol: str, function: Function) -> Function:
 
 
 def _other_owner(tracer: Tracer, count: int) -> str:
-    """Return who else would observe a change of the array: "argument", "view", "name", or "" for nobody."""
+    """Return who else would observe a change of the array: "argument", "view", "name", or "" for none."""
     viewed = getattr(tracer, "viewed", tracer)
     if type(viewed) is Tracer and viewed is not tracer:
         return "view"
@@ -97,7 +97,7 @@ def _is_input(tracer: Tracer) -> bool:
 
 
 def _is_array_of_callers(tracer: Tracer) -> bool:
-    """Whether a 0-d tracer stands for an array of shape () that the function was called with."""
+    """Return whether a 0-d tracer stands for an array of shape () that the function was called with."""
     tape = tracer.tape
     if tape.values is None or hasattr(tracer, "viewed"):
         return False
@@ -106,7 +106,7 @@ def _is_array_of_callers(tracer: Tracer) -> bool:
 
 
 def _is_view_of_array(tracer: Tracer) -> bool:
-    """Whether a 0-d tracer stands for an array of shape () that shares the memory of one with axes: `y[0, ...]`."""
+    """Return whether a 0-d tracer stands for an array of shape () that is a view of one with axes: `y[0, ...]`."""
     viewed = getattr(tracer, "viewed", None)
     while type(viewed) is Tracer:
         if viewed.variable.aval.shape:
@@ -119,7 +119,7 @@ _KINDS = "buifc"
 
 
 def _cast_result(symbol: str, array: Tracer, result: Tracer) -> Tracer:
-    """Return the result in the type of the array, as NumPy writes it there; raise where NumPy raises."""
+    """Return the result in the type of the array, as NumPy stores it there; raise where NumPy raises."""
     own, aval = array.aval, result.aval
     if aval.shape != own.shape:
         raise ShapeError(at_user_line(
@@ -165,7 +165,7 @@ _METHODS = {
     "put": "{x} = fxgrad.numpy.put({x}, {arguments}, inplace=False)",
     "resize": "{x} = np.resize({x}, {arguments})",
 }
-"""Methods of arrays that do nothing but change them, by what to write instead."""
+"""In-place methods of arrays, each with the expression to write instead."""
 
 _FUNCTIONS = {
     "copyto": "{x} = np.broadcast_to({second}, {x}.shape).astype({x}.dtype)",
@@ -176,7 +176,7 @@ _FUNCTIONS = {
     "putmask": "{x} = np.where({second}, {third}, {x})",
 }
 CHANGING_FUNCTIONS = frozenset(_FUNCTIONS)
-"""Functions of NumPy's that do nothing but change their first argument."""
+"""NumPy's functions that only change their first argument."""
 
 
 def mutating_methods() -> dict[str, Function]:
@@ -214,7 +214,7 @@ def function_error(name: str, args: Any, options: Any) -> FxgradError:
 
 
 def option_error(name: str, array: Any, option: str) -> MutationError:
-    """Return the error for `out=` and `copy=False`, by which NumPy functions write to `array`."""
+    """Return the error for `out=` and `copy=False`, which make NumPy functions write to `array`."""
     return _mutation_error(f"np.{name}(..., {option}=...)", array, "{target} = {call}", without=option)
 
 

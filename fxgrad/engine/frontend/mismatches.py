@@ -1,4 +1,4 @@
-"""What is wrong with arguments for something that was made for others, in the words of a message."""
+"""Messages for arguments that do not match the expected ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fxgrad.engine.frontend.flat import argument_aval, constant_name
 from fxgrad.engine.user_lines import at_user_line
 
 MOST = 8
-"""How many arguments are named; of others the number is told."""
+"""The number of arguments that a message names; it counts the others."""
 
 
 class ExpectedArguments(NamedTuple):
@@ -23,9 +23,9 @@ class ExpectedArguments(NamedTuple):
     avals: tuple[Aval, ...]
 
     def mismatches(self, what: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-        """A line for each argument that is not what is expected; none if all are.
+        """Return a line for each argument that differs from the expected one.
 
-        Raises `ArgumentError`, in which `what` was called, for what is neither an array nor a number.
+        Raises `ArgumentError`, naming `what`, for an argument that is neither an array nor a number.
 
         >>> import numpy as np
         >>> structure = tree.structure(((0, {"w": 0, "b": 0}), {}))
@@ -58,12 +58,12 @@ class ExpectedArguments(NamedTuple):
         return lines if len(lines) <= MOST else [*lines[:MOST], f"and {len(lines) - MOST} more"]
 
     def message(self, said: str, what: str, args: Sequence[Any], kwargs: Mapping[str, Any], advice: str = "") -> str:
-        """What is `said`, a line for each of `mismatches`, and `advice`, at the user's line."""
+        """Return a message at the user's line: `said`, a line for each of `mismatches`, and `advice`."""
         lines = [f"\n    {line}" for line in self.mismatches(what, args, kwargs)]
         return at_user_line("".join((said, ":", *lines, f"\n  {advice}" if advice else "")))
 
     def _other_containers(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-        """Of arguments whose leaves are those expected."""
+        """Return lines about arguments in other containers, whose leaves are those expected."""
         needed, named = tree.unflatten(self.structure, self.names)
         if len(args) != len(needed) or set(kwargs) != set(named):
             other = [*self._roots()[len(args):], *(name for name in named if name not in kwargs)]
@@ -74,7 +74,7 @@ class ExpectedArguments(NamedTuple):
             f"the containers are {_structure_text(structure)}, and {_structure_text(self.structure)} are needed"]
 
     def _leaves_by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The leaves by the names that they would have had."""
+        """Return the arguments' leaves by the names that tracing would give them."""
         roots = self._roots()
         found: dict[str, Any] = {}
         for position, arg in enumerate(args):
@@ -85,7 +85,7 @@ class ExpectedArguments(NamedTuple):
         return found
 
     def _roots(self) -> list[str]:
-        """The names of the positional arguments: what is before the path of a leaf in its name."""
+        """Return the names of the positional arguments: the part of a leaf's name before its path."""
         args, _ = tree.unflatten(self.structure, self.names)
         roots = []
         for position, arg in enumerate(args):
@@ -95,12 +95,12 @@ class ExpectedArguments(NamedTuple):
 
 
 def _parts_of(name: str, names: Iterable[str]) -> list[str]:
-    """Those of `names` that are parts of the container called `name`."""
+    """Return those of `names` that are parts of the container called `name`."""
     return [other for other in names if other.startswith((f"{name}.", f"{name}["))]
 
 
 def _container_of(name: str, names: Iterable[str]) -> str:
-    """The one of `names` that would be a container of what is called `name`."""
+    """Return the one of `names` that is a container holding `name`."""
     return next((other for other in names if name.startswith((f"{other}.", f"{other}["))), "")
 
 
@@ -108,7 +108,7 @@ def _differences(what: str, name: str, aval: Aval, value: Any) -> list[str]:
     got = argument_aval(value, what, constant_name(name))
     if got.dtype == aval.dtype and (got.shape == aval.shape or (got.ndim == aval.ndim
                                                                 and has_symbolic_dim(*aval.shape))):
-        return []  # what a size with a name stands for is found elsewhere
+        return []  # symbolic sizes are bound elsewhere
     places = [axis for axis, (size, other) in enumerate(zip(aval.shape, got.shape, strict=False)) if size != other]
     where = ""
     if got.ndim != aval.ndim:

@@ -17,7 +17,7 @@ def record_named_call(what: str, fun: Callable[..., Any], name: str, args: tuple
                       ) -> Any:
     """Record `fun(*args, **kwargs)` as one call of `name`; the arguments are containers of arrays and numbers."""
     leaves, structure = tree.flatten((args, kwargs))
-    # Python's numbers and bools stay what they are: an `if` can ask them.
+    # Python's numbers and bools stay concrete: an `if` can test them.
     arrays = [place for place, leaf in enumerate(leaves) if type(leaf) not in PYTHON_SCALARS]
 
     def flat(*tracers: Any) -> Any:

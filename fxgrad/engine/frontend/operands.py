@@ -1,4 +1,4 @@
-"""Operands: what the functions here accept as an array, how operands come to one dtype, how axes are read."""
+"""Operands: conversion of arguments to arrays, promotion to one dtype, normalization of axes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, AxisError, DTypeError, FxgradError, ShapeError, UnsupportedError
 
 WEAK_SCALARS = frozenset({int, Integer, float, complex, np.float64, np.complex128})
-"""Types of numbers whose dtype gives way to that of arrays."""
+"""Types of weakly typed numbers: their dtype gives way to that of arrays."""
 _ARRAYS = frozenset({Tracer, np.ndarray, Literal, *PYTHON_SCALARS})
 
 
@@ -39,7 +39,7 @@ def operand(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return from_nested(value)
     kind: Any
-    for kind in (int, float, complex):  # of a class derived from it, as a member of an IntEnum is
+    for kind in (int, float, complex):  # for a derived class, such as a member of an IntEnum
         if isinstance(value, kind):
             return kind(value)
     if isinstance(value, memoryview | bytearray | buffer):
@@ -53,7 +53,7 @@ def operand(value: Any) -> Any:
 
 
 def from_nested(values: Sequence[Any]) -> Any:
-    """A nested list as an array: NumPy's unless there are traced or jax arrays in it, which are then stacked.
+    """Return a nested list as an array: NumPy's, unless it holds traced or jax arrays, which are then stacked.
 
     Python's numbers give way to the arrays and scalars beside them.
     """
@@ -71,7 +71,7 @@ def from_nested(values: Sequence[Any]) -> Any:
 
 
 def _collect_types(values: Sequence[Any], found: dict[Any, Any]) -> None:
-    """Enters one of each type of number, and one array or scalar of each dtype, that a nested list holds."""
+    """Collect one number of each type, and one array or scalar of each dtype, from a nested list."""
     for value in values:
         kind = type(value)
         if kind in PYTHON_SCALARS:
@@ -83,7 +83,7 @@ def _collect_types(values: Sequence[Any], found: dict[Any, Any]) -> None:
 
 
 def _promote_collected(array: Any, found: dict[Any, Any]) -> Any:
-    """NumPy's array of what was found in a list, in the dtype that it has here; Python's numbers are weak."""
+    """Return NumPy's array of a nested list in the promoted dtype; Python's numbers are weak."""
     kinds = [(aval_of(one).dtype, type(one) in PYTHON_SCALARS) for one in found.values()]
     dtype, _ = dtypes.promote(*kinds)
     result = array.astype(dtype)
@@ -94,7 +94,7 @@ def _promote_collected(array: Any, found: dict[Any, Any]) -> Any:
 
 
 def new_array(result: Any, given: Any) -> Any:
-    """`result`, copied if it is the NumPy array `given` or a view of it: for functions that give new arrays."""
+    """Return `result`, copied if it is the NumPy array `given` or a view of it: for functions that make new arrays."""
     if type(result) in ARRAYS and type(given) in ARRAYS and np.may_share_memory(result, given):
         return freeze_result(result.copy())
     return result
@@ -112,7 +112,7 @@ def as_array_operand(value: Any) -> Any:
 
 
 def operands(*values: Any) -> list[Any]:
-    """`operand` of each; if all are Python numbers, as NumPy scalars, to be computed with in double precision."""
+    """Return each value as an operand; if all are Python numbers, as NumPy scalars, for double precision."""
     read = [operand(value) for value in values]
     if all(type(value) in PYTHON_SCALARS for value in read):
         return [weak_scalar(value) for value in read]
@@ -120,12 +120,12 @@ def operands(*values: Any) -> list[Any]:
 
 
 def weak_scalar(value: Any) -> Any:
-    """A Python number as one with a dtype that is as weak: NumPy's float64 and complex128 scalars are."""
+    """Return a Python number as a NumPy scalar that is as weak: float64 and complex128 scalars are."""
     if type(value) is float:
         return np.float64(value)
     if type(value) is complex:
         return np.complex128(value)
-    number = np.asarray(value, aval_of(value).dtype)[()]  # which refuses integers beyond 64 bits
+    number = np.asarray(value, aval_of(value).dtype)[()]  # raises for integers beyond 64 bits
     return Integer(number) if type(value) is int else number
 
 
@@ -160,7 +160,7 @@ def cast_operand(value: Any, dtype: DType, weak: bool) -> Any:
 
 
 def common_type(avals: Sequence[Aval]) -> tuple[DType, bool]:
-    """The dtype and weakness that operands of these types promote to."""
+    """Return the dtype and weakness that operands of these types promote to."""
     return dtypes.promote(*((aval.dtype, aval.weak) for aval in avals))
 
 
@@ -189,17 +189,17 @@ def as_numpy_scalars(values: Sequence[Any]) -> list[Any]:
 
 
 def common_operands(*values: Any) -> list[Any]:
-    """What a caller gave as arrays of one dtype, to which Python's numbers give way, in operators too."""
+    """Return a caller's arrays in one dtype; Python's numbers give way to them, in operators too."""
     return [*map(_with_operators, as_numpy_scalars(promote_operands(*map(operand, values))))]
 
 
 def inexact_operands(*values: Any) -> list[Any]:
-    """What a caller gave as arrays of one inexact dtype, to which Python's numbers give way, in operators too."""
+    """Return a caller's arrays in one inexact dtype; Python's numbers give way to them, in operators too."""
     return [*map(_with_operators, as_numpy_scalars(promote_inexact(*map(operand, values))))]
 
 
 def _with_operators(value: Any) -> Any:
-    """NumPy's array or scalar as an `Array`, whose operators promote as here; numbers that give way as they are."""
+    """Return NumPy's array or scalar as an `Array`, whose operators promote as here; weak numbers stay unchanged."""
     if isinstance(value, np.generic) and type(value) not in WEAK_CLASSES:
         return freeze_result(value)
     return wrap_array(value)
@@ -223,7 +223,7 @@ def refuse_complex(name: str, *values: Any) -> None:
 
 
 def as_dtype(x: Any, dtype: Any) -> Any:
-    """`x` converted to a dtype that a caller gave; `x` itself for None."""
+    """Return `x` converted to a dtype from the caller; `x` itself for None."""
     if dtype is None:
         return x
     wanted = dtypes.canonical(dtype)
@@ -233,7 +233,7 @@ def as_dtype(x: Any, dtype: Any) -> Any:
 
 
 def apply(primitive: Primitive, *values: Any, **params: Any) -> Any:
-    """The one output of a primitive; computed at once where all operands are plain numbers, under any tape."""
+    """Return the one output of a primitive; computed at once if all operands are plain numbers, under any tape."""
     for value in values:
         if type(value) not in PYTHON_SCALARS and type(value) not in WEAK_SCALARS:
             return bind(primitive, *values, **params)[0]
@@ -260,7 +260,7 @@ def ones_on_diagonal(shape: tuple[int, int], number: Any, dtype: DType) -> Any:
 
 
 def is_staging() -> bool:
-    """Whether operations on constants are recorded too, under `jit` for example."""
+    """Return whether operations on constants are recorded too, under `jit` for example."""
     return innermost_for(()) is not None
 
 
@@ -273,18 +273,18 @@ def default_float_dtype() -> DType:
 
 
 def shape_of(value: Any) -> Shape:
-    """The shape of an operand of any kind."""
+    """Return the shape of an operand of any kind."""
     return aval_of(value).shape
 
 
 def as_shape(shape: Any, what: str = "a shape") -> Shape:
-    """A shape that a caller gave: an integer or a sequence of integers; raises `ArgumentError` for anything else."""
+    """Return a caller's shape, an integer or a sequence of integers; raise `ArgumentError` for anything else."""
     several = isinstance(shape, Sequence) if not isinstance(shape, np.ndarray) else shape.ndim > 0
     try:
         return tuple(operator.index(extent) for extent in shape) if several else (operator.index(shape),)
     except FxgradError:
         if not any(type(extent) is SymbolicDim for extent in (shape if several else (shape,))):
-            raise  # of a traced size, with its own advice
+            raise  # for a traced size, with its own advice
         return tuple(index_of(extent) for extent in (shape if several else (shape,)))
     except TypeError:
         raise ArgumentError(at_user_line(f"{what} is an integer or a sequence of integers, got {shape!r}")) from None
@@ -301,11 +301,11 @@ def as_new_shape(name: str, shape: Any) -> Shape:
 def as_integer(name: str, number: Any) -> int:
     """Return an integer argument; raise `ArgumentError` for anything else."""
     if type(number) is SymbolicDim:
-        return cast(int, number)  # it can do what an integer can, as far as that can be told
+        return cast(int, number)  # it has the operations of an integer, as far as one can check
     try:
         return operator.index(number)
     except FxgradError:
-        raise  # of a traced number, with its own advice
+        raise  # for a traced number, with its own advice
     except TypeError:
         raise ArgumentError(at_user_line(f"{name}: an integer is needed, got {number!r}")) from None
 
@@ -314,13 +314,13 @@ def as_axis_size(name: str, size: Any) -> int:
     """Return the size of an axis; raise `ArgumentError` for a non-integer or negative one."""
     number = as_integer(name, size)
     if number < 0:
-        raise ArgumentError(at_user_line(f"{name}: a size from 0 on is needed, got {number}"))
+        raise ArgumentError(at_user_line(f"{name}: the size must be non-negative, got {number}"))
     return number
 
 
 def as_axis_number(name: str, axis: Any) -> int:
     """Return an axis argument; raise `ArgumentError` for a non-integer or a bool."""
-    if type(axis) is bool:  # which Python counts among the integers, and NumPy does not
+    if type(axis) is bool:  # bool is a subclass of int in Python, but no axis in NumPy
         raise ArgumentError(at_user_line(f"{name}: axis must be an integer, got {axis!r}"))
     try:
         return operator.index(axis)
@@ -331,7 +331,7 @@ def as_axis_number(name: str, axis: Any) -> int:
 
 
 def axis_of(name: str, axis: Any, rank: int) -> int:
-    """`axis` counted from the front; raises `AxisError` if there is no such axis."""
+    """Return `axis` counted from the front; raise `AxisError` if there is no such axis."""
     number = as_axis_number(name, axis)
     if not -rank <= number < rank:
         allowed = f"an axis from {-rank} to {rank - 1} is needed" if rank else "a scalar has no axes"
@@ -340,7 +340,7 @@ def axis_of(name: str, axis: Any, rank: int) -> int:
 
 
 def axes_of(name: str, axis: Any, rank: int) -> tuple[int, ...]:
-    """Axes given as None (all), one integer or a sequence, counted from the front and sorted."""
+    """Return axes given as None (all), one integer or a sequence, counted from the front and sorted."""
     if axis is None:
         return tuple(range(rank))
     if not isinstance(axis, Sequence):
@@ -352,10 +352,10 @@ def axes_of(name: str, axis: Any, rank: int) -> tuple[int, ...]:
 
 
 def common_shape(name: str, *shapes: Shape) -> Shape:
-    """The shape that the given ones broadcast to; raises `ShapeError` naming them if there is none."""
+    """Return the shape that the given ones broadcast to; raise `ShapeError` naming them if there is none."""
     try:
         return np.broadcast_shapes(*shapes)
-    except FxgradError:  # of a size that has a name
+    except FxgradError:  # for a symbolic size
         return broadcast_shapes(name, *shapes)
     except ValueError:
         shown = " and ".join(map(str, shapes))
@@ -365,7 +365,7 @@ def common_shape(name: str, *shapes: Shape) -> Shape:
 
 
 def refuse_out(name: str, out: Any) -> None:
-    """Raises `UnsupportedError` if a caller asks for the result in an array of theirs."""
+    """Raise `UnsupportedError` if a caller requests the result in an existing array."""
     if out is not None and any(array is not None for array in (out if isinstance(out, tuple) else (out,))):
         raise UnsupportedError(at_user_line(f"{name}: out= is not supported: traced arrays cannot change. "
                                             f"Write result = {name}(...) instead"))

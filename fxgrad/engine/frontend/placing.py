@@ -1,4 +1,4 @@
-"""Where the result of a function is to lie: `out_sharding=`, and `reshard`."""
+"""Placement of results: `out_sharding=`, and `reshard`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fxgrad.errors import ArgumentError
 
 
 def shardings_of_leaves(what: str, xs: Any, shardings: Any, one: str = "one sharding") -> list[Any]:
-    """For each leaf of `xs` its sharding, where there is one for all or a container that is a prefix.
+    """Return the sharding of each leaf of `xs`, from one for all or a container that is a prefix.
 
-    Raises `ArgumentError` for what is neither; `one` says what may be given for all.
+    Raises `ArgumentError` for anything else; `one` describes in the message what to pass for all.
     """
     given = broadcast_prefix(shardings, xs)
     if given is None:
@@ -33,8 +33,8 @@ def shardings_of_leaves(what: str, xs: Any, shardings: Any, one: str = "one shar
 def place_array(what: str, x: Any, sharding: Any, name: str = "the result") -> Any:
     """Return the array `x` on the sharding `sharding`, a NamedSharding or a PartitionSpec on the current mesh.
 
-    A traced one is held to it by the program; with values known it is moved, and becomes an array of jax's. Raises
-    `ArgumentError` and `ShapeError` for shardings that do not fit, in which `what` was called.
+    The program constrains a traced array; a concrete one is moved, and becomes a `jax.Array`. Raises `ArgumentError`
+    and `ShapeError` for shardings that do not fit, naming `what`.
     """
     shape = aval_of(x).shape
     if innermost_for((x,)) is not None:

@@ -1,4 +1,4 @@
-"""NumPy's own functions on traced arrays: `np.sin(x)` and `np.sum(x)` are handed on to the functions here."""
+"""NumPy's own functions on traced arrays: `np.sin(x)` and `np.sum(x)` dispatch to the functions here."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ Function = Callable[..., Any]
 
 _ufuncs: dict[Any, Function] = {}
 _plain: dict[Any, Function] = {}
-"""What a ufunc called without options is, by the ufunc."""
+"""The function for a ufunc called without options, by the ufunc."""
 _functions: dict[Any, Function] = {}
 _accumulations: dict[Any, Function] = {}
-"""What `ufunc.accumulate` is, by the ufunc."""
+"""The function for `ufunc.accumulate`, by the ufunc."""
 _IGNORED = frozenset({"subok", "casting", "device", "like"})
-"""Options of NumPy's functions that mean nothing for traced arrays."""
+"""Options of NumPy's functions without meaning for traced arrays."""
 
 
 def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-    """`np.sin(x)` and all other ufuncs, and their methods."""
+    """Dispatch `np.sin(x)` and all other ufuncs, and their methods."""
     if method == "__call__" and not options:
         plain = _plain.get(ufunc)
         if plain is not None:
@@ -70,7 +70,7 @@ def function_of(ufunc: Any) -> Function | None:
 
 
 def _array_function(_: Tracer, function: Any, __: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
-    """`np.sum(x)` and all other functions that NumPy dispatches."""
+    """Dispatch `np.sum(x)` and all other functions that NumPy dispatches."""
     own = _functions.get(function)
     if own is None:
         if function.__name__ in CHANGING_FUNCTIONS and function.__module__ == "numpy":
@@ -106,9 +106,9 @@ def _unsupported(name: str, method: str = "__call__") -> UnsupportedError:
 
 
 def install(functions: dict[str, Function], np_module: str = "", accumulations: Mapping[str, Function] = {}) -> None:
-    """Enters `functions` under the NumPy functions of the same names, and attaches the protocol to `Tracer`.
+    """Enter `functions` under the NumPy functions of the same names, and attach the protocol to `Tracer`.
 
-    `accumulations` are what ufuncs give by their method `accumulate`.
+    `accumulations` maps ufuncs to the functions for their method `accumulate`.
     """
     _accumulations.update({getattr(np, name): function for name, function in accumulations.items()})
     module = getattr(np, np_module) if np_module else np

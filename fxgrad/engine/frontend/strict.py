@@ -1,4 +1,4 @@
-"""Operands as `jax.lax` takes them: of one dtype and one shape, but for Python's numbers and for scalars."""
+"""Operands of `jax.lax` functions: of one dtype and one shape, except for Python's numbers and scalars."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def unify_dtypes(name: str, *values: Any) -> list[Any]:
     Raises `DTypeError` if dtypes differ, as nothing is promoted here.
     """
     read = [require_array(name, value) for value in values]
-    avals = [aval_of(value) for value in values]  # a Python number is weak, and NumPy's, that it is read as, is not
+    avals = [aval_of(value) for value in values]  # a Python number is weak; NumPy's scalar made from it is not
     if all(aval.dtype == avals[0].dtype and aval.weak == avals[0].weak for aval in avals):
         return read
     strong = [aval.dtype for aval in avals if not aval.weak]
@@ -67,7 +67,7 @@ def cast_weak(name: str, value: Any, dtype: DType, weak: bool = False) -> Any:
 
 
 def check_shapes(name: str, values: Sequence[Any]) -> None:
-    """Raises `ShapeError` unless the operands are scalars, or of one rank with sizes that are equal or 1."""
+    """Raise `ShapeError` unless the operands are scalars, or of one rank with sizes that are equal or 1."""
     shapes = {shape_of(value) for value in values} - {()}
     if len(shapes) < 2:
         return

@@ -1,4 +1,4 @@
-"""What functions of elements are here: objects like NumPy's ufuncs, and the fast path of operands that need nothing."""
+"""Elementwise functions: objects like NumPy's ufuncs, with a fast path for operands that need no conversion."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from fxgrad.errors import ArgumentError, UnsupportedError
 Function = Callable[..., Any]
 
 _recalling: set[Function] = set()
-"""Functions that look by themselves whether they were called before."""
+"""Functions with a cache lookup of their own."""
 
 
 reductions: dict[Elementwise, Function] = {}
-"""Those of which all elements along an axis can be combined, with the function that does it: `add.reduce` is `sum`."""
+"""Functions that can combine all elements along an axis, each with the reduction: `add.reduce` is `sum`."""
 
 _operators: dict[Function, Callable[[Function], tuple[Function, Function]]] = {}
-"""What makes operators of functions of two operands, from what takes the operands that are none of ours."""
+"""Makers of operators: from a function that takes foreign operands they make the pair for a binary function."""
 
 
 def operator_pair(name: str, function: Function) -> tuple[Function, Function]:
     """Return the operator of a traced array and the reflected one, which gets the traced array first.
 
-    Where the class of the other operand has a reflected operator of its own, and is no array and no number, that one
-    computes, as Python's data model and jax have it.
+    If the other operand is no array and no number, and its class has a reflected operator of its own, that one
+    computes, as in Python's data model and in jax.
     """
     def with_others(x: Any, y: Any) -> Any:
         try:
@@ -63,7 +63,7 @@ def operator_pair(name: str, function: Function) -> tuple[Function, Function]:
 
 
 def has_reflected(name: str, other: Any) -> bool:
-    """Whether the class of an operand, which is not one of Python's own, has the reflected operator of this name."""
+    """Return whether the class of an operand, unless built into Python, has the reflected operator of this name."""
     kind = type(other)
     return kind is not Tracer and kind.__module__ != "builtins" and hasattr(kind, f"__r{name}__")
 
@@ -79,7 +79,7 @@ class Elementwise:
     """
 
     def __init__(self, function: Function, name: str, nin: int, doc: str, module: str, users: bool = False) -> None:
-        # What a user's function records follows from more than its arguments.
+        # The operations of a user's function depend on more than its arguments.
         self.function = function if users or function in _recalling else replay_calls(function, captures=True)
         self.nin = nin
         self.__name__ = self.__qualname__ = name
@@ -109,7 +109,7 @@ class Elementwise:
 
     def reduce(self, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
                **options: Any) -> Any:
-        """All elements of `a` along `axis` (None: all axes) combined by this function."""
+        """Combine all elements of `a` along `axis` (None: all axes) by this function."""
         reduction = reductions.get(self)
         if reduction is None:
             raise UnsupportedError(at_user_line(f"{self.__name__}.reduce is not supported; add, multiply, maximum, "
@@ -119,12 +119,12 @@ class Elementwise:
         return reduction(a, axis=axis, keepdims=keepdims, **given, **options)
 
     def outer(self, a: Any, b: Any) -> Any:
-        """This function of every pair of an element of `a` and one of `b`; the shapes are joined."""
+        """Apply this function to every pair of an element of `a` and one of `b`; the shapes are joined."""
         a, b = operand(a), operand(b)
         return self.function(reshape(a, shape_of(a) + (1,) * len(shape_of(b))), b)
 
     def __reduce__(self) -> Any:
-        """By name, but for functions of a user's."""
+        """Pickle by name, except for functions of a user's."""
         if getattr(sys.modules.get(self.__module__), self.__name__, None) is self:
             return import_object, (self.__module__, self.__name__)
         return super().__reduce_ex__(2)
@@ -158,7 +158,7 @@ def binary_function(primitive: Primitive, general: Function | None = None, kinds
     with_numbers = kinds.replace("b", "")  # a bool gives way to a number, not the number to it
 
     def typed(x: Any, y: Any) -> Any:
-        """The cases that need no conversion, with one test each, and all others."""
+        """Test the cases that need no conversion, each once, then fall back to the general path."""
         x_type, y_type = type(x), type(y)
         if x_type is Tracer:
             aval = x.variable.aval
@@ -172,7 +172,7 @@ def binary_function(primitive: Primitive, general: Function | None = None, kinds
                         dtype.kind in "fc" or dtypes.is_inexact(dtype)))):
                 try:
                     number = dtype.type(y)
-                except OverflowError:  # an integer that the dtype cannot hold
+                except OverflowError:  # the dtype cannot hold the integer
                     return rest(operand(x), operand(y))
                 return bind(primitive, x, number)[0]
         elif y_type is Tracer and not y.variable.aval.weak and y.variable.aval.dtype.kind in with_numbers:
@@ -200,7 +200,7 @@ def inexact_function(primitive: Primitive) -> Function:
 def composite_function(function: Function, exact: bool = False) -> Function:
     """Return the function of operands in their common inexact dtype, made of operations.
 
-    Those of floats of a byte are made in float32, unless `function` rounds nothing.
+    Floats of 8 bits are computed in float32, unless `function` is `exact`.
     """
     def composed(*values: Any) -> Any:
         typed = as_numpy_scalars(promote_inexact(*operands(*values)))
@@ -221,5 +221,5 @@ def dispatch_bools(general: Function, logical: Function) -> Function:
 
 
 def as_bool(x: Any) -> Any:
-    """Whether each element is not zero."""
+    """Return whether each element is not zero."""
     return x if aval_of(x).dtype == dtypes.bool_ else convert(x, dtypes.bool_)

@@ -1,4 +1,4 @@
-"""Which results would be views in NumPy: they note what they are views of, so that changes in place are refused."""
+"""Views: results that NumPy would return as views record their base, so that in-place changes are refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VIEWS = frozenset([
 
 
 def note_view(result: Any, args: tuple[Any, ...]) -> Any:
-    """Return the result of one of `VIEWS`, noting the array that it is a view of."""
+    """Return the result of one of `VIEWS`, recording the array that it is a view of."""
     array = args[0] if args else None
     if type(result) is Tracer and type(array) is Tracer and result is not array:
         result.viewed = array
@@ -38,7 +38,7 @@ def note_real_view(result: Any, args: tuple[Any, ...]) -> Any:
 
 
 def note_item_view(result: Any, args: tuple[Any, ...]) -> Any:
-    """Return `x[index]`, noting that it is a view if NumPy's result is one."""
+    """Return `x[index]`, recording the base if NumPy's result is a view."""
     index = args[1]
     kind = type(index)
     if kind is int or kind is slice:  # by far the most frequent cases

@@ -63,7 +63,7 @@ def _abstract(index: Aval, *avals: Aval, branches: Branches) -> list[Aval]:
 
 
 def _out_avals(branches: Branches) -> list[Aval]:
-    """The types of what any of the branches returns."""
+    """Return the types of the outputs, joined over all branches."""
     return [Aval(outputs[0].shape, outputs[0].dtype, all(aval.weak for aval in outputs),
                  INVARIANT.union(*(aval.vma for aval in outputs)))
             for outputs in zip(*(branch.out_avals for branch in branches), strict=True)]
@@ -113,7 +113,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, branches: Branches) -> tupl
 
 def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: Branches,
                ) -> tuple[list[Any], list[Any]]:
-    """Known work in one `cond`, tangent work in another, and between them slots that the branches share."""
+    """Bind known work in one `cond`, tangent work in another, and saved values in slots that the branches share."""
     wrt, count = nonzero_mask(tangents), len(branches[0].outputs)
     linear = [linearize_program(branch, wrt) for branch in branches]
     reached = tuple(any(marks) for marks in zip(*(part.extra.nonzero_outputs for part in linear), strict=True))
@@ -148,7 +148,7 @@ def _slots(saved: Sequence[Sequence[Aval]]) -> list[Aval]:
 
 
 def _places(slots: Sequence[Aval], saved: Sequence[Variable]) -> tuple[int, ...]:
-    """The slot of each saved value."""
+    """Return the slot of each saved value."""
     remaining = list(enumerate(slots))
     places = []
     for var in saved:
@@ -237,13 +237,13 @@ def _regions(operands: Sequence[Any], *, branches: Branches) -> tuple[Region, ..
 
 cond_p = register(Primitive(name="cond", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,
                             transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))
-"""One of several programs; an index out of range means the nearest branch."""
+"""One of several programs; an index out of range selects the nearest branch."""
 region_roles.enter(("branch",), cond_p)
 
 
 @rewrites.register(cond_p)
 def _cond_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """Operands that no branch uses are left out, and numbers stand in the branches."""
+    """Remove operands that no branch uses, and inline numbers into the branches."""
     index, *operands = inputs
     branches = params["branches"]
     used = frozenset().union(*map(used_input_places, branches))

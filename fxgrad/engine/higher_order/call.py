@@ -1,7 +1,7 @@
 """Calls of programs: `named_call` (one readable line) and `jit_call` (a compiled unit).
 
-They share their rules, with each other and with `control.checkpoint`; they differ in who computes them and in what
-differentiation keeps.
+They share their rules, with each other and with `higher_order.checkpoint`; they differ in their executor and in the
+residuals that differentiation saves.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Jvp = Callable[..., "tuple[list[Any], list[Any]]"]
 
 
 def check_arguments(name: str, expected: Sequence[Aval], given: Sequence[Aval]) -> None:
-    """Raises `ProgramError` unless the types are equal but for weakness."""
+    """Raise `ProgramError` unless the types are equal up to weakness."""
     if [(aval.shape, aval.dtype) for aval in given] != [(aval.shape, aval.dtype) for aval in expected]:
         raise ProgramError(f"{name}: the program called takes {list(expected)}, got {list(given)}")
 
@@ -61,7 +61,7 @@ def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Ca
                    of_linear: Callable[[Program, Sequence[bool]], Program] = keep_program) -> Primitive:
     """Return the record of a call primitive; its parameters are the program, a name, and others that never change.
 
-    `of_linear` is what is made of a transposed program, given which of its inputs it is linear in.
+    `of_linear` converts a transposed program, given a mask of its linear inputs.
     """
     def abstract(*avals: Aval, program: Program, name: str, **_: Any) -> list[Aval]:
         check_arguments(name, program.in_avals, avals)
@@ -69,7 +69,7 @@ def call_primitive(name: str, jvp: Jvp, numpy: Callable[..., list[Any]], xla: Ca
 
     def transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **params: Any) -> list[Any]:
         linear = linear_mask(inputs)
-        asked = select_outputs(program, nonzero_mask(cotangents))  # what is not asked for need not be linear
+        asked = select_outputs(program, nonzero_mask(cotangents))  # unused outputs need not be linear
         arriving = nonzero_tangents(cotangents)
         back = transpose_program(asked, linear)
         marks = [False] * (len(back.program.inputs) - len(arriving)) + [True] * len(arriving)
@@ -105,7 +105,7 @@ def emit_inline(lax: Any, *values: Any, program: Program, **_: Any) -> list[Any]
 
 
 def _emit_unit(lax: Any, *values: Any, program: Program, name: str) -> list[Any]:
-    """The XLA rule of a compiled call: one function for all places that call it, as jax's own."""
+    """Emit a compiled call as one function for all its callers, as jax does."""
     return xla_executor.emit_unit(program, values, name)
 
 
@@ -120,14 +120,14 @@ def _emit_named(lax: Any, *values: Any, program: Program, name: str) -> list[Any
 
 
 named_call_p = call_primitive("named_call", _inline_jvp, run_with_numpy, _emit_named, "inline")
-"""A library function shown as one line; differentiation looks inside."""
+"""A library function shown as one line; differentiation inlines it."""
 
 
 def _split_jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str,
                ) -> tuple[list[Any], list[Any]]:
-    """Two compiled calls, one for what is known and one for the tangents, with residuals between them.
+    """Bind two compiled calls, one for known values and one for the tangents, with residuals between them.
 
-    One call where nobody wants them apart: residuals of nested calls add up to twice as many at each level.
+    Binds one call if nobody needs them apart: residuals of nested calls would double at each level.
     """
     wrt = nonzero_mask(tangents)
     if not needs_tangent_tape(primals, tangents):
@@ -151,14 +151,14 @@ def _run_unit(*values: Any, program: Program, name: str) -> list[Any]:
 
 
 jit_call_p = call_primitive("jit_call", _split_jvp, _run_unit, _emit_unit)
-"""A function that was jitted inside another transformation: computed by XLA as a unit, also from NumPy."""
+"""A function jitted inside another transformation: XLA computes it as a unit, also from NumPy."""
 
 
 def library_function(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
-    """A library function of one array and static (hashable) arguments that programs show as one call.
+    """Decorate a library function of one array and static (hashable) arguments: programs show it as one call.
 
-    What it does may depend on the type of the array and the other arguments only, for its program is remembered.
-    `name` is shown; by default that of the function.
+    Its operations may depend on the array's type and the other arguments only, since its program is memoized. `name` is
+    displayed; by default that of the function.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> from fxgrad.engine.higher_order.call import library_function
@@ -184,10 +184,10 @@ def library_function(function: Callable[..., Any], name: str | None = None) -> C
 
 
 def library_function_of_arrays(function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
-    """As `library_function`, of several arrays: those are the positional arguments, and what goes by keyword is static.
+    """Decorate a library function of several arrays, as `library_function`: keyword arguments are static.
 
-    The function returns an array or a tuple of arrays. One that takes `*arrays`, some of which may be left out, has
-    the keyword `given`, with the names of those that are there.
+    The function returns an array or a tuple of arrays. A function of `*arrays`, some of which may be omitted, has the
+    keyword `given`, with the names of those that are passed.
 
     >>> import fxgrad
     >>> from fxgrad.engine.higher_order.call import library_function_of_arrays
@@ -234,7 +234,7 @@ def _library_program(function: Callable[..., Any], name: str, avals: tuple[Aval,
 def inline_calls(program: Program, calls: Sequence[Primitive]) -> Program:
     """Return the program with the calls of these primitives inlined, at every depth.
 
-    It is `program` itself if there are none, and where a rule of the user's would bring in what is there only now.
+    Returns `program` itself if there are none, or if a user rule could add such calls now.
     """
     if not any(equation.primitive in calls for equation in program.equations):
         return program

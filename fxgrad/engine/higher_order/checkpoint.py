@@ -1,4 +1,4 @@
-"""Checkpoints: calls of which the backward pass keeps what a policy says, and recomputes the rest."""
+"""Checkpoints: calls whose backward pass saves the values that a policy selects, and recomputes the rest."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from fxgrad.engine.transforms.linearize import linearize_program
 
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str,
          policy: Callable[..., Any] | None = None, prevent_cse: bool = True) -> tuple[list[Any], list[Any]]:
-    """Bind two calls: one computes and keeps known values, the other recomputes the rest, with the tangents."""
+    """Bind two calls: one computes and saves known values, the other recomputes the rest, with the tangents."""
     count, wrt = len(program.outputs), nonzero_mask(tangents)
     settings: dict[str, Any] = {} if policy is None else {"policy": policy}
     settings |= {} if prevent_cse else {"prevent_cse": False}
@@ -79,7 +79,7 @@ def _store_saved(parts: Partition, count: int, answers: Sequence[Any]) -> tuple[
 
 
 def rematerialize(function: Callable[..., Sequence[Any]], values: Sequence[Any], name: str) -> list[Any]:
-    """Call `function` under a checkpoint that keeps only `values`, its inputs; `name` is that of the block."""
+    """Call `function` under a checkpoint that saves only `values`, its inputs; `name` is that of the block."""
     program, captured = trace_at(function, [*map(aval_of, values)], mode=WITH_LITERALS, name=name)
     return bind(checkpoint_p, *captured, *values, program=program, name=name)
 
@@ -99,7 +99,7 @@ def _emit_again(lax: Any, *values: Any, program: Program, name: str) -> list[Any
 
 
 checkpoint_p = call_primitive("checkpoint", _jvp, run_with_numpy, emit_inline)
-"""A call of which reverse mode keeps the inputs, and the values that the policy names, by default none."""
+"""A call for which reverse mode saves the inputs, and the values that the policy selects, by default none."""
 recompute_p = call_primitive("recompute", _recompute_jvp, run_with_numpy, _emit_again, "recomputed",
                              of_linear=_late_as_needed)
 """The recomputation of a checkpointed call in the backward pass. Tangents or cotangents are the last operands."""

@@ -1,4 +1,4 @@
-"""Functions with derivatives of their own: the primitives behind `custom_jvp` and `custom_vjp`.
+"""The primitives behind `custom_jvp` and `custom_vjp`: functions with user-defined derivatives.
 
 A rule is user code that runs when the function is differentiated. Its wrappers (`CustomJvpRule`, `CustomVjpRule`) are
 parameters of the equation and take flat lists; batching wraps them once more.
@@ -43,7 +43,7 @@ class CustomJvpRule(Protocol):
     name: str
 
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
-        """Outputs and their tangents; tangents may be `Zero`."""
+        """Return the outputs and their tangents; tangents may be `Zero`."""
         ...
 
 
@@ -53,14 +53,14 @@ class CustomVjpRule(Protocol):
     name: str
 
     def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
-        """Outputs, residuals, and what `backward_pass` needs to know of the residuals' structure.
+        """Return outputs, residuals, and the structure of the residuals for `backward`.
 
-        `moving` says of which primals cotangents will be asked for.
+        `moving` marks the primals whose cotangents will be needed.
         """
         ...
 
     def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
-        """A cotangent for every primal (None or `Zero` where there is none)."""
+        """Return a cotangent for every primal (None or `Zero` if it is zero)."""
         ...
 
 
@@ -86,7 +86,7 @@ def _regions(operands: Sequence[Any], *, program: Program, rule: Any) -> tuple[R
 
 
 def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, rule: Any) -> list[Any]:
-    """A function that is linear itself is transposed through its own equations."""
+    """Transpose a function that is linear itself through its own equations."""
     with in_place():
         return backward_pass(program, inputs, cotangents)
 
@@ -105,7 +105,7 @@ def _split_captured(primals: list[Any], tangents: list[Any], program: Program, r
                     ) -> tuple[list[Any], Sequence[Any]]:
     """Return the tangents without those of captured inputs, and the tangents of the outputs that these make.
 
-    Rules speak of the arguments alone; in what it closes over, the function is differentiated as it is.
+    Rules take the arguments alone; captured inputs are differentiated through the function itself.
     """
     captured = getattr(rule, "captured", 0)
     if all(type(tangent) is Zero for tangent in tangents[:captured]):
@@ -141,7 +141,7 @@ def _single_aval(aval: Aval, axis: int | None) -> Aval:
 
 def _apply_batched(function: Callable[..., Sequence[Any]], size: int, values: Flat, axes: Sequence[int | None],
                    name: str | None) -> list[Batched]:
-    """`function`, which takes values without the batch axis (for collectives: `name`), on batches."""
+    """Apply `function`, which takes values without the batch axis (for collectives: `name`), to batches."""
     avals = [_single_aval(aval_of(value), axis) for value, axis in zip(values, axes, strict=True)]
     program, captured = trace_at(function, avals, mode=WITH_LITERALS,
                                  axes={} if name is None else {name: size})
@@ -151,7 +151,7 @@ def _apply_batched(function: Callable[..., Sequence[Any]], size: int, values: Fl
 
 
 class ByValue(StructuralKey):
-    """Rules made by batching are equal if what they were made of is, so that programs are found again."""
+    """Batched rules compare by their parts, so that equal programs are recognized."""
 
     __slots__ = ("_key",)
 
@@ -174,7 +174,7 @@ class ByValue(StructuralKey):
 
     @property
     def captured(self) -> int:
-        """How many of the inputs the function closed over."""
+        """The number of inputs that the function closed over."""
         return getattr(self._key[0], "captured", 0)
 
 
@@ -187,7 +187,7 @@ class BatchedJvpRule(ByValue):
         super().__init__(rule, size, axes, axis_name)
 
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
-        """Outputs and tangents with the batch axis first."""
+        """Return outputs and tangents with the batch axis first."""
         rule, size, axes, axis_name = self._key
         count = len(primals)
         marks = nonzero_mask(tangents)
@@ -204,19 +204,19 @@ class BatchedJvpRule(ByValue):
         return dual_outputs([aval_of(output) for output in results[:len(reached)]], tuple(reached), results)
 
 
-# --- a rule of the library's own ---------------------------------------------------------------------------
+# --- a library rule ---------------------------------------------------------------------------------------
 
 
 class StraightThrough(NamedTuple):
-    """The rule of what has the value of its first operand and the derivative of its second: files have it by name."""
+    """The rule of a value with the derivative of another operand; stored by name in files."""
 
     @property
     def name(self) -> str:
-        """That of the function that makes it."""
+        """The name of the function that makes it."""
         return "straight_through"
 
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
-        """The value, and the tangent of the other operand in its dtype."""
+        """Return the value, and the tangent of the other operand in its dtype."""
         value, (_, tangent) = bind_straight_through(*primals), tangents
         aval = aval_of(value)
         return [value], [Zero(aval) if type(tangent) is Zero else convert(tangent, aval.dtype)]
@@ -275,7 +275,7 @@ class BatchedVjpRule(ByValue):
         super().__init__(rule, size, axes, avals, axis_name)
 
     def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
-        """As the rule's, for batches."""
+        """Return outputs and residuals of the rule for batches."""
         rule, size, axes, _, axis_name = self._key
         shape: list[Any] = []
 
@@ -288,7 +288,7 @@ class BatchedVjpRule(ByValue):
         return results[:shape[0]], results[shape[0]:], shape[1]
 
     def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
-        """As the rule's; cotangents of inputs that are not batched are summed over the batch."""
+        """Return cotangents of the rule; those of inputs that are not batched are summed over the batch."""
         rule, size, axes, avals, axis_name = self._key
         count, marks = len(residuals), nonzero_mask(cotangents)
         types = [_single_aval(value.aval if type(value) is Zero else aval_of(value), 0) for value in cotangents]
@@ -319,7 +319,7 @@ def _tangent_abstract(*avals: Aval, rule: CustomVjpRule, moving: tuple[bool, ...
 
 def _tangent_program(avals: Sequence[Aval], *, rule: CustomVjpRule, structure: Any, moving: tuple[bool, ...],
                      in_avals: tuple[Aval, ...], out_avals: tuple[Aval, ...]) -> tuple[Program, list[Any]]:
-    """(residuals, tangents) -> output tangents, by transposing cotangents -> backward(residuals, cotangents)."""
+    """Return (residuals, tangents) -> output tangents, the transpose of cotangents -> `backward`."""
     count = len(avals) - sum(moving)
 
     def pass_back(*values: Any) -> list[Any]:
@@ -371,7 +371,7 @@ def _tangent_transpose(cotangents: list[Any], inputs: list[Any], *, rule: Custom
 
 def _tangent_batch(size: int, values: list[Any], axes: list[int | None], **params: Any) -> tuple[list[Any], list[int]]:
     avals = [_single_aval(aval_of(value), axis) for value, axis in zip(values, axes, strict=True)]
-    with batching_over(None):  # what the user's rule batches is something else
+    with batching_over(None):  # batches in the user's rule are over another axis
         program, captured = _tangent_program(avals, **params)
     results = Batch(size).run(program, [*(Batched(value, None) for value in captured),
                                         *(Batched(value, axis) for value, axis in zip(values, axes, strict=True))])

@@ -1,7 +1,7 @@
 """Programs run by only some devices of a mesh: every value in them is device-varying.
 
-The cotangent of a value that is equal on all devices is summed over them. Inside a branch that only some devices run
-the sum cannot be taken: so the operands of a branch or a loop are made varying before it, and the sum stands there.
+The cotangent of a value that is equal on all devices is summed over them. A branch that only some devices run cannot
+compute this sum. So the operands of a branch or a loop are made varying before it, and the sum is computed there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Marked values, and groups: the named parts of the flat lists of operands of operations that hold programs."""
+"""Masks of values, and groups: the named parts of the flat operand lists of operations with nested programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.ops.structural import zeros
 
 Marks = tuple[bool, ...]
-"""Which values of a list have a tangent, are linear, are batched: a flag for each."""
+"""A mask of a list of values, a flag for each: those that have a tangent, are linear, or are batched."""
 
 
 # --- marked values ------------------------------------------------------------------------------------------
@@ -58,19 +58,19 @@ def linear_mask(values: Sequence[Any]) -> Marks:
 
 
 def with_markers(avals: Sequence[Aval], linear: Sequence[bool], rest: Iterable[Any]) -> list[Any]:
-    """Return the inputs of a program to transpose: markers in the linear places and `rest` in the others."""
+    """Return the inputs of a program to transpose: markers for the linear ones, and `rest` for the others."""
     return merge_marked(linear, map(Linear, select_marked(avals, linear)), rest)
 
 
 def with_zeros(avals: Sequence[Aval], linear: Sequence[bool], rest: Iterable[Any]) -> list[Any]:
-    """Return the inputs of a program that ignores its linear ones: zeros in their places and `rest` in the others."""
+    """Return inputs for a program that ignores its linear ones: zeros for these, and `rest` for the others."""
     return merge_marked(linear, map(zeros, select_marked(avals, linear)), rest)
 
 
 def cotangents_of(inputs: Sequence[Any], linear: Sequence[bool], found: Iterable[Any]) -> list[Any]:
     """Return the result of a transpose rule, where `found` are cotangents of the inputs that `linear` marks.
 
-    A loop marks more than the inputs that are `Linear`: those that meet linear values at a later step.
+    A loop marks more than the inputs that are `Linear`: also those that become linear at a later step.
     """
     return [cotangent if type(value) is Linear else None
             for value, cotangent in zip(inputs, merge_marked(linear, found, itertools.repeat(None)), strict=True)]
@@ -84,7 +84,7 @@ Parts = TypeVar("Parts", bound=NamedTuple)
 
 
 class Groups(Generic[Parts]):
-    """The groups that a flat list is made of: their names, which are those of a named tuple, and their sizes.
+    """The groups of a flat list: their names, which are those of a named tuple, and their sizes.
 
     The list may be one of values, of their types, tangents or axes, or of marks.
 
@@ -104,40 +104,40 @@ class Groups(Generic[Parts]):
         self.parts, self.sizes = parts, sizes
         stops = [*itertools.accumulate(sizes[:-1]), None]
         self._pieces: Callable[[Any], tuple[Any, ...]] = itemgetter(*map(slice, [0, *stops[:-1]], stops))
-        if len(sizes) == 1:  # `itemgetter` of one place gives no tuple
+        if len(sizes) == 1:  # `itemgetter` with one index returns no tuple
             self._pieces = lambda values: (values,)
 
     def split(self, values: Sequence[Any]) -> Parts:
-        """The groups of `values`; the last one gets what is too much, which checks of types find."""
+        """Return the groups of `values`; the last one gets surplus values, which type checks report."""
         return _new(self.parts, self._pieces(values))
 
     def each(self, function: Callable[..., Any], *lists: Sequence[Any]) -> Parts:
-        """What `function` gives for each group, called with that of every list."""
+        """Return the results of `function` for each group, called with that group of every list."""
         return self.parts._make(map(function, *map(self.split, lists)))
 
     def with_tangents(self, values: Sequence[Any], tangents: Sequence[Any]) -> Parts:
-        """Each group of `values` with its nonzero tangents behind it."""
+        """Return each group of `values` followed by its nonzero tangents."""
         return self.each(lambda own, along: [*own, *nonzero_tangents(along)], values, tangents)
 
     def without_tangents(self, values: Sequence[Any], marks: Sequence[bool]) -> tuple[list[Any], list[Any]]:
-        """Undoes `with_tangents`, given which tangents are nonzero: the values, and those tangents."""
+        """Undo `with_tangents`, given a mask of nonzero tangents: return the values, and those tangents."""
         counts = zip(self.sizes, map(sum, self.split(marks)), strict=True)
         pieces = split_by_sizes(values, itertools.chain(*counts))
         return join_groups(pieces[::2]), join_groups(pieces[1::2])
 
     def links(self, **how: How) -> tuple[Links, ...]:
-        """How the inputs or outputs of a program are linked to these groups, those that it has in its order."""
+        """Return the links between the inputs or outputs of a program and these groups, in the program's order."""
         return tuple(self.link(name, kind) for name, kind in how.items())
 
     def link(self, name: str, how: How) -> Links:
-        """How the inputs or outputs of a program are linked to one of these groups."""
+        """Return the link between the inputs or outputs of a program and one of these groups."""
         number = self.parts._fields.index(name)
         return Links(how, sum(self.sizes[:number]), self.sizes[number])
 
 
 @cached("groups of operands", 1024)
 def groups_of(parts: type[Parts], *sizes: int) -> Groups[Parts]:
-    """Groups by these names and of these sizes, made once: loops split their operands at every run."""
+    """Return groups of these names and sizes, cached: loops split their operands at every run."""
     return Groups(parts, sizes)
 
 
@@ -171,13 +171,13 @@ class Carry(NamedTuple):
 
 
 def step_groups(program: Program) -> tuple[Groups[StepInputs], Groups[Carry]]:
-    """The inputs and the outputs of a step (constants, carry) -> carry."""
+    """Return the groups of the inputs and the outputs of a step (constants, carry) -> carry."""
     carry = len(program.outputs)
     return groups_of(StepInputs, len(program.inputs) - carry, carry), groups_of(Carry, carry)
 
 
 def derive_grouped(program: Program, key: Any, build: Callable[..., Sequence[Any]], **avals: Sequence[Aval]) -> Derived:
-    """As `derive`, for a `build` that takes a list for each group of inputs, of these types, and gives the outputs."""
+    """Derive as `derive`; `build` takes a list for each group of inputs, of these types, and returns the outputs."""
     sizes = [*map(len, avals.values())]
     return derive(program, key, lambda *values: (build(*split_by_sizes(values, sizes)), None),
                   join_groups(avals.values()))

@@ -1,7 +1,7 @@
-"""`for`, a loop whose number of steps is known when it runs.
+"""`for`, a loop with a number of steps that is known when it runs.
 
 Reverse mode needs no bound on the number of steps: the tangent of a loop is a `for` loop over known and linear values
-at once, and its transpose is a `bind_sweep` (see `control.sweep`), which starts again from the first values.
+at once, and its transpose is a `bind_sweep` (see `higher_order.sweep`), which starts again from the first values.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ TWICE = "the derivative of a loop, whose backward pass goes through the steps ag
 
 def tangents_of_carry(program: Program, consts: Sequence[Any], carry: Sequence[Any],
                        ) -> tuple[list[Any], Marks]:
-    """Tangents of the carry, with zeros for values that get one at a later step; and which have one."""
+    """Return tangents of the carry, zeros for those that become nonzero at a later step, and a mask of nonzero ones."""
     const_marks = nonzero_mask(consts)
     carried = close_marks(lambda marks: nonzero_outputs_of(program, (*const_marks, *marks)), nonzero_mask(carry))
     filled = [instantiate_zeros(tangent) if marked else tangent for tangent, marked in zip(carry, carried, strict=True)]
@@ -124,7 +124,7 @@ def _for_numpy(*values: Any, program: Program, num_consts: int) -> list[Any]:
     (count,), consts, carry = _for_groups(program, num_consts).split(values)
     for _ in range(int(count)):
         carry = numpy_executor.call(program, [*consts, *carry])
-    # Without a step the carry is the input itself, which nobody may be handed.
+    # Without a step the carry is the input itself, which must not be aliased.
     return [*carry] if count > 0 else [np.copy(value)[()] for value in carry]
 
 
@@ -165,7 +165,7 @@ def _for_transpose(cotangents: list[Any], inputs: list[Any], *, program: Program
 
 def transpose_steps(count: Any, cotangents: Sequence[Any], consts: Sequence[Any], carry: Sequence[Any],
                     program: Program) -> list[Any]:
-    """The cotangents of the linear constants and carried values of a loop of `count` steps; None for the others."""
+    """Return the cotangents of the linear constants and carries of a loop of `count` steps; None for the others."""
     const_marks = linear_mask(consts)
     carried = close_marks(lambda marks: dependent_outputs(program, (*const_marks, *marks)), linear_mask(carry))
     known_consts, state = select_unmarked(consts, const_marks), select_unmarked(carry, carried)
@@ -181,7 +181,7 @@ def transpose_steps(count: Any, cotangents: Sequence[Any], consts: Sequence[Any]
 
 
 def _sweep_steps(program: Program, const_marks: Marks, carried: Marks) -> tuple[Program, Derived]:
-    """The step of the known carry, and the step back.
+    """Return the step of the known carry, and the backward step.
 
     (known constants, state) -> state, and (known constants, state, sums for linear constants, cotangents) -> (sums,
     cotangents).
@@ -223,7 +223,7 @@ def _for_batch(size: int, values: list[Any], axes: list[int | None], *, program:
 def _for_batch_of_counts(size: int, count: Any, consts: Sequence[Any], carry: Sequence[Any],
                          const_axes: Sequence[int | None], carry_axes: Sequence[int | None], program: Program,
                          ) -> tuple[list[Any], list[int | None]]:
-    """As many steps as the longest lane takes; a lane that has taken its own keeps its carry."""
+    """Run the steps of the longest lane; a lane that has completed its own keeps its carry."""
     refuse_effects("fori_loop", (program,))
     count_aval = aval_of(count)
     counter = count_aval.strong().update(shape=())
@@ -245,14 +245,14 @@ def _for_batch_of_counts(size: int, count: Any, consts: Sequence[Any], carry: Se
 
 def step_live_lanes(program: Program, size: int, mask: Any, values: Sequence[Any],
                     axes: Sequence[int | None]) -> list[Any]:
-    """Run one step of all lanes; masked lanes take it with the values of a live one."""
+    """Run one step of all lanes; masked lanes use the values of a live one."""
     given, in_axes = fill_dead_lanes(mask, size, values, axes)
     outputs = Batch(size).run(program, [Batched(value, axis) for value, axis in zip(given, in_axes, strict=True)])
     return [put_axis(output, size, 0) for output in outputs]
 
 
 def _for_cost(count: Aval, *avals: Aval, program: Program, num_consts: int) -> Cost:
-    return total_cost(program)  # of one step: how many there will be is not known
+    return total_cost(program)  # of one step: their number is unknown
 
 
 def _for_regions(operands: Sequence[Any], *, program: Program, num_consts: int) -> tuple[Region, ...]:
@@ -270,7 +270,7 @@ region_roles.enter(("body",), for_p)
 
 @rewrites.register(for_p)
 def _for_rewrite(_: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """Constants that the body does not use or gets twice are left out, and numbers stand in it."""
+    """Remove constants that the body does not use or gets twice, and inline numbers into it."""
     program = params["program"]
     (count,), consts, carry = _for_groups(program, params["num_consts"]).split(inputs)
     fixed = removable_inputs(program, consts)

@@ -1,6 +1,6 @@
-"""Functions with a batch rule of their own: the primitive behind `custom_vmap`.
+"""The primitive behind `custom_vmap`: functions with a user-defined batch rule.
 
-Derivatives of such a function have a batch rule too, which is the derivative of the function's.
+Derivatives of such a function have a batch rule too, the derivative of the function's batch rule.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from fxgrad.errors import ArgumentError
 
 
 class BatchRule(Protocol):
-    """What a `custom_vmap` equation knows of its batches."""
+    """The batch rule of a `custom_vmap` equation."""
 
     name: str
 
     def batch(self, size: int, values: Sequence[Any], batched: Sequence[bool]) -> tuple[list[Any], list[bool]]:
-        """The outputs for values whose batch axes, where there are any, come first; and which outputs have one."""
+        """Return outputs for values with batch axes, if any, in front; and a mask of the outputs that have one."""
         ...
 
 
@@ -68,7 +68,7 @@ def _emit(lax: Any, *values: Any, program: Program, rule: BatchRule) -> list[Any
 
 
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: BatchRule) -> tuple[list[Any], list[Any]]:
-    """One equation for outputs and tangents, or two where a tape of their own records the tangents."""
+    """Bind one equation for outputs and tangents, or two if a separate tape records the tangents."""
     wrt, wanted = nonzero_mask(tangents), tuple(map(has_tangent, program.out_avals))
     separate = needs_tangent_tape(primals, tangents)
     both = dual_program(program, wrt, wanted, separate)
@@ -88,7 +88,7 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, ru
 
 
 class _DerivedRule:
-    """The batch rule of a derivative: `rule` is recorded as a program, which is differentiated in its turn."""
+    """The batch rule of a derivative: `rule` is recorded as a program, which is then differentiated."""
 
     def __init__(self, rule: BatchRule, captured: int) -> None:
         self._rule, self.name, self._captured = rule, rule.name, captured
@@ -97,15 +97,15 @@ class _DerivedRule:
         return f"<{self.name}>"
 
     def _own(self, values: Sequence[Any], batched: Sequence[bool]) -> tuple[Sequence[Any], Sequence[bool]]:
-        """Without what rules inside of the function closed over."""
+        """Remove the values that rules inside of the function captured."""
         if any(batched[:self._captured]):
             raise ArgumentError(at_user_line(
-                f"custom_vmap: a custom rule within {self.name} closes over an array that is mapped, of which the "
-                "batch rule is not told. Make it an argument"))
+                f"custom_vmap: a custom rule within {self.name} closes over a mapped array, which the batch rule "
+                "does not receive. Make it an argument"))
         return values[self._captured:], batched[self._captured:]
 
     def _record_rule(self, size: int, avals: Sequence[Aval], batched: Sequence[bool]) -> tuple[Program, list[Any]]:
-        """The rule as a program of batches, all of whose outputs are batches too; and what it closed over."""
+        """Return the rule as a program of batches, with batches as outputs; and its captured values."""
         def batches(*values: Any) -> list[Any]:
             outputs, marks = self._rule.batch(size, values, batched)
             return [put_axis(Batched(output, 0 if mark else None), size, 0)
@@ -121,7 +121,7 @@ class _DualRule(_DerivedRule):
         self._wrt, self._wanted, self._separate = wrt, wanted, separate
 
     def batch(self, size: int, values: Sequence[Any], batched: Sequence[bool]) -> tuple[list[Any], list[bool]]:
-        """A primal is a batch where its tangent is one, and the other way round."""
+        """Batch: a primal and its tangent are batched if either is."""
         values, batched = self._own(values, batched)
         wrt, count = self._wrt, len(self._wrt)
         behind = iter(zip(values[count:], batched[count:], strict=True))
@@ -148,7 +148,7 @@ class _TransposedRule(_DerivedRule):
         self._linear, self._reached, self._in_avals = linear, reached, program.in_avals
 
     def batch(self, size: int, values: Sequence[Any], batched: Sequence[bool]) -> tuple[list[Any], list[bool]]:
-        """Whatever is linear is a batch."""
+        """Batch: all linear values are batched."""
         values, batched = self._own(values, batched)
         linear, count = self._linear, len(self._linear) - sum(self._linear)
         marks = merge_marked(linear, [True] * sum(linear), batched[:count])

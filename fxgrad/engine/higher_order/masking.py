@@ -1,7 +1,7 @@
-"""Inactive batch entries: masked lanes, whose result is not used because they took another branch or have stopped.
+"""Masked lanes: batch entries whose result is unused, since they took another branch or have stopped.
 
-A masked lane must do no harm. It computes on the values of a live lane, so that it neither runs longer nor makes a NaN
-or an infinity of its own, and no derivative flows back through the values that replaced its own.
+A masked lane must have no effect. It computes on the values of a live lane, so that it neither runs longer nor makes a
+NaN or an infinity of its own, and no derivative flows back through the replaced values.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fxgrad.errors import UnsupportedError
 
 
 def expand_mask(mask: Any, rank: int) -> Any:
-    """Return `mask`, of one axis, with axes of size 1 behind it up to `rank`."""
+    """Return `mask`, of one axis, with trailing axes of size 1 up to `rank`."""
     return reshape(mask, (*aval_of(mask).shape, *[1] * (rank - 1)))
 
 
@@ -42,7 +42,7 @@ def fill_dead_lanes(mask: Any, size: int, values: Sequence[Any], axes: Sequence[
     results = []
     for value, axis in zip(values, axes, strict=True):
         if axis is None:
-            # If no lane is live, a derivative that is 0 * inf must not reach what all lanes share.
+            # If no lane is live, a derivative of 0 * inf must not reach the values shared by all lanes.
             results.append(where(some, value, stop_gradient(value)))
         else:
             in_front = move_axis(value, axis, 0)
@@ -55,10 +55,10 @@ def fill_dead_lanes(mask: Any, size: int, values: Sequence[Any], axes: Sequence[
 
 def unbatched_where_equal(program: Program, size: int, axes: Sequence[int | None], outputs: Sequence[Any],
                           ) -> tuple[list[Any], list[int | None]]:
-    """Return outputs of an operation with a rule of its own, and their batch axes; equal lanes are computed once.
+    """Return outputs of an operation with a custom rule, and their batch axes; equal lanes are computed once.
 
-    What `program` makes equal for all entries, by speaking over their axis, is that of the first; so its cotangent goes
-    there, and the rule does with it what it would do with the cotangents of all entries apart.
+    Outputs that `program` makes equal for all entries, by collectives over their axis, are taken from the first entry.
+    So their cotangent goes there, and the rule treats it as it would treat the separate cotangents of all entries.
     """
     if size == 0 or batched_axis.get() not in used_axes(program):
         return [*outputs], [0] * len(outputs)
@@ -70,7 +70,7 @@ def unbatched_where_equal(program: Program, size: int, axes: Sequence[int | None
 def passthrough_inputs(programs: Sequence[Program], axes: Sequence[int | None]) -> list[int | None]:
     """Return for each output the unbatched input that every program returns there; None if there is none.
 
-    Such an output is the same for all lanes too, whichever program each of them runs, and how often.
+    Such an output is the same for all lanes, whichever program each lane runs, and how often.
     """
     found: list[int | None] = []
     for outputs in zip(*(program.outputs for program in programs), strict=True):
@@ -83,7 +83,7 @@ def passthrough_inputs(programs: Sequence[Program], axes: Sequence[int | None]) 
 
 def keep_unchanged_carries(program: Program, consts: Sequence[Any], carry: Sequence[Any], axes: Sequence[int | None],
                             results: Sequence[Any]) -> tuple[list[Any], list[int | None]]:
-    """Return results by lane, but carries that every step leaves unchanged once."""
+    """Return results by lane, but a single copy of carries that every step leaves unchanged."""
     own = len(consts)
     kept = [place == own + at for at, place in enumerate(passthrough_inputs([program], [*[None] * own, *axes]))]
     return ([before if keeps else after for keeps, before, after in zip(kept, carry, results, strict=True)],
@@ -98,11 +98,11 @@ def select_live(mask: Any, new: Any, old: Any) -> Any:
 def refuse_effects(what: str, programs: Sequence[Program]) -> None:
     """Raise `UnsupportedError` for programs with side effects, which masked lanes would have too.
 
-    What only looks (`debug_callback`) may see dead lanes too.
+    Operations that only observe (`debug_callback`) may see dead lanes too.
     """
     if any(map(_has_side_effects, programs)):
         raise UnsupportedError(at_user_line(
-            f"{what}: the entries of vmap choose for themselves, and io_callback cannot be called for some of them "
+            f"{what}: the entries of vmap differ in what they run, and io_callback cannot be called for some of them "
             "alone. Call it outside, and choose between results with fxgrad.numpy.where"))
 
 

@@ -1,4 +1,4 @@
-"""Programs in operations, without the operands that they do not use, that are numbers, or that they get twice."""
+"""Nested programs without operands that they do not use, that are numbers, or that they get twice."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from fxgrad.engine.higher_order.wiring import select_outputs
 from fxgrad.engine.tracing.tracer import Tracer
 
 InputValues = tuple[tuple[int, Any], ...]
-"""Places of inputs that are left out, each with what stands for it: a number, the place of an equal input, or None."""
+"""Indices of removed inputs, each with its replacement: a number, the index of an equal input, or None."""
 
 _NARROWED: ProgramAttribute[BoundedDict] = ProgramAttribute("narrowed")
 _MOST_NARROWED = 64
-"""Ways in which one program is kept with numbers in the place of operands."""
+"""The bound of variants of one program with numbers in place of operands."""
 
 
 @program_property
 def used_input_places(program: Program) -> frozenset[int]:
-    """Return the places of the inputs that the program uses."""
+    """Return the indices of the inputs that the program uses."""
     atoms = {*program.outputs, *(atom for equation in live_equations(program) for atom in equation.inputs)}
     return frozenset(place for place, var in enumerate(program.inputs) if var in atoms)
 
 
 def removable_inputs(program: Program, operands: Sequence[Any], first: int = 0) -> InputValues:
-    """Return the inputs of `program` from `first` on that it can do without, where `operands` are loop-invariant."""
+    """Return the removable inputs of `program` from `first` on, if `operands` are loop-invariant."""
     used = used_input_places(program)
     instead: list[tuple[int, Any]] = []
     kept: dict[Any, int] = {}
@@ -50,7 +50,7 @@ def removable_inputs(program: Program, operands: Sequence[Any], first: int = 0) 
 
 
 def remove_inputs(program: Program, instead: InputValues) -> Program:
-    """Return the program without the inputs at the places of `instead`."""
+    """Return the program without the inputs at the indices in `instead`."""
     if not instead:
         return program
     known = _NARROWED.of(program)
@@ -72,7 +72,7 @@ def remove_inputs(program: Program, instead: InputValues) -> Program:
 
 
 def remaining_operands(operands: Sequence[Any], instead: InputValues, first: int = 0) -> list[Any]:
-    """Return the operands, which begin at the place `first`, that are not removed."""
+    """Return the operands, which begin at the index `first`, that are not removed."""
     places = {place for place, _ in instead}
     return [operand for place, operand in enumerate(operands, first) if place not in places]
 
@@ -84,10 +84,10 @@ def duplicate_outputs(program: Program, first: int) -> list[int]:
 
 
 def wanted_outputs(body: Program, used: Sequence[bool], first: int, carried: int, also: Container[int] = ()) -> Marks:
-    """Return a mask of the outputs of a loop body that are needed if those that `used` marks are used later.
+    """Return a mask of a loop body's outputs that are needed if those that `used` marks are used after the loop.
 
-    The first `carried` outputs are the next values of the inputs from `first` on; those in `also` are asked for
-    elsewhere. What is carried only for its own sake is not wanted.
+    The first `carried` outputs are the next values of the inputs from `first` on; those in `also` are needed elsewhere.
+    A carry needed only to compute itself is not wanted.
     """
     def closer(marks: Marks) -> Marks:
         places = used_input_places(select_outputs(body, marks))
@@ -98,14 +98,14 @@ def wanted_outputs(body: Program, used: Sequence[bool], first: int, carried: int
 
 
 def keep_wanted_outputs(body: Program, marks: Marks, first: int, carried: int) -> Program:
-    """Return the body of a loop with the wanted outputs alone, and without carries that then serve no purpose."""
+    """Return a loop's body with the wanted outputs alone, and without carries that are then unused."""
     dropped = tuple((first + number, None) for number in range(carried) if not marks[number])
     return remove_inputs(select_outputs(body, marks), dropped)
 
 
 def with_fewer_outputs(equation: Equation, marks: Sequence[bool], inputs: list[Atom], params: dict[str, Any],
                        ) -> Equation:
-    """The equation with `inputs` and `params`, which makes those of its outputs that are marked."""
+    """Return the equation with `inputs` and `params`, and only those of its outputs that are marked."""
     source = equation.source
     if source is not None and source.results:
         source = source._replace(results=tuple(select_marked(source.results, marks)))

@@ -1,4 +1,4 @@
-"""The cut of a linearized program in two: a forward half saves values, a tangent half recomputes the rest.
+"""The partition of a linearized program: a forward half saves values, a tangent half recomputes the rest.
 
 A `saving.SavePolicy` chooses the values to save.
 """
@@ -36,7 +36,7 @@ def partition(known: Program, count: int, half: Linearized, free: Marks, keep: S
     """Cut a linearized program, `known` (inputs) -> (`count` outputs, residuals), in two.
 
     The inputs that `free` marks exist in the backward pass without being saved. The tangent half returns the tangents
-    of the outputs that `wanted` marks, zeros where `half` reaches none.
+    of the outputs that `wanted` marks, zeros where `half` has none.
     """
     residuals = known.outputs[count:]
     free_inputs = {var for var, marked in zip(known.inputs, free, strict=True) if marked}
@@ -87,7 +87,7 @@ def _with_effects_kept(known: Program, needed: Sequence[Variable], free: set[Var
 
 
 def _missing_equations(program: Program, needed: Sequence[Variable], given: Sequence[Variable]) -> list[Equation]:
-    """Return the equations from which the values of `needed` follow, where those of `given` are known."""
+    """Return the equations that compute `needed`, if `given` is known."""
     known = {*given}
     wanted = {var for var in needed if var not in known}
     equations: list[Equation] = []

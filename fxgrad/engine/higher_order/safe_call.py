@@ -1,4 +1,4 @@
-"""Calls whose derivatives multiply strongly: what nothing depends on gets no NaN, however infinite a slope is."""
+"""Calls whose derivatives use strong products: a zero factor stops a NaN, however infinite a slope is."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.engine.transforms.linearize import linearize_program
 
-# --- strong products in the place of ordinary ones ----------------------------------------------------------------
+# --- strong products in place of ordinary ones -----------------------------------------------------------------------
 
 
 def strengthen(program: Program, linear: Sequence[bool], arguments: Sequence[bool] = (), matrices: bool = True,
                ) -> Program:
     """Return a program, linear in the marked inputs, with strong products, down to the bodies of its loops.
 
-    `arguments` are the inputs that the derivative is taken in: products of matrices by such a one stay what they are,
-    or else every step would read all parameters of a model once more. Without `matrices` all of these do.
+    `arguments` marks the inputs of differentiation. Matrix products with one of these stay ordinary, since otherwise
+    every step would read all parameters of a model once more. Without `matrices` all matrix products stay ordinary.
     """
     marks = tuple(linear)
     given = (*arguments, *(False for _ in marks[len(arguments):]))
@@ -84,7 +84,7 @@ def _strong_solve(equation: Equation, solve: Callable[..., Any]) -> Equation:
 def strengthen_slopes(program: Program, values: Sequence[bool]) -> Program:
     """Return a program whose marked outputs are values, and whose slopes are computed with strong products.
 
-    The values stay what they are. Such a slope is `out * log(x)`, that of a power in its exponent, which is 0 at 0.
+    The values are unchanged. One such slope is `out * log(x)`, that of a power in its exponent, which is 0 at 0.
     """
     marks = tuple(values)
 
@@ -108,7 +108,7 @@ def strengthen_slopes(program: Program, values: Sequence[bool]) -> Program:
 
 
 def _is_square(equation: Equation) -> bool:
-    """Whether it is a value times itself, in which 0 does not meet an infinity."""
+    """Return whether it is a value times itself, in which 0 does not meet an infinity."""
     return equation.primitive.commutative and equation.inputs[0] is equation.inputs[1]
 
 
@@ -123,7 +123,7 @@ def _strengthen_slopes_of(equation: Equation, wanted: Sequence[bool]) -> Equatio
 
 
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str) -> tuple[list[Any], list[Any]]:
-    """Two such calls, one for what is known and one for the tangents, with residuals between them."""
+    """Bind two such calls, one for known values and one for the tangents, with residuals between them."""
     first = linearize_program(program, nonzero_mask(tangents))
     count, half, moving = len(program.outputs), first.extra, nonzero_tangents(tangents)
     residuals = len(first.program.outputs) - count
@@ -160,7 +160,7 @@ def wrap_safely(program: Program, name: str) -> Program:
 
 
 def _call_of(program: Program) -> Equation | None:
-    """The equation of a program that `wrap_safely` made."""
+    """Return the equation of a program that `wrap_safely` made."""
     if len(program.equations) != 1:
         return None
     equation, = program.equations
@@ -180,7 +180,7 @@ def map_inside_safe_call(program: Program, make: Callable[[Program], Program]) -
 
 
 def without_safe_calls(derived: Derived) -> Derived:
-    """Return the program with the equations of safe calls inlined, for users that derive nothing of it."""
+    """Return the program with the equations of safe calls inlined, if nothing is derived from it."""
     program = inline_calls(derived.program, (safe_call_p,))
     if program is derived.program:
         return derived

@@ -1,6 +1,6 @@
-"""Which values the backward pass saves: the policies of `checkpoint`, and the minimum cut of bytes and work.
+"""Which values to save for the backward pass: the policies of `checkpoint`, and the minimum cut of bytes and work.
 
-Both choose among the values of a known program from which the residuals follow. `fxgrad.checkpoint_policies` has the
+Both choose among the values of a known program that determine the residuals. `fxgrad.checkpoint_policies` has the
 policies under their public names, which are jax's.
 """
 
@@ -25,7 +25,7 @@ from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 
 SavePolicy = Callable[[Program, Sequence[Variable], "set[Variable]"], "list[Variable]"]
-"""(known program, residuals that are not free, free inputs) -> the variables to keep."""
+"""(known program, residuals that are not free, free inputs) -> the variables to save."""
 
 RECOMPUTED_FLOPS_PER_BYTE = 32
 """A value is recomputed if that takes at most this many operations for each of its bytes.
@@ -39,7 +39,7 @@ a product over an axis of 64 is at the boundary.
 
 
 def keep_by_cost(known: Program, needed: Sequence[Variable], free: set[Variable]) -> list[Variable]:
-    """Return the fewest bytes from which every residual follows by cheap computations.
+    """Return the fewest bytes that determine every residual by cheap computations.
 
     This is a minimum cut of the program in which values that are cheap to recompute cost nothing (the idea is that of
     Jain et al., "Checkmate", 2020, and of the min-cut partitioner of PyTorch's functorch, 2022; here a loop's constants
@@ -79,7 +79,7 @@ kept_always.enter(True, psum_invariant_p)
 
 
 def is_expensive(equation: Equation) -> bool:
-    """Return whether the outputs are better kept than recomputed."""
+    """Return whether to save the outputs rather than recompute them."""
     if any(region.role != "inline" for region in equation.regions):
         return True
     if kept_always.of(equation.primitive):
@@ -90,11 +90,11 @@ def is_expensive(equation: Equation) -> bool:
 
 
 class MinimumCut:
-    """The choice of values to keep and to recompute with the least sum of sizes kept and prices paid.
+    """The choice of values to save and to recompute with the least sum of saved sizes and recomputation prices.
 
-    Each value is an edge of a network, with its size as capacity. Its operation hangs on the source, with its price as
-    capacity, or without bound if it must not be repeated. Needed values hang on the sink. A recomputed operation
-    depends on its operands without bound.
+    Each value is an edge of a network, with its size as capacity. The source connects to its operation, with the price
+    as capacity, or without bound if the operation must not be repeated. Needed values connect to the sink. A recomputed
+    operation depends on its operands without bound.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class MinimumCut:
         self._edges += [(self._ends[value][1], start, np.inf) for value in dict.fromkeys(inputs)]
 
     def solve(self, needed: Sequence[Any]) -> tuple[list[Any], set[Any]]:
-        """Return the values to keep, and those that are recomputed.
+        """Return the values to save, and those to recompute.
 
         Among several minimum cuts take the one nearest to the needed values, so that the least is recomputed.
         """
@@ -159,10 +159,10 @@ def _batches_of_convolution(**_: Any) -> bool:
 
 
 class Policy(NamedTuple):
-    """Which values a checkpoint keeps: called with the primitive that computes them, its types and its parameters.
+    """A policy for what a checkpoint saves: called with the primitive that computes a value, types and parameters.
 
-    The functions of `fxgrad.checkpoint_policies` make it. It answers with a bool, or with one of `storing.STORES`. Its
-    name stands in texts and files of programs.
+    The functions of `fxgrad.checkpoint_policies` make it. It returns a bool, or one of `storing.STORES`. Its name
+    appears in texts and files of programs.
     """
 
     kind: str
@@ -170,7 +170,7 @@ class Policy(NamedTuple):
     parts: tuple[Policy, ...] = ()
 
     def __call__(self, primitive: Primitive, *avals: Any, **params: Any) -> bool | str:
-        """Return whether to keep the outputs of an equation, or how to store them."""
+        """Return whether to save the outputs of an equation, or how to store them."""
         has_batches = batches.of(primitive)
         is_named = primitive is name_p and params["name"] in self.names
         match self.kind:
@@ -197,7 +197,7 @@ class Policy(NamedTuple):
 
 def keep_by_policy(policy: Callable[..., Any], known: Program, needed: Sequence[Variable], free: set[Variable],
                    ) -> dict[Variable, Any]:
-    """Return the values that `policy` keeps among those that the residuals depend on, with its answers."""
+    """Return the values that `policy` saves among those that the residuals depend on, with its answers."""
     maker = definitions(known)
     kept: dict[Variable, Any] = {}
     waiting, seen = list(needed), set(needed)
@@ -218,7 +218,7 @@ _ANSWERS_OF_JAX: dict[str, bool | str] = {"RecomputeType": False, "SaveableType"
 
 
 def _answer(answer: Any) -> bool | str:
-    """Return the answer of a policy in our terms, that of jax's objects too; raise `ArgumentError` for others."""
+    """Return a policy's answer in our terms, translated from jax's objects; raise `ArgumentError` for others."""
     if answer is None or isinstance(answer, bool | np.bool_ | int):
         return bool(answer)
     found = answer if answer in STORES else _ANSWERS_OF_JAX.get(type(answer).__name__)
@@ -234,17 +234,17 @@ def _answer(answer: Any) -> bool | str:
 AnyPolicy = Policy | Callable[..., Any]
 
 everything_saveable = Policy("everything")
-"""Keep every value that is needed: nothing is recomputed."""
+"""Save every needed value: nothing is recomputed."""
 nothing_saveable = Policy("nothing")
-"""Keep the inputs alone, as without a policy."""
+"""Save the inputs alone, as without a policy."""
 dots_saveable = checkpoint_dots = Policy("dots")
-"""Keep the results of matrix products and convolutions."""
+"""Save the results of matrix products and convolutions."""
 dots_with_no_batch_dims_saveable = checkpoint_dots_with_no_batch_dims = Policy("dots without batch dimensions")
-"""Keep the results of matrix products without batch axes: those with weights, in most networks."""
+"""Save the results of matrix products without batch axes: those with weights, in most networks."""
 
 
 def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
-    """Keep the values that `checkpoint_name` gave one of these names.
+    """Return a policy that saves the values that `checkpoint_name` gave one of these names.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> def f(x):
@@ -257,17 +257,17 @@ def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
 
 
 def save_any_names_but_these(*names_not_to_save: str) -> Policy:
-    """Keep the values that `checkpoint_name` gave a name other than these."""
+    """Return a policy that saves the values that `checkpoint_name` gave a name other than these."""
     return Policy("other names", names_not_to_save)
 
 
 def save_anything_except_these_names(*names_not_to_save: str) -> Policy:
-    """Keep every value, unless `checkpoint_name` gave it one of these names."""
+    """Return a policy that saves every value, unless `checkpoint_name` gave it one of these names."""
     return Policy("all but these names", names_not_to_save)
 
 
 def save_from_both_policies(policy_1: AnyPolicy, policy_2: AnyPolicy) -> Any:
-    """Keep what either of two policies keeps."""
+    """Return a policy that saves all that either of two policies saves."""
     if isinstance(policy_1, Policy) and isinstance(policy_2, Policy):
         return Policy("either", parts=(policy_1, policy_2))
     return lambda *args, **params: policy_1(*args, **params) or policy_2(*args, **params)
@@ -276,7 +276,7 @@ def save_from_both_policies(policy_1: AnyPolicy, policy_2: AnyPolicy) -> Any:
 def save_and_offload_only_these_names(*, names_which_can_be_saved: Sequence[str],
                                       names_which_can_be_offloaded: Sequence[str], offload_src: str,
                                       offload_dst: str) -> Policy:
-    """Keep the values of both lists of names, those of the second in host memory (`offload`).
+    """Return a policy that saves the values of both lists of names, the second in host memory (`offload`).
 
     `offload_src` and `offload_dst` are "device" and "pinned_host"; raises `ArgumentError` for others.
     """
@@ -286,7 +286,7 @@ def save_and_offload_only_these_names(*, names_which_can_be_saved: Sequence[str]
 
 
 def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy:
-    """Keep what `dots_with_no_batch_dims_saveable` keeps, in host memory (`offload`).
+    """Return `dots_with_no_batch_dims_saveable` with the values in host memory (`offload`).
 
     `offload_src` and `offload_dst` are "device" and "pinned_host"; raises `ArgumentError` for others.
     """
@@ -301,10 +301,10 @@ def _check_places(name: str, source: str, destination: str) -> None:
 
 
 def offload(policy: AnyPolicy = everything_saveable) -> Policy:
-    """Keep what `policy` keeps in another memory, and fetch it for the backward pass.
+    """Return a policy that saves the values of `policy` in another memory, and fetches them for the backward pass.
 
-    XLA moves it to the memory of the host, where the device has one of its own (GPU, TPU); on CPU it stays where it is.
-    NumPy writes it to a file in the directory for temporary files, which is mapped into memory and has no name.
+    XLA moves them to host memory, if the device has memory of its own (GPU, TPU); on CPU they stay in place. NumPy
+    writes them to an unnamed, memory-mapped file in the directory for temporary files.
 
     >>> import numpy as np, fxgrad
     >>> block = fxgrad.checkpoint(lambda x: np.sin(np.sin(x)), policy=offload())
@@ -315,11 +315,12 @@ def offload(policy: AnyPolicy = everything_saveable) -> Policy:
 
 
 def store_as(dtype: Any, policy: AnyPolicy = everything_saveable) -> Policy:
-    """Keep what `policy` keeps in fewer bits: "bfloat16", "float16", "float32", or "int8" with a scale for each row.
+    """Return a policy that saves the values of `policy` in fewer bits.
 
-    A row is what lies along the last axis, of which the largest absolute value becomes 127. Integers, complex numbers
-    and what is no wider are kept as they are. Gradients change by the rounding, and values do not:
-    `fxgrad.policy_report` says by how much. Raises `ArgumentError` for other dtypes.
+    `dtype` is "bfloat16", "float16", "float32", or "int8" with a scale for each row. A row lies along the last axis;
+    its largest absolute value becomes 127. Integers, complex numbers and values that are no wider are saved unchanged.
+    Gradients change by the rounding, values do not: `fxgrad.policy_report` measures it. Raises `ArgumentError` for
+    other dtypes.
 
     >>> import numpy as np, fxgrad
     >>> block = fxgrad.checkpoint(lambda x: np.exp(np.sin(x)), policy=store_as("bfloat16"))

@@ -1,4 +1,4 @@
-"""`bind_scan`: a program applied to each entry of its inputs in turn, with values carried from one to the next."""
+"""`bind_scan`: apply a program to each entry of its inputs in turn, carrying values from step to step."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class ScanInputs(NamedTuple):
 
 
 class ScanOutputs(NamedTuple):
-    """The groups of the outputs; the program makes single entries of `ys`."""
+    """The groups of the outputs; the program returns single entries of `ys`."""
 
     carry: Sequence[Any]
     ys: Sequence[Any]
 
 
 class Loop(NamedTuple):
-    """The parameters of a scan but for its program: how often, in which order, which inputs are constants and carry."""
+    """The parameters of a scan except its program: length, order, and which inputs are constants and carry."""
 
     length: int
     reverse: bool
@@ -91,16 +91,16 @@ class Loop(NamedTuple):
     num_carry: int
 
     def takes(self, program: Program) -> Groups[ScanInputs]:
-        """The inputs of a scan of `program`, and those of the program."""
+        """Return the groups of the inputs of a scan of `program`, and of the program."""
         xs = len(program.inputs) - self.num_consts - self.num_carry
         return groups_of(ScanInputs, self.num_consts, self.num_carry, xs)
 
     def makes(self, program: Program) -> Groups[ScanOutputs]:
-        """The outputs of a scan of `program`, and those of the program."""
+        """Return the groups of the outputs of a scan of `program`, and of the program."""
         return groups_of(ScanOutputs, self.num_carry, len(program.outputs) - self.num_carry)
 
     def again(self, program: Program, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any]) -> list[Any]:
-        """A scan of as many steps, in the same order."""
+        """Bind a scan of as many steps, in the same order."""
         return bind_scan(program, consts, carry, xs, self.length, self.reverse, self.unroll)
 
 
@@ -141,7 +141,7 @@ def _run_numpy(*values: Any, program: Program, **params: Any) -> list[Any]:
         carry = outputs[:count]
         for stack, output in zip(stacks, outputs[count:], strict=True):
             stack[step] = output
-    # Without a step the carry is the input itself, which nobody may be handed.
+    # Without a step the carry is the input itself, which must not be aliased.
     return [*(carry if loop.length else map(np.copy, carry)), *stacks]
 
 
@@ -153,7 +153,7 @@ def _emit(lax: Any, *values: Any, program: Program, **params: Any) -> list[Any]:
     def step(current: Any, entries: Any) -> Any:
         return (*makes.split(xla_executor.emit(program, [*consts, *current, *entries])),)
 
-    length = loop.length if isinstance(loop.length, int) or not xs else None  # jax takes no named size for it
+    length = loop.length if isinstance(loop.length, int) or not xs else None  # jax takes no symbolic size for it
     final, stacks = lax.scan(step, [*carry], xs, length, reverse=loop.reverse, unroll=loop.unroll)
     return [*final, *stacks]
 
@@ -184,19 +184,19 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, **params:
 
 
 def _with_tangents(takes: Groups[ScanInputs], tangents: Sequence[Any], carried: Marks) -> list[Any]:
-    """`tangents` with zeros for carried values that get a tangent at a later step."""
+    """Return `tangents` with zeros for carried values that get a tangent at a later step."""
     consts, carry, xs = takes.split(tangents)
     return [*consts, *(instantiate_zeros(tangent) if marked else tangent
                        for tangent, marked in zip(carry, carried, strict=True)), *xs]
 
 
-# --- linearization: a scan of known work that stacks what the tangent scan needs -----------------------------
+# --- linearization: a scan of known work stacks residuals for the tangent scan -----------------------------
 
 
 class _Halves(NamedTuple):
-    """The two bodies of a linearized scan, and what stands between them.
+    """The two bodies of a linearized scan, and the residuals between them.
 
-    `hoisted` computes what does not change from step to step: further constants of both bodies.
+    `hoisted` computes loop-invariant values: further constants of both bodies.
     """
 
     captured: Sequence[Any]
@@ -228,7 +228,7 @@ def _split_jvp(primals: list[Any], tangents: list[Any], program: Program, loop: 
     body, given = halves.parts.tangent, _Half(fixed, [*xs, *stacks], *moved)
     takes = groups_of(_Half, *map(len, given))
     at, needed = takes.split(range(len(body.inputs))), takes.split(used_inputs(body))
-    # What is known and not used is left out.
+    # Known and unused inputs are removed.
     places = ScanInputs([*select_marked(at.fixed, needed.fixed), *at.consts], at.carry,
                         [*select_marked(at.entries, needed.entries), *at.xs])
     values = join_groups(given)
@@ -257,7 +257,7 @@ def _linearized_halves(program: Program, wrt: Marks, loop: Loop) -> _Halves:
 
 
 def _hoist_constant_part(program: Program, count: int) -> tuple[Program, Program]:
-    """Split off what depends on the first `count` inputs only: (constants) -> values, and the rest given those."""
+    """Split off the computations of the first `count` inputs alone: (constants) -> values, and the rest given those."""
     fixed = set(program.inputs[:count])
     outside, inside = [], []
     for equation in program.equations:
@@ -280,7 +280,7 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **
     loop = Loop(**params)
     takes, makes = loop.takes(program), loop.makes(program)
     consts, carry, xs = takes.split(linear_mask(inputs))
-    # A carried value may begin as a known one and meet linear ones later: it is linear then, and begins as a constant.
+    # A carry may start as known and meet linear values later: then it is linear, and starts as a constant.
     carried = close_marks(lambda marks: makes.split(dependent_outputs(program, (*consts, *marks, *xs))).carry, carry)
     linear = (*consts, *carried, *xs)
     states = _known_carry(program, loop, linear, inputs)
@@ -295,7 +295,7 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **
 
 
 def _known_carry(program: Program, loop: Loop, linear: Marks, inputs: Sequence[Any]) -> list[Any]:
-    """The carried values that are not linear, at every step: a scan of the known part alone."""
+    """Return the nonlinear carried values at every step, by a scan of the known part alone."""
     takes, makes = loop.takes(program), loop.makes(program)
     known, avals = takes.each(select_unmarked, inputs, linear), takes.each(select_unmarked, program.in_avals, linear)
     if not known.carry:
@@ -312,7 +312,7 @@ def _known_carry(program: Program, loop: Loop, linear: Marks, inputs: Sequence[A
 
 
 def _backward_body(program: Program, loop: Loop, linear: Marks, arriving: Marks) -> Derived:
-    """One step backwards.
+    """Return the backward step.
 
     (known constants; sums for linear constants, cotangents of the carry; known carry, known entries, cotangents of
     those stacked outputs that `arriving` marks) -> (sums, cotangents of the carry; cotangents of linear entries).
@@ -381,7 +381,7 @@ region_roles.enter(("body",), scan_p)
 
 @rewrites.register(scan_p)
 def _scan_rewrite(_: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """What the body does not use, gets twice or makes twice is left out; numbers among its constants stand in it."""
+    """Remove what the body does not use, gets twice or returns twice; inline numbers among its constants."""
     program = params["program"]
     loop = Loop(**{name: value for name, value in params.items() if name != "program"})
     consts, carry, xs = loop.takes(program).split(inputs)

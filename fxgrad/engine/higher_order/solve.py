@@ -1,4 +1,4 @@
-"""Linear systems solved by a function of the user's, differentiated by what they solve and not by how."""
+"""Linear systems and roots solved by a user's function, differentiated by the equation and not through the solver."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Function = Callable[..., Sequence[Any]]
 
 Counts = tuple[int, ...]
 Programs = tuple[Any, ...]
-"""Four programs, in the order of the groups of their constants; None where the user gave no transposed solve."""
+"""Four programs, in the order of the groups of their constants; None if the user gave no transposed solve."""
 
 
 class SolveInputs(NamedTuple):
@@ -62,7 +62,7 @@ def _solve_groups(programs: Programs, counts: Counts) -> tuple[Groups[SolveInput
 
 
 def _bind_solve(programs: Programs, given: SolveInputs) -> list[Any]:
-    """Applies `linear_solve_p` to groups of inputs."""
+    """Apply `linear_solve_p` to groups of inputs."""
     *constants, _ = given
     return bind(linear_solve_p, *join_groups(given), programs=programs, counts=tuple(map(len, constants)))
 
@@ -87,7 +87,7 @@ def _emit(lax: Any, *values: Any, programs: Programs, counts: Counts) -> list[An
 
 def _jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, counts: Counts,
          ) -> tuple[list[Any], list[Any]]:
-    """From A x = b: A dx = db - dA x. What `solve` computes with is of no importance."""
+    """Differentiate A x = b: A dx = db - dA x. The constants of `solve` have no influence."""
     outputs = bind(linear_solve_p, *primals, programs=programs, counts=counts)
     takes, makes = _solve_groups(programs, counts)
     given, moved = takes.split(primals), takes.split(tangents)
@@ -136,7 +136,7 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, programs: Pr
 
 def _batch_given(size: int, parts: Sequence[Derived | None], constants: Sequence[Sequence[Any]],
                  values: Sequence[Any], axes: Sequence[int | None]) -> tuple[list[list[Any]], list[Any]]:
-    """The constants of batched programs, with what those captured; and `values` with the batch axis first."""
+    """Return the constants of batched programs, with their captured values; and `values` with the batch axis first."""
     return ([[*([] if part is None else part.captured), *own] for part, own in zip(parts, constants, strict=True)],
             [put_axis(Batched(value, axis), size, 0) for value, axis in zip(values, axes, strict=True)])
 
@@ -146,7 +146,7 @@ def _cost(*avals: Aval, programs: Programs, counts: Counts) -> Cost:
 
 
 def _regions(operands: Sequence[Any], *, programs: Programs, counts: Counts) -> tuple[Region, ...]:
-    """Only `solve` runs; derivatives run the others."""
+    """Return the regions: only `solve` runs; derivatives run the others."""
     takes, _ = _solve_groups(programs, counts)
     return _solve_regions(programs, takes, region_roles.of(linear_solve_p), 1)
 
@@ -179,7 +179,7 @@ def _trace_groups(function: Function, avals: Sequence[Aval]) -> Derived:
 def linear_solve(matvec: Function, rhs: Sequence[Any], solve: Callable[[Function, Sequence[Any]], Sequence[Any]],
                  transpose_solve: Callable[[Function, Sequence[Any]], Sequence[Any]] | None, symmetric: bool,
                  ) -> list[Any]:
-    """The outputs of `solve(matvec, rhs)`, all functions taking and returning flat lists."""
+    """Return the outputs of `solve(matvec, rhs)`; all functions take and return flat lists."""
     avals = [aval_of(value).strong() for value in rhs]
     forwards = _trace_groups(matvec, avals)
 
@@ -248,7 +248,7 @@ def _root_emit(lax: Any, *values: Any, programs: Programs, counts: Counts) -> li
 
 def _root_jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, counts: Counts,
               ) -> tuple[list[Any], list[Any]]:
-    """From f(theta, x) = 0: f_x dx = -f_theta dtheta."""
+    """Differentiate f(theta, x) = 0: f_x dx = -f_theta dtheta."""
     outputs = bind(root_p, *primals, programs=programs, counts=counts)
     takes, makes = _root_groups(programs, counts)
     given, theta_tangents = takes.split(primals), takes.split(tangents).function
@@ -298,7 +298,7 @@ def _root_cost(*avals: Aval, programs: Programs, counts: Counts) -> Cost:
 
 
 def _root_regions(operands: Sequence[Any], *, programs: Programs, counts: Counts) -> tuple[Region, ...]:
-    """Only the solver runs; derivatives run the others."""
+    """Return the regions: only the solver runs; derivatives run the others."""
     takes, _ = _root_groups(programs, counts)
     return _solve_regions(programs, takes, region_roles.of(root_p), 0)
 
@@ -312,14 +312,14 @@ region_roles.enter(("solve", "function", "tangent solve", "cotangent solve"), ro
 
 @rewrites.register(linear_solve_p)
 def _solve_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """Constants that a program does not use or gets twice are left out of it, and numbers stand in it."""
+    """Remove constants that a program does not use or gets twice, and inline numbers into it."""
     takes, _ = _solve_groups(params["programs"], params["counts"])
     return _narrow_parts(linear_solve_p, takes, inputs, params["programs"], range(4))
 
 
 @rewrites.register(root_p)
 def _root_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """As for linear systems, but for the constants of the function, which the solvers of tangents take too."""
+    """Rewrite as for linear systems, except the constants of the function, which the tangent solvers take too."""
     takes, _ = _root_groups(params["programs"], params["counts"])
     return _narrow_parts(root_p, takes, inputs, params["programs"], (0, 2, 3))
 

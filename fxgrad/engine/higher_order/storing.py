@@ -1,4 +1,4 @@
-"""How a checkpoint stores what it keeps: as it is, in fewer bits, or in another memory."""
+"""How a checkpoint stores saved values: unchanged, in fewer bits, or in another memory."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from fxgrad.engine.tracing.tape import aval_of, bind
 HOST, INT8 = "host", "int8"
 NARROW = {"bfloat16": dtypes.bfloat16, "float16": np.dtype(np.float16), "float32": np.dtype(np.float32)}
 STORES = (HOST, INT8, *NARROW)
-"""What a policy may answer beside whether to keep a value: where it is kept, or in which dtype."""
+"""Storage that a policy may request for a value: host memory, or a dtype."""
 
 
 def pack(value: Any, store: str) -> list[Any]:
-    """Return what is stored of `value`: one array, or two for scaled integers; `value` if storing gains nothing.
+    """Return the stored form of `value`: one array, or two for scaled integers.
 
-    What gains nothing is kept as it is.
+    A value is stored unchanged if storing it gains nothing.
     """
     aval = aval_of(value)
     if store == HOST:
@@ -50,7 +50,7 @@ def pack(value: Any, store: str) -> list[Any]:
 
 
 def unpack(values: Sequence[Any], store: str, aval: Aval) -> Any:
-    """Return the value of which `values` were stored."""
+    """Return the value stored as `values`."""
     if store == HOST:
         return move(values[0], "device") if not dtypes.is_key(aval.dtype) else values[0]
     if not _is_narrowed(aval, store):
@@ -66,14 +66,14 @@ def _is_narrowed(aval: Aval, store: str) -> bool:
 
 
 def num_stored(aval: Aval, store: str) -> int:
-    """Return the number of arrays stored of a value."""
+    """Return the number of arrays stored for a value."""
     return 2 if store == INT8 and _is_narrowed(aval, store) else 1
 
 
 def pack_outputs(forward: Program, stores: Sequence[str]) -> Program:
-    """Return `forward` with its last outputs stored as `stores` says; "" keeps a value unchanged.
+    """Return `forward` with its last outputs stored as in `stores`; "" keeps a value unchanged.
 
-    Each value is packed right after it is made, so that it need not be there to the end.
+    Each value is packed right after it is made, so that it need not live to the end.
     """
     first = len(forward.outputs) - len(stores)
     wanted = {var: store for var, store in zip(forward.outputs[first:], stores, strict=True) if store}
@@ -96,9 +96,9 @@ def pack_outputs(forward: Program, stores: Sequence[str]) -> Program:
 
 
 def unpack_inputs(tangent: Program, first: int, stores: Sequence[str], kept: Sequence[Aval]) -> Program:
-    """Return `tangent` with its inputs from `first` on, stored as `stores` says, unpacked.
+    """Return `tangent` with its inputs from `first` on, stored as in `stores`, unpacked.
 
-    `kept` are the types of that; a store "" is none.
+    `kept` are the types of the unpacked values; a store "" means unchanged.
     """
     avals = tangent.in_avals
     beyond = first + len(stores)

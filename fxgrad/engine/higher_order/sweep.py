@@ -1,9 +1,9 @@
-"""`bind_sweep`: goes forward through a number of states known at run time, then back, visiting them in reverse order.
+"""`bind_sweep`: step forward through a number of states known at run time, then visit them in reverse order.
 
-It is what the transpose of a loop does. NumPy keeps every state. XLA, where memory has to be known beforehand, keeps a
-table of a fixed number of them and computes the others again from the nearest one before: with `s` free places,
-binomial(s + r, r) steps are walked back with every state computed at most r more times (Griewank and Walther,
-"Algorithm 799: revolve", 2000). The table's size does not depend on the number of steps.
+It is the transpose of a loop. NumPy keeps every state. XLA needs the memory in advance: it keeps a table of a fixed
+number of states and recomputes the others from the nearest earlier one. With `s` free slots, binomial(s + r, r) steps
+are walked back with every state computed at most r more times (Griewank and Walther, "Algorithm 799: revolve", 2000).
+The table's size does not depend on the number of steps.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _sweep_groups(step: Program, back: Program, num_step_consts: int, num_back_c
 
 
 def _back_groups(step: Program, back: Program) -> tuple[Groups[BackInputs], Groups[Carry]]:
-    """The inputs and the outputs of `back`."""
+    """Return the groups of the inputs and the outputs of `back`."""
     state, carry = len(step.outputs), len(back.outputs)
     return groups_of(BackInputs, len(back.inputs) - state - carry, state, carry), groups_of(Carry, carry)
 
@@ -140,13 +140,13 @@ INDEX = Aval((), dtypes.int32)
 
 
 def table_size(state: Sequence[Aval]) -> int:
-    """How many states the table holds: as many as fit 64 MiB, within bounds."""
+    """Return the number of states in the table: as many as fit 64 MiB, within bounds."""
     size = sum(size_hint(aval.nbytes) for aval in state)
     return min(MOST_STATES, max(FEWEST_STATES, TABLE_BYTES // max(size, 1)))
 
 
 def steps_within(size: int) -> np.ndarray[Any, Any]:
-    """Return a table: `table[s, r]` is the number of steps that `s` places walk back with `r` repetitions of each."""
+    """Return a table: `table[s, r]` is the number of steps that `s` slots walk back with `r` repetitions of each."""
     return np.array([[min(math.comb(s + r, s), 2**31 - 1) for r in range(REPETITIONS)] for s in range(size)],
                     np.int32)
 
@@ -156,7 +156,7 @@ def _number(value: int) -> Literal:
 
 
 def _bind_loop(name: str, *values: Any, **params: Any) -> list[Any]:
-    """A loop by the name of its primitive: loops are transposed to sweeps, and sweeps are made of loops."""
+    """Bind a loop by the name of its primitive: loops are transposed to sweeps, and sweeps consist of loops."""
     return bind(registry[name], *values, **params)
 
 
@@ -182,7 +182,7 @@ def sweep_as_loops(step: Program, back: Program) -> Derived:
 
 
 def _input_types(step: Program, back: Program) -> tuple[StepInputs, BackInputs]:
-    """The types of the inputs of `step` and of `back`, by group."""
+    """Return the types of the inputs of `step` and of `back`, by group."""
     return step_groups(step)[0].split(step.in_avals), _back_groups(step, back)[0].split(back.in_avals)
 
 
@@ -193,7 +193,7 @@ def _is_not_negative(body: Program, num_consts: int) -> Program:
 
 
 def _slot_avals(state: Sequence[Aval], size: int) -> list[Aval]:
-    """The types of the table: `size` places for each value of the state, and one for what is not kept."""
+    """Return the types of the table: `size` slots for each value of the state, and one for discarded states."""
     return [aval.strong().update(shape=(size + 1, *aval.shape)) for aval in state]
 
 
@@ -202,7 +202,7 @@ def _positions_aval(size: int) -> Aval:
 
 
 def _advance(step: Program, const_avals: Sequence[Aval], size: int) -> Derived:
-    """One stretch forward, to the target or to a state worth keeping, which goes into the next free place.
+    """Return one stretch forward, to the target or to a state to keep, which goes into the next free slot.
 
     (table of reaches, target, constants, position, top, positions, slots, state) -> the last five.
     """
@@ -218,7 +218,7 @@ def _advance(step: Program, const_avals: Sequence[Aval], size: int) -> Derived:
         state = _bind_loop("for", stretch, *consts, *state, program=step, num_consts=len(consts))
         position = add(position, stretch)
         keep = and_(lt(position, target), gt(free, _number(0)))
-        place = where(keep, add(top, _number(1)), _number(size))  # the last place is for what is not kept
+        place = where(keep, add(top, _number(1)), _number(size))  # the last slot is for discarded states
         return [position, where(keep, place, top), _store_entry(positions, position, place),
                 *(_store_entry(slot, value, place) for slot, value in zip(slots, state, strict=True)), *state]
 
@@ -229,7 +229,7 @@ def _advance(step: Program, const_avals: Sequence[Aval], size: int) -> Derived:
 
 
 def _visit(step: Program, back: Program, advance: Derived, size: int) -> Derived:
-    """One step back: (constants, target, top, positions, slots, carry) -> the last five for the step before."""
+    """Return a backward step: (constants, target, top, positions, slots, carry) -> the last five, one step earlier."""
     ahead, behind = _input_types(step, back)
 
     def build(step_consts: list[Any], back_consts: list[Any], places: list[Any], slots: list[Any], carry: list[Any],
@@ -264,7 +264,7 @@ def _store_entry(table: Any, value: Any, place: Any) -> Any:
 
 
 def _loops_and_inputs(values: Sequence[Any], step: Program, back: Program) -> tuple[Program, list[Any]]:
-    """The program made of loops, and its inputs."""
+    """Return the program made of loops, and its inputs."""
     derived = sweep_as_loops(step, back)
     return derived.program, [*derived.captured, convert(values[0], dtypes.int32), *values[1:]]
 
@@ -281,7 +281,7 @@ def _emit(lax: Any, *values: Any, step: Program, back: Program, **counts: int) -
 def _jvp(primals: list[Any], tangents: list[Any], *, step: Program, back: Program, **counts: int,
          ) -> tuple[list[Any], list[Any]]:
     if needs_tangent_tape(primals, tangents):
-        # Known and linear work are told apart in the loops that a sweep is made of.
+        # The loops of a sweep separate known from linear work.
         program, inputs = _loops_and_inputs(primals, step, back)
         unmoved = len(inputs) - len(primals) + 1
         return push_forward(program, inputs, [*map(Zero, map(aval_of, inputs[:unmoved])), *tangents[1:]])
@@ -304,7 +304,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, step: Program, back: Progra
 
 
 def _transpose(cotangents: list[Any], inputs: list[Any], *, step: Program, back: Program, **counts: int) -> list[Any]:
-    """Linear in the carry alone, it is a loop forwards; in general, that of the loops it is made of."""
+    """Transpose: if linear in the carry alone, to a loop forwards; in general, through the loops it consists of."""
     takes = _sweep_groups(step, back, **counts)
     *known, carry = takes.split(linear_mask(inputs))
     if any(map(any, known)) or not all(carry):
@@ -320,7 +320,7 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, step: Program, back:
 
 
 def _joint_step(step: Program, back: Program) -> Derived:
-    """(constants, state, cotangents of the carry) -> (next state, cotangents of the carry one visit earlier)."""
+    """Return (constants, state, cotangents of the carry) -> (next state, cotangents of the carry one visit earlier)."""
     ahead, behind = _input_types(step, back)
     back_takes, _ = _back_groups(step, back)
 
@@ -339,7 +339,7 @@ def _joint_step(step: Program, back: Program) -> Derived:
 def _batch(size: int, values: list[Any], axes: list[int | None], *, step: Program, back: Program, **counts: int,
            ) -> tuple[list[Any], list[int | None]]:
     if axes[0] is not None:
-        # Each lane has its own number of steps: that is written with loops once, in theirs.
+        # Each lane has its own number of steps: expand to loops, whose batch rules handle that.
         derived = sweep_as_loops(step, back)
         given = [Batched(value, None) for value in derived.captured]
         given.append(Batched(convert(values[0], dtypes.int32), axes[0]))
@@ -362,7 +362,7 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, step: Progra
 
 
 def _cost(*avals: Aval, step: Program, back: Program, **_: int) -> Cost:
-    one, other = total_cost(step), total_cost(back)  # of one step: how many there will be is not known
+    one, other = total_cost(step), total_cost(back)  # of one step: their number is unknown
     return Cost(one.flops + other.flops, one.bytes + other.bytes)
 
 
@@ -382,7 +382,7 @@ region_roles.enter(("step", "back"), sweep_p)
 
 @rewrites.register(sweep_p)
 def _sweep_rewrite(_: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """Constants that a program does not use or gets twice are left out of it, and numbers stand in it."""
+    """Remove constants that a program does not use or gets twice, and inline numbers into it."""
     step, back = params["step"], params["back"]
     (count,), ahead, behind, state, carry = _sweep_groups(**params).split(inputs)
     before, inside = removable_inputs(step, ahead), removable_inputs(back, behind)

@@ -1,4 +1,4 @@
-"""User rules of custom derivatives and batches whose own computations a transformation rewrites."""
+"""User rules of custom derivatives and batches, with their computations rewritten by a transformation."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fxgrad.engine.transforms.forward import fill_zeros
 
 
 class RuleTransform(Protocol):
-    """What a transformation does with the program of a rule; hashable, and equal to what does the same."""
+    """A transformation of a rule's program; hashable, and equal to an equivalent one."""
 
     def __call__(self, program: Program, inputs: Sequence[Any]) -> list[Any]:
-        """Return the outputs of `program`, rewritten, in the types that they had; captured inputs come first."""
+        """Return the outputs of `program`, rewritten, with their original types; captured inputs come first."""
         ...
 
 
@@ -30,7 +30,7 @@ class _Transformed(ByValue):
     __slots__ = ()
 
     def _apply(self, function: Callable[..., Sequence[Any]], values: Flat) -> list[Any]:
-        """Return what `function` computes of `values`, transformed."""
+        """Return the transformed results of `function` on `values`."""
         _, transform = self._key
         program, captured = trace_at(function, [aval_of(value) for value in values], mode=WITH_LITERALS)
         outputs: list[Any] = transform(program, [*captured, *values])
@@ -43,7 +43,7 @@ class TransformedJvpRule(_Transformed):
     __slots__ = ()
 
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
-        """Return outputs and tangents of the types that the rule makes."""
+        """Return outputs and tangents of the types that the rule returns."""
         rule, count, marks = self._key[0], len(primals), nonzero_mask(tangents)
         zeros: list[Any] = []
 
@@ -114,9 +114,9 @@ _CLASSES: dict[Primitive, type[_Transformed]] = {
 
 
 def transform_rule(primitive: Primitive, params: dict[str, Any], transform: RuleTransform) -> dict[str, Any]:
-    """Return the parameters of a custom operation with its user rule transformed; those of others as they are.
+    """Return the parameters of a custom operation with its user rule transformed; those of others unchanged.
 
-    `transform(program, inputs)` computes the rewritten outputs of what the rule records whenever it runs.
+    `transform(program, inputs)` computes the rewritten outputs of the program that the rule records, at every run.
     """
     made = _CLASSES.get(primitive)
     return params if made is None else {**params, "rule": made(params["rule"], transform)}

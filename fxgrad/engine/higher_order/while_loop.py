@@ -117,7 +117,7 @@ def _while_emit(lax: Any, *values: Any, condition: Program, body: Program, **cou
 
 def bind_while(condition: Program, asked: Sequence[Any], body: Program, given: Sequence[Any], carry: Sequence[Any],
                ) -> list[Any]:
-    """Applies `while_p` to lists: constants of the condition and of the body, and the carry."""
+    """Apply `while_p` to lists: constants of the condition and of the body, and the carry."""
     (body,), operands = make_divergent(condition.out_avals[0].vma, [body], [*given, *carry])
     return bind(while_p, *asked, *operands, condition=condition, body=body, num_condition_consts=len(asked),
                 num_body_consts=len(given))
@@ -147,7 +147,7 @@ def _while_jvp(primals: list[Any], tangents: list[Any], *, condition: Program, b
 
 def _ignore_carries(condition: Program, num_consts: int, before: tuple[Aval, ...] = (), behind: tuple[Aval, ...] = (),
                     ) -> Program:
-    """A condition that takes further carried values, before its own or behind them, and does not look at them."""
+    """Return a condition that takes and ignores further carried values, before or behind its own."""
     def build(consts: list[Any], before: list[Any], carry: list[Any], behind: list[Any]) -> list[Any]:
         return apply_equations(condition, [*consts, *carry])
 
@@ -158,7 +158,7 @@ def _ignore_carries(condition: Program, num_consts: int, before: tuple[Aval, ...
 
 def _count_steps(condition: Program, asked: Sequence[Any], body: Program, given: Sequence[Any], carry: Sequence[Any],
                  ) -> tuple[Any, list[Any]]:
-    """The number of steps of a while loop, and its outputs."""
+    """Return the number of steps of a while loop, and its outputs."""
     def build(consts: list[Any], numbers: list[Any], carry: list[Any]) -> list[Any]:
         return [add(*numbers, Literal(1, COUNTER)), *apply_equations(body, [*consts, *carry])]
 
@@ -172,13 +172,13 @@ def _count_steps(condition: Program, asked: Sequence[Any], body: Program, given:
 
 def _while_transpose(cotangents: list[Any], inputs: list[Any], *, condition: Program, body: Program, **counts: int,
                      ) -> list[Any]:
-    """Counts the steps with the known values alone, and goes back as many."""
+    """Count the steps with the known values alone, and go back as many."""
     asked, given, carry = _while_groups(body, **counts).split(inputs)
     const_marks = linear_mask(given)
     carried = close_marks(lambda marks: dependent_outputs(body, (*const_marks, *marks)), linear_mask(carry))
     if any(linear_mask(asked)) or any(dependent_outputs(condition, (*[False] * len(asked), *carried))):
         raise LinearityError(at_user_line("cannot transpose a while loop whose condition depends on linear values"))
-    # A linear value is used neither by the condition nor by the known part of the body.
+    # Neither the condition nor the known part of the body uses a linear value.
     known_given, known_carry = ([zeros(value.aval) if type(value) is Linear else value for value in values]
                                 for values in (given, carry))
     count, _ = _count_steps(condition, asked, _freeze_carries(body, carried), known_given, known_carry)
@@ -186,7 +186,7 @@ def _while_transpose(cotangents: list[Any], inputs: list[Any], *, condition: Pro
 
 
 def _freeze_carries(body: Program, frozen: Marks) -> Program:
-    """`body` with the carried values that are marked left as they are."""
+    """Return `body` with the marked carries unchanged."""
     takes, _ = step_groups(body)
 
     def build(*values: Any) -> tuple[list[Any], None]:
@@ -215,7 +215,7 @@ def _while_batch(size: int, values: list[Any], axes: list[int | None], *, condit
 def _while_batch_by_lane(size: int, condition: Program, asked: Sequence[Any], asked_axes: Sequence[int | None],
                          body: Program, given: Sequence[Any], given_axes: Sequence[int | None], carry: Sequence[Any],
                          ) -> list[Any]:
-    """Goes on while any lane does; lanes that have stopped keep their carry."""
+    """Run while any lane does; lanes that have stopped keep their carry."""
     refuse_effects("while_loop", (condition, body))
     lanes = [0] * len(carry)
     test = batched_program(condition, size, (*asked_axes, *lanes), (0,))
@@ -237,7 +237,7 @@ def _while_batch_by_lane(size: int, condition: Program, asked: Sequence[Any], as
 
 
 def _while_cost(*avals: Aval, condition: Program, body: Program, **_: int) -> Cost:
-    test, step = total_cost(condition), total_cost(body)  # of one step: how many there will be is not known
+    test, step = total_cost(condition), total_cost(body)  # of one step: their number is unknown
     return Cost(test.flops + step.flops, test.bytes + step.bytes)
 
 
@@ -258,7 +258,7 @@ region_roles.enter(("condition", "body"), while_p)
 
 @rewrites.register(while_p)
 def _while_rewrite(_: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """Constants that a program does not use or gets twice are left out of it, and numbers stand in it."""
+    """Remove constants that a program does not use or gets twice, and inline numbers into it."""
     condition, body = params["condition"], params["body"]
     asked, given, carry = _while_groups(body, params["num_condition_consts"], params["num_body_consts"]).split(inputs)
     before, inside = removable_inputs(condition, asked), removable_inputs(body, given)

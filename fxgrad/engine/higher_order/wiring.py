@@ -85,9 +85,9 @@ def used_inputs(program: Program) -> Marks:
 
 
 def needs_tangent_tape(primals: Sequence[Any], tangents: Sequence[Any]) -> bool:
-    """Return whether a tape of their own records the tangents, as in linearization.
+    """Return whether a separate tape records the tangents, as in linearization.
 
-    Work on known values must not mix with theirs then.
+    Then work on known values must not mix with theirs.
     """
     tape = innermost_for(nonzero_tangents(tangents))
     return tape is not None and not tape.staging and not any(
@@ -97,8 +97,8 @@ def needs_tangent_tape(primals: Sequence[Any], tangents: Sequence[Any]) -> bool:
 def dual_program(program: Program, wrt: Marks, wanted: Marks | None = None, separate: bool = False) -> Derived:
     """Return the program (inputs, tangents that `wrt` marks) -> (outputs, tangents that `wanted` marks).
 
-    By default those that are reached; `extra` marks which are. With `separate` no equation computes both what is known
-    and tangents that are used, so that the program can be transposed in its tangents.
+    By default `wanted` marks all nonzero tangents; `extra` is their mask. With `separate` no equation computes both
+    known values and tangents that are used, so that the program can be transposed in its tangents.
     """
     avals = program.in_avals
 
@@ -127,7 +127,7 @@ def dual_outputs(avals: Sequence[Aval], reached: Marks, results: Sequence[Any]) 
 
 def dual_grouped(program: Program, takes: Groups[Any], makes: Groups[Any], wrt: Marks, wanted: Marks,
                  separate: bool = False) -> Derived:
-    """As `dual_program`, with each group of inputs and of outputs followed by its own tangents."""
+    """Derive as `dual_program`, with each group of inputs and of outputs followed by its own tangents."""
     def build(*values: Any) -> tuple[list[Any], None]:
         primals, tangents = takes.without_tangents(values, wrt)
         results = dual_program(program, wrt, wanted, separate)([*primals, *tangents])
@@ -142,8 +142,8 @@ def dual_grouped(program: Program, takes: Groups[Any], makes: Groups[Any], wrt: 
 def primal_step(step: Derived, program: Program, wrt: Marks) -> tuple[Program, list[Any]]:
     """Return the program for the outputs of `program` where `step`, its dual program in `wrt`, gives the tangents.
 
-    That is `program` itself, unless there are functions with rules of their own in it: where such a function was
-    differentiated its value is that which its rule gave, so that the next derivative is that of the rule.
+    It is `program` itself, unless functions with custom rules are in it: the value of a differentiated one is the one
+    that its rule returned, so that the next derivative is that of the rule.
     """
     if not step.guards:
         return program, []

@@ -1,10 +1,10 @@
-"""First-order operations: a room per family, each primitive with all its rules in one record.
+"""First-order operations: a module per family, each primitive with all its rules in one record.
 
-`families` builds records, `structural` holds what transformations themselves need; the rooms import those two and
-each other where a derivative calls for it, and nothing above. `xla` rules are handed `lax`; only
-`xla_kernels` imports jax.
+`families` builds records, `structural` holds the operations that transformations themselves need. The modules import
+those two, and each other where a derivative needs it, and nothing above. `xla` rules receive `lax`; only `xla_kernels`
+imports jax.
 
-Importing this package imports every room, so that all primitives are registered.
+Importing this package imports every module, so that all primitives are registered.
 """
 
 from fxgrad.engine.ops import (

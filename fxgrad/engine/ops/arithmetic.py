@@ -22,20 +22,20 @@ from fxgrad.engine.ops.structural import unbroadcast
 from fxgrad.engine.tracing.tape import aval_of
 
 COVERED_BY = {"add_any": "add: sums of cotangents are sums like any other"}
-"""Primitives of jax of this family that fxgrad has none for, and what stands in their place."""
+"""jax's primitives of this family without a counterpart in fxgrad, and their replacements."""
 
 # --- exact algebra ------------------------------------------------------------------------------------------
 
 
 def mixes_parts(value: Any) -> bool:
-    """Whether products and quotients of `value` mix two parts, with infinities and signs of zeros of their own."""
+    """Return whether products and quotients of `value` mix two parts, with their own infinities and zero signs."""
     return aval_of(value).dtype.kind == "c"
 
 
 def fold_constants(primitive: Primitive, inputs: list[Any]) -> list[Any] | None:
     """Return the result as a literal if every input is one, for operations that NumPy and XLA round alike.
 
-    Products and quotients of complex numbers are not such.
+    Products and quotients of complex numbers are excluded.
     """
     if any(type(value) is not Literal for value in inputs):
         return None
@@ -49,7 +49,7 @@ def fold_constants(primitive: Primitive, inputs: list[Any]) -> list[Any] | None:
 
 
 def keeps_type(value: Any, other: Any) -> bool:
-    """Whether an elementwise operation of the two has the type of `value`."""
+    """Return whether an elementwise operation of the two has the type of `value`."""
     aval, also = aval_of(value), aval_of(other)
     return len(aval.shape) >= len(also.shape) and also.size == 1 and (not aval.weak or also.weak)
 
@@ -113,10 +113,10 @@ mul = operation(mul_p)
 
 @rewrites.register(mul_p, makers=(neg_p,))
 def _mul_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """Factors 1 and -1 vanish; signs move outward, so that products which differ in sign alone are shared.
+    """Remove factors 1 and -1, and move signs outward, so that products which differ only in sign are shared.
 
-    Of complex numbers only two signs vanish together: `(inf+1j) * 1.0` is `inf+nanj`, and the parts are differences
-    and sums, in which a sign that moves changes that of a zero.
+    For complex numbers only pairs of signs are removed: `(inf+1j) * 1.0` is `inf+nanj`, and the parts are differences
+    and sums, where a moved sign changes that of a zero.
     """
     x, y = inputs
     if mixes_parts(x):
@@ -155,7 +155,7 @@ def _div_numpy(x: Any, y: Any) -> Any:
     return _whole_numpy(x, y)[0] if x.dtype.kind in "iu" else np.true_divide(x, y)
 
 
-# One division gives the tangent of a quotient q = x/y, (dx - q dy) / y: so those of higher orders share theirs.
+# The tangent of a quotient q = x/y is one division, (dx - q dy) / y: so those of higher orders share theirs.
 div_p = binary("div", numpy=_div_numpy, public="divide", transpose=_div_transpose, exactly_rounded=True,
                together=lambda given, out, x, y: div(sub(given[0], mul(out, given[1])), y),
                tangents=[lambda t, out, x, y: div(t, y), lambda t, out, x, y: neg(div(mul(t, out), y))])
@@ -169,7 +169,7 @@ def _div_snippet(avals: Sequence[Aval], _: dict[str, Any]) -> Snippet | None:
 
 @rewrites.register(div_p, makers=(neg_p,))
 def _div_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """x / 1 is x, and signs move outward as in products, but for integers: -x may be x, or wrap, or be divided by 0."""
+    """x / 1 is x, and signs move outward as in products, but for integers: -x may equal x, wrap, or be divided by 0."""
     x, y = inputs
     if mixes_parts(x):
         return None
@@ -189,12 +189,12 @@ def _div_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str
 
 # --- remainders -----------------------------------------------------------------------------------------------
 
-# A constant to every derivative: `NO_TANGENT` would say the same, but of what the operation computes.
+# A constant to every derivative: `NO_TANGENT` would have that effect, but means that the operation has no derivative.
 stop_gradient_p = unary("stop_gradient", numpy=lambda x: x, xla=lambda lax, x: x, accepts="all", flops=0,
                         tangent=lambda t, out, x: Zero(aval_of(x)))
 stop_gradient = operation(stop_gradient_p)
 
-# A value under a name, by which policies of checkpoints know it.
+# A value under a name, by which policies of checkpoints identify it.
 name_p = unary("name", numpy=lambda x, name: x, xla=lambda lax, x, name: x, accepts="any", flops=0,
                tangent=lambda t, out, x, name: t, parameters=frozenset({"name"}))
 
@@ -221,12 +221,12 @@ rem = operation(rem_p)
 
 
 def _share(x: Any, out: Any, y: Any) -> Any:
-    """How much of the tangent of x reaches the extremum `out` of x and y: 1, 0, or 1/2 at a tie."""
+    """Return the share of the tangent of x in the extremum `out` of x and y: 1, 0, or 1/2 at a tie."""
     return where(eq(x, out), where(eq(y, out), 0.5, scalar_like(1.0, x)), 0.0)
 
 
 def complex_extremum(lax: Any, name: str, x: Any, y: Any) -> Any:
-    """The greater or lesser number as NumPy has it, the first NaN if there is one: XLA compares these as others."""
+    """Return the greater or lesser number as NumPy does, the first NaN if there is one; XLA orders others."""
     extremum = getattr(lax, name)(x, y)
     for operand in (y, x):
         extremum = lax.select(lax.ne(operand, operand), operand, extremum)
@@ -256,7 +256,7 @@ def _extremum_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dic
 
 
 def mulhi_wide(x: Any, y: Any) -> Any:
-    """The upper 64 bits of products of unsigned 64-bit integers, from products of their halves."""
+    """Return the upper 64 bits of products of unsigned 64-bit integers, from products of their halves."""
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     x_low, x_high, y_low, y_high = x & low, x >> half, y & low, y >> half
     across, also = x_high * y_low, x_low * y_high
@@ -272,7 +272,7 @@ def _mulhi_numpy(x: Any, y: Any) -> Any:
     unsigned = mulhi_wide(np.asarray(x).view(np.uint64), np.asarray(y).view(np.uint64))
     if kind == "u":
         return unsigned
-    high = np.asarray(unsigned).view(np.int64)  # each negative factor counted as itself plus 2**64
+    high = np.asarray(unsigned).view(np.int64)  # each negative factor was read as itself plus 2**64
     return high - np.where(x < 0, y, 0) - np.where(y < 0, x, 0)
 
 

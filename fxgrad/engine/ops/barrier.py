@@ -1,4 +1,4 @@
-"""The optimization barrier: its outputs are its inputs, and no compiler moves work from one side to the other."""
+"""The optimization barrier: its outputs are its inputs, and no compiler moves work across it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fxgrad.engine.tracing.tape import bind
 
 
 def _jvp(primals: list[Any], tangents: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Tangents pass a barrier of their own: one together with the primals would keep those for the backward pass."""
+    """Tangents pass a barrier of their own: a joint one would save the primals for the backward pass."""
     moving = [tangent for tangent in tangents if type(tangent) is not Zero]
     passed = iter(barrier(moving))
     return barrier(primals), [tangent if type(tangent) is Zero else next(passed) for tangent in tangents]
@@ -40,5 +40,5 @@ def _bytes(avals: Sequence[Aval]) -> int:
 
 
 def barrier(values: Sequence[Any]) -> list[Any]:
-    """The values themselves, all of which XLA computes before anything that uses one of them."""
+    """Return the values themselves; XLA computes all of them before anything that uses one of them."""
     return bind(optimization_barrier_p, *values) if values else []

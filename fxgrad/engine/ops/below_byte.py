@@ -1,6 +1,6 @@
-"""Dtypes with which NumPy does not compute and XLA hardly: integers of less than 8 bits, and powers of 2 alone.
+"""Dtypes that NumPy cannot compute with, and XLA hardly: integers of less than 8 bits, and powers of 2 alone.
 
-Both compute in 8 bits here, and with powers of 2, which have neither 0 nor a sign, in float32.
+Both executors compute such integers in 8 bits, and powers of 2, which have neither 0 nor a sign, in float32.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fxgrad.engine.ops.structural import convert_element_type_p, reduce_sum_p
 _SCALES = dtypes.SUPPORTED["float8_e8m0fnu"]
 WIDER = {dtypes.SUPPORTED[name]: np.dtype(np.uint8 if name[0] == "u" else np.int8)
          for name in dtypes.NARROW_INTEGERS} | {_SCALES: np.dtype(np.float32)}
-"""The dtypes of this kind, and those in which is computed."""
+"""The dtypes of this kind, each with the dtype of its computations."""
 SCALARS = frozenset(dtype.type for dtype in WIDER)
 
 
@@ -46,9 +46,11 @@ def _usually(primitive: Primitive) -> str:
 in_bytes: Analysis[str] = Analysis(
     "computed in bytes", "How a result in 8 bits becomes one of a dtype of fewer bits.",
     missing="derive", derive=_usually)
-"""By its lowest bits ("wrapped"), or by the nearest number, where the extremum of nothing is to stay that ("clipped").
-Operations that move elements ("moved") do so in 8 bits under XLA alone, of which some versions end the process; all
-others are for "itself" to compute.
+"""The conversion of results back to fewer bits.
+
+"wrapped" keeps the lowest bits; "clipped" takes the nearest number, so that the extremum of nothing stays that. "moved"
+operations only move elements, in 8 bits under XLA alone, some versions of which crash otherwise; all others compute on
+the dtype "itself".
 """
 in_bytes.enter(
     "wrapped", reduce_sum_p, reductions.reduce_prod_p, reductions.reduce_and_p, reductions.reduce_or_p,
@@ -60,11 +62,11 @@ in_bytes.enter(
     "clipped", reductions.reduce_max_p, reductions.reduce_min_p, pool.reduce_window_max_p, pool.reduce_window_min_p)
 in_bytes.enter(
     "itself", convert_element_type_p, comparison.shift_right_logical_p, comparison.population_count_p, comparison.clz_p,
-    mulhi_p, nextafter_p, bitcast_convert_type_p)  # these look at the bits themselves
+    mulhi_p, nextafter_p, bitcast_convert_type_p)  # these read the bits themselves
 
 
 def _wider(primitive: Primitive, rule: Rule, convert: Callable[[Any, DType], Any], clip: Callable[..., Any]) -> Rule:
-    """`rule` of `primitive` on operands in 8 bits, with its results in the dtypes that they are to have."""
+    """Return `rule` of `primitive` on operands in 8 bits, with its results in their own dtypes."""
     wraps = in_bytes.of(primitive) == "wrapped"
 
     def narrowed(output: Any, dtype: DType) -> Any:
@@ -86,14 +88,14 @@ def _wider(primitive: Primitive, rule: Rule, convert: Callable[[Any, DType], Any
 
 @cached("kernels for dtypes below a byte", 4096)
 def kernel_in_bytes(primitive: Primitive) -> Rule:
-    """The NumPy rule of `primitive` for operands of which some are of such a dtype."""
+    """Return the NumPy rule of `primitive` for operands of which some have such a dtype."""
     if in_bytes.of(primitive) in ("moved", "itself"):
         return primitive.numpy
     return _wider(primitive, primitive.numpy, lambda x, dtype: x.astype(dtype, copy=False), np.clip)
 
 
 def lowering_for(primitive: Primitive, values: Sequence[Any]) -> Rule:
-    """The XLA rule of `primitive` for `values` of jax's: XLA computes with few such dtypes, and not always right."""
+    """Return the XLA rule of `primitive` for jax `values`: XLA supports few such dtypes, and not always correctly."""
     how = in_bytes.of(primitive)
     narrow = {value.dtype for value in values} & WIDER.keys()
     if how == "itself" or not (narrow - {_SCALES} if how == "moved" else narrow):
@@ -109,12 +111,12 @@ def lowering_for(primitive: Primitive, values: Sequence[Any]) -> Rule:
 
 @program_property
 def has_below_byte(program: Program) -> bool:
-    """Whether values of such a dtype are in `program`, those within its subprograms apart."""
+    """Return whether values of such a dtype are in `program`, subprograms excluded."""
     outputs = [var for equation in program.equations for var in equation.outputs]
     return any(var.aval.dtype.kind == "V" and var.aval.dtype in WIDER for var in (*program.inputs, *outputs))
 
 
 def kernel_for(equation: Equation) -> Rule:
-    """The NumPy rule of the operation of `equation`, for operands of the dtypes that it has there."""
+    """Return the NumPy rule of an equation, for operands of its dtypes."""
     below = any(atom.aval.dtype in WIDER for atom in (*equation.inputs, *equation.outputs))
     return kernel_in_bytes(equation.primitive) if below else equation.primitive.numpy

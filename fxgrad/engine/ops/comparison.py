@@ -15,7 +15,7 @@ from fxgrad.engine.ops.pointwise import binary, comparison, is_same, operation, 
 from fxgrad.engine.ops.structural import broadcast_to
 from fxgrad.engine.tracing.tape import aval_of
 
-# --- comparisons: as NumPy's, so that every one with a NaN is False but `ne` -------------------------------
+# --- comparisons as in NumPy: every one with a NaN is False, except `ne` ----------------------------------------
 
 eq_p = comparison("eq", numpy=np.equal, accepts="all", public="equal", commutative=True)
 ne_p = comparison("ne", numpy=np.not_equal, accepts="all", public="not_equal", commutative=True)
@@ -50,7 +50,7 @@ def _le_to_numpy(x: Any, y: Any) -> Any:
 
 
 def _lax_primitive(name: str) -> Callable[..., Any]:
-    """`lax` has these three as primitives only, under public names."""
+    """Return a function of `lax`, which has these three as primitives only, under public names."""
     return lambda lax, x, y: getattr(lax, name).bind(x, y)
 
 
@@ -63,7 +63,7 @@ eq_to, le_to, lt_to = operation(eq_to_p), operation(le_to_p), operation(lt_to_p)
 
 
 def _bit_operation(name: str, kernel: np.ufunc) -> Primitive:
-    """An operation on two integers or bools, whose name in NumPy and in `lax` is that of its kernel."""
+    """Make an operation on two integers or bools, named in NumPy and in `lax` as its kernel."""
     return binary(name, numpy=kernel, accepts="integral", xla=kernel.__name__, tangents=None, public=kernel.__name__,
                   commutative=True)
 
@@ -76,7 +76,7 @@ and_, or_, xor, not_ = operation(and_p), operation(or_p), operation(xor_p), oper
 
 @rewrites.register(not_p)
 def _not_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """Two negations vanish, and those of equalities change sides (an order's would change with NaNs)."""
+    """Two negations cancel, and those of equalities become inequalities (an order's would differ for NaNs)."""
     for primitive, negated in ((eq_p, ne_p), (ne_p, eq_p)):
         compared = known.inputs_if(inputs[0], primitive)
         if compared:
@@ -85,7 +85,7 @@ def _not_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str
 
 
 def _register_absorption(primitive: Primitive, neutral: bool) -> None:
-    """Enters the algebra of `and` and `or`: x with itself is x, and so is x with the neutral element (of bools)."""
+    """Enter the algebra of `and` and `or`: x with itself is x, and so is x with the neutral element (of bools)."""
     @rewrites.register(primitive)
     def rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
         for x, y in (inputs, inputs[::-1]):
@@ -101,7 +101,7 @@ _register_absorption(or_p, False)
 
 @rewrites.register(and_p)
 def _and_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """What is a NaN is equal to nothing: `x != x and x == y` holds nowhere."""
+    """A NaN equals nothing: `x != x and x == y` is False everywhere."""
     for one, other in (inputs, inputs[::-1]):
         unequal, equal = known.inputs_if(one, ne_p), known.inputs_if(other, eq_p)
         if unequal and equal and is_same(*unequal) and any(is_same(unequal[0], value) for value in equal):
@@ -114,7 +114,7 @@ def _and_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str
 
 
 def _unsigned(x: Any) -> Any:
-    """The bits of integers as unsigned integers."""
+    """Return the bits of integers as unsigned integers."""
     bits = np.asarray(x).view(f"uint{8 * x.dtype.itemsize}")
     return bits & np.uint8((1 << dtypes.bits_of(x.dtype)) - 1) if dtypes.is_below_byte(x.dtype) else bits
 
@@ -124,7 +124,7 @@ def _shift_right_logical_numpy(x: Any, y: Any) -> Any:
 
 
 def _shift_right_arithmetic_numpy(x: Any, y: Any) -> Any:
-    """The sign moves in also for unsigned dtypes, whose first bit counts as one."""
+    """Shift the sign in, also for unsigned dtypes, whose first bit counts as one."""
     signed = f"int{8 * x.dtype.itemsize}"
     return np.asarray(np.right_shift(np.asarray(x).view(signed), np.asarray(y).view(signed))).view(x.dtype)[()]
 
@@ -145,7 +145,7 @@ def _population_count_numpy(x: Any) -> Any:
 
 
 def _clz_numpy(x: Any) -> Any:
-    """Spreads the highest bit to all lower ones and counts the rest."""
+    """Spread the highest bit to all lower ones and count the rest."""
     bits = dtypes.bits_of(x.dtype)
     spread, step = _unsigned(x), 1
     while step < bits:
@@ -155,7 +155,7 @@ def _clz_numpy(x: Any) -> Any:
 
 
 def _counted_by_xla(name: str, of_nothing: Callable[[int], int]) -> Callable[..., Any]:
-    """The count in the bytes that hold integers of less than 8 bits, `of_nothing(missing)` of which are not theirs."""
+    """Return the count in bytes that hold integers of fewer bits; `of_nothing(missing)` counts the surplus bits."""
     def rule(lax: Any, x: Any) -> Any:
         if not dtypes.is_below_byte(x.dtype):
             return getattr(lax, name)(x)

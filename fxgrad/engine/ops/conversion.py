@@ -1,4 +1,4 @@
-"""How arrays are converted from one dtype to another: NumPy's kernel and XLA's, which round and saturate alike."""
+"""Conversion of arrays between dtypes: NumPy's kernel and XLA's, which round and saturate alike."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from fxgrad.engine.dtypes import DType
 
 
 def converted(x: Any, dtype: DType) -> Any:
-    """NumPy's array or scalar as `dtype`, rounded once; complex to real drops the imaginary part.
+    """Return NumPy's array or scalar as `dtype`, rounded once; complex to real drops the imaginary part.
 
-    Floats beyond the range of integers are made the nearest one there is.
+    Floats beyond the range of integers become the nearest integer.
     """
     before, after = dtypes.kind_of(x.dtype), dtypes.kind_of(dtype)
     if before == "c" and after != "c":
@@ -27,14 +27,14 @@ def converted(x: Any, dtype: DType) -> Any:
 
 
 def _to_whole(x: Any, dtype: DType) -> Any:
-    """Floats as integers, toward zero; those out of range as the nearest one there is and NaNs as 0, as XLA has it."""
+    """Convert floats to integers, toward zero; out of range to the nearest one and NaNs to 0, as XLA does."""
     limits = dtypes.iinfo(dtype)
     least, greatest = int(limits.min), int(limits.max)
     wide = x if x.dtype.kind == "f" and x.dtype.itemsize > 2 else x.astype(np.float32)
     if not x.size:
         return x.astype(dtype)
     low, high = wide.dtype.type(least - 1.0), wide.dtype.type(greatest + 1.0)
-    if np.min(wide) > low and np.max(wide) < high:  # false where there is a NaN
+    if np.min(wide) > low and np.max(wide) < high:  # false if there is a NaN
         return wide.astype(dtype)
     above, below = wide >= high, wide < wide.dtype.type(least)
     whole = np.where(above | below | np.isnan(wide), 0, wide).astype(dtype)
@@ -42,9 +42,9 @@ def _to_whole(x: Any, dtype: DType) -> Any:
 
 
 def _narrowed(x: Any, dtype: DType) -> Any:
-    """The same for dtypes of a byte, between which NumPy's own conversions round twice, or are missing.
+    """Convert to or from dtypes of a byte; NumPy's own conversions between them round twice, or are missing.
 
-    float64 goes by way of float32, which is to round to odd there: the last bit says that something was left.
+    float64 goes through float32, rounded to odd: the last bit records that something was cut off.
     """
     if x.dtype == dtype:
         return x
@@ -63,16 +63,16 @@ def _narrowed(x: Any, dtype: DType) -> Any:
 
 
 def _rounded_to_odd(x: Any) -> Any:
-    """float64 as float32, such that rounding it again gives what rounding once would."""
+    """Return float64 as float32 that gives, when rounded again, the result of rounding once."""
     near = np.asarray(x.astype(np.float32))
     exact = (near == x) | ~np.isfinite(near)
-    bits = near.view(np.int32)  # of signs and magnitudes: one less is nearer to 0
+    bits = near.view(np.int32)  # in signs and magnitudes, one less is nearer to 0
     bits = bits - (np.abs(near.astype(np.float64)) > np.abs(x))
     return np.where(exact, near, (bits | 1).view(np.float32))
 
 
 def converted_by_xla(lax: Any, x: Any, dtype: DType) -> Any:
-    """The same of jax's values. XLA's conversions of narrow floats to integers are by way of float32 right."""
+    """Convert jax values likewise; XLA's conversions of narrow floats to integers are correct through float32."""
     before, after = dtypes.kind_of(x.dtype), dtypes.kind_of(dtype)
     if before == "c" and after != "c":
         x = lax.real(x) if after != "b" else lax.ne(x, lax.full_like(x, 0))

@@ -27,9 +27,9 @@ NAME = "conv_general_dilated"
 
 
 class ConvDimensionNumbers(NamedTuple):
-    """Which axes of the image, the kernel and the result are what.
+    """The roles of the axes of the image, the kernel and the result.
 
-    Each names first the batch and the feature axis (of the kernel: the one of output features, then that of input
+    Each names first the batch and the feature axis (for the kernel: the axis of output features, then that of input
     features), and then the spatial axes, in one order for all three.
     """
 
@@ -39,7 +39,7 @@ class ConvDimensionNumbers(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """The parameters of a convolution that say where its windows are; `numbers` are `ConvDimensionNumbers`."""
+    """The parameters of a convolution that place its windows; `numbers` are `ConvDimensionNumbers`."""
 
     window_strides: Axes
     padding: Pairs
@@ -51,12 +51,12 @@ class Geometry(NamedTuple):
 
 
 def geometry_of(params: dict[str, Any]) -> Geometry:
-    """The geometry among the parameters of an equation."""
+    """Return the geometry among the parameters of an equation."""
     return Geometry(*(params[field] for field in Geometry._fields))
 
 
 def dilated(size: int, dilation: int) -> int:
-    """The size of an axis with `dilation - 1` holes between any two elements."""
+    """Return the size of an axis with `dilation - 1` holes between any two elements."""
     if dilation == 1:
         return size
     return (size - 1) * dilation + 1 if size else 0
@@ -64,7 +64,7 @@ def dilated(size: int, dilation: int) -> int:
 
 def window_counts(sizes: Sequence[int], windows: Sequence[int], strides: Sequence[int], padding: Pairs,
                   base_dilation: Sequence[int], window_dilation: Sequence[int]) -> Shape:
-    """How many windows there are along each axis."""
+    """Return the number of windows along each axis."""
     return tuple(
         max((dilated(size, base) + low + high - dilated(window, holes)) // stride + 1, 0)
         for size, window, stride, (low, high), base, holes
@@ -73,7 +73,7 @@ def window_counts(sizes: Sequence[int], windows: Sequence[int], strides: Sequenc
 
 def padding_of_adjoint(sizes: Sequence[int], windows: Sequence[int], counts: Sequence[int], strides: Sequence[int],
                        padding: Pairs, base_dilation: Sequence[int], window_dilation: Sequence[int]) -> Pairs:
-    """The padding under which sliding windows over cotangents (dilated by `strides`) ends in the shape `sizes`."""
+    """Return the padding for which windows sliding over cotangents (dilated by `strides`) give the shape `sizes`."""
     result = []
     for size, window, count, stride, (low, _), base, holes in zip(
             sizes, windows, counts, strides, padding, base_dilation, window_dilation, strict=True):
@@ -104,7 +104,7 @@ def _conv_aval(lhs: Aval, rhs: Aval, geometry: Geometry, preferred_element_type:
 
 
 def _form_problem(lhs: Shape, rhs: Shape, geometry: Geometry) -> str:
-    """What is wrong with the number of axes and of the entries of parameters, or ""."""
+    """Return the problem with the number of axes and of the entries of parameters, or ""."""
     rank = len(lhs)
     if len(rhs) != rank or rank < 2:
         return (f"they have {rank} and {len(rhs)} axes; equal numbers are needed, one axis for the batch (the output "
@@ -123,7 +123,7 @@ def _form_problem(lhs: Shape, rhs: Shape, geometry: Geometry) -> str:
 
 
 def _group_problem(lhs: Shape, rhs: Shape, geometry: Geometry) -> str:
-    """What is wrong with the features and their groups, or ""."""
+    """Return the problem with the features and their groups, or ""."""
     (batch, features), (outputs, inputs) = geometry.dimension_numbers[0][:2], geometry.dimension_numbers[1][:2]
     by_feature, by_batch = geometry.feature_group_count, geometry.batch_group_count
     if by_feature < 1 or by_batch < 1 or by_feature > 1 < by_batch:
@@ -142,7 +142,7 @@ def _group_problem(lhs: Shape, rhs: Shape, geometry: Geometry) -> str:
 
 
 def _space_problem(lhs: Shape, rhs: Shape, geometry: Geometry) -> str:
-    """What is wrong with the spatial sizes, or ""."""
+    """Return the problem with the spatial sizes, or ""."""
     for place, (axis, window) in enumerate(zip(geometry.dimension_numbers[0][2:], geometry.dimension_numbers[1][2:],
                                                strict=True)):
         if not rhs[window]:
@@ -165,14 +165,14 @@ def _result_shape(lhs: Shape, rhs: Shape, geometry: Geometry) -> Shape:
 # --- the NumPy kernel -----------------------------------------------------------------------------------------------
 
 PATCH_LIMIT = 2 ** 25
-"""Up to this many elements all patches of the image are laid out at once, for one matrix product a group."""
+"""Up to this many elements all patches of the image are stored at once, for one matrix product a group."""
 
 
 def _conv_numpy(lhs: Any, rhs: Any, *, precision: Any, preferred_element_type: DType | None, **params: Any) -> Any:
     geometry = geometry_of(params)
     result = _conv_aval(Aval(lhs.shape, lhs.dtype), Aval(rhs.shape, rhs.dtype), geometry, preferred_element_type)
     shape, dtype = result.shape, result.dtype
-    # As XLA does it: products of narrow floats are summed in float32.
+    # As in XLA: products of narrow floats are summed in float32.
     inner = np.dtype(np.float32) if dtype.itemsize < 4 and dtypes.is_floating(dtype) else dtype
     if 0 in shape or not rhs.size:
         return np.zeros(shape, dtype)
@@ -194,7 +194,7 @@ def _conv_numpy(lhs: Any, rhs: Any, *, precision: Any, preferred_element_type: D
 
 
 def _slid(image: Any, kernel: Any, counts: Sequence[int], strides: Axes, holes: Axes, groups: int) -> Any:
-    """The products of the windows of a padded image (batch, features, space) with a kernel (outputs, inputs, space)."""
+    """Return products of windows of a padded image (batch, features, space) and a kernel (outputs, inputs, space)."""
     batch, (outputs, inputs), window = len(image), kernel.shape[:2], kernel.shape[2:]
     grouped = image.reshape(batch, groups, inputs, *image.shape[2:])
     inner, places = inputs * prod(window), prod(counts)
@@ -213,7 +213,7 @@ def _slid(image: Any, kernel: Any, counts: Sequence[int], strides: Axes, holes: 
 
 
 def _slid_by_place(grouped: Any, kernel: Any, counts: Sequence[int], strides: Axes, holes: Axes) -> Any:
-    """The same, one element of the kernel after the other: for images whose patches would take too much memory."""
+    """Return the same products, one kernel element after the other: for images with too large patches."""
     batch, groups, inputs = grouped.shape[:3]
     weights = kernel.reshape(groups, -1, *kernel.shape[1:])
     total = np.zeros((batch, groups, weights.shape[1], prod(counts)), grouped.dtype)
@@ -250,7 +250,7 @@ def _conv_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple[l
 
 
 def _merge_axis(x: Any, at: int, axis: int, groups: int) -> Any:
-    """The axis `at` put into the axis `axis` (counted without it), within each of the `groups` that this one has."""
+    """Merge the axis `at` into the axis `axis` (counted without it), within each of its `groups`."""
     size = aval_of(x).shape[at]
     moved = move_axis(x, at, axis)
     shape = aval_of(moved).shape
@@ -262,7 +262,7 @@ def _merge_axis(x: Any, at: int, axis: int, groups: int) -> Any:
 
 
 def _split_axis(x: Any, axis: int, groups: int, size: int) -> Any:
-    """The undoing of `_merge_axis`: an axis of this size comes out of `axis` and stands before it."""
+    """Undo `_merge_axis`: split an axis of this size out of `axis`, and put it in front of that."""
     shape = aval_of(x).shape
     extent = shape[axis] // size
     apart = reshape(x, (*shape[:axis], groups, size, extent // groups, *shape[axis + 1:]))
@@ -270,7 +270,7 @@ def _split_axis(x: Any, axis: int, groups: int, size: int) -> Any:
 
 
 def _cotangent_of_image(cotangent: Any, image: Aval, kernel: Any, geometry: Geometry, precision: Any) -> Any:
-    """The kernel, turned round and with its features exchanged, slid over the cotangent with its strides as holes."""
+    """Slide the kernel, reversed and with features exchanged, over the cotangent, with the strides as dilation."""
     lhs_spec, rhs_spec, out_spec = geometry.dimension_numbers
     window = aval_of(kernel).shape
     groups = max(geometry.feature_group_count, geometry.batch_group_count)
@@ -290,7 +290,7 @@ def _cotangent_of_image(cotangent: Any, image: Aval, kernel: Any, geometry: Geom
 
 
 def _cotangent_of_kernel(cotangent: Any, image: Any, kernel: Aval, geometry: Geometry, precision: Any) -> Any:
-    """The cotangent slid over the image as a kernel, with batch and features exchanged, and strides and holes."""
+    """Slide the cotangent over the image as a kernel, with batch and features exchanged, strides and dilations."""
     lhs_spec, rhs_spec, out_spec = geometry.dimension_numbers
     padding = []
     for place, (low, _) in enumerate(geometry.padding):
@@ -323,8 +323,8 @@ def _conv_transpose(cotangents: list[Any], inputs: list[Any], *, precision: Any,
 
 
 def _conv_batch(size: int, values: list[Any], axes: list[int | None], **params: Any) -> tuple[list[Any], list[int]]:
-    """The batch goes into the batch axis or the output features; if both operands have one, it makes groups."""
-    if not size:  # an axis of no elements cannot be taken apart again
+    """Merge the batch into the batch axis or the output features; if both operands have one, it forms groups."""
+    if not size:  # an axis of no elements cannot be split again
         avals = [aval_of(value) for value in values]
         entries = [aval if at is None else aval.update(shape=(*aval.shape[:at], *aval.shape[at + 1:]))
                    for aval, at in zip(avals, axes, strict=True)]
@@ -360,6 +360,6 @@ conv_general_dilated_p = register(Primitive(
 
 def convolve(lhs: Any, rhs: Any, geometry: Geometry, precision: Any = None,
              preferred_element_type: DType | None = None) -> Any:
-    """The sums of products of the windows of an image `lhs` with the kernel `rhs`, which is not turned round."""
+    """Return the sums of products of the windows of an image `lhs` with the kernel `rhs`, which is not reversed."""
     return bind(conv_general_dilated_p, lhs, rhs, **geometry._asdict(), precision=precision,
                 preferred_element_type=preferred_element_type)[0]

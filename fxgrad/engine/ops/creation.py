@@ -1,4 +1,4 @@
-"""Making and retyping arrays: iota, size, copy, bitcast_convert_type (convert_element_type is in `space`)."""
+"""Creation and retyping of arrays: iota, size, copy, bitcast_convert_type (convert_element_type is in `structural`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ copy_p = linear_unary(
 
 
 def copy(x: Any) -> Any:
-    """`x` in memory of its own."""
+    """Return `x` in memory of its own."""
     return bind(copy_p, x)[0]
 
 
@@ -52,7 +52,7 @@ def _bitcast_numpy(x: Any, *, new_dtype: DType) -> Any:
 
 
 def _bitcast_below_byte(x: Any, old: int, new: int, new_dtype: DType) -> Any:
-    """The same where an element has less than 8 bits, the lowest ones of a byte; the first of several is the lowest."""
+    """Bitcast elements of less than 8 bits, the lowest ones of a byte; the first of several is the lowest."""
     octets = np.ascontiguousarray(x.reshape(*x.shape, 1)).view(np.uint8)
     bits = np.unpackbits(octets, axis=-1, bitorder="little")[..., :old]
     shape = x.shape[:-1] if old < new else (*x.shape, old // new) if old > new else x.shape
@@ -71,7 +71,7 @@ bitcast_convert_type_p = register(Primitive(
 
 
 def bitcast_convert_type(x: Any, new_dtype: DType) -> Any:
-    """The bits of `x` read as another dtype; a narrower one gets a new last axis, a wider one takes the last up."""
+    """Return the bits of `x` read as another dtype; a narrower one adds a last axis, a wider one consumes the last."""
     return x if aval_of(x).dtype == new_dtype else bind(bitcast_convert_type_p, x, new_dtype=new_dtype)[0]
 
 
@@ -98,7 +98,7 @@ iota_p = register(Primitive(
 
 
 def iota(dtype: DType, shape: Sequence[int], dimension: int = 0) -> Any:
-    """An array of `shape` that counts 0, 1, 2, ... along `dimension`."""
+    """Return an array of `shape` that counts 0, 1, 2, ... along `dimension`."""
     return bind(iota_p, dtype=dtype, shape=tuple(shape), dimension=dimension)[0]
 
 
@@ -108,11 +108,11 @@ size_p = register(Primitive(
     jvp=NO_TANGENT, transpose=NOT_LINEAR,
     batch=lambda count, values, axes, *, size: (bind(size_p, size=size), [None]),
     cost=lambda *, size: Cost(0, 0)))
-"""The size of an axis, which has a name in the place of a number, as a value."""
+"""The size of an axis, a symbolic dimension, as a value."""
 
 _SIZE = Aval((), dtypes.int64, weak=True)
 
 
 def size_in(size: Any, dtype: DType, weak: bool = False) -> Any:
-    """A size that has a name as a value of this dtype."""
+    """Return a symbolic size as a value of this dtype."""
     return convert(bind(size_p, size=size)[0], dtype, weak)

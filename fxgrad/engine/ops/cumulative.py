@@ -58,7 +58,7 @@ def _recurrence_abstract(a: Aval, b: Aval, *, axis: int, reverse: bool) -> list[
 
 
 def _recurrence_numpy(a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
-    """Doubles the reach of every element until it is that of the axis: log2(n) passes over the arrays."""
+    """Double the span of every element until it covers the axis: log2(n) passes over the arrays."""
     a, result = a.copy(), b.copy()
     factors, sums = np.moveaxis(a, axis, 0), np.moveaxis(result, axis, 0)
     if reverse:
@@ -105,7 +105,7 @@ linear_recurrence_p = register(Primitive(
 
 
 def linear_recurrence(a: Any, b: Any, axis: int, reverse: bool = False) -> Any:
-    """The y with y[i] = a[i] y[i-1] + b[i] along `axis`, from y[-1] = 0; with `reverse` from the end.
+    """Return y with y[i] = a[i] y[i-1] + b[i] along `axis`, from y[-1] = 0; with `reverse` from the end.
 
     It is computed by repeated doubling on both executors, so products of neighbouring factors must not overflow.
     """
@@ -145,7 +145,7 @@ def _accumulated_xla(lax: Any, name: str, x: Any, axis: int, reverse: bool) -> A
 
 
 def _cumulative(name: str, ufunc: np.ufunc, accepts: str, weights: Callable[..., tuple[Any, Any]]) -> Primitive:
-    """The record of a running result; `weights(x, out, axis, reverse)` are the a and b of its tangents."""
+    """Return the record of a running result; `weights(x, out, axis, reverse)` are the a and b of its tangents."""
     def jvp(primals: list[Any], tangents: list[Any], *, axis: int, reverse: bool) -> tuple[list[Any], list[Any]]:
         out, = bind(primitive, *primals, axis=axis, reverse=reverse)
         if surely_less(aval_of(out).shape[axis], 2):
@@ -166,7 +166,7 @@ def _product_weights(x: Any, out: Any, axis: int, reverse: bool) -> tuple[Any, A
 
 
 def _extremum_weights(x: Any, out: Any, axis: int, reverse: bool) -> tuple[Any, Any]:
-    """1 for the new element or for the extremum so far, and 1/2 each at a tie: max of two, taken again and again."""
+    """Return 1 for the new element or for the extremum so far, and 1/2 each at a tie: a repeated max of two."""
     tied = where(eq(shift_along(out, math.nan, axis, reverse), out), 0.5, scalar_like(1.0, x))
     given = where(eq(x, out), tied, 0.0)
     return sub(1.0, given), given
@@ -184,7 +184,7 @@ cumlogsumexp_p = _cumulative("cumlogsumexp", np.logaddexp, "floating", _logsumex
 
 
 def _register_trivial_axis(primitive: Primitive) -> None:
-    """Enters the algebra: the running result along an axis of size 1 is the array itself."""
+    """Enter the algebra: the running result along an axis of size 1 is the array itself."""
     @rewrites.register(primitive)
     def rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
         return [inputs[-1]] if aval_of(inputs[-1]).shape[params["axis"]] == 1 else None
@@ -195,25 +195,25 @@ for _primitive in (cumsum_p, cumprod_p, cummax_p, cummin_p, cumlogsumexp_p):
 
 
 def cumsum(x: Any, axis: int, reverse: bool = False) -> Any:
-    """The sums of the elements up to each one along `axis` (from each one on with `reverse`)."""
+    """Return the sums of the elements up to each one along `axis` (from each one on with `reverse`)."""
     return bind(cumsum_p, x, axis=axis, reverse=reverse)[0]
 
 
 def cumprod(x: Any, axis: int, reverse: bool = False) -> Any:
-    """The products of the elements up to each one; exact derivatives also where some are zero."""
+    """Return the products of the elements up to each one; exact derivatives also where some are zero."""
     return bind(cumprod_p, x, axis=axis, reverse=reverse)[0]
 
 
 def cummax(x: Any, axis: int, reverse: bool = False) -> Any:
-    """The greatest element up to each one; a NaN stays."""
+    """Return the greatest element up to each one; a NaN stays."""
     return bind(cummax_p, x, axis=axis, reverse=reverse)[0]
 
 
 def cummin(x: Any, axis: int, reverse: bool = False) -> Any:
-    """The least element up to each one; a NaN stays."""
+    """Return the least element up to each one; a NaN stays."""
     return bind(cummin_p, x, axis=axis, reverse=reverse)[0]
 
 
 def cumlogsumexp(x: Any, axis: int, reverse: bool = False) -> Any:
-    """The logarithm of the sum of exponentials up to each one, without overflow."""
+    """Return the logarithm of the sum of exponentials up to each one, without overflow."""
     return bind(cumlogsumexp_p, x, axis=axis, reverse=reverse)[0]

@@ -57,7 +57,7 @@ def _product_xla(lax: Any, factors: Any) -> Any:
 
 
 def _diagonal_xla(lax: Any, x: Any, other: float) -> Any:
-    """The diagonals of square matrices, as sums of rows that hold `other` elsewhere: 1, for products of rows."""
+    """Return the diagonals of square matrices, as sums of rows that hold `other` elsewhere: 1, for products of rows."""
     shape = x.shape[-2:]
     here = lax.broadcasted_iota(np.int32, shape, 0) == lax.broadcasted_iota(np.int32, shape, 1)
     here = lax.broadcast_in_dim(here, x.shape, (x.ndim - 2, x.ndim - 1))
@@ -83,7 +83,7 @@ det_p = register(Primitive(
 
 
 def det(a: Any) -> Any:
-    """The determinants of square matrices, with derivatives at singular ones too."""
+    """Return the determinants of square matrices, with derivatives at singular ones too."""
     return bind(det_p, a)[0]
 
 
@@ -104,13 +104,13 @@ def _cofactor_numpy(a: Any) -> Any:
     with np.errstate(all="ignore"):
         inverse, value = _inverse_and_determinant(a) if a.ndim == 2 else _inverses_and_determinants(a)
         condition = np.abs(a).sum(-2).max(-1) * np.abs(inverse).sum(-2).max(-1)
-    if not (condition < _trusted(a.dtype, a.shape[-1])).all():  # also where it is a NaN
+    if not (condition < _trusted(a.dtype, a.shape[-1])).all():  # also if it is a NaN
         return _from_singular_values(a)
     return value[..., None, None] * np.swapaxes(inverse, -2, -1)
 
 
 def _inverse_and_determinant(a: Any) -> tuple[Any, Any]:
-    """Both by one factorization; an inverse that is not finite of a singular matrix."""
+    """Return both by one factorization; for a singular matrix the inverse is not finite."""
     factor, invert = lapack(a.dtype, "getrf", "getri")
     factors, pivots, singular = factor(a)
     if singular:
@@ -127,7 +127,7 @@ def _inverses_and_determinants(a: Any) -> tuple[Any, Any]:
 
 
 def _trusted(dtype: Any, size: int) -> Any:
-    """The condition number (by column sums) up to which the inverse gives the cofactors, at a tenth of the time.
+    """Return the condition number (by column sums) up to which the inverse gives the cofactors, at a tenth of the time.
 
     Errors are smaller than this number times the precision, by about the root of `size`.
     """
@@ -142,7 +142,7 @@ def _from_singular_values(a: Any) -> Any:
 
 
 def _others(s: Any) -> Any:
-    """For each number of a row the product of all others."""
+    """Return for each number of a row the product of all others."""
     ones = np.ones((*s.shape[:-1], 1), s.dtype)
     before = np.cumprod(np.concatenate([ones, s[..., :-1]], -1), -1)
     behind = np.cumprod(np.concatenate([ones, s[..., :0:-1]], -1), -1)[..., ::-1]
@@ -195,7 +195,7 @@ def _cofactor_jvp(primals: list[Any], tangents: list[Any]) -> tuple[list[Any], l
 
 
 def _pair_products(s: Any) -> Any:
-    """In row i and column j the product of all numbers but those at i and j; 0 on the diagonal."""
+    """Return in row i and column j the product of all numbers but those at i and j; 0 on the diagonal."""
     shape = *shape_of(s), shape_of(s)[-1]
     last = len(shape) - 1
     above = triu(broadcast_to(as_row(s), shape), 1)
@@ -210,18 +210,18 @@ def _pair_products(s: Any) -> Any:
 cofactor_p = register(Primitive(
     name="cofactor", abstract=_cofactor_abstract, numpy=ArrayKernel(_cofactor_numpy), xla=_cofactor_xla,
     jvp=_cofactor_jvp, transpose=NOT_LINEAR, batch=stack_rule(lambda: cofactor_p),
-    # Of nearly singular matrices ten times as much.
+    # Nearly singular matrices take ten times as much.
     cost=lambda a: Cost(8 * a.size * a.shape[-1] // 3, 2 * a.nbytes)))
 
 
 def cofactor(a: Any) -> Any:
-    """The derivatives of the determinants with respect to each element: signed minors."""
+    """Return the derivatives of the determinants with respect to each element: signed minors."""
     return bind(cofactor_p, a)[0]
 
 
 # --- signs and logarithms -----------------------------------------------------------------------------------------
 
-# As in `lu_solve`, `a` is there for the derivatives and the factors, which are those of `a`, have none of their own.
+# As in `lu_solve`, derivatives are taken in `a`; the factors are those of `a`, and have no derivatives of their own.
 
 
 def _slogdet_abstract(a: Aval, factors: Aval, pivots: Aval, permutation: Aval) -> list[Aval]:
@@ -274,6 +274,6 @@ slogdet_p = register(Primitive(
 
 
 def slogdet(a: Any, factors: Any, pivots: Any, permutation: Any) -> tuple[Any, Any]:
-    """The sign (or direction) of the determinants and the logarithms of their magnitudes, given `lu` of `a`."""
+    """Return the sign (or direction) of the determinants and the logarithms of their magnitudes, given `lu` of `a`."""
     sign, logarithm = bind(slogdet_p, a, factors, pivots, permutation)
     return sign, logarithm

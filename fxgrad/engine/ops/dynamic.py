@@ -1,4 +1,4 @@
-"""Windows whose place is computed: dynamic_slice and dynamic_update_slice, which move them into range."""
+"""Windows at computed places: dynamic_slice and dynamic_update_slice, which move them into range."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fxgrad.errors import ShapeError
 
 
 def _check_starts(name: str, x: Aval, starts: Sequence[Aval], sizes: Shape) -> None:
-    """Raises unless there is an integer scalar for each axis and the window fits into the array."""
+    """Raise unless there is an integer scalar for each axis and the window fits into the array."""
     check_kind(f"{name} (start indices)", "integer", *starts)
     if starts:
         check_same_dtype(f"{name} (start indices)", *starts)
@@ -37,7 +37,7 @@ def _check_starts(name: str, x: Aval, starts: Sequence[Aval], sizes: Shape) -> N
 
 
 def _window(shape: Shape, starts: Sequence[Any], sizes: Shape) -> tuple[Any, ...]:
-    """The index of a window, moved into range."""
+    """Return the index of a window, moved into range."""
     begins = [min(max(int(start), 0), extent - size) for start, extent, size in zip(starts, shape, sizes, strict=True)]
     return tuple([np.s_[begin:begin + size] for begin, size in zip(begins, sizes, strict=True)])
 
@@ -63,13 +63,13 @@ def _slice_transpose(cotangents: list[Any], inputs: list[Any], *, slice_sizes: S
 
 
 def _columns(size: int, starts: Sequence[Any], axes: Sequence[int | None]) -> Any:
-    """Batched and unbatched scalars as the columns of an array with one row for each example."""
+    """Return batched and unbatched scalars as the columns of an array with one row for each example."""
     return stack([broadcast_to(start, (size,)) if axis is None else start
                   for start, axis in zip(starts, axes, strict=True)], 1)
 
 
 def _windows(rank: int, batched: bool) -> Windows:
-    """Windows that keep all `rank` axes; with `batched` each example has an operand of its own."""
+    """Return windows that keep all `rank` axes; with `batched` each example has an operand of its own."""
     offset = tuple(range(1, rank + 1))
     return Windows(offset, (), offset, (0,), (0,)) if batched else Windows(offset, (), tuple(range(rank)))
 
@@ -100,12 +100,12 @@ dynamic_slice_p = register(Primitive(
 
 
 def dynamic_slice(x: Any, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> Any:
-    """The window of `x` of static sizes that begins at integer scalars of one dtype, moved into range if need be."""
+    """Return the window of `x` of static sizes that starts at integer scalars of one dtype, moved into range."""
     return bind(dynamic_slice_p, x, *start_indices, slice_sizes=tuple(slice_sizes))[0]
 
 
 def _known_starts(starts: Sequence[Any], shape: Shape, sizes: Shape) -> list[int] | None:
-    """The begins of a window, where they are literals."""
+    """Return the starts of a window, if they are literals."""
     if any(type(start) is not Literal for start in starts):
         return None
     return [index.start for index in _window(shape, [start.value for start in starts], sizes)]
@@ -113,7 +113,7 @@ def _known_starts(starts: Sequence[Any], shape: Shape, sizes: Shape) -> list[int
 
 @rewrites.register(dynamic_slice_p)
 def _slice_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """A window as large as the array is the array; one at literal places is a slice."""
+    """Replace a window as large as the array by the array, and one at literal places by a slice."""
     x, *starts = inputs
     shape, sizes = aval_of(x).shape, params["slice_sizes"]
     if shape == sizes:
@@ -176,13 +176,13 @@ dynamic_update_slice_p = register(Primitive(
 
 
 def dynamic_update_slice(x: Any, update: Any, start_indices: Sequence[Any]) -> Any:
-    """`x` with `update` in the window that begins at integer scalars of one dtype, moved into range if need be."""
+    """Return `x` with `update` in the window that starts at integer scalars of one dtype, moved into range."""
     return bind(dynamic_update_slice_p, x, update, *start_indices)[0]
 
 
 @rewrites.register(dynamic_update_slice_p)
 def _update_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """An update as large as the array takes its place."""
+    """Replace the array by an update of its size."""
     x, update = inputs[:2]
     whole = aval_of(x).shape == aval_of(update).shape
     return [update] if whole and (aval_of(x).weak or not aval_of(update).weak) else None

@@ -1,11 +1,11 @@
 """Eigenvalues and singular values: eigh, eig, svd.
 
 Derivatives are those of perturbation theory (M. Giles, "An extended collection of matrix derivative results for forward
-and reverse mode algorithmic differentiation", 2008), with divisions by differences of eigenvalues. Where two of them
-coincide up to rounding, their vectors may be turned into each other, and no derivative of them exists: the quotient is
-then taken for 0. Derivatives of whatever does not depend on the choice of vectors between equal values (the values
-themselves, a projector onto all vectors of one value) are right and finite. Those of a matrix function V f(w) Vᴴ lack
-the part that mixes vectors of one value, f'(w) times the perturbation, for it is in neither of the two results.
+and reverse mode algorithmic differentiation", 2008), with divisions by differences of eigenvalues. If two of them
+coincide up to rounding, their vectors may be rotated into each other, and have no derivative: the quotient is then set
+to 0. Derivatives of quantities that do not depend on the choice of vectors between equal values (the values themselves,
+a projector onto all vectors of one value) are correct and finite. Those of a matrix function V f(w) Vᴴ lack the part
+that mixes vectors of one value, f'(w) times the perturbation, since neither of the two results contains it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ eigh_p = register(Primitive(
 
 
 def eigh(a: Any, lower: bool = True) -> tuple[Any, Any]:
-    """Vectors (as columns) and ascending values with a V = V diag(w), where only one triangle of `a` is looked at."""
+    """Return vectors (as columns) and ascending values with a V = V diag(w); only one triangle of `a` is read."""
     vectors, values = bind(eigh_p, a, lower=lower)
     return vectors, values
 
@@ -107,13 +107,13 @@ def _eig_numpy(a: Any, *, left: bool, right: bool) -> list[Any]:
     outputs = _eig_abstract(Aval(a.shape, a.dtype), left=left, right=right)
     if not a.size:
         return [np.zeros(output.shape, output.dtype) for output in outputs]
-    # NumPy has no left vectors, and its LAPACK may be another one than XLA's, with other signs.
+    # NumPy has no left vectors, and its LAPACK may differ from XLA's, with other signs.
     single = _eig_abstract(Aval(a.shape[-2:], a.dtype), left=left, right=right)
     return each_matrix(lambda each: _one_eig(each, left, right, single), a.shape[:-2], outputs, a)
 
 
 def _one_eig(a: Any, left: bool, right: bool, outputs: Sequence[Aval]) -> list[Any]:
-    if not np.isfinite(a).all():  # on which LAPACK may not end
+    if not np.isfinite(a).all():  # LAPACK may not terminate for these
         return [*map(unknown, outputs)]
     *values, left_vectors, right_vectors, info = lapack(a.dtype, "geev")[0](a, compute_vl=left, compute_vr=right)
     if info:
@@ -128,7 +128,7 @@ def _one_eig(a: Any, left: bool, right: bool, outputs: Sequence[Aval]) -> list[A
 
 
 def _unpacked(vectors: Any, imaginary: Any) -> Any:
-    """LAPACK gives the real and the imaginary part of one vector of a conjugate pair, in the columns of the two."""
+    """Combine real and imaginary parts: LAPACK stores one vector of a conjugate pair in two columns."""
     first = np.flatnonzero(imaginary > 0)
     parts = vectors[:, first].real, vectors[:, first + 1].real
     vectors[:, first], vectors[:, first + 1] = parts[0] + 1j * parts[1], parts[0] - 1j * parts[1]
@@ -154,7 +154,7 @@ def _eig_jvp(primals: list[Any], tangents: list[Any], *, left: bool, right: bool
 
 
 def _eigen_tangents(values: Any, vectors: Any, change: Any, wanted: bool) -> tuple[Any, Any]:
-    """The tangents of eigenvalues and, if `wanted`, of their vectors: with M = V^-1 dA V, dw = diag(M), and
+    """Return the tangents of eigenvalues and, if `wanted`, of their vectors: with M = V^-1 dA V, dw = diag(M), and
     dV = V (M / (w_j - w_i) + diag(c)).
 
     c keeps vectors normalised as LAPACK does: of length 1, their largest element real.
@@ -185,7 +185,7 @@ eig_p = register(Primitive(
 
 
 def eig(a: Any, left: bool = False, right: bool = True) -> list[Any]:
-    """[values, left vectors, right vectors], those asked for; all complex, vectors as columns of length 1."""
+    """Return the requested of [values, left vectors, right vectors]; all complex, vectors as columns of length 1."""
     return bind(eig_p, a, left=left, right=right)
 
 
@@ -204,7 +204,7 @@ def _svd_abstract(a: Aval, *, full_matrices: bool, compute_uv: bool) -> list[Ava
 
 
 def _svd_numpy(a: Any, *, full_matrices: bool, compute_uv: bool) -> list[Any]:
-    decompose: Any = np.linalg.svd  # typed by literals only
+    decompose: Any = np.linalg.svd  # typed for literal options only
     return or_unknown(lambda a: decompose(a, full_matrices) if compute_uv else [decompose(a, compute_uv=False)],
                       lambda a: _svd_abstract(a, full_matrices=full_matrices, compute_uv=compute_uv), a)
 
@@ -216,9 +216,10 @@ def _svd_xla(lax: Any, a: Any, *, full_matrices: bool, compute_uv: bool) -> list
 
 def _svd_jvp(primals: list[Any], tangents: list[Any], *, full_matrices: bool,
              compute_uv: bool) -> tuple[list[Any], list[Any]]:
-    """With M = Uᴴ dA V: ds = diag(M), and M tells how U and V turn within the spaces that they span.
+    """With M = Uᴴ dA V: ds = diag(M), and M gives the rotation of U and V within the spaces that they span.
 
-    How they turn out of these is in dA V and dAᴴ U. What completes them to square matrices turns the other way.
+    Their rotation out of these is in dA V and dAᴴ U. Columns that complete them to square matrices rotate the other
+    way.
     """
     outputs = bind(svd_p, *primals, full_matrices=full_matrices, compute_uv=True)
     u, s, vh = outputs
@@ -236,7 +237,7 @@ def _svd_jvp(primals: list[Any], tangents: list[Any], *, full_matrices: bool,
     scaled, scaled_other = (mul(inner, cast_real_like(each, inner)) for each in (row, column))
     turn_left = mul(quotient, add(scaled, adjoint(scaled)))
     turn_right = mul(quotient, add(scaled_other, adjoint(scaled_other)))
-    if has_complex_dtype(inner):  # the phases of a pair of vectors turn together; all is given to the left one
+    if has_complex_dtype(inner):  # the phases of a pair of vectors turn together; all is assigned to the left one
         phase = mul(mul(sub(inner, adjoint(inner)), 0.5), cast_real_like(as_row(inverse), inner))
         turn_left = add(turn_left, where(on_diagonal(phase), phase, 0.0))
     inverse = cast_real_like(as_row(inverse), inner)
@@ -246,7 +247,7 @@ def _svd_jvp(primals: list[Any], tangents: list[Any], *, full_matrices: bool,
 
 
 def _rotation_tangent(whole: Any, first: Any, within: Any, outward: Any, full_matrices: bool) -> Any:
-    """The tangent of vectors that turn `within` what `first` spans, and out of it as `outward` says."""
+    """Return the tangent of vectors that rotate `within` the span of `first`, and `outward` from it."""
     moved = matmul(first, within)
     size, count, height = shape_of(first)[-1], shape_of(whole)[-1], shape_of(whole)[-2]
     if height == size:
@@ -266,5 +267,5 @@ svd_p = register(Primitive(
 
 
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> list[Any]:
-    """[U, s, Vᴴ] with U diag(s) Vᴴ = a and descending s, or [s] alone."""
+    """Return [U, s, Vᴴ] with U diag(s) Vᴴ = a and descending s, or [s] alone."""
     return bind(svd_p, a, full_matrices=full_matrices and compute_uv, compute_uv=compute_uv)

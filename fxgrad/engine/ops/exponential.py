@@ -1,8 +1,8 @@
 """Exponentials, logarithms and powers: exp exp2 expm1 log log1p logaddexp logistic sqrt rsqrt cbrt square, powers.
 
-Rules reuse the output where they can: the derivative of exp is exp itself, that of sqrt is 1/2 over it. Here and in
-the other rooms, where the output or the input is squared in a rule, it is multiplied by itself: the derivatives of
-that are products which occur again at the next order.
+Rules reuse the output where they can: the derivative of exp is exp itself, that of sqrt is 1/2 over it. In this and
+other modules, rules that square the output or the input multiply it by itself: the derivatives of that are products
+which occur again at the next order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log_p = unary("log", numpy=np.log, tangent=lambda t, out, x: div(t, x))
 
 
 def _expm1_numpy(x: Any) -> Any:
-    """Of complex numbers by parts: no digits are lost near 0, and an infinite result of a real number stays real."""
+    """Compute complex numbers by parts: no digits are lost near 0, infinite results of real numbers stay real."""
     if x.dtype.kind != "c":
         return np.expm1(x)
     a, b = np.real(x), np.imag(x)
@@ -43,7 +43,7 @@ def _expm1_numpy(x: Any) -> Any:
 
 
 def _log1p_numpy(x: Any) -> Any:
-    """Of complex numbers by parts near 0, where the sum 1 + x rounds digits away."""
+    """Compute complex numbers by parts near 0, where the sum 1 + x rounds digits away."""
     if x.dtype.kind != "c":
         return np.log1p(x)
     wide = x.astype(np.complex128)
@@ -63,14 +63,14 @@ def _exp2_numpy(x: Any) -> Any:
     return np.exp(x * x.dtype.type(math.log(2))) if x.dtype.kind == "c" else np.exp2(x)
 
 
-# XLA rounds ln 2 to a float of a byte, too.
+# XLA rounds ln 2 to 8-bit floats, too.
 exp2_p = unary("exp2", numpy=_exp2_numpy, xla=by_float32("exp2"),
                tangent=lambda t, out, x: mul(t, mul(out, math.log(2))))
 exp2 = operation(exp2_p)
 
 
 def _logistic_numpy(x: Any) -> Any:
-    """1 / (1 + exp(-x)): where the exponential overflows, the result is the 0 that it should be."""
+    """1 / (1 + exp(-x)): if the exponential overflows, the result is 0, as it should be."""
     return np.reciprocal(np.add(np.exp(np.negative(x)), 1))
 
 
@@ -87,7 +87,7 @@ def _rsqrt_numpy(x: Any) -> Any:
     return np.reciprocal(np.sqrt(x))
 
 
-# At 0 the derivatives are infinite, and a NaN where the tangent is zero: so for sqrt, rsqrt and cbrt.
+# At 0 the derivatives are infinite, and a NaN if the tangent is zero: so for sqrt, rsqrt and cbrt.
 sqrt_p = unary("sqrt", numpy=np.sqrt, tangent=lambda t, out, x: div(mul(t, 0.5), out))
 rsqrt_p = unary("rsqrt", numpy=_rsqrt_numpy, tangent=lambda t, out, x: mul(t, mul(div(out, x), -0.5)))
 cbrt_p = unary("cbrt", numpy=np.cbrt, accepts="floating",
@@ -113,7 +113,7 @@ def _check_exponent(x: Aval | np.ndarray, *, exponent: int) -> None:
 
 
 def _integer_pow_numpy(x: Any, *, exponent: int) -> Any:
-    """Products of repeated squares, in the order that XLA takes them in, so that both executors round alike."""
+    """Multiply repeated squares in XLA's order, so that both executors round alike."""
     if exponent == 2:
         return np.multiply(x, x)
     if exponent < 0:
@@ -144,7 +144,7 @@ def _integer_pow_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snipp
 
 
 def integer_pow(x: Any, exponent: int) -> Any:
-    """`x` to a static integer power; negative powers are for inexact dtypes only."""
+    """Return `x` to a static integer power; negative powers are for inexact dtypes only."""
     return x if exponent == 1 else operation(integer_pow_p)(x, exponent=int(exponent))
 
 
@@ -164,7 +164,7 @@ def _pow_base_tangent(t: Any, out: Any, x: Any, y: Any) -> Any:
 
 
 def _pow_exponent_tangent(t: Any, out: Any, x: Any, y: Any) -> Any:
-    """log(x) x^y, where 0^y counts as constant: so it is for y > 0; at y = 0 there is no derivative."""
+    """log(x) x^y, with 0^y treated as constant: correct for y > 0; at y = 0 there is no derivative."""
     return mul(t, mul(log(where(eq(x, 0.0), 1.0, x)), out))
 
 
@@ -179,13 +179,13 @@ def _whole_pow_numpy(x: Any, y: Any) -> Any:
     if y.dtype.kind == "u":
         return np.power(x, y)
     negative = np.less(y, 0)
-    power = np.power(x, np.where(negative, 2 + (y & 1), y).astype(y.dtype))  # of 0, 1 and -1 only the parity counts
+    power = np.power(x, np.where(negative, 2 + (y & 1), y).astype(y.dtype))  # for 0, 1 and -1 only the parity counts
     small = np.logical_and(np.greater_equal(x, -1), np.less_equal(x, 1))
     return np.where(np.logical_and(negative, ~small), 0, power).astype(x.dtype)
 
 
 def _whole_pow_xla(lax: Any, x: Any, y: Any) -> Any:
-    """By repeated squaring, as many times as the greatest exponent has bits."""
+    """Square repeatedly, as many times as the greatest exponent has bits."""
     one, zero = lax.full_like(x, 1), lax.full_like(y, 0)
     left, negative = y, None
     if y.dtype.kind == "i":
@@ -214,14 +214,14 @@ whole_pow = operation(whole_pow_p)
 
 
 def _logaddexp_xla(lax: Any, x: Any, y: Any) -> Any:
-    """The greater one, and what the other adds; equal infinities have no difference."""
+    """Return the greater one plus the contribution of the other; equal infinities have no difference."""
     apart = lax.sub(x, y)
     total = lax.add(lax.max(x, y), lax.log1p(lax.exp(lax.neg(lax.abs(apart)))))
     return lax.select(lax.ne(apart, apart), lax.add(x, y), total)
 
 
 def _share(t: Any, x: Any, y: Any) -> Any:
-    """The part of exp(x) in exp(x) + exp(y), by which a tangent of x counts; one half at equal infinities."""
+    """Return the tangent of x times the share of exp(x) in exp(x) + exp(y); one half at equal infinities."""
     apart = sub(x, y)
     return mul(t, logistic(where(and_(ne(apart, apart), eq(x, y)), 0.0, apart)))
 

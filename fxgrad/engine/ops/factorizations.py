@@ -1,4 +1,4 @@
-"""Matrices as products: Cholesky, LU and QR decompositions.
+"""Matrix decompositions: Cholesky, LU and QR.
 
 Formulas of the derivatives: M. Giles, "An extended collection of matrix derivative results for forward and reverse
 mode algorithmic differentiation", 2008; F. R. de Hoog, R. S. Anderssen and M. A. Lukas, "Differentiation of matrix
@@ -75,26 +75,26 @@ def _cholesky_numpy(a: Any) -> Any:
 
 
 def _halve_diagonal(x: Any) -> Any:
-    """The lower triangles with half of the diagonals."""
+    """Return the lower triangles with half of the diagonals."""
     halves = where(on_diagonal(x), 0.5, full(shape_of(x), 1, aval_of(x).dtype))
     return mul(tril(x), halves)
 
 
 def _cholesky_jvp(primals: list[Any], tangents: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Only the lower triangle of A is looked at, so only that of dA counts."""
+    """Only the lower triangle of A is read, so only that of dA counts."""
     factor = cholesky(primals[0])
     return [factor], [_factor_tangent(factor, tangents[0])]
 
 
 _UNDIVIDED = 128
-"""Matrices of fewer rows are not worth the operations that blocks take."""
+"""Matrices of fewer rows are not divided into blocks, which would not pay."""
 
 
 def _factor_tangent(factor: Any, moved: Any) -> Any:
-    """The tangent of L for that of A, by four columns of blocks (Murray, 2016), each from the left to the right.
+    """Return the tangent of L for that of A, by four columns of blocks (Murray, 2016), from left to right.
 
     A11 = L11 L11^H and A21 = L21 L11^H give the tangents of one column; A22 - L21 L21^H has the factor L22, and its
-    tangent is what is left of dA. All but the blocks on the diagonal takes a quarter of the work of one system with L.
+    tangent is the rest of dA. All but the blocks on the diagonal take a quarter of the work of one system with L.
     """
     size, axis = shape_of(factor)[-1], len(shape_of(factor)) - 1
     if has_symbolic_dim(size) or size < _UNDIVIDED:
@@ -115,7 +115,7 @@ def _factor_tangent(factor: Any, moved: Any) -> Any:
 
 
 def _with_zero_rows(count: int, x: Any) -> Any:
-    """The matrices with so many rows of zeros above."""
+    """Prepend rows of zeros to the matrices."""
     shape = shape_of(x)
     return x if not count else concatenate(
         [full((*shape[:-2], count, shape[-1]), 0, aval_of(x).dtype), x], len(shape) - 2)
@@ -136,9 +136,9 @@ cholesky_p = register(Primitive(
 
 
 def cholesky(a: Any) -> Any:
-    """The lower triangular L with L Lᴴ = a and a positive diagonal; only the lower triangle of `a` is looked at.
+    """Return the lower triangular L with L Lᴴ = a and a positive diagonal; only the lower triangle of `a` is read.
 
-    Raises `numpy.linalg.LinAlgError` on NumPy where there is none; under XLA it is then NaN.
+    If there is none, NumPy raises `numpy.linalg.LinAlgError`; under XLA the result is then NaN.
     """
     return bind(cholesky_p, a)[0]
 
@@ -168,7 +168,7 @@ def _one_lu(a: Any) -> list[Any]:
 
 
 def _permutation(pivots: Any, size: int) -> Any:
-    """The order of rows that the exchanges `pivots` bring about."""
+    """Return the order of rows after the exchanges `pivots`."""
     order = [*range(size)]
     for row, other in enumerate(pivots.tolist()):
         order[row], order[other] = order[other], order[row]
@@ -203,7 +203,7 @@ lu_p = register(Primitive(
 
 
 def lu(a: Any) -> list[Any]:
-    """The LU decomposition with exchanges of rows: [L below the diagonal and U above, exchanges, order of rows]."""
+    """Return the LU decomposition with row exchanges: [L below the diagonal and U above, exchanges, order of rows]."""
     return bind(lu_p, a)
 
 
@@ -229,7 +229,7 @@ lu_pivots_to_permutation_p = register(Primitive(
 
 
 def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
-    """The order of `permutation_size` rows that exchanges of row i with row `pivots[i]`, one by one, bring about."""
+    """Return the order of `permutation_size` rows after exchanging row i with row `pivots[i]`, one by one."""
     return bind(lu_pivots_to_permutation_p, pivots, permutation_size=permutation_size)[0]
 
 
@@ -299,10 +299,10 @@ def _square_qr(q: Any, r: Any, dx: Any) -> tuple[Any, Any]:
 
 
 def _rest_of_q(first: Any, moved: Any) -> Any:
-    """The tangent of the columns that complete Q.
+    """Return the tangent of the columns that complete Q.
 
     Q is a product of reflectors, so Q - I = V T Vᴴ, where V is lower triangular in its first rows: the first columns
-    decide the others. With B the first columns of Q - I, D its leading square, C the rows below, and Z = C D^-1, the
+    determine the others. With B the first columns of Q - I, D its leading square, C the rows below, and Z = C D^-1, the
     other columns of Q - I are B Zᴴ.
     """
     height, width = shape_of(first)[-2:]
@@ -330,7 +330,7 @@ qr_p = register(Primitive(
 
 
 def qr(a: Any, full_matrices: bool = True, pivoting: bool = False) -> list[Any]:
-    """[Q, R] with Q R = a, Qᴴ Q = 1 and R upper triangular; with `pivoting` Q R = a[:, order], and the order too."""
+    """Return [Q, R] with Q R = a, Qᴴ Q = 1 and R upper triangular; with `pivoting` Q R = a[:, order], and order."""
     return bind(qr_p, a, full_matrices=full_matrices, pivoting=pivoting)
 
 
@@ -338,7 +338,7 @@ def qr(a: Any, full_matrices: bool = True, pivoting: bool = False) -> list[Any]:
 
 
 def _reflectors(name: str, a: Any, taus: Any) -> tuple[Any, Any]:
-    """V, and T Vᴴ, with H1 ... Hk = 1 - V T Vᴴ, where Hi = 1 - taus[i] v v^H and column i of `a` holds v."""
+    """Return V, and T Vᴴ, with H1 ... Hk = 1 - V T Vᴴ, where Hi = 1 - taus[i] v v^H and column i of `a` holds v."""
     height, width = shape_of(a)[-2:]
     count = shape_of(taus)[-1]
     if count > width or width > height or shape_of(taus)[:-1] != shape_of(a)[:-2]:
@@ -355,7 +355,7 @@ def _reflectors(name: str, a: Any, taus: Any) -> tuple[Any, Any]:
 
 
 def householder_product(a: Any, taus: Any) -> Any:
-    """The first columns of H1 H2 ... Hk, where Hi = 1 - taus[i] v vᴴ and v stands below the diagonal in column i."""
+    """Return the first columns of H1 H2 ... Hk, where Hi = 1 - taus[i] v vᴴ and v is below the diagonal in column i."""
     check_matrices("householder_product", aval_of(a))
     vectors, rest = _reflectors("householder_product", a, taus)
     width = shape_of(a)[-1]
@@ -364,7 +364,7 @@ def householder_product(a: Any, taus: Any) -> Any:
 
 
 def ormqr(a: Any, taus: Any, c: Any, left: bool = True, transpose: bool = False) -> Any:
-    """Q c, or c Q, or the same with Qᴴ if `transpose`, where Q = H1 ... Hk is that of `householder_product`."""
+    """Return Q c, or c Q, or the same with Qᴴ if `transpose`, where Q = H1 ... Hk is that of `householder_product`."""
     check_matrices("ormqr", aval_of(a), aval_of(c))
     vectors, rest = _reflectors("ormqr", a, taus)
     if shape_of(c)[-2 if left else -1] != shape_of(a)[-2]:
@@ -375,7 +375,7 @@ def ormqr(a: Any, taus: Any, c: Any, left: bool = True, transpose: bool = False)
 
 
 def cholesky_update(r: Any, w: Any) -> Any:
-    """The upper triangular S with Sᵀ S = rᵀ r + w wᵀ and a positive diagonal, for an upper triangular `r`."""
+    """Return the upper triangular S with Sᵀ S = rᵀ r + w wᵀ and a positive diagonal, for an upper triangular `r`."""
     row = reshape(w, (*shape_of(w)[:-1], 1, shape_of(w)[-1]))
     factor = qr(concatenate([triu(r), row], len(shape_of(r)) - 2), full_matrices=False)[1]
     middle = diagonal(factor)

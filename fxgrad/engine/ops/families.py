@@ -1,6 +1,6 @@
-"""Checks that rules share, and builders of records for layout changes and reductions.
+"""Shared checks of rules, and builders of records for layout changes and reductions.
 
-The builder of elementwise records is in `pointwise`, because it needs what `space` makes with these.
+The builder of elementwise records is in `pointwise`, since it needs operations that `structural` makes with these.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ KINDS: dict[str, Accepts] = {
     "integer": dtypes.is_integer,
     "integral": lambda dtype: dtypes.kind_of(dtype) in "biu",
 }
-"""Sets of dtypes by name, as messages show them; of these, only `all` has the dtype of random keys too."""
+"""Sets of dtypes by name, as messages show them; only `all` includes the dtype of random keys."""
 
 
 def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
-    """The shape that NumPy broadcasts `shapes` to; `ShapeError` names them if there is none."""
+    """Return the shape that NumPy broadcasts `shapes` to; raise a `ShapeError` naming them if there is none."""
     result: list[int] = []
     rank = max(map(len, shapes))
     for axis in range(-rank, 0):
@@ -52,7 +52,7 @@ def broadcast_shapes(name: str, *shapes: Shape) -> Shape:
 
 
 def check_kind(name: str, kind: str, *avals: Aval) -> None:
-    """Raises `DTypeError` unless all dtypes belong to the set `kind` of `KINDS`."""
+    """Raise `DTypeError` unless all dtypes belong to the set `kind` of `KINDS`."""
     for aval in avals:
         if dtypes.is_key(aval.dtype) and kind != "all":
             raise DTypeError(f"{name}: not defined for random keys (key<fry>); {dtypes.KEY_ADVICE}")
@@ -64,7 +64,7 @@ def check_kind(name: str, kind: str, *avals: Aval) -> None:
 
 
 def check_same_dtype(name: str, *avals: Aval) -> None:
-    """Raises `DTypeError` unless all dtypes are equal."""
+    """Raise `DTypeError` unless all dtypes are equal."""
     if any(aval.dtype != avals[0].dtype for aval in avals):
         shown = " and ".join(aval.dtype.name for aval in avals)
         raise DTypeError(f"{name}: dtypes {shown} differ, where equal ones are needed; convert one with "
@@ -72,7 +72,7 @@ def check_same_dtype(name: str, *avals: Aval) -> None:
 
 
 def rank_of(value: Any) -> int:
-    """The number of axes of an operand of any kind."""
+    """Return the number of axes of an operand of any kind."""
     return len(aval_of(value).shape)
 
 
@@ -82,10 +82,11 @@ def rank_of(value: Any) -> int:
 def linear_unary(name: str, *, abstract: Rule, numpy: Callable[..., Any], xla: Callable[..., Any],
                  transpose: Callable[..., Any], batch: Rule, flops: int = 0, cost: Rule | None = None,
                  **facts: Any) -> Primitive:
-    """An operation linear in its one input, such as a change of layout: its jvp is itself.
+    """Return the record of an operation linear in its one input, such as a change of layout: its jvp is itself.
 
-    `transpose(cotangent, aval, **params)` returns the cotangent of the input of type `aval`; `facts` are those of the
-    record. Without `cost` it does `flops` operations for each element, and reads and writes everything once.
+    `transpose(cotangent, aval, **params)` returns the cotangent of the input of type `aval`; `facts` are further
+    properties of the record. Without `cost` it counts `flops` operations for each element, and reads and writes
+    everything once.
     """
     def jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple[list[Any], list[Any]]:
         out = bind(primitive, *primals, **params)
@@ -112,26 +113,26 @@ def linear_unary(name: str, *, abstract: Rule, numpy: Callable[..., Any], xla: C
 
 
 def reduced_shape(aval: Aval, axes: tuple[int, ...]) -> Shape:
-    """The shape without `axes`."""
+    """Return the shape without `axes`."""
     return tuple(extent for axis, extent in enumerate(aval.shape) if axis not in axes)
 
 
 def check_axes(name: str, aval: Aval, axes: Sequence[int]) -> None:
-    """Raises `ShapeError` unless `axes` are distinct axes of `aval`, each counted from the front."""
+    """Raise `ShapeError` unless `axes` are distinct axes of `aval`, each counted from the front."""
     if len(set(axes)) != len(axes) or any(not (isinstance(axis, int) and 0 <= axis < aval.ndim) for axis in axes):
         raise ShapeError(f"{name}: axes {tuple(axes)} of an array of shape {aval.shape}; distinct axes from 0 to "
                          f"{aval.ndim - 1} are needed")
 
 
 def lax_function(xla: str | Callable[..., Any]) -> Callable[..., Any]:
-    """A function `(lax, *values, **params)`: `xla` itself, or the one of that name in `lax`."""
+    """Return a function `(lax, *values, **params)`: `xla` itself, or the one of that name in `lax`."""
     if callable(xla):
         return xla
     return lambda lax, *values, **params: getattr(lax, xla)(*values, **params)
 
 
 def by_float32(xla: str | Callable[..., Any]) -> Callable[..., Any]:
-    """The same as `lax_function`; floats of a byte go by way of float32."""
+    """Return `lax_function(xla)`, with floats of a byte computed in float32."""
     function = lax_function(xla)
 
     def rule(lax: Any, *values: Any) -> Any:
@@ -145,10 +146,10 @@ def by_float32(xla: str | Callable[..., Any]) -> Callable[..., Any]:
 
 def reduction(name: str, *, numpy: Callable[..., Any], accepts: str, jvp: Rule, transpose: Rule = NOT_LINEAR,
               xla: Callable[..., Any] | None = None, public: str | None = None) -> Primitive:
-    """An operation that combines the elements along `axes` (a sorted tuple of non-negative ints) into one.
+    """Return the record of an operation that combines the elements along `axes` (a sorted tuple of ints from 0 on).
 
-    `numpy(array, axes)` returns an array of the same dtype; it is not asked where there are no axes, since NumPy's
-    functions then combine every element with the neutral one.
+    `numpy(array, axes)` returns an array of the same dtype; it is not called without axes, since NumPy's functions then
+    combine every element with the neutral one.
     """
     shown = public or name
     lax_name = lax_function(xla or name)
@@ -175,5 +176,5 @@ def reduction(name: str, *, numpy: Callable[..., Any], accepts: str, jvp: Rule, 
 
 
 def is_linear(value: Any) -> bool:
-    """In a transpose rule: whether the output is linear in this input."""
+    """In a transpose rule, return whether the output is linear in this input."""
     return type(value) is Linear

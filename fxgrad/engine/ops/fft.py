@@ -23,7 +23,7 @@ from fxgrad.errors import ArgumentError, DTypeError, ShapeError
 
 KINDS = ("fft", "ifft", "rfft", "irfft")
 _MOST = 3
-"""As many axes as XLA transforms at once."""
+"""The most axes that XLA transforms at once."""
 
 
 def _abstract(x: Aval, *, fft_type: str, fft_lengths: tuple[int, ...]) -> list[Aval]:
@@ -48,7 +48,7 @@ def _abstract(x: Aval, *, fft_type: str, fft_lengths: tuple[int, ...]) -> list[A
 
 
 def _half(length: int) -> int:
-    """How many numbers tell the transform of so many real ones."""
+    """Return the number of complex numbers that determine the transform of `length` real ones."""
     return length // 2 + 1 if length else 0
 
 
@@ -62,7 +62,7 @@ def _numpy(x: Any, *, fft_type: str, fft_lengths: tuple[int, ...]) -> Any:
 
 
 def _xla(lax: Any, x: Any, *, fft_type: str, fft_lengths: tuple[int, ...]) -> list[Any]:
-    """In several rounds where there are more axes than XLA takes; the last ones first, or last for irfft."""
+    """Transform in several rounds if there are more axes than XLA takes; the last ones first, or last for irfft."""
     if 0 in (*x.shape, *fft_lengths):
         output = _abstract(Aval(x.shape, np.dtype(x.dtype)), fft_type=fft_type, fft_lengths=fft_lengths)[0]
         return [lax.full(output.shape, 0, output.dtype)]
@@ -76,7 +76,7 @@ def _xla(lax: Any, x: Any, *, fft_type: str, fft_lengths: tuple[int, ...]) -> li
 
 
 def _others(lax: Any, x: Any, kind: Any, lengths: tuple[int, ...]) -> Any:
-    """Transforms the axes before the last three of those that `lengths` are of."""
+    """Transform the axes of `lengths` except the last three."""
     end = x.ndim - _MOST
     for begin in range(x.ndim - len(lengths), end, _MOST):
         axes = [*range(begin, min(begin + _MOST, end))]
@@ -88,9 +88,9 @@ def _others(lax: Any, x: Any, kind: Any, lengths: tuple[int, ...]) -> Any:
 
 def _transpose(cotangents: list[Any], inputs: list[Any], *, fft_type: str,
                fft_lengths: tuple[int, ...]) -> list[Any]:
-    """The matrices of fft and ifft are symmetric. rfft is fft of real numbers without its second half: the other
-    way, zeros stand for that, and the real part is taken. In irfft each number but those that are their own mirror
-    image counts twice.
+    """Transpose: the matrices of fft and ifft are symmetric. rfft is fft of real numbers without its second half; its
+    transpose puts zeros there and takes the real part. In irfft each number counts twice, except those that are their
+    own mirror image.
     """
     cotangent = cotangents[0]
     if fft_type in ("fft", "ifft"):
@@ -130,7 +130,7 @@ fft_p = register(Primitive(
 
 
 def fft(x: Any, fft_type: str, fft_lengths: tuple[int, ...]) -> Any:
-    """The transform of the last axes of `x`: "fft", "ifft", "rfft" or "irfft"; the inverse ones divide by the size.
+    """Return the "fft", "ifft", "rfft" or "irfft" of the last axes of `x`; inverse ones divide by the size.
 
     `fft_lengths` are the sizes of these axes, of the result for "irfft".
     """

@@ -1,6 +1,6 @@
 """The incomplete gamma and beta functions and zeta: igamma igammac igamma_grad_a random_gamma_grad zeta betainc.
 
-The kernels are XLA's, for NumPy arrays too, where they run on the CPU. Formulas are those of the DLMF (dlmf.nist.gov).
+The kernels are XLA's, for NumPy arrays too, on the CPU. Formulas are those of the DLMF (dlmf.nist.gov).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from fxgrad.errors import UnsupportedError
 
 def by_xla(name: str, arity: int, tangents: Sequence[Callable[..., Any]], *, xla: Callable[..., Any] | None = None,
            accepts: str = "floating") -> Primitive:
-    """The record of an elementwise function with XLA's kernel: `xla(lax, *values)`, by default `lax`'s of that name."""
+    """Return the record of an elementwise function with XLA's kernel `xla(lax, *values)`, by default `lax`'s."""
     rule = xla or lax_function(name)
     return elementwise(name, arity, accepts=accepts, tangents=tangents, flops=500, xla=rule,
                        numpy=xla_kernels.elementwise_on_cpu(rule))
 
 
 def no_derivative(function: str, parameter: str) -> Callable[..., Any]:
-    """A tangent that refuses: the derivative of `function` in `parameter` has no closed form."""
+    """Return a tangent rule that raises: the derivative of `function` in `parameter` has no closed form."""
     def refuse(*_: Any) -> Any:
         raise UnsupportedError(at_user_line(
             f"{function} has no derivative in {parameter}: no closed form is known. Pass {parameter} as a constant "
@@ -45,7 +45,7 @@ def no_derivative(function: str, parameter: str) -> Callable[..., Any]:
 
 
 def _betaln_xla(lax: Any, a: Any, b: Any) -> Any:
-    """By jax's series where a difference of logarithms would be one of large numbers, all digits of it lost."""
+    """Use jax's series where a difference of logarithms would be one of large numbers, losing all digits."""
     zero, one, infinity = lax.full_like(a, 0), lax.full_like(a, 1), lax.full_like(a, math.inf)
     positive = lax.bitwise_and(lax.gt(a, zero), lax.gt(b, zero))
     large = lax.full_like(a, 1e3 if a.dtype.itemsize == 8 else 8.0)  # from here on the series is exact to rounding
@@ -67,13 +67,13 @@ betaln = operation(betaln_p)
 
 
 def _times(x: Any, y: Any) -> Any:
-    """x y, and 0 where x is 0, also for an infinite y."""
+    """Return x y, and 0 where x is 0, also for an infinite y."""
     zero = eq(x, 0.0)
     return where(zero, 0.0, mul(x, where(zero, 1.0, y)))
 
 
 def _density(a: Any, x: Any) -> Any:
-    """The density of the gamma distribution, x^(a-1) e^-x / Gamma(a): the derivative of igamma in x (DLMF 8.8.13)."""
+    """Return the gamma density, x^(a-1) e^-x / Gamma(a): the derivative of igamma in x (DLMF 8.8.13)."""
     return exp(sub(sub(_times(sub(a, 1.0), log(x)), x), lgamma(a)))
 
 
@@ -84,7 +84,7 @@ igammac_p = by_xla("igammac", 2, [lambda t, out, a, x: neg(mul(t, igamma_grad_a(
 
 
 def _slope_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
-    """The derivative of the density in a."""
+    """Return the derivative of the density in a."""
     return mul(t, mul(_density(a, x), sub(log(x), digamma(a))))
 
 
@@ -92,7 +92,7 @@ igamma_grad_a_p = by_xla("igamma_grad_a", 2, [no_derivative("the derivative of i
 
 
 def _gamma_grad_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
-    """Of -igamma_grad_a(a, x) / density(a, x), by the quotient rule."""
+    """Differentiate -igamma_grad_a(a, x) / density(a, x), by the quotient rule."""
     slope = sub(div(sub(a, 1.0), x), 1.0)
     return neg(mul(t, add(sub(log(x), digamma(a)), mul(out, slope))))
 
@@ -101,7 +101,7 @@ random_gamma_grad_p = by_xla(
     "random_gamma_grad", 2, [no_derivative("the derivative of draws of a gamma distribution", "a"), _gamma_grad_in_x])
 
 _BEFORE = 10
-"""So many terms of the series of `zeta` are added up before the rest is an integral with corrections."""
+"""The number of terms of the series of `zeta` that are summed; the rest is an integral with corrections."""
 _CORRECTIONS = np.zeros(19)
 _CORRECTIONS[::2] = [number / math.factorial(2 * at) for at, number in enumerate((
     1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330), 1)]
@@ -109,7 +109,7 @@ _CORRECTIONS[::2] = [number / math.factorial(2 * at) for at, number in enumerate
 
 
 def _zeta_slope(x: Any, q: Any) -> Any:
-    """The derivative of zeta in x: that of each term, of the integral and of Euler's and Maclaurin's corrections to it.
+    """Return the derivative of zeta in x: of each term, of the integral and of the Euler-Maclaurin corrections.
 
     They are those of DLMF 25.11.5, of x (x+1) ... (x+2j-2) a^(1-x-2j) with a = q + 10.
     """
@@ -122,7 +122,7 @@ def _zeta_slope(x: Any, q: Any) -> Any:
     size, growth = pow(a, neg(x)), log(a)
     less = sub(x, 1.0)
     integral = mul(mul(size, a), div(add(growth, div(1.0, less)), less))
-    there = where(eq(size, 0.0), 1.0, x)  # products of large x overflow where nothing is left of their factor
+    there = where(eq(size, 0.0), 1.0, x)  # products of large x overflow where their factor has vanished
     factors = add(there, np.arange(len(_CORRECTIONS)).astype(dtype))
     last = len(aval_of(factors).shape) - 1
     slopes = sub(cumsum(div(1.0, factors), last), growth)

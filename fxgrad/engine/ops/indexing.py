@@ -1,6 +1,6 @@
 """Indexing by arrays of integers: gather, and scatter with its combinations add, sub, mul, min, max.
 
-The NumPy kernels, and what the dimension numbers mean, are in `windows`.
+`windows` contains the NumPy kernels, and the meaning of the dimension numbers.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ def _as_scatter(windows: Windows, mode: str, promises: Sequence[str]) -> dict[st
 
 
 def _behind_new_axis(axes: Axes) -> Axes:
-    """Axes, counted behind a new first one."""
+    """Shift axes for a new first axis."""
     return tuple(axis + 1 for axis in axes)
 
 
 def _batch_windows(windows: Windows, operand: bool, indices: bool) -> Windows:
-    """The windows with a batch axis in front of the operand, the indices or both; the result has it in front."""
+    """Return the windows with a batch axis in front of the operand, the indices or both; the result has it in front."""
     offset, collapsed, start, batching, index_batching = windows
     if operand and indices:
         return Windows(_behind_new_axis(offset), _behind_new_axis(collapsed), _behind_new_axis(start),
@@ -79,12 +79,12 @@ def _lax_mode(lax: Any, mode: str) -> Any:
 
 
 def _lax_indices(lax: Any, x: Any, indices: Any, windows: Windows, mode: str) -> Any:
-    """The indices, those that count from the end turned into those that count from the front."""
+    """Return the indices, with those that count from the end converted to count from the front."""
     if mode != "checked" or indices.dtype.kind == "u" or not windows.start_index_map:
         return indices
     extents = [x.shape[axis] for axis in windows.start_index_map]
     dtype = indices.dtype
-    if not all(isinstance(extent, int) for extent in extents):  # of an export, where jax knows them by name
+    if not all(isinstance(extent, int) for extent in extents):  # of an export, where jax has symbolic ones
         indices = lax.convert_element_type(indices, np.dtype(np.int32) if dtype.itemsize < 4 else dtype)
         return _from_front(lax, indices, lax.concatenate(
             [lax.full((1,), extent, indices.dtype) for extent in extents], 0))
@@ -115,7 +115,7 @@ def _gather_xla(lax: Any, x: Any, indices: Any, *, slice_sizes: Shape, mode: str
                 promises: tuple[str, ...], **dimensions: Axes) -> list[Any]:
     windows = _gather_windows(dimensions)
     shape = windows.result_shape(slice_sizes, indices.shape[:-1])
-    if 0 in shape:  # XLA has no windows larger than an axis of size 0, though there are none of them
+    if 0 in shape:  # XLA rejects windows larger than an axis of size 0, though there are none of them
         return [lax.full(shape, 0, x.dtype)]
     numbers = lax.GatherDimensionNumbers(
         windows.offset_dims, windows.collapsed_slice_dims, windows.start_index_map, windows.operand_batching_dims,
@@ -165,13 +165,13 @@ gather_p = register(Primitive(
 
 def gather(x: Any, indices: Any, windows: Windows, slice_sizes: Sequence[int], mode: str = "checked",
            fill_value: Any = None, promises: Sequence[str] = ()) -> Any:
-    """Windows of `x` of `slice_sizes` that start at `indices`; see `Windows` for the numbers and `MODES` for `mode`.
+    """Return windows of `x` of `slice_sizes` that start at `indices`; see `Windows` and, for `mode`, `MODES`.
 
-    `fill_value` (a Python number) stands for what is out of range under the mode `fill`; by default NaN, the least
-    or largest integer, True. `promises` holds `"sorted"`, `"unique"` where the caller knows this of the indices.
+    `fill_value` (a Python number) replaces elements out of range under the mode `fill`; by default NaN, the least or
+    largest integer, True. `promises` contains `"sorted"`, `"unique"` if the caller knows this of the indices.
     """
     if isinstance(fill_value, float | np.floating) and fill_value == 0 and np.signbit(fill_value):
-        # As a parameter it would be equal to 0.0, which stands for other programs.
+        # -0.0 as a parameter would equal 0.0, the parameter of another program.
         return neg(gather(neg(x), indices, windows, slice_sizes, mode, 0.0, promises))
     return bind(gather_p, x, indices, **windows._asdict(), slice_sizes=tuple(slice_sizes), mode=mode,
                 fill_value=fill_value, promises=tuple(promises))[0]
@@ -215,7 +215,7 @@ def _scatter_cost(x: Aval, indices: Aval, updates: Aval, **_: Any) -> Cost:
 
 
 def _scatter(name: str, combine: np.ufunc | None, accepts: str, jvp: Rule, transpose: Rule) -> Primitive:
-    """The record of a scatter that combines old and new elements by `combine`, or replaces them."""
+    """Return the record of a scatter that combines old and new elements by `combine`, or replaces them."""
     def kernel(x: Any, indices: Any, updates: Any, *, mode: str, promises: tuple[str, ...], **params: Any) -> Any:
         return scatter_numpy(combine, x, indices, updates, _scatter_windows(params), mode, promises)
 
@@ -246,14 +246,14 @@ def _scatter(name: str, combine: np.ufunc | None, accepts: str, jvp: Rule, trans
 
 
 def _take_at_updates(array: Any, indices: Any, updates: Aval, params: dict[str, Any]) -> Any:
-    """What stands in `array` where each element of the updates goes; 0 for those that go nowhere."""
+    """Return the elements of `array` at the targets of the updates; 0 for updates without a target."""
     windows = _scatter_windows(params)
     return gather(array, indices, windows, windows.slice_sizes(aval_of(array).ndim, updates.shape), params["mode"], 0,
                   params["promises"])
 
 
 def _is_distinct(indices: Any, params: dict[str, Any]) -> bool:
-    """Whether no element of the operand is addressed twice."""
+    """Return whether no element of the operand is addressed twice."""
     batching = params["scatter_indices_batching_dims"]
     shape = aval_of(indices).shape[:-1]
     return "unique" in params["promises"] or all(
@@ -261,7 +261,7 @@ def _is_distinct(indices: Any, params: dict[str, Any]) -> bool:
 
 
 def _linear_jvp(primitive: Callable[[], Primitive]) -> Rule:
-    """The jvp of a combination that is linear in operand and updates together."""
+    """Return the jvp rule of a combination that is linear in operand and updates together."""
     def jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple[list[Any], list[Any]]:
         out = bind(primitive(), *primals, **params)
         if type(tangents[2]) is Zero:
@@ -286,7 +286,7 @@ scatter_sub_p = _scatter("scatter_sub", np.subtract, "numeric", _linear_jvp(lamb
 
 
 def _winners(x: Aval, indices: Any, updates: Aval, params: dict[str, Any]) -> tuple[Any, Any]:
-    """Where the operand keeps its element, and which updates are the ones that stay (not overwritten by others)."""
+    """Return where the operand keeps its element, and which updates remain (are not overwritten by others)."""
     numbers = reshape(add(iota(dtypes.int32, (updates.size,)), 1), updates.shape)
     written = bind(scatter_p, full(x.shape, 0, dtypes.int32), indices, numbers, **params)[0]
     return eq(written, 0), eq(numbers, _take_at_updates(written, indices, updates, params))
@@ -298,7 +298,7 @@ def _scatter_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tupl
     old, new = instantiate_zeros(tangents[0]), instantiate_zeros(tangents[2])
     if _is_distinct(indices, params):
         return out, bind(scatter_p, old, indices, new, **params)
-    # Which of several updates of one element stays is not defined: find out, and add the tangents of those alone.
+    # It is undefined which of several updates of one element remains: determine it, and add their tangents alone.
     kept, stays = _winners(aval_of(x), indices, aval_of(updates), params)
     return out, bind(scatter_add_p, where(kept, old, 0), indices, where(stays, new, 0), **params)
 
@@ -333,9 +333,9 @@ def _scatter_mul_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> 
 
 
 def _products_of_others(x: Any, indices: Any, updates: Any, params: dict[str, Any]) -> Any:
-    """For each update the product of all others of the same element, by comparing all pairs."""
+    """Return for each update the product of all others of the same element, by comparing all pairs."""
     aval, count = aval_of(updates), aval_of(updates).size
-    # Counted from 1, since updates that are dropped read 0: then they are beside each other and no element.
+    # Counted from 1, since dropped updates read 0: so they match each other and no element.
     places = reshape(add(iota(dtypes.int32, (aval_of(x).size,)), 1), aval_of(x).shape)
     targets = reshape(_take_at_updates(places, indices, aval, params), (count,))
     numbers = iota(dtypes.int32, (count,))
@@ -352,7 +352,7 @@ scatter_mul_p = _scatter("scatter_mul", np.multiply, "numeric", _scatter_mul_jvp
 
 def _extremal(name: str, combine: np.ufunc) -> Primitive:
     def jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple[list[Any], list[Any]]:
-        """The tangent of the element that is chosen; where several are equal, the mean of theirs."""
+        """Return the tangent of the chosen element; among equal ones, the mean of theirs."""
         x, indices, updates = primals
         aval = aval_of(updates)
         out, = bind(primitive, *primals, **params)
@@ -373,7 +373,7 @@ scatter_max_p = _extremal("scatter_max", np.maximum)
 
 def scatter(x: Any, indices: Any, updates: Any, windows: Windows, *, combine: str = "set", mode: str = "checked",
             promises: Sequence[str] = ()) -> Any:
-    """`x` with `updates` put into, or combined with, the windows that start at `indices`.
+    """Return `x` with `updates` put into, or combined with, the windows that start at `indices`.
 
     `combine` is one of `"set"`, `"add"`, `"sub"`, `"mul"`, `"min"`, `"max"`; the other arguments are those of `gather`.
     """

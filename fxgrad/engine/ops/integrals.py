@@ -1,7 +1,7 @@
 """Functions defined by integrals and series: exponential, sine, Fresnel integrals, hypergeometric functions.
 
-The kernels are those of jax.scipy.special, for NumPy arrays too, where they run on the CPU. Derivatives are closed
-forms of the DLMF (dlmf.nist.gov), whose sections are named.
+The kernels are those of jax.scipy.special, for NumPy arrays too, on the CPU. Derivatives are closed forms of the DLMF
+(dlmf.nist.gov), whose sections are named.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TO_DENSITY = 2 / math.sqrt(math.pi)
 
 
 def _erfcx_xla(lax: Any, x: Any) -> Any:
-    """jax's, but by the asymptotic series (DLMF 7.12.1) where x is large: before it begins its own, jax's is 0."""
+    """Call jax's, or for large x the asymptotic series (DLMF 7.12.1): jax's is 0 before it switches to its own."""
     far = lax.gt(x, lax.full_like(x, 25.0 if x.dtype.itemsize == 8 else 8.0))
     safe = lax.select(far, x, lax.full_like(x, 1.0))
     term = lax.div(lax.full_like(x, 0.5), lax.mul(safe, safe))
@@ -78,12 +78,12 @@ _MANY = 5000.0
 
 
 def _expn_xla(lax: Any, n: Any, x: Any) -> Any:
-    """jax's, whose steps are as many as the order; for large orders the first terms of DLMF 8.20.2 to 8.20.5."""
+    """Call jax's, whose steps are as many as the order, or for large orders sum terms of DLMF 8.20.2 to 8.20.5."""
     many = lax.ge(n, lax.full_like(n, _MANY))
     few = special("expn")(lax, lax.convert_element_type(lax.select(many, lax.full_like(n, 1.0), n), np.int32), x)
     order = lax.select(many, n, lax.full_like(n, _MANY))
     ratio, total = lax.div(x, order), lax.add(x, order)
-    each = lax.div(lax.div(order, total), total)  # what the powers of order / (x + order)^2 are of
+    each = lax.div(lax.div(order, total), total)  # powers of order / (x + order)^2
     series = one = lax.full_like(x, 1.0)
     for first, second in ((-8.0, 6.0), (-2.0, 0.0), (0.0, 0.0)):  # 1 - 8 r + 6 r^2, 1 - 2 r, 1: the last term first
         squared = lax.mul(lax.full_like(x, second), ratio)

@@ -28,7 +28,7 @@ def align_batch_axes(size: int, values: Sequence[Any], axes: Sequence[int | None
 
 
 def all_weak(avals: Sequence[Aval]) -> bool:
-    """Whether the result of combining arrays of these types is weak."""
+    """Return whether the result of combining arrays of these types is weak."""
     return all(aval.weak for aval in avals)
 
 
@@ -73,7 +73,7 @@ concatenate_p = linear_many(
 
 
 def concatenate(operands: Sequence[Any], dimension: int) -> Any:
-    """Arrays of one dtype joined along an existing axis; a single one is returned as it is."""
+    """Return arrays of one dtype joined along an existing axis; a single one unchanged."""
     return operands[0] if len(operands) == 1 else bind(concatenate_p, *operands, dimension=dimension)[0]
 
 
@@ -111,7 +111,7 @@ stack_p = linear_many(
 
 
 def stack(operands: Sequence[Any], axis: int) -> Any:
-    """Arrays of one shape and dtype joined along a new axis."""
+    """Return arrays of one shape and dtype joined along a new axis."""
     return bind(stack_p, *operands, axis=axis)[0]
 
 
@@ -120,7 +120,7 @@ def stack(operands: Sequence[Any], axis: int) -> Any:
 
 def linear_parts(name: str, *, abstract: Rule, numpy: Rule, xla: Rule, join: Callable[..., Any],
                  batch: Rule) -> Primitive:
-    """The record of an operation that takes one array apart; `join(parts, **params)` puts it together again."""
+    """Return the record of an operation that splits one array; `join(parts, **params)` reassembles it."""
     def jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple[list[Any], list[Any]]:
         out = bind(primitive, *primals, **params)
         if type(tangents[0]) is Zero:
@@ -165,7 +165,7 @@ split_p = linear_parts(
 
 
 def split(x: Any, sizes: Sequence[int], axis: int) -> list[Any]:
-    """Consecutive pieces of `x` along `axis`, of the given sizes."""
+    """Return consecutive pieces of `x` along `axis`, of the given sizes."""
     return [x] if len(sizes) == 1 else bind(split_p, x, sizes=tuple(sizes), axis=axis)
 
 
@@ -192,13 +192,13 @@ unstack_p = linear_parts(
 
 
 def unstack(x: Any, axis: int) -> list[Any]:
-    """The slices of `x` along `axis`, without that axis."""
+    """Return the slices of `x` along `axis`, without that axis."""
     return bind(unstack_p, x, axis=axis)
 
 
 @rewrites.register(stack_p)
 def _stack_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """One array is only reshaped."""
+    """Replace a stack of one array by a reshape."""
     if len(inputs) > 1:
         return None
     shape = aval_of(inputs[0]).shape

@@ -1,4 +1,4 @@
-"""What the rooms of linear algebra share: checks, products and parts of stacked matrices, loops over LAPACK."""
+"""Shared functions of linear algebra: checks, products and parts of stacked matrices, loops over LAPACK."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DTYPES = ("float32", "float64", "complex64", "complex128")
 
 
 def check_matrices(name: str, *avals: Aval, square: bool = False) -> None:
-    """Raises unless these are (stacks of) matrices of a dtype that LAPACK has; with `square`, square ones."""
+    """Raise unless these are (stacks of) matrices of a dtype that LAPACK has; with `square`, square ones."""
     for aval in avals:
         if aval.dtype.name not in _DTYPES:
             raise DTypeError(f"{name}: not defined for {aval.dtype.name}; it takes {', '.join(_DTYPES)}. "
@@ -47,12 +47,12 @@ def check_matrices(name: str, *avals: Aval, square: bool = False) -> None:
 
 
 def real_of(aval: Aval, shape: Shape) -> Aval:
-    """The type of real numbers that go with `aval`."""
+    """Return `aval` with the real dtype of its precision and another shape."""
     return Aval(shape, dtypes.real_dtype(aval.dtype))
 
 
 def complex_of(aval: Aval, shape: Shape) -> Aval:
-    """The type of complex numbers that go with `aval`."""
+    """Return `aval` with the complex dtype of its precision and another shape."""
     return Aval(shape, dtypes.complex_dtype(aval.dtype))
 
 
@@ -60,12 +60,12 @@ def complex_of(aval: Aval, shape: Shape) -> Aval:
 
 
 def shape_of(x: Any) -> Shape:
-    """The shape of an operand of any kind."""
+    """Return the shape of an operand of any kind."""
     return aval_of(x).shape
 
 
 def has_complex_dtype(x: Any) -> bool:
-    """Whether `x` is of a complex dtype."""
+    """Return whether `x` has a complex dtype."""
     return dtypes.is_complex(aval_of(x).dtype)
 
 
@@ -81,26 +81,26 @@ def conj_if_complex(x: Any) -> Any:
 
 
 def adjoint(x: Any) -> Any:
-    """The conjugate transposes of the matrices."""
+    """Return the conjugate transposes of the matrices."""
     return conj_if_complex(transpose_matrices(x))
 
 
 def matmul(x: Any, y: Any) -> Any:
-    """The products of matrices with equal leading axes, in the full precision of their dtype."""
+    """Return the products of matrices with equal leading axes, in the full precision of their dtype."""
     rank = len(shape_of(x))
     batch = tuple(range(rank - 2))
     return dot_general(x, y, (((rank - 1,), (rank - 2,)), (batch, batch)), "highest")
 
 
 def rows(x: Any, start: int, limit: int) -> Any:
-    """The rows of the matrices from `start` up to `limit`."""
+    """Return the rows of the matrices from `start` up to `limit`."""
     shape = shape_of(x)
     return x if (start, limit) == (0, shape[-2]) else slice(
         x, (*(0,) * (len(shape) - 2), start, 0), (*shape[:-2], limit, shape[-1]))
 
 
 def columns(x: Any, start: int, limit: int) -> Any:
-    """The columns of the matrices from `start` up to `limit`."""
+    """Return the columns of the matrices from `start` up to `limit`."""
     shape = shape_of(x)
     return x if (start, limit) == (0, shape[-1]) else slice(
         x, (*(0,) * (len(shape) - 1), start), (*shape[:-1], limit))
@@ -112,17 +112,17 @@ def _lower_mask(shape: Shape, k: int) -> Any:
 
 
 def tril(x: Any, k: int = 0) -> Any:
-    """The matrices with zeros above the `k`-th diagonal."""
+    """Return the matrices with zeros above the `k`-th diagonal."""
     return where(_lower_mask(shape_of(x), k), x, 0.0)
 
 
 def triu(x: Any, k: int = 0) -> Any:
-    """The matrices with zeros below the `k`-th diagonal."""
+    """Return the matrices with zeros below the `k`-th diagonal."""
     return where(_lower_mask(shape_of(x), k - 1), 0.0, x)
 
 
 def lower_or_upper(lower: Any, upper: Any, k: int = 0) -> Any:
-    """The matrices of elements of `lower` up to the `k`-th diagonal and of `upper` above."""
+    """Return matrices with the elements of `lower` up to the `k`-th diagonal and of `upper` above."""
     return where(_lower_mask(shape_of(lower), k), lower, upper)
 
 
@@ -133,19 +133,19 @@ def eye(rows: int, columns: int, dtype: DType) -> Any:
 
 
 def eye_like(x: Any) -> Any:
-    """Identity matrices of the shape and dtype of `x` (of its leading axes too)."""
+    """Return identity matrices of the shape and dtype of `x` (with its leading axes)."""
     shape = shape_of(x)
     return broadcast_to(eye(shape[-2], shape[-1], aval_of(x).dtype), shape)
 
 
 def on_diagonal(x: Any) -> Any:
-    """Where the elements of a matrix of the shape of `x` lie on the diagonal, as bools."""
+    """Return a mask of the diagonal of matrices of the shape of `x`."""
     shape = shape_of(x)
     return broadcast_to(eq(iota(dtypes.int32, shape[-2:], 0), iota(dtypes.int32, shape[-2:], 1)), shape)
 
 
 def diagonal(x: Any) -> Any:
-    """The diagonals of the matrices."""
+    """Return the diagonals of the matrices."""
     shape = shape_of(x)
     size = min(shape[-2:])
     square = rows(columns(x, 0, size), 0, size)
@@ -153,25 +153,25 @@ def diagonal(x: Any) -> Any:
 
 
 def as_row(x: Any) -> Any:
-    """Vectors as matrices of one row: what multiplies columns."""
+    """Return vectors as matrices of one row, to multiply columns."""
     shape = shape_of(x)
     return reshape(x, (*shape[:-1], 1, shape[-1]))
 
 
 def as_column(x: Any) -> Any:
-    """Vectors as matrices of one column: what multiplies rows."""
+    """Return vectors as matrices of one column, to multiply rows."""
     return reshape(x, (*shape_of(x), 1))
 
 
 def hermitian(x: Any, lower: bool = True) -> Any:
-    """The Hermitian matrices that have the lower (or upper) triangles of `x`; diagonals lose their imaginary part."""
+    """Return the Hermitian matrices with the lower (or upper) triangles of `x`; diagonals lose their imaginary part."""
     other = adjoint(x)
     full = lower_or_upper(x, other) if lower else lower_or_upper(other, x, -1)
     return mul(add(full, adjoint(full)), 0.5) if has_complex_dtype(x) else full
 
 
 def cast_real_like(real: Any, x: Any) -> Any:
-    """Real numbers as numbers of the dtype of `x`, which may be complex."""
+    """Return real numbers in the dtype of `x`, which may be complex."""
     return convert(real, aval_of(x).dtype)
 
 
@@ -187,7 +187,7 @@ def permute_rows(x: Any, permutation: Any) -> Any:
 
 
 def coincide(values: Any, gaps: Any) -> Any:
-    """Whether `gaps` between the numbers in each row of `values` are nothing but rounding of the largest one."""
+    """Return whether `gaps` between the numbers in each row of `values` are nothing but rounding of the largest one."""
     shape, rank = shape_of(values), len(shape_of(gaps))
     if not shape[-1]:
         return eq(gaps, 0.0)
@@ -197,7 +197,7 @@ def coincide(values: Any, gaps: Any) -> Any:
 
 
 def safe_reciprocal(x: Any, zero: Any) -> Any:
-    """1 / x, and 0 where `zero` holds, with derivatives that are finite there too."""
+    """Return 1 / x, and 0 where `zero` holds, with derivatives that are finite there too."""
     return where(zero, 0.0, div(scalar_like(1, x), where(zero, 1.0, x)))
 
 
@@ -205,7 +205,7 @@ def safe_reciprocal(x: Any, zero: Any) -> Any:
 
 
 def stack_rule(primitive: Callable[[], Primitive]) -> Rule:
-    """The batch rule of an operation on stacks: the batch axis is one more axis in front."""
+    """Return the batch rule of an operation on stacks: the batch axis becomes one more axis in front."""
     def batch(size: int, values: list[Any], axes: list[int | None], **params: Any) -> tuple[list[Any], list[int]]:
         outputs = bind(primitive(), *batch_first(size, values, axes), **params)
         return outputs, [0] * len(outputs)
@@ -220,10 +220,10 @@ def batch_first(size: int, values: Sequence[Any], axes: Sequence[int | None]) ->
 
 @cached("routines of LAPACK", 256)
 def lapack(dtype: DType, *names: str) -> list[Callable[..., Any]]:
-    """Routines of LAPACK for `dtype`.
+    """Return routines of LAPACK for `dtype`.
 
-    They are SciPy's, which jax requires and so is there: NumPy has none of them, a call takes a microsecond, and
-    dispatching the XLA kernel would take fifty. It is imported at the first use, since that takes a while.
+    They are SciPy's, which jax requires: NumPy has none of them, a call takes a microsecond, and dispatching the XLA
+    kernel would take fifty. SciPy is imported at the first use, since that takes a while.
     """
     from scipy.linalg import get_lapack_funcs
 
@@ -232,7 +232,7 @@ def lapack(dtype: DType, *names: str) -> list[Callable[..., Any]]:
 
 @cached("routines of BLAS", 256)
 def blas(dtype: DType, name: str) -> Callable[..., Any]:
-    """A routine of BLAS for `dtype`; see `lapack`."""
+    """Return a routine of BLAS for `dtype`; see `lapack`."""
     from scipy.linalg import get_blas_funcs
 
     routine: Callable[..., Any] = get_blas_funcs(name, dtype=dtype)
@@ -241,7 +241,7 @@ def blas(dtype: DType, name: str) -> Callable[..., Any]:
 
 def each_matrix(kernel: Callable[..., Sequence[Any]], stack: Shape, outputs: Sequence[Aval],
                 *arrays: Any) -> list[Any]:
-    """`kernel` of one matrix each, applied to all in stacks of the shape `stack`; `outputs` are their types."""
+    """Apply `kernel`, of one matrix each, to all in stacks of the shape `stack`; `outputs` are their types."""
     if not stack:
         return list(kernel(*arrays))
     results = [np.empty(aval.shape, aval.dtype) for aval in outputs]
@@ -252,9 +252,9 @@ def each_matrix(kernel: Callable[..., Sequence[Any]], stack: Shape, outputs: Seq
 
 
 def or_unknown(kernel: Callable[[Any], Sequence[Any]], outputs: Callable[[Aval], Sequence[Aval]], a: Any) -> list[Any]:
-    """`kernel` of stacks of matrices; NaN, as in compiled code, for each matrix for which its iteration does not end.
+    """Apply `kernel` to stacks of matrices; as in compiled code, NaN for matrices where it does not converge.
 
-    NumPy has a `LinAlgError` for the whole stack then. `outputs` gives the types of the results.
+    NumPy raises `LinAlgError` for the whole stack then. `outputs` gives the types of the results.
     """
     try:
         return list(kernel(a))
@@ -266,13 +266,13 @@ def or_unknown(kernel: Callable[[Any], Sequence[Any]], outputs: Callable[[Aval],
 
 
 def unknown(output: Aval) -> Any:
-    """An array of NaN; both parts of complex numbers are."""
+    """Return an array of NaN; both parts of complex numbers are."""
     nan = complex(np.nan, np.nan) if output.dtype.kind == "c" else np.nan
     return np.full(output.shape, nan, output.dtype)
 
 
 def failure(name: str, message: str) -> np.linalg.LinAlgError:
-    """The error for matrices that a decomposition does not exist for, with the user's line."""
+    """Return the error for matrices without such a decomposition, with the user's line."""
     return np.linalg.LinAlgError(at_user_line(f"{name}: {message} (Under jit the result would be NaN, without an "
                                               "error)"))
 

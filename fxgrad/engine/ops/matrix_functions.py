@@ -43,10 +43,10 @@ _COEFFICIENTS = {
          10559470521600., 670442572800., 33522128640., 1323241920., 40840800., 960960., 16380., 182., 1.),
 }
 _BOUNDS = {7: 3.925724783138660, 13: 5.371920351148152}
-"""The degrees of the polynomials, and the norm up to which each is exact to rounding: of float32 and of float64."""
+"""The degrees of the polynomials, and the norm up to which each is exact to rounding: for float32 and for float64."""
 
 Pair = tuple[Any, Any]
-"""A matrix and its tangent along a direction, or None where there is none."""
+"""A matrix and its tangent along a direction, or None without one."""
 
 
 def _degree(dtype: Any) -> int:
@@ -54,7 +54,7 @@ def _degree(dtype: Any) -> int:
 
 
 class _Pairs:
-    """Arithmetic of pairs; `matmul` and `solve` are those of NumPy or XLA."""
+    """Arithmetic on pairs; `matmul` and `solve` are those of NumPy or XLA."""
 
     def __init__(self, matmul: Callable[..., Any], solve: Callable[..., Any]) -> None:
         self.matmul, self._solve = matmul, solve
@@ -64,19 +64,19 @@ class _Pairs:
         return value, None if x[1] is None else self.matmul(x[1], y[0]) + self.matmul(x[0], y[1])
 
     def combined(self, weights: Any, terms: Any) -> Pair:
-        """The sum of the terms times the weights."""
+        """Return the sum of the terms times the weights."""
         value, tangent = (None if terms[-1][place] is None else
                           sum(weight * term[place] for weight, term in zip(weights, terms, strict=True))
                           for place in (0, 1))
         return value, tangent
 
     def quotient(self, low: Pair, high: Pair) -> Pair:
-        """low^-1 high."""
+        """Return low^-1 high."""
         value = self._solve(low[0], high[0])
         return value, None if low[1] is None else self._solve(low[0], high[1] - self.matmul(low[1], value))
 
     def exponential(self, a: Pair, identity: Any) -> Pair:
-        """That of a matrix of small norm."""
+        """Return the exponential of a matrix of small norm."""
         weights = _COEFFICIENTS[_degree(a[0].dtype)]
         powers: list[Pair] = [(identity, None if a[1] is None else 0 * a[1])]
         square = self.product(a, a)
@@ -162,7 +162,7 @@ expm_p = register(Primitive(
 
 
 def expm(a: Any, max_squarings: int = 16) -> Any:
-    """The exponentials of square matrices; NaN where more than `max_squarings` squarings would be needed."""
+    """Return the exponentials of square matrices; NaN if more than `max_squarings` squarings would be needed."""
     return bind(expm_p, a, max_squarings=max_squarings)[0]
 
 
@@ -176,7 +176,7 @@ def _frechet_abstract(a: Aval, direction: Aval, *, max_squarings: int) -> list[A
 
 
 def _frechet_jvp(primals: list[Any], tangents: list[Any], *, max_squarings: int) -> tuple[list[Any], list[Any]]:
-    """The derivative stands in the upper right corner of the exponential of [[A, E], [0, A]]; so does its tangent."""
+    """The derivative is the upper right corner of the exponential of [[A, E], [0, A]]; so is its tangent."""
     a, direction = primals
     out = expm_frechet(a, direction, max_squarings)
     if type(tangents[0]) is Zero:
@@ -204,7 +204,7 @@ expm_frechet_p = register(Primitive(
 
 
 def expm_frechet(a: Any, direction: Any, max_squarings: int = 16) -> Any:
-    """The derivatives of the exponentials of `a` along `direction`."""
+    """Return the derivatives of the exponentials of `a` along `direction`."""
     return bind(expm_frechet_p, a, direction, max_squarings=max_squarings)[0]
 
 
@@ -269,7 +269,7 @@ sylvester_p = register(Primitive(
 
 
 def sylvester(a: Any, b: Any, c: Any) -> Any:
-    """The x with a x + x b = c."""
+    """Return x with a x + x b = c."""
     return bind(sylvester_p, a, b, c)[0]
 
 
@@ -291,7 +291,7 @@ def _sqrtm_numpy(a: Any) -> Any:
 
 
 def _sqrtm_xla(lax: Any, a: Any) -> list[Any]:
-    """That of the triangular T in a = Q T Qᴴ, column by column: with R the columns before, (R + r_jj) r_j = t_j.
+    """Compute the root of the triangular T in a = Q T Qᴴ by columns: with R the columns before, (R + r_jj) r_j = t_j.
 
     Å. Björck and S. Hammarling, "A Schur method for the square root of a matrix", 1983.
     """
@@ -329,7 +329,7 @@ sqrtm_p = register(Primitive(
 
 
 def sqrtm(a: Any) -> Any:
-    """The principal square roots of square matrices; complex."""
+    """Return the principal square roots of square matrices; complex."""
     return bind(sqrtm_p, a)[0]
 
 
@@ -376,5 +376,5 @@ nearest_unitary_p = register(Primitive(
 
 
 def nearest_unitary(a: Any) -> Any:
-    """The U with orthonormal columns in a = U P, where P is Hermitian and has no negative eigenvalues."""
+    """Return U with orthonormal columns in a = U P, where P is Hermitian and has no negative eigenvalues."""
     return bind(nearest_unitary_p, a)[0]

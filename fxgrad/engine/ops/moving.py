@@ -1,4 +1,4 @@
-"""What is kept for later: moved out of the memory where it was computed (`move`), or rounded to bytes."""
+"""Storage of saved values: moved to another memory (`move`), or rounded to bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fxgrad.errors import ArgumentError, UnsupportedError
 
 INT8 = np.dtype(np.int8)
 PLACES = {"host": "device", "device": "host"}
-"""The memories, and where a cotangent of what was moved there goes."""
+"""The memories, each with the destination of a cotangent of a value moved there."""
 
 
 def _abstract(x: Aval, *, to: str) -> list[Aval]:
@@ -28,9 +28,9 @@ def _abstract(x: Aval, *, to: str) -> list[Aval]:
 
 
 def _spilled(x: Any, *, to: str) -> Any:
-    """For NumPy the memory to move out of is that of the process: values go to a file without a name, and are mapped.
+    """Move values out of the memory of the process, which NumPy uses, to an unnamed, memory-mapped file.
 
-    The system reads pages of it when they are needed, and removes it with the last array that lies in it.
+    The system reads its pages on demand, and removes it with the last array that lies in it.
     """
     if to == "device" or not x.nbytes:
         return x
@@ -59,9 +59,9 @@ round_to_int8_p: Primitive = unary(
         lax.clamp(lax.full_like(x, -127), lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN), lax.full_like(x, 127)),
         INT8),
     tangent=_refuse_move, result=lambda dtype: INT8)
-"""Numbers from -127 to 127 rounded to whole ones, of dtype int8; what is less or greater is the nearest of these."""
+"""Numbers from -127 to 127 rounded to integers of dtype int8; numbers out of range become the nearest of these."""
 
 
 def move(x: Any, to: str) -> Any:
-    """`x` in the memory `to`: "host" (a file for NumPy), or "device", where it is computed with."""
+    """Return `x` in the memory `to`: "host" (a file for NumPy), or "device", where computations run."""
     return bind(move_p, x, to=to)[0]

@@ -32,12 +32,12 @@ def _sort_abstract(*operands: Aval, dimension: int, num_keys: int) -> list[Aval]
 
 
 def _comparable(x: Any) -> Any:
-    """`x` in a dtype that NumPy sorts with NaNs last."""
+    """Return `x` in a dtype that NumPy sorts with NaNs last."""
     return x.astype(np.float32) if x.dtype.itemsize < 4 and dtypes.is_floating(x.dtype) else x
 
 
 def _ordered_parts(x: Any) -> list[Any]:
-    """What to sort by, one after the other: parts of complex numbers with NaNs, which NumPy puts last as wholes."""
+    """Return the sort keys, in order: parts of complex numbers with NaNs, which NumPy puts last as wholes."""
     return [x.real, x.imag] if x.dtype.kind == "c" and np.isnan(x).any() else [x]
 
 
@@ -53,7 +53,7 @@ def _sort_numpy(*operands: Any, dimension: int, num_keys: int) -> list[Any]:
 
 
 def _sort_xla(lax: Any, *operands: Any, dimension: int, num_keys: int) -> list[Any]:
-    """Floats of a byte as float32: the NaN of some of them has a sign, and XLA would put it first."""
+    """Sort floats of a byte as float32: some of their NaNs have a sign, and XLA would put those first."""
     wide = [lax.convert_element_type(operand, np.float32) if dtypes.is_floating(operand.dtype) and
             operand.dtype.itemsize == 1 else operand for operand in operands]
     ordered = lax.sort(wide, dimension=dimension, is_stable=True, num_keys=num_keys)
@@ -63,7 +63,7 @@ def _sort_xla(lax: Any, *operands: Any, dimension: int, num_keys: int) -> list[A
 
 def _sort_jvp(primals: list[Any], tangents: list[Any], *, dimension: int,
               num_keys: int) -> tuple[list[Any], list[Any]]:
-    """Tangents move with their primals: positions are sorted along, and address them."""
+    """Move tangents with their primals: positions are sorted along, and address them."""
     positions = iota(dtypes.int32, aval_of(primals[0]).shape, dimension)
     *outs, order = sort([*primals, positions], dimension, num_keys)
 
@@ -92,7 +92,7 @@ sort_p = register(Primitive(
 
 
 def sort(operands: Sequence[Any], dimension: int, num_keys: int = 1) -> list[Any]:
-    """The arrays in the order that sorts the first `num_keys` of them, the first one mattering most.
+    """Return the arrays in the order that sorts the first `num_keys` of them; the first one is the primary key.
 
     The sort is stable, NaNs come last, and -0 equals 0; complex numbers are compared by their real parts, and where
     those are equal or both NaN by their imaginary parts.
@@ -101,7 +101,7 @@ def sort(operands: Sequence[Any], dimension: int, num_keys: int = 1) -> list[Any
 
 
 def argsort(x: Any, axis: int) -> Any:
-    """The positions (int32) that sort `x` along `axis`, equal elements in the order they came."""
+    """Return the positions (int32) that sort `x` along `axis`, equal elements in their original order."""
     return sort([x, iota(dtypes.int32, aval_of(x).shape, axis)], axis)[1]
 
 

@@ -51,7 +51,7 @@ abs = operation(abs_p)
 
 @rewrites.register(abs_p)
 def _abs_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """|-x| is |x|, but for unsigned integers, of which -x is another number; and |x| has no sign to lose."""
+    """|-x| is |x|, except for unsigned integers, whose -x is another number; and |x| has no sign to lose."""
     negated = known.inputs_if(inputs[0], neg_p) if dtypes.kind_of(aval_of(inputs[0]).dtype) != "u" else None
     return [abs(negated[0])] if negated else [inputs[0]] if known.inputs_if(inputs[0], abs_p) else None
 
@@ -80,17 +80,17 @@ round_p = unary("round", numpy=_round_numpy, xla=_round_xla, accepts="floating",
 
 
 def round(x: Any, to_even: bool = True) -> Any:
-    """The nearest whole number; halves go to the even one, or away from zero."""
+    """Return the nearest whole number; halves round to even, or away from zero."""
     return operation(round_p)(x, to_even=to_even)
 
 
 def trunc(x: Any) -> Any:
-    """Rounding toward zero."""
+    """Round toward zero."""
     return mul(sign(x), floor(abs(x)))
 
 
 def _register_idempotent(primitive: Primitive) -> None:
-    """Enters the algebra: what has been rounded is not rounded again."""
+    """Enter the algebra: rounding a rounded value changes nothing."""
     @rewrites.register(primitive)
     def rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
         return [inputs[0]] if any(known.inputs_if(inputs[0], made) for made in (floor_p, ceil_p, round_p)) else None
@@ -104,17 +104,17 @@ is_finite_p = unary("is_finite", numpy=np.isfinite, accepts="floating", tangent=
 is_finite = operation(is_finite_p)
 
 def _nextafter_xla(lax: Any, x: Any, y: Any) -> Any:
-    """Powers of 2 alone, which have no sign: XLA looks for one among their bits, where the next number is one more."""
+    """Step along the bits of powers of 2 alone, which have no sign: the next number is one more."""
     if x.dtype != dtypes.SUPPORTED["float8_e8m0fnu"]:
         return lax.nextafter(x, y)
     bits, other = (lax.bitcast_convert_type(each, np.uint8) for each in (x, y))
     one = np.uint8(1)
     moved = lax.select(lax.lt(bits, other), bits + one, lax.select(lax.gt(bits, other), bits - one, bits))
     return lax.bitcast_convert_type(lax.select(lax.gt(lax.max(bits, other), np.uint8(254)), lax.full_like(
-        bits, 255), moved), x.dtype)  # of which 255 is NaN
+        bits, 255), moved), x.dtype)  # 255 is NaN
 
 
-# To rounding it is its first operand.
+# For rounding analysis it equals its first operand.
 nextafter_p = binary("nextafter", numpy=np.nextafter, accepts="floating", xla=_nextafter_xla,
                      tangents=[lambda t, out, x, y: t, None])
 nextafter = operation(nextafter_p)
@@ -135,7 +135,7 @@ def _reduce_precision_abstract(x: Aval, *, exponent_bits: int, mantissa_bits: in
 
 
 def rounded_bits(bits: Any, mantissa: int, exponent_bits: int, mantissa_bits: int) -> Any:
-    """Rounds a bit pattern to even, then makes what is out of the exponent's range infinite or zero."""
+    """Round a bit pattern to even, then make numbers out of the exponent's range infinite or zero."""
     width = 8 * bits.dtype.itemsize
     unsigned = bits.dtype.type
     dropped = mantissa - mantissa_bits
@@ -171,7 +171,7 @@ reduce_precision_p = linear_unary(
 
 
 def reduce_precision(x: Any, exponent_bits: int, mantissa_bits: int) -> Any:
-    """`x` rounded to a format of so many bits, in its own dtype."""
+    """Return `x` rounded to a format of so many bits, in its own dtype."""
     return operation(reduce_precision_p)(x, exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
 
 
@@ -230,7 +230,7 @@ def _imag_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[st
 
 
 def keeps_weakness(value: Any, other: Any) -> bool:
-    """Whether both are weak, or both are not."""
+    """Return whether both are weak, or both are not."""
     return aval_of(value).weak == aval_of(other).weak
 
 

@@ -1,7 +1,7 @@
 """The builder of elementwise records, and `add`, which every sum of tangents or cotangents needs.
 
-Elementwise operations broadcast as NumPy does. The explicit broadcast for XLA and the alignment of batch axes
-stand here, the un-broadcast of cotangents in `structural`; each is written once.
+Elementwise operations broadcast as NumPy does. This module has the explicit broadcast for XLA and the alignment of
+batch axes, `structural` the un-broadcast of cotangents; each is written once.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ from fxgrad.errors import ArgumentError
 
 
 def align(lax: Any, *values: Any, to_shape: bool = True) -> list[Any]:
-    """Jax values broadcast to one shape, as XLA's elementwise operations need them.
+    """Return jax values broadcast to one shape, as XLA's elementwise operations need them.
 
-    Without `to_shape` only to one rank, and scalars stay what they are: the functions of `lax` do the rest.
+    Without `to_shape` they are broadcast to one rank only, and scalars stay unchanged: the functions of `lax` do the
+    rest.
     """
     shapes = {value.shape for value in values}
     if len(shapes) == 1 or (not to_shape and len({len(shape) for shape in shapes} - {0}) < 2):
@@ -57,17 +58,17 @@ _WITHOUT_DTYPE = PYTHON_SCALARS - {Integer}
 
 
 def scalars_like(*operands: Any) -> list[Any]:
-    """Operands with Python scalars replaced by literals of the dtype of the others: for use in rules."""
+    """Return operands with Python scalars replaced by literals of the dtype of the others: for use in rules."""
     typed = [aval_of(operand) for operand in operands if type(operand) not in _WITHOUT_DTYPE]
     if len(typed) == len(operands):
         return list(operands)
-    aval = Aval((), typed[0].dtype, all(aval.weak for aval in typed))  # so that it decides nothing about weakness
+    aval = Aval((), typed[0].dtype, all(aval.weak for aval in typed))  # so that it does not affect weakness
     return [Literal(operand, aval) if type(operand) in _WITHOUT_DTYPE else operand
             for operand in operands]
 
 
 def scalar_like(value: Any, operand: Any) -> Any:
-    """A number, or a size with a name, in the dtype of `operand`, weak where that is: a literal, or a value."""
+    """Return a number, or a symbolic size, in the dtype and weakness of `operand`: a literal, or a value."""
     aval = aval_of(operand)
     if type(value) is SymbolicDim:
         return size_in(value, aval.dtype, aval.weak)
@@ -75,7 +76,7 @@ def scalar_like(value: Any, operand: Any) -> Any:
 
 
 def is_same(value: Any, other: Any) -> bool:
-    """In a rewrite: whether both stand for the same variable, or are equal literals."""
+    """In a rewrite, return whether both are the same variable, or equal literals."""
     if type(value) is Tracer and type(other) is Tracer:
         return value.variable is other.variable
     return type(value) is Literal and value == other
@@ -96,18 +97,17 @@ def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: str | 
                 check: Callable[..., None] | None = None,
                 together: Callable[..., Any] | None = None, broadcasts: bool = False, commutative: bool = False,
                 exactly_rounded: bool = False) -> Primitive:
-    """The record of an operation that acts on each element alone, with NumPy's broadcasting.
+    """Return the record of an operation that acts on each element alone, with NumPy's broadcasting.
 
-    `numpy(*arrays, **params)` and `xla(lax, *values, **params)` return one array each; `tangents` has one
-    function an input (None where the derivative is zero), or is None if the output has no tangent at all.
-    `together(tangents, output, *inputs)` gives the whole tangent where several inputs have one and their parts share
-    work. `check(*avals, **params)` raises for what the dtypes alone do not tell; `params` has the names `parameters`.
-    `broadcasts` says that `xla` takes scalars and axes of size 1 as they are; `commutative` and `exactly_rounded` are
-    those of the record.
+    `numpy(*arrays, **params)` and `xla(lax, *values, **params)` return one array each. `tangents` has one function an
+    input (None if the derivative is zero), or is None if the output has no tangent at all. `together(tangents, output,
+    *inputs)` returns the whole tangent if several inputs have one and their parts share work. `check(*avals, **params)`
+    raises for errors that the dtypes alone do not show; `params` has the names `parameters`. With `broadcasts`, `xla`
+    takes scalars and axes of size 1 unchanged; `commutative` and `exactly_rounded` are those of the record.
     """
     shown = public or name
 
-    results: dict[DType, DType] = {}  # by the dtypes that passed the checks, where these depend on nothing else
+    results: dict[DType, DType] = {}  # by the dtypes that passed the checks, if these depend on nothing else
 
     def abstract(*avals: Aval, **params: Any) -> list[Aval]:
         if len(avals) != arity:
@@ -115,7 +115,7 @@ def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: str | 
         first = avals[0].dtype
         dtype = None if params else results.get(first)
         for aval in avals:
-            if aval.dtype is not first:  # equal dtypes are one object most often; if not, the checks tell
+            if aval.dtype is not first:  # equal dtypes are mostly one object; if not, the checks decide
                 dtype = None
         if dtype is None:
             if params.keys() != parameters:
@@ -167,7 +167,7 @@ def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: str | 
 
 
 def _result_type(name: str, avals: Sequence[Aval], dtype: DType) -> Aval:
-    """The type of an elementwise result: one of `avals` if that is of this type, which is most often so."""
+    """Return the type of an elementwise result: mostly one of `avals`, if that is equal."""
     weak = dtype is not dtypes.bool_ and avals[0].weak
     shape = avals[0].shape
     for aval in avals[1:]:
@@ -181,7 +181,7 @@ def _result_type(name: str, avals: Sequence[Aval], dtype: DType) -> Aval:
 
 
 def _leave_out_broadcasts(primitive: Primitive) -> None:
-    """Enters the rewrite that takes operands before they were broadcast, since the operation broadcasts by itself."""
+    """Enter the rewrite that removes broadcasts of operands, since the operation broadcasts by itself."""
     @rewrites.register(primitive, makers=(structural.broadcast_to_p, structural.reshape_p))
     def without_needless_broadcasts(known: RecordedDefinitions, inputs: list[Any],
                                     params: dict[str, Any]) -> list[Any] | None:
@@ -195,7 +195,7 @@ def _leave_out_broadcasts(primitive: Primitive) -> None:
 
 
 def sum_of_parts(parts: Sequence[Any], aval: Aval) -> Any:
-    """The sum of the parts of a tangent, of the shape of the output; a symbolic zero if there are none."""
+    """Return the sum of the parts of a tangent, of the shape of the output; a symbolic zero if there are none."""
     arrays = [part for part in parts if type(part) is not Zero]
     if not arrays:
         return Zero(aval)
@@ -206,7 +206,7 @@ def sum_of_parts(parts: Sequence[Any], aval: Aval) -> Any:
 
 
 def align_batch(values: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
-    """Batched operands with the batch axis first, and the other axes aligned from the right."""
+    """Return batched operands with the batch axis first, and the other axes aligned from the right."""
     ranks = [rank_of(value) - (axis is not None) for value, axis in zip(values, axes, strict=True)]
     rank = max(ranks)
     return [value if axis is None else structural.move_batch_first(value, axis, rank)
@@ -215,27 +215,27 @@ def align_batch(values: Sequence[Any], axes: Sequence[int | None]) -> list[Any]:
 
 def unary(name: str, *, numpy: Callable[..., Any], tangent: Tangent | None, accepts: str = "inexact",
           xla: str | Callable[..., Any] | None = None, **rest: Any) -> Primitive:
-    """An elementwise operation with one input; `xla` is the name in `lax`, by default `name` itself."""
+    """Return the record of an elementwise operation with one input; `xla` is the name in `lax`, by default `name`."""
     return elementwise(name, 1, numpy=numpy, xla=xla or name, accepts=accepts,
                        tangents=None if tangent is None else [tangent], **rest)
 
 
 def binary(name: str, *, numpy: Callable[..., Any], tangents: Sequence[Tangent | None] | None,
            accepts: str = "numeric", xla: str | Callable[..., Any] | None = None, **rest: Any) -> Primitive:
-    """An elementwise operation with two inputs of one dtype."""
+    """Return the record of an elementwise operation with two inputs of one dtype."""
     return elementwise(name, 2, numpy=numpy, xla=xla or name, accepts=accepts,
                        tangents=tangents, **rest)
 
 
 def comparison(name: str, *, numpy: Callable[..., Any], accepts: str = "ordered",
                xla: str | Callable[..., Any] | None = None, **rest: Any) -> Primitive:
-    """An elementwise operation with two inputs of one dtype and a bool output."""
+    """Return the record of an elementwise operation with two inputs of one dtype and a bool output."""
     return elementwise(name, 2, numpy=numpy, xla=xla or name, accepts=accepts,
                        result=lambda dtype: dtypes.bool_, tangents=None, **rest)
 
 
 def operation(primitive: Primitive) -> Callable[..., Any]:
-    """The function that applies an elementwise primitive to operands of one dtype or Python scalars."""
+    """Return the function that applies an elementwise primitive to operands of one dtype or Python scalars."""
     def apply(*operands: Any, **params: Any) -> Any:
         for operand in operands:
             if type(operand) in _WITHOUT_DTYPE:

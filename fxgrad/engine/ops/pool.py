@@ -1,4 +1,4 @@
-"""Windows slid over arrays: their sums, greatest and least elements, and the choice of elements that derives these."""
+"""Sliding windows over arrays: their sums and extrema, and the selection of elements for the derivatives of these."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ COVERED_BY = {
     "reduce_window": "slices folded by calls of the user's function (fxgrad.lax.reduce_window), or the windows by name",
     "select_and_scatter": "select_and_scatter_add: jax makes no other choice either",
 }
-"""Primitives of jax of this family that fxgrad has none for, and what stands in their place."""
+"""jax's primitives of this family without a counterpart in fxgrad, and their replacements."""
 
 Axes = tuple[int, ...]
 
 
 class Sliding(NamedTuple):
-    """Where the windows are: one entry for each axis. Holes are counted as in `lax.reduce_window`: 1 is none."""
+    """The windows: one entry for each axis. Dilations are counted as in `lax.reduce_window`: 1 is none."""
 
     window_dimensions: Axes
     window_strides: Axes
@@ -41,11 +41,11 @@ class Sliding(NamedTuple):
     window_dilation: Axes
 
     def result_shape(self, shape: Shape) -> Shape:
-        """How many windows of an array of this shape there are along each axis."""
+        """Return the number of windows along each axis of an array of this shape."""
         return window_counts(shape, *self)
 
     def with_axis(self, at: int) -> Sliding:
-        """The same for arrays with one more axis, in which every window is one element wide."""
+        """Return windows for arrays with one more axis, along which every window is one element wide."""
         new = (1, 1, (0, 0), 1, 1)
         return Sliding(*((*entries[:at], one, *entries[at:])
                          for entries, one in zip(self, new, strict=True)))  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ class Sliding(NamedTuple):
 
 @cached("sliding windows", 4096)
 def check_sliding(name: str, x: Aval, windows: Sliding) -> None:
-    """Raises `ShapeError` unless there are windows of an array of this type."""
+    """Raise `ShapeError` unless there are windows of an array of this type."""
     for field, entries in windows._asdict().items():
         if len(entries) != x.ndim:
             raise ShapeError(f"{name}: {field} {entries} for an array of shape {x.shape}; one entry is needed for each "
@@ -67,7 +67,7 @@ def check_sliding(name: str, x: Aval, windows: Sliding) -> None:
 
 
 def identity_of(name: str, dtype: DType) -> Any:
-    """What changes no sum (`"sum"`), or no maximum or minimum, of numbers of this dtype."""
+    """Return the identity of a sum (`"sum"`), maximum or minimum of numbers of this dtype."""
     if name == "sum":
         return dtype.type(0)
     greatest = name == "min"
@@ -83,14 +83,14 @@ def identity_of(name: str, dtype: DType) -> Any:
 
 
 def _filled(x: Any, fill: Any, windows: Sliding) -> Any:
-    """`x` with its padding and its holes."""
+    """Return `x` with its padding and its holes."""
     config = tuple((low, high, holes - 1) for (low, high), holes in
                    zip(windows.padding, windows.base_dilation, strict=True))
     return pad_p.numpy(x, fill, padding_config=config)[0] if any(map(any, config)) else x
 
 
 def _places(windows: Sliding, counts: Shape, axis: int) -> list[tuple[Any, ...]]:
-    """For each element of a window along `axis`, the slices that take this element of every window."""
+    """Return, for each element of a window along `axis`, the slices that take this element of every window."""
     stride, holes = windows.window_strides[axis], windows.window_dilation[axis]
     whole = (slice(None),) * axis
     return [(*whole, slice(at * holes, at * holes + (counts[axis] - 1) * stride + 1, stride))
@@ -98,7 +98,7 @@ def _places(windows: Sliding, counts: Shape, axis: int) -> list[tuple[Any, ...]]
 
 
 def elements_of_windows(shape: Shape, windows: Sliding) -> list[Any]:
-    """For each place in a window: where in the flat array its element is, of every window; -1 where it is padding."""
+    """Return, for each place in a window, its element's index in the flat array, by window; -1 is padding."""
     counts = windows.result_shape(shape)
     if 0 in counts:
         return []
@@ -109,14 +109,14 @@ def elements_of_windows(shape: Shape, windows: Sliding) -> list[Any]:
 
 
 def _window_kernel(name: str, combine: np.ufunc) -> Callable[..., Any]:
-    """One axis is reduced after the other, by as many passes as the window has elements along it."""
+    """Return a kernel that reduces one axis after the other, by as many passes as the window has elements along it."""
     def kernel(x: Any, **params: Any) -> Any:
         windows = Sliding(**params)
         check_sliding(f"reduce_window_{name}", Aval(x.shape, x.dtype), windows)
         counts = windows.result_shape(x.shape)
         if 0 in counts:
             return np.zeros(counts, x.dtype)
-        # As XLA does it: narrow floats are summed in float32.
+        # As in XLA: narrow floats are summed in float32.
         is_narrow = name == "sum" and x.dtype.itemsize < 4 and dtypes.is_floating(x.dtype)
         result = _filled(x.astype(np.float32) if is_narrow else x, identity_of(name, x.dtype), windows)
         for axis in range(x.ndim):
@@ -130,7 +130,7 @@ def _window_kernel(name: str, combine: np.ufunc) -> Callable[..., Any]:
 
 
 def _positions(operand: Any, windows: Sliding, greatest: bool) -> Any:
-    """For each window, where in the flat array its extremum stands: the first one; -1 is in the padding."""
+    """Return, for each window, the index of its (first) extremum in the flat array; -1 is in the padding."""
     counts = windows.result_shape(operand.shape)
     keys = _filled(operand, identity_of("max" if greatest else "min", operand.dtype), windows)
     found = _filled(np.arange(operand.size).reshape(operand.shape), np.int64(-1), windows)
@@ -200,7 +200,7 @@ def _elements_of_window(windows: Sliding) -> int:
 
 
 def _sum_transpose(cotangent: Any, aval: Aval, **params: Any) -> Any:
-    """Each element gets the sum of the cotangents of the windows that it is in: windows again, over cotangents."""
+    """Sum for each element the cotangents of the windows that contain it: windows again, over cotangents."""
     windows = Sliding(**params)
     counts = aval_of(cotangent).shape
     if 0 in counts or not aval.size:
@@ -219,7 +219,7 @@ reduce_window_sum_p = linear_unary(
 
 
 def _extremum(name: str, combine: np.ufunc) -> Primitive:
-    """The record of the greatest or least element of each window."""
+    """Return the record of the greatest or least element of each window."""
     shown, greatest = f"reduce_window_{name}", name == "max"
     abstract = _window_abstract(shown, "ordered")
 
@@ -244,21 +244,21 @@ reduce_window_min_p = _extremum("min", np.minimum)
 
 
 def window_sum(x: Any, windows: Sliding) -> Any:
-    """The sum of each window."""
+    """Return the sum of each window."""
     return bind(reduce_window_sum_p, x, **windows._asdict())[0]
 
 
 def window_max(x: Any, windows: Sliding) -> Any:
-    """The greatest element of each window; of equal ones the first has the derivative."""
+    """Return the greatest element of each window; among equal ones the first has the derivative."""
     return bind(reduce_window_max_p, x, **windows._asdict())[0]
 
 
 def window_min(x: Any, windows: Sliding) -> Any:
-    """The least element of each window; of equal ones the first has the derivative."""
+    """Return the least element of each window; among equal ones the first has the derivative."""
     return bind(reduce_window_min_p, x, **windows._asdict())[0]
 
 
-# --- the choice of an element of each window ------------------------------------------------------------------------
+# --- selection of an element of each window --------------------------------------------------------------------------
 
 
 def _check_chosen(name: str, values: Aval, operand: Aval, windows: Sliding, expected: Shape) -> None:
@@ -277,7 +277,7 @@ def _gather_abstract(tangents: Aval, operand: Aval, *, greatest: bool, **params:
 
 
 def _gather_xla(lax: Any, tangents: Any, operand: Any, *, greatest: bool, **params: Any) -> list[Any]:
-    """Elements of the windows compared one after the other, axis by axis: XLA makes one loop of it."""
+    """Compare elements of windows one after the other, axis by axis: XLA fuses this into one loop."""
     windows = Sliding(**params)
     counts = windows.result_shape(operand.shape)
     if 0 in counts or 0 in operand.shape:
@@ -286,7 +286,7 @@ def _gather_xla(lax: Any, tangents: Any, operand: Any, *, greatest: bool, **para
 
 
 def _select_by_keys(lax: Any, keys: Any, values: Any, fill: Any, windows: Sliding, greatest: bool) -> Any:
-    """As `_positions`, of any values; `fill` is in the padding."""
+    """Select as `_positions`, from any values; `fill` is in the padding."""
     config = [(low, high, holes - 1) for (low, high), holes in
               zip(windows.padding, windows.base_dilation, strict=True)]
     counts = windows.result_shape(keys.shape)
@@ -305,7 +305,7 @@ def _select_by_keys(lax: Any, keys: Any, values: Any, fill: Any, windows: Slidin
 
 def _scatter_abstract(source: Aval, operand: Aval, *, greatest: bool, **params: Any) -> list[Aval]:
     windows = Sliding(**params)
-    # The array first, since the shape of the values follows from it.
+    # Check the array first, since the shape of the values follows from it.
     check_sliding("select_and_scatter_add", operand, windows)
     _check_chosen("select_and_scatter_add", source, operand, windows, windows.result_shape(operand.shape))
     return [source.update(shape=operand.shape)]
@@ -322,8 +322,8 @@ def _scatter_xla(lax: Any, source: Any, operand: Any, *, greatest: bool, **param
             source, operand, select_prim=lax.ge_p if greatest else lax.le_p,
             window_dimensions=windows.window_dimensions, window_strides=windows.window_strides,
             padding=windows.padding)]
-    # XLA has none for windows with holes, jax none for negative padding: the chosen positions are addressed, and those
-    # in the padding lie beyond the end.
+    # XLA has no such operation for dilated windows, jax none for negative padding: the selected positions are
+    # addressed, and those in the padding lie beyond the end.
     numbers = lax.reshape(lax.iota(np.int32, operand.size), shape)
     found = _select_by_keys(lax, operand, numbers, operand.size, windows, greatest)
     flat = lax.full((operand.size,), 0, source.dtype)
@@ -333,7 +333,7 @@ def _scatter_xla(lax: Any, source: Any, operand: Any, *, greatest: bool, **param
 def _choosing_primitive(name: str, abstract: Rule, numpy: Callable[..., Any], xla: Rule,
                         adjoint: Callable[[], Primitive],
                         ) -> Primitive:
-    """The record of an operation that is linear in its first array, as the second one chooses."""
+    """Return the record of an operation that is linear in its first array, as selected by the second."""
     def jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple[list[Any], list[Any]]:
         out = bind(primitive, *primals, **params)
         if type(tangents[0]) is Zero:
@@ -362,9 +362,10 @@ select_and_scatter_add_p = _choosing_primitive("select_and_scatter_add", _scatte
 
 def window_pads(shape: Sequence[int], window: Sequence[int], strides: Sequence[int],
                 padding: str | Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The padding of each axis: pairs as they are, `"VALID"` none, `"SAME"` so much that there is a window a stride.
+    """Return the padding of each axis: pairs unchanged, `"VALID"` none, `"SAME"` enough for one window a stride.
 
-    `window` are the sizes of windows with their holes. `"SAME_LOWER"` differs from `"SAME"` in where an odd one goes.
+    `window` are the sizes of windows with their dilations. `"SAME_LOWER"` differs from `"SAME"` in the side of an odd
+    one.
     """
     if not isinstance(padding, str):
         return tuple((int(low), int(high)) for low, high in padding)

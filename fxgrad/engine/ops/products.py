@@ -60,24 +60,24 @@ Product = Callable[[Any, Any], Any]
 
 def dot_numpy(x: Any, y: Any, *, dimension_numbers: DotDimensions, precision: str | None,
               preferred_element_type: DType | None) -> Any:
-    """The sums of products, by NumPy."""
+    """Return the sums of products, by NumPy."""
     dtype = x.dtype
     if preferred_element_type is not None and preferred_element_type != dtype:
         dtype = preferred_element_type
-        whole = dtypes.is_floating(x.dtype) and dtypes.is_integer(dtype)  # XLA makes integers of the sums
+        whole = dtypes.is_floating(x.dtype) and dtypes.is_integer(dtype)  # XLA converts the sums to integers
         x, y = (each.astype(np.float32 if whole else dtype) for each in (x, y))
     product = _product(x.shape, y.shape, dimension_numbers)
     if dtype.kind in "iu" and x.dtype.kind == "f":
         return converted(product(x, y), dtype)
     if dtype.itemsize < 4 and dtypes.is_floating(dtype):
-        # As XLA does it: products of narrow floats are summed in float32.
+        # As in XLA: products of narrow floats are summed in float32.
         return product(x.astype(np.float32), y.astype(np.float32)).astype(dtype)
     return product(x, y)
 
 
 @cached("products", 4096)
 def _product(x_shape: Shape, y_shape: Shape, dimension_numbers: DotDimensions) -> Product:
-    """The function that contracts arrays of these shapes: one product of vectors, matrices or stacks of them."""
+    """Return the function that contracts arrays of these shapes: one product of vectors, matrices or stacks of them."""
     (x_contract, y_contract), (x_batch, _) = dimension_numbers
     ranks = len(x_shape), len(y_shape)
     if not x_batch and len(x_contract) == 1 and ranks[0] in (1, 2) and ranks[1] in (1, 2):
@@ -99,7 +99,7 @@ _MATRIX_PRODUCTS: dict[tuple[bool, bool], Product] = {
 def _general_product(x_shape: Shape, y_shape: Shape, dimension_numbers: DotDimensions) -> Product:
     (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers
     x_free, y_free = _free(len(x_shape), x_contract, x_batch), _free(len(y_shape), y_contract, y_batch)
-    # The order of the contracted axes is free: take the one in which x need not be copied, or else y.
+    # The order of the contracted axes is free: take one that needs no copy of x, or else of y.
     by_x = sorted(range(len(x_contract)), key=x_contract.__getitem__)
     x_contract, y_contract = tuple(x_contract[i] for i in by_x), tuple(y_contract[i] for i in by_x)
     x_order, y_order = (*x_batch, *x_free, *x_contract), (*y_batch, *y_contract, *y_free)
@@ -124,7 +124,7 @@ def _dot_xla(lax: Any, x: Any, y: Any, *, dimension_numbers: DotDimensions, prec
     dtype = x.dtype
     whole = preferred_element_type is not None and dtypes.is_integer(preferred_element_type)
     if dtypes.bits_of(dtype) < 8 or (dtype.itemsize == 1 and whole and dtypes.is_floating(dtype)):
-        # XLA makes no sums of them in other dtypes, or rounds these before they are made whole.
+        # XLA cannot sum them in other dtypes, or rounds these before converting to integers.
         x, y = (lax.convert_element_type(each, np.float32) for each in (x, y))
         product = lax.dot_general(x, y, dimension_numbers, precision=precision, preferred_element_type=np.float32)
         return [converted_by_xla(lax, product, preferred_element_type or dtype)]
@@ -141,7 +141,7 @@ def _dot_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple[li
 
 
 class Products(NamedTuple):
-    """The contraction and the product of elements by which one of the two is transposed."""
+    """The contraction, and the elementwise product that transposes it."""
 
     dot: Callable[..., Any]
     mul: Callable[..., Any]
@@ -149,7 +149,7 @@ class Products(NamedTuple):
 
 def _cotangent_of_first(cotangent: Any, aval: Aval, y: Any, x_axes: tuple[Axes, Axes], y_axes: tuple[Axes, Axes],
                         x_is_left: bool, by: Products) -> Any:
-    """The cotangent of the operand of type `aval`, whose contracted and batch axes are `x_axes`; the other is `y`."""
+    """Return the cotangent of the operand of type `aval`, with contracted and batch axes `x_axes`; the other is `y`."""
     (x_contract, x_batch), (y_contract, y_batch) = x_axes, y_axes
     x_free, y_free = _free(aval.ndim, x_contract, x_batch), _free(rank_of(y), y_contract, y_batch)
     if not rank_of(cotangent):
@@ -167,13 +167,13 @@ def _cotangent_of_first(cotangent: Any, aval: Aval, y: Any, x_axes: tuple[Axes, 
 
 
 def _pair_axes(x_contract: Axes, y_contract: Axes) -> list[int]:
-    """The contracted axes of x in the order of those of y."""
+    """Return the contracted axes of x in the order of those of y."""
     return [x_contract[i] for i in sorted(range(len(y_contract)), key=y_contract.__getitem__)]
 
 
 def transpose_contraction(by: Products, cotangents: list[Any], inputs: list[Any], dimension_numbers: DotDimensions,
                           ) -> list[Any]:
-    """The transpose rule of a contraction."""
+    """Apply the transpose rule of a contraction."""
     (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers
     x_axes, y_axes = (x_contract, x_batch), (y_contract, y_batch)
     x, y = inputs
@@ -181,7 +181,7 @@ def transpose_contraction(by: Products, cotangents: list[Any], inputs: list[Any]
     cotangent = cotangents[0]
     if aval.dtype.itemsize > 1:
         cotangent = convert(cotangent, aval.dtype)
-    elif aval_of(cotangent).dtype != aval.dtype:  # which would lose most of it: the other operand is widened, as in jax
+    elif aval_of(cotangent).dtype != aval.dtype:  # it would lose digits: the other operand is widened, as in jax
         x, y = (value if is_linear(value) else convert(value, aval_of(cotangent).dtype) for value in inputs)
     if is_linear(x):
         return [convert(_cotangent_of_first(cotangent, aval, y, x_axes, y_axes, True, by), aval.dtype), None]
@@ -189,7 +189,7 @@ def transpose_contraction(by: Products, cotangents: list[Any], inputs: list[Any]
 
 
 def unify_operands(x: Any, y: Any, preferred_element_type: DType | None) -> tuple[Any, Any]:
-    """Operands whose sums are made in a dtype that is given: floats of a byte beside others as these, without loss."""
+    """Return operands for sums in a given dtype: 8-bit floats beside others take the others' dtype, losslessly."""
     pair = aval_of(x).dtype, aval_of(y).dtype
     if preferred_element_type is None or pair[0] == pair[1] or not all(map(dtypes.is_floating, pair)) or not any(
             dtype.itemsize == 1 for dtype in pair):
@@ -205,7 +205,7 @@ def _dot_transpose(cotangents: list[Any], inputs: list[Any], *, dimension_number
 
 def batched_dimensions(values: Sequence[Any], axes: Sequence[int | None], dimension_numbers: DotDimensions,
                        ) -> tuple[DotDimensions, int]:
-    """The dimension numbers of a contraction of batched operands, and the batch axis of the result."""
+    """Return the dimension numbers of a contraction of batched operands, and the batch axis of the result."""
     (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers
     (x_contract, x_batch), (y_contract, y_batch) = (
         (contract, batch) if at is None else (_shift_axes(contract, at), _shift_axes(batch, at))
@@ -245,7 +245,7 @@ dot_general_p = register(Primitive(
 
 @snippets.register(dot_general_p)
 def _dot_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
-    """The product of vectors and matrices of wide dtypes, as `_MATRIX_PRODUCTS` has it."""
+    """Return the expression of a product of vectors and matrices of wide dtypes, from `_MATRIX_PRODUCTS`."""
     x, y = avals
     (x_contract, y_contract), (x_batch, _) = params["dimension_numbers"]
     preferred = params["preferred_element_type"]
@@ -257,9 +257,9 @@ def _dot_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | Non
 
 
 def precision_name(precision: Any) -> Any:
-    """A precision, or a pair of them, as strings: the names of `lax.Precision`, ours or jax's, in small letters.
+    """Return a precision, or a pair of them, as strings: the names of `lax.Precision`, ours or jax's, in lower case.
 
-    Those of `lax.DotAlgorithmPreset` stay as they are. Raises `ArgumentError` for anything else.
+    Those of `lax.DotAlgorithmPreset` stay unchanged. Raises `ArgumentError` for anything else.
     """
     if precision is None or isinstance(precision, str):
         return precision
@@ -275,7 +275,7 @@ def precision_name(precision: Any) -> Any:
 
 def dot_general(x: Any, y: Any, dimension_numbers: Any, precision: str | None = None,
                 preferred_element_type: DType | None = None) -> Any:
-    """The sum of products of `x` and `y` over contracted axes, for each index along batch axes.
+    """Return the sum of products of `x` and `y` over contracted axes, for each index along batch axes.
 
     `dimension_numbers` is `((contracted axes of x, of y), (batch axes of x, of y))`. The result has the batch axes,
     then the other axes of `x`, then those of `y`. Sums are made in, and returned as, `preferred_element_type`.
@@ -289,7 +289,7 @@ def dot_general(x: Any, y: Any, dimension_numbers: Any, precision: str | None = 
 
 
 def _with_effect(x: Aval, y: Aval, precision: Any, preferred: DType | None) -> tuple[Any, DType | None]:
-    """The options without those that change nothing: the dtype that the product has, a precision of whole numbers."""
+    """Return the options without ineffective ones: the product's own dtype, a precision for integers."""
     names = precision_name(precision)
     listed = names if isinstance(names, tuple) else (names,)
     if not dtypes.is_inexact(x.dtype) and all(name in ("default", "high", "highest") for name in listed):
@@ -299,7 +299,7 @@ def _with_effect(x: Aval, y: Aval, precision: Any, preferred: DType | None) -> t
 
 @rewrites.register(dot_general_p, makers=(transpose_p,))
 def _dot_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """A transposed operand is contracted along other axes instead, where its free axes and the sums stay in order."""
+    """Contract a transposed operand along other axes instead, if its free axes and the sums stay in order."""
     contract, batch = params["dimension_numbers"]
     operands, contracts, batches = list(inputs), list(contract), list(batch)
     for place, value in enumerate(inputs):

@@ -91,10 +91,10 @@ def _jvp(primals: list[Any], tangents: list[Any], *, truncates: bool) -> tuple[l
 
 
 def _mixing(a: Any, rtol: Any, change: Any) -> Any:
-    """What that formula lacks where singular values that are not zero count as zero.
+    """Return the terms that formula lacks if singular values that are not zero count as zero.
 
-    With M = Uᴴ dA V, a vector of a value r that counts and one of a value q that does not turn into each other, which
-    gives V N Uᴴ with N_ij = q (r M_ij + q conj(M_ji)) / (r² (r² - q²)) for such pairs, and 0 for others.
+    With M = Uᴴ dA V, a vector of a kept value r and one of a dropped value q rotate into each other, which gives V N Uᴴ
+    with N_ij = q (r M_ij + q conj(M_ji)) / (r² (r² - q²)) for such pairs, and 0 for others.
     """
     u, s, vh = svd(a, full_matrices=False)
     inner = matmul(adjoint(u), matmul(change, adjoint(vh)))
@@ -120,8 +120,8 @@ pinv_p = register(Primitive(
 
 
 def pinv(a: Any, rtol: Any, truncates: bool = True) -> Any:
-    """The pseudo-inverses, for which singular values up to `rtol` times the largest one count as zero.
+    """Return the pseudo-inverses; singular values up to `rtol` times the largest one count as zero.
 
-    Unless it `truncates`, there are none among these but rounded zeros, which makes derivatives cheaper.
+    Unless it `truncates`, all of these are rounded zeros, which makes derivatives cheaper.
     """
     return bind(pinv_p, a, rtol, truncates=truncates)[0]

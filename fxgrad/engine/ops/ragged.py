@@ -1,4 +1,4 @@
-"""Products of arrays with an axis in groups, each group by itself: made of dot_general."""
+"""Products of arrays with an axis in groups, each group by itself, computed by dot_general."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ COVERED_BY = {
     "ragged_dot_general": "dot_general of operands masked for each group (fxgrad.lax.ragged_dot_general)",
     "scaled_dot": "dot_general of operands multiplied by their scales (fxgrad.lax.scaled_dot)",
 }
-"""Primitives of jax of this family that fxgrad has none for, and what stands in their place."""
+"""jax's primitives of this family without a counterpart in fxgrad, and their replacements."""
 
 
 class RaggedDimensions(NamedTuple):
-    """Which axes are multiplied as in dot_general, which axis of the left operand is in groups, and the axis of the
-    right one that has an entry for each of them, or None.
+    """The axes of a grouped product.
+
+    `dot` has those of dot_general, `ragged` the left operand's axis in groups, and `group` the right operand's axis
+    with an entry for each group, or None.
     """
 
     dot: DotDimensions
@@ -37,7 +39,7 @@ class RaggedDimensions(NamedTuple):
 
 def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any, dimensions: RaggedDimensions, precision: Any = None,
                        preferred_element_type: DType | None = None) -> Any:
-    """The products of the groups: each sees the operands with the entries of the others set to 0."""
+    """Return the products of the groups: each with the entries of the other groups set to 0."""
     left, right, sizes = map(aval_of, (lhs, rhs, group_sizes))
     (contracted, right_contracted), (batch, right_batch) = dimensions.dot
     ragged = dimensions.ragged
@@ -62,12 +64,12 @@ def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any, dimensions: RaggedD
 
 
 def _shift_axes(axes: Sequence[int]) -> tuple[int, ...]:
-    """The axes of an array once there is a new one in front."""
+    """Return the axes of an array after a new one is added in front."""
     return tuple([axis + 1 for axis in axes])
 
 
 def _axes_before(ndim: int, dimensions: RaggedDimensions) -> list[int]:
-    """The axes of the left operand for whose entries group sizes may differ: those that come before the ragged one."""
+    """Return the axes of the left operand along which group sizes may differ: those before the ragged one."""
     (contracted, _), (batch, _) = dimensions.dot
     ragged = dimensions.ragged
     if ragged in batch:
@@ -77,7 +79,7 @@ def _axes_before(ndim: int, dimensions: RaggedDimensions) -> list[int]:
 
 
 def _mask_groups(x: Any, axis: int, sizes: Any, before: Sequence[int]) -> Any:
-    """`x` for each group, along a new axis in front: 0 where `axis` has entries of other groups."""
+    """Return `x` for each group, along a new axis in front: 0 where `axis` has entries of other groups."""
     shape, groups = aval_of(x).shape, aval_of(sizes).shape[-1]
     ends = cumsum(sizes, aval_of(sizes).ndim - 1)
     begins = sub(ends, sizes)
@@ -115,7 +117,7 @@ def _check(left: Sequence[int], right: Sequence[int], sizes: Sequence[int], dime
 
 def ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None,
                preferred_element_type: DType | None = None) -> Any:
-    """The first `group_sizes[0]` rows of `lhs` times `rhs[0]`, the next ones times `rhs[1]`, ...; 0 for rows beyond."""
+    """Return the first `group_sizes[0]` rows of `lhs` times `rhs[0]`, the next times `rhs[1]`, ...; then 0."""
     left, right, sizes = map(aval_of, (lhs, rhs, group_sizes))
     if left.ndim != 2 or right.ndim != 3 or left.shape[1] != right.shape[1] or sizes.shape != right.shape[:1]:
         raise ShapeError(f"ragged_dot: shapes {left.shape}, {right.shape} and {sizes.shape}; (rows, inner), (groups, "

@@ -1,4 +1,4 @@
-"""Random bits: keys, how they are made, split and taken apart, and the hash threefry2x32 behind all of it.
+"""Random bits: keys, their creation, splitting and conversion, and the hash threefry2x32.
 
 Source: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011). A key is two
 words of 32 bits. The bits of a key are the hashes of counters, one counter an element, so that every element can be
@@ -37,11 +37,11 @@ PARITY = np.uint32(0x1BD11BDA)
 GROUPS = 5
 _HASH_FLOPS = 20 * 6
 _BLOCK = 1 << 14
-"""How many elements NumPy hashes at once: few enough for them to stay in the cache."""
+"""The number of elements that NumPy hashes at once: few enough for them to stay in the cache."""
 
 
 def _hash(key: tuple[Any, Any], counter: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Twenty rounds of threefry2x32 on arrays of NumPy or jax, words of 32 bits."""
+    """Compute twenty rounds of threefry2x32 on arrays of NumPy or jax, words of 32 bits."""
     schedule = (*key, key[0] ^ key[1] ^ PARITY)
     first, second = counter[0] + schedule[0], counter[1] + schedule[1]
     for group in range(GROUPS):
@@ -55,7 +55,7 @@ def _hash(key: tuple[Any, Any], counter: tuple[Any, Any]) -> tuple[Any, Any]:
 
 
 def _hash_numpy(*words: Any) -> list[Any]:
-    """The hash of broadcast operands (two words of the key, two of the counter), block by block."""
+    """Hash broadcast operands (two words of the key, two of the counter), block by block."""
     shape = np.broadcast_shapes(*(np.shape(word) for word in words))
     flat = [np.broadcast_to(word, shape).reshape(-1) if np.size(word) > 1 else np.reshape(word, -1) for word in words]
     outputs = np.empty((2, math.prod(shape)), np.uint32)
@@ -101,7 +101,7 @@ def _key_words(keys: Any) -> tuple[Any, Any]:
 
 
 def _hash_counters(keys: Any, shape: Shape) -> list[Any]:
-    """For each key, the hashes of the counters 0, 1, 2, ... (of 64 bits) in the elements of `shape`."""
+    """Return, for each key, the hashes of the counters 0, 1, 2, ... (of 64 bits) in the elements of `shape`."""
     counters = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
     spread = (*np.shape(keys), *(1,) * len(shape))
     high = (counters >> np.uint64(32)).astype(np.uint32) if counters.size > 2**32 else np.zeros((1,) * len(shape),
@@ -117,7 +117,7 @@ def _as_keys(words: Any) -> Any:
 
 
 def check_keys(name: str, keys: Aval) -> None:
-    """Raises `DTypeError` for anything else than an array of keys."""
+    """Raise `DTypeError` for anything but an array of keys."""
     if not dtypes.is_key(keys.dtype):
         raise DTypeError(f"{name}: random keys (key<fry>) are needed, got {dtypes.shown_name(keys.dtype)}; make them "
                          "with fxgrad.random.key(seed) or fxgrad.random.wrap_key_data(words)")
@@ -125,7 +125,7 @@ def check_keys(name: str, keys: Aval) -> None:
 
 def _of_keys(name: str, result: Callable[..., tuple[Shape, DType]], numpy: Callable[..., Any],
              xla: Callable[..., Any], flops: int = _HASH_FLOPS) -> Primitive:
-    """The record of an operation on each key alone: `result(**params)` are the axes that it adds, and the dtype."""
+    """Return the record of an operation on each key: `result(**params)` gives the axes that it adds, and the dtype."""
     def abstract(keys: Aval, **params: Any) -> list[Aval]:
         check_keys(name, keys)
         added, dtype = result(**params)
@@ -143,9 +143,9 @@ def _of_keys(name: str, result: Callable[..., tuple[Shape, DType]], numpy: Calla
 
 
 def check_sizes(name: str, shape: Any) -> None:
-    """Raises `ShapeError` unless `shape` is a tuple of whole numbers from 0 on."""
+    """Raise `ShapeError` unless `shape` is a tuple of non-negative integers."""
     if not isinstance(shape, tuple) or any(not isinstance(extent, int | SymbolicDim) or extent < 0 for extent in shape):
-        raise ShapeError(f"{name}: the shape {shape!r}; a tuple of integers that are not negative is needed")
+        raise ShapeError(f"{name}: the shape {shape!r}; a tuple of non-negative integers is needed")
 
 
 def _split_result(*, shape: Shape) -> tuple[Shape, DType]:
@@ -179,14 +179,14 @@ random_bits_p = _of_keys("random_bits", _bits_result, numpy=_bits_numpy,
 random_unwrap_p = _of_keys("random_unwrap", lambda: ((2,), np.dtype(np.uint32)), xla=xla_kernels.unwrap, flops=0,
                            numpy=lambda keys: np.array(np.asarray(keys)[WORDS]))
 def equal_keys(x: Any, y: Any) -> Any:
-    """Whether two keys are equal, by their words: NumPy's ufuncs take no keys."""
+    """Return whether two keys are equal, by their words: NumPy's ufuncs take no keys."""
     same = eq(*(bind(random_unwrap_p, keys)[0] for keys in (x, y)))
     return reduce_and(same, (aval_of(same).ndim - 1,))
 
 
 random_clone_p = _of_keys("random_clone", lambda: ((), key_dtype), xla=xla_kernels.clone, flops=0,
                           numpy=lambda keys: np.array(keys)[()])
-"""The same keys; to the check of reuse they are new ones."""
+"""The same keys, which the check of reuse considers new."""
 
 
 # --- keys from integers ---------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def _seed_abstract(seeds: Aval) -> list[Aval]:
 
 
 def _seed_numpy(seeds: Any) -> Any:
-    """The low word of each seed and, of 64-bit seeds, the high one."""
+    """Return the low word of each seed and, for 64-bit seeds, the high one."""
     seeds = np.asarray(seeds)
     words = np.zeros((*seeds.shape, 2), np.uint32)
     if seeds.dtype.itemsize == 8:

@@ -1,4 +1,4 @@
-"""Unitary changes of basis to simpler forms: Schur, Hessenberg and tridiagonal ones; without derivatives, as in jax."""
+"""Unitary reductions to Schur, Hessenberg and tridiagonal form; without derivatives, as in jax."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ schur_p = register(Primitive(
 
 
 def schur(a: Any, vectors: bool = True) -> list[Any]:
-    """[T, Q] with Q T Qᴴ = a, or [T]: T is upper triangular, for real `a` with blocks of 2 for complex eigenvalues."""
+    """Return [T, Q] with Q T Qᴴ = a, or [T]: T is upper triangular; for real `a`, complex pairs are 2x2 blocks."""
     return bind(schur_p, a, vectors=vectors)
 
 
@@ -73,7 +73,7 @@ hessenberg_p = register(Primitive(
 
 
 def hessenberg(a: Any) -> list[Any]:
-    """[packed, taus]: H with Q H Qᴴ = a, and below it the reflectors that Q is made of, with their factors."""
+    """Return [packed, taus]: H with Q H Qᴴ = a, and below it the reflectors of Q, with their factors."""
     return bind(hessenberg_p, a)
 
 
@@ -118,5 +118,5 @@ tridiagonal_p = register(Primitive(
 
 
 def tridiagonal(a: Any, lower: bool = True) -> list[Any]:
-    """[packed, d, e, taus]: the diagonals of a tridiagonal T with Q T Qᴴ = a, Hermitian, and the reflectors of Q."""
+    """Return [packed, d, e, taus]: a tridiagonal T with Q T Qᴴ = a, Hermitian, and the reflectors of Q."""
     return bind(tridiagonal_p, a, lower=lower)

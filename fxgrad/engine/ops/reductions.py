@@ -1,5 +1,6 @@
-"""Reductions: reduce_prod, reduce_max, reduce_min, reduce_and, reduce_or, reduce_xor, argmax, argmin
-(`reduce_sum` is in `space`).
+"""Reductions: reduce_prod, reduce_max, reduce_min, reduce_and, reduce_or, reduce_xor, argmax, argmin.
+
+`reduce_sum` is in `structural`.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ COVERED_BY = {
     "reduce": "the reductions by name: one over a user's own binary function holds a program, which an operation of "
               "first order does not",
 }
-"""Primitives of jax of this family that fxgrad has none for, and what stands in their place."""
+"""jax's primitives of this family without a counterpart in fxgrad, and their replacements."""
 
 # --- products ---------------------------------------------------------------------------------------------------
 
 
 def _products_of_others(x: Any, axes: tuple[int, ...]) -> Any:
-    """For each element the product of all others that it is reduced with: those before it times those behind it."""
+    """Return for each element the product of all others reduced with it: those before times those behind."""
     shape = aval_of(x).shape
     if len(axes) == 1:
         axis, flat = axes[0], x
@@ -64,7 +65,7 @@ reduce_prod_p = reduction(
 
 
 def reduce_prod(x: Any, axes: Sequence[int]) -> Any:
-    """The product over `axes` (non-negative), in the dtype of `x`; derivatives are right with zeros in it too."""
+    """Return the product over `axes` (non-negative), in the dtype of `x`; derivatives are correct at zeros too."""
     return bind(reduce_prod_p, x, axes=tuple(sorted(axes)))[0] if axes else x
 
 
@@ -72,7 +73,7 @@ def reduce_prod(x: Any, axes: Sequence[int]) -> Any:
 
 
 def _extremum(ufunc: np.ufunc, least: bool) -> Callable[..., Any]:
-    """The kernel; over no elements the result is the greatest or least number of the dtype, or an infinity."""
+    """Return the kernel; over no elements the result is the greatest or least number of the dtype, or an infinity."""
     def of_nothing(dtype: DType) -> Any:
         if dtype.kind == "b":
             return np.bool_(least)
@@ -89,7 +90,7 @@ def _extremum(ufunc: np.ufunc, least: bool) -> Callable[..., Any]:
 
 def _extremum_jvp(primitive: Primitive, primals: list[Any], tangents: list[Any], *,
                   axes: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
-    """The mean of the tangents of the elements that are the extremum, as in jax."""
+    """Average the tangents of the elements that are the extremum, as in jax."""
     x, out = primals[0], bind(primitive, *primals, axes=axes)[0]
     aval = aval_of(x)
     if not aval.size:
@@ -118,12 +119,12 @@ reduce_min_p = reduction(
 
 
 def reduce_max(x: Any, axes: Sequence[int]) -> Any:
-    """The greatest element over `axes`, a NaN if there is one; ties share the tangent equally."""
+    """Return the greatest element over `axes`, a NaN if there is one; ties share the tangent equally."""
     return bind(reduce_max_p, x, axes=tuple(sorted(axes)))[0] if axes else x
 
 
 def reduce_min(x: Any, axes: Sequence[int]) -> Any:
-    """The least element over `axes`, a NaN if there is one; ties share the tangent equally."""
+    """Return the least element over `axes`, a NaN if there is one; ties share the tangent equally."""
     return bind(reduce_min_p, x, axes=tuple(sorted(axes)))[0] if axes else x
 
 
@@ -141,22 +142,22 @@ reduce_xor_p = _bitwise("reduce_xor", np.bitwise_xor, "bitwise_xor.reduce")
 
 
 def reduce_and(x: Any, axes: Sequence[int]) -> Any:
-    """Bitwise "and" over `axes`; of bools: whether all are True."""
+    """Return bitwise "and" over `axes`; for bools: whether all are True."""
     return bind(reduce_and_p, x, axes=tuple(sorted(axes)))[0] if axes else x
 
 
 def reduce_or(x: Any, axes: Sequence[int]) -> Any:
-    """Bitwise "or" over `axes`; of bools: whether any is True."""
+    """Return bitwise "or" over `axes`; for bools: whether any is True."""
     return bind(reduce_or_p, x, axes=tuple(sorted(axes)))[0] if axes else x
 
 
 def reduce_xor(x: Any, axes: Sequence[int]) -> Any:
-    """Bitwise "exclusive or" over `axes`; of bools: whether an odd number is True."""
+    """Return bitwise "exclusive or" over `axes`; for bools: whether an odd number is True."""
     return bind(reduce_xor_p, x, axes=tuple(sorted(axes)))[0] if axes else x
 
 
 def _register_trivial_axes(primitive: Primitive) -> None:
-    """Enters the algebra: over axes of size 1, such a reduction only changes the shape."""
+    """Enter the algebra: over axes of size 1, such a reduction only changes the shape."""
     @rewrites.register(primitive)
     def rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
         aval, axes = aval_of(inputs[0]), params["axes"]
@@ -170,7 +171,7 @@ for _primitive in (reduce_prod_p, reduce_max_p, reduce_min_p, reduce_and_p, redu
 
 
 def _position(name: str, numpy: Callable[..., Any]) -> Primitive:
-    """The record of the position of an extremum: the first one, and that of the first NaN if there is any."""
+    """Return the record of the position of an extremum: the first one, or the first NaN if there is any."""
     def abstract(x: Aval, *, axis: int, index_dtype: DType) -> list[Aval]:
         check_kind(name, "ordered", x)
         check_axes(name, x, (axis,))
@@ -203,10 +204,10 @@ argmin_p = _position("argmin", np.argmin)
 
 
 def argmax(x: Any, axis: int, index_dtype: DType = dtypes.int32) -> Any:
-    """Where along `axis` the greatest element stands (the first one, or the first NaN)."""
+    """Return the position of the greatest element along `axis` (the first one, or the first NaN)."""
     return bind(argmax_p, x, axis=axis, index_dtype=index_dtype)[0]
 
 
 def argmin(x: Any, axis: int, index_dtype: DType = dtypes.int32) -> Any:
-    """Where along `axis` the least element stands (the first one, or the first NaN)."""
+    """Return the position of the least element along `axis` (the first one, or the first NaN)."""
     return bind(argmin_p, x, axis=axis, index_dtype=index_dtype)[0]

@@ -1,7 +1,7 @@
-"""Samplers that draw until they accept: gamma, Poisson and binomial distributions, each one operation.
+"""Rejection samplers: gamma, Poisson and binomial distributions, each one operation.
 
-Their kernels are jax's, run by XLA on the CPU for NumPy arrays: the loops of rejection draw from keys that are split on
-the way, and only the same loop gives the same numbers. Operands have the axes of the keys first, then their own.
+Their kernels are jax's, run by XLA on the CPU for NumPy arrays: the rejection loops draw from keys that are split
+inside them, and only the same loop gives the same numbers. Operands have the axes of the keys first, then their own.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import DTypeError, ShapeError
 
 _FLOPS = 1000
-"""Of one draw: a few hashes and logarithms."""
+"""The work of one draw: a few hashes and logarithms."""
 
 
 def _sampler(name: str, kernel: Callable[..., Any], result: Callable[..., DType], jvp: Rule = NO_TANGENT) -> Primitive:
-    """The record of a sampler; `result(dtype, **params)` is the dtype of draws from parameters of `dtype`."""
+    """Return the record of a sampler; `result(dtype, **params)` is the dtype of draws from parameters of `dtype`."""
     def abstract(keys: Aval, *parameters: Aval, **params: Any) -> list[Aval]:
         check_keys(name, keys)
         check_kind(name, "floating", *parameters)
@@ -60,7 +60,7 @@ def _sampler(name: str, kernel: Callable[..., Any], result: Callable[..., DType]
 
 
 def _gamma_jvp(primals: list[Any], tangents: list[Any], *, log_space: bool) -> tuple[list[Any], list[Any]]:
-    """Implicit reparameterization: how a draw moves with the shape parameter while its quantile stays.
+    """Differentiate by implicit reparameterization: move a draw with the shape parameter at a fixed quantile.
 
     Source: M. Figurnov, S. Mohamed, A. Mnih, "Implicit reparameterization gradients" (2018).
     """
@@ -71,7 +71,7 @@ def _gamma_jvp(primals: list[Any], tangents: list[Any], *, log_space: bool) -> t
     if not log_space:
         return draws, [mul(tangents[1], random_gamma_grad(a, draws[0]))]
     value = exp(draws[0])
-    # Of a draw that is too small for its dtype only the logarithm is known.
+    # If a draw is too small for its dtype only its logarithm is known.
     value = where(eq(value, 0.0), float(dtypes.finfo(aval_of(a).dtype).tiny), value)
     return draws, [mul(tangents[1], div(random_gamma_grad(a, value), value))]
 
@@ -80,7 +80,7 @@ random_gamma_p = _sampler("random_gamma", xla_kernels.gamma, lambda dtype, *, lo
 
 
 def random_gamma(keys: Any, a: Any, log_space: bool = False) -> Any:
-    """Draws from gamma distributions of shape parameters `a` and scale 1, or their logarithms."""
+    """Return draws from gamma distributions of shape parameters `a` and scale 1, or their logarithms."""
     return bind(random_gamma_p, keys, a, log_space=log_space)[0]
 
 

@@ -1,4 +1,4 @@
-"""Choosing elements: select_n and clamp."""
+"""Selection of elements: select_n and clamp."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _select_abstract(which: Aval, *cases: Aval) -> list[Aval]:
 def _select_numpy(which: Any, *cases: Any) -> Any:
     if len(cases) == 2 and which.dtype == np.bool_:
         return np.where(which, cases[1], cases[0])
-    # The last case stands for every greater value and the first for every smaller one, as in XLA.
+    # As in XLA, the last case covers every greater value and the first every smaller one.
     chosen = np.broadcast_to(cases[0], np.broadcast_shapes(which.shape, *(case.shape for case in cases)))
     for index, case in enumerate(cases[1:], 1):
         chosen = np.where(which >= index, case, chosen)
@@ -85,19 +85,19 @@ select_n_p = register(Primitive(
 
 
 def select_n(which: Any, *cases: Any) -> Any:
-    """Elements of `cases[which]`: `which` is bool (False, True) or int32; the shapes broadcast."""
+    """Return elements of `cases[which]`: `which` is bool (False, True) or int32; the shapes broadcast."""
     return bind(select_n_p, which, *cases)[0]
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
-    """Elements of `x` where `condition` holds and of `y` elsewhere; in rules, one of them may be a Python scalar."""
+    """Return elements of `x` where `condition` holds and of `y` elsewhere; in rules, one may be a Python scalar."""
     x, y = scalars_like(x, y)
     return select_n(condition, y, x)
 
 
 @rewrites.register(select_n_p)
 def _select_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """A choice between equal cases, and one that is known, are no choice."""
+    """Remove a selection between equal cases, and one with a known condition."""
     which, *cases = inputs
     avals = [aval_of(value) for value in inputs]
     shape = broadcast_shapes("select_n", *(aval.shape for aval in avals))
@@ -120,13 +120,13 @@ def _clamp_numpy(low: Any, x: Any, high: Any) -> Any:
 
 
 def _clamp_xla(lax: Any, low: Any, x: Any, high: Any) -> Any:
-    if x.dtype == bool:  # some of XLA's emitters do not clamp these
+    if x.dtype == bool:  # some of XLA's emitters cannot clamp these
         return lax.min(lax.max(low, x), high)
     return lax.clamp(low, x, high)
 
 
 def _mask_tangent(t: Any, condition: Any) -> Any:
-    """`t` where `condition` holds, and 0 elsewhere."""
+    """Return `t` where `condition` holds, and 0 elsewhere."""
     return where(condition, t, 0.0)
 
 
@@ -140,5 +140,5 @@ clamp_p = elementwise(
 
 
 def clamp(low: Any, x: Any, high: Any) -> Any:
-    """`x` held between `low` and `high` (`high` where `low` is greater); shapes broadcast."""
+    """Return `x` held between `low` and `high` (`high` where `low` is greater); shapes broadcast."""
     return operation(clamp_p)(low, x, high)

@@ -1,4 +1,4 @@
-"""Layout: broadcast_in_dim, rev, slice, pad, tile (broadcast_to, reshape and transpose are in `space`)."""
+"""Layout: broadcast_in_dim, rev, slice, pad, tile (broadcast_to, reshape and transpose are in `structural`)."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ COVERED_BY = {
     "zeros_like": "broadcast_to of a literal 0",
     "stage": "nothing: it marks values for jax's own tracers, of which fxgrad has one kind only",
 }
-"""Primitives of jax of this family that fxgrad has none for, and what stands in their place."""
+"""jax's primitives of this family without a counterpart in fxgrad, and their replacements."""
 
 # --- operations linear in all their inputs together -----------------------------------------------------------
 
 
 def linear_many(name: str, *, abstract: Rule, numpy: Callable[..., Any], xla: Callable[..., Any], transpose: Rule,
                 batch: Rule) -> Primitive:
-    """The record of an operation with one output that is linear in all inputs together and only moves elements."""
+    """Return the record of an operation, linear in all inputs together, with one output that only moves elements."""
     def jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple[list[Any], list[Any]]:
         out = bind(primitive, *primals, **params)
         if all(type(tangent) is Zero for tangent in tangents):
@@ -94,7 +94,7 @@ broadcast_in_dim_p = linear_unary(
 
 
 def broadcast_in_dim(x: Any, shape: Shape, broadcast_dimensions: Sequence[int]) -> Any:
-    """`x` repeated to `shape`, its axes becoming the axes `broadcast_dimensions` of the result."""
+    """Return `x` repeated to `shape`; its axes become the axes `broadcast_dimensions` of the result."""
     return bind(broadcast_in_dim_p, x, shape=tuple(shape), broadcast_dimensions=tuple(broadcast_dimensions))[0]
 
 
@@ -125,13 +125,13 @@ rev_p = linear_unary(
 
 
 def rev(x: Any, dimensions: Sequence[int]) -> Any:
-    """`x` with the order of its elements reversed along `dimensions`."""
+    """Return `x` with the order of its elements reversed along `dimensions`."""
     return bind(rev_p, x, dimensions=tuple(sorted(dimensions)))[0] if dimensions else x
 
 
 @rewrites.register(rev_p)
 def _rev_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """Axes of size 0 and 1 need no reversal, and two reversals of an axis cancel."""
+    """Remove reversals of axes of size 0 and 1, and two reversals of an axis."""
     aval = aval_of(inputs[0])
     needed = {dim for dim in params["dimensions"] if not surely_less(aval.shape[dim], 2)}
     inner = known.inputs_if(inputs[0], rev_p)
@@ -196,13 +196,13 @@ snippets.register(slice_p)(_slice_snippet)
 
 def slice(x: Any, start_indices: Sequence[int], limit_indices: Sequence[int],
           strides: Sequence[int] | None = None) -> Any:
-    """The elements of `x` from `start_indices` up to `limit_indices`, every `strides`-th; all non-negative."""
+    """Return the elements of `x` from `start_indices` up to `limit_indices`, every `strides`-th; all non-negative."""
     steps = (1,) * len(start_indices) if strides is None else tuple(strides)
     return bind(slice_p, x, start_indices=tuple(start_indices), limit_indices=tuple(limit_indices), strides=steps)[0]
 
 
 def slice_in_dim(x: Any, start: int, limit: int, axis: int, stride: int = 1) -> Any:
-    """`slice` along one axis."""
+    """Slice along one axis."""
     shape = aval_of(x).shape
     starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
     starts[axis], limits[axis], strides[axis] = start, limit, stride
@@ -211,7 +211,7 @@ def slice_in_dim(x: Any, start: int, limit: int, axis: int, stride: int = 1) -> 
 
 @rewrites.register(slice_p)
 def _slice_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """A slice of everything is its input; a slice of a slice is one slice."""
+    """Replace a slice of everything by its input, and a slice of a slice by one slice."""
     x, starts, strides = inputs[0], params["start_indices"], params["strides"]
     shape = aval_of(x).shape
     kept = _slice_abstract(aval_of(x), **params)[0].shape
@@ -233,7 +233,7 @@ def _slice_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[s
 
 Index = tuple[builtins.slice, ...]
 PaddingConfig = tuple[tuple[int, int, int], ...]
-"""For each axis what is put before, behind, and between any two elements; the first two may be negative."""
+"""For each axis the number of elements before, behind, and between any two; the first two may be negative."""
 
 
 def _pad_abstract(x: Aval, value: Aval, *, padding_config: PaddingConfig) -> list[Aval]:
@@ -252,7 +252,7 @@ def _pad_abstract(x: Aval, value: Aval, *, padding_config: PaddingConfig) -> lis
 
 @cached("regions of pads", 4096)
 def _pad_regions(extents: Shape, padding_config: PaddingConfig) -> tuple[Shape, Index, Index]:
-    """The padded shape, which elements stay, and where they go."""
+    """Return the padded shape, the elements that stay, and their destination."""
     shape, sources, targets = [], [], []
     for extent, (low, high, interior) in zip(extents, padding_config, strict=True):
         step = interior + 1
@@ -276,7 +276,7 @@ def _pad_numpy(x: Any, value: Any, *, padding_config: PaddingConfig) -> Any:
 
 
 def _pad_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
-    """A function that has the regions at hand; where nothing is cut off, there is no need to take a part of `x`."""
+    """Return a function with the regions precomputed; if nothing is cut off, it takes all of `x`."""
     aval, config = avals[0], params["padding_config"]
     if aval.dtype.names is not None or any(low < 0 or high < 0 for low, high, _ in config):
         return None
@@ -331,13 +331,13 @@ snippets.register(pad_p)(_pad_snippet)
 
 
 def pad(x: Any, value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
-    """`x` with a scalar `value` put around and between its elements; negative numbers cut off instead."""
+    """Return `x` with a scalar `value` put around and between its elements; negative numbers cut off instead."""
     return bind(pad_p, x, value, padding_config=tuple(map(tuple, padding_config)))[0]
 
 
 @rewrites.register(pad_p)
 def _pad_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """Padding by nothing is the input."""
+    """Remove padding by nothing."""
     extents = aval_of(inputs[0]).shape
     trivial = all(low == high == 0 and (interior == 0 or surely_less(extent, 2))
                   for extent, (low, high, interior) in zip(extents, params["padding_config"], strict=True))
@@ -367,7 +367,7 @@ tile_p = linear_unary(
 
 
 def tile(x: Any, reps: Sequence[int]) -> Any:
-    """`x` repeated as a whole, `reps[i]` times along axis `i`."""
+    """Return `x` repeated as a whole, `reps[i]` times along axis `i`."""
     return bind(tile_p, x, reps=tuple(reps))[0]
 
 

@@ -1,4 +1,4 @@
-"""Where slopes are infinite or undefined, and what the derivatives of `fxgrad.nan_safe` are there."""
+"""Points with infinite or undefined slopes, and the derivatives of `fxgrad.nan_safe` there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INF, NAN = math.inf, math.nan
 class SingularPoint(NamedTuple):
     """Operands of an operation, and its first and second derivative there in the operand at `place`, within `safe`.
 
-    `because` says why, where it is not the limit.
+    `because` gives the reason if it is not the limit.
     """
 
     operands: tuple[float, ...]
@@ -28,8 +28,7 @@ singular_points: Analysis[tuple[SingularPoint, ...]] = Analysis(
     "singular points", "The points of an operation at which its slope, or the slope of that, is no number.",
     missing="conservative", default=())
 """Operations without an entry have finite derivatives wherever their value is finite, or are in the table of array
-operations in docs/appendix/nan-gradients.md.
-Where a cotangent or a tangent that is 0 comes in, all of these are 0.
+operations in docs/appendix/nan-gradients.md. If the incoming cotangent or tangent is 0, all of these are 0.
 """
 
 LEAST, PAIR = "the least of all subgradients", "no limit: 0, the mean of all directions"

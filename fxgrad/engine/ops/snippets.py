@@ -1,4 +1,4 @@
-"""How generated code calls a kernel: the Python expression of an operation whose types and parameters are known."""
+"""Snippets: the Python expression of an operation of known types and parameters in generated code."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class Snippet(NamedTuple):
-    """An expression in the operands `{0}`, `{1}`, ...; `objects` are those that it speaks of, by their names in it.
+    """An expression in the operands `{0}`, `{1}`, ...; `objects` are the objects in it, by their names.
 
-    Where the result is `owned` it shares no memory with an operand. `{out}` is the place where `, name` of an array
-    of the type of the result may stand, to be written to, and `{named_out}` that of `, out=name`; with `in_place` it
-    may be an operand. It is in row-major order if all operands are, or always if `row_major` says so. The value must be
-    equal to the kernel's own to the bit. `of_floats` is the expression for operands that are Python floats, which are
-    float64 too, with a float as the result; "" where there is none.
+    An `owned` result shares no memory with an operand. `{out}` is the place for `, name`, an array of the result's type
+    to overwrite, and `{named_out}` that for `, out=name`; with `in_place` it may be an operand. The result is in
+    row-major order if all operands are, or always with `row_major`. The value must equal the kernel's own bit for bit.
+    `of_floats` is the expression for operands that are Python floats, which are float64 too, with a float as the
+    result; "" if there is none.
     """
 
     text: str
@@ -32,7 +32,7 @@ class Snippet(NamedTuple):
     of_floats: str = ""
 
     def of(self, *operands: int) -> Snippet:
-        """The same of other operands, given by their numbers."""
+        """Return the snippet for other operands, given by their numbers."""
         numbered = [f"{{{operand}}}" for operand in operands]
         return self._replace(text=self.text.format(*numbered, out="{out}", named_out="{named_out}"),
                              of_floats=self.of_floats.format(*numbered))
@@ -42,7 +42,7 @@ Rule = Callable[[Sequence[Aval], dict[str, Any]], "Snippet | None"]
 
 
 def _kernel_snippet(primitive: Primitive) -> Rule:
-    """What the kernel tells: of a ufunc its call, of any other nothing."""
+    """Return the call of a kernel that is a ufunc; None for any other kernel."""
     kernel = primitive.numpy
     if not isinstance(kernel, ArrayKernel) or not isinstance(kernel.function, np.ufunc):
         return lambda avals, params: None
@@ -56,7 +56,7 @@ snippets: Analysis[Rule] = Analysis(
 
 
 def snippet_of(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
-    """The expression of an operation on operands of the types `avals`; None if there is none but the kernel."""
+    """Return the expression of an operation on operands of the types `avals`; None if there is none but the kernel."""
     return snippets.of(primitive)(avals, params)
 
 
@@ -65,13 +65,13 @@ _OPERATORS = {np.add: "{0} + {1}", np.subtract: "{0} - {1}", np.multiply: "{0} *
 
 
 def ufunc_snippet(ufunc: Any, avals: Sequence[Aval]) -> Snippet:
-    """The call of a ufunc; of plain floats, where there is one, the operator, which takes a tenth of the time."""
+    """Return the call of a ufunc; for plain floats the operator, if there is one, which takes a tenth of the time."""
     name, objects = ufunc.__name__, {ufunc.__name__: ufunc}
     operands = ", ".join(f"{{{index}}}" for index in range(len(avals)))
     of_floats = f"float({name}({operands}))"
     if ufunc in _OPERATORS and all(not aval.shape and aval.dtype in _FLOATS for aval in avals):
         operator = _OPERATORS[ufunc]
-        if ufunc is np.true_divide:  # Python's division by zero raises, where NumPy's gives an infinity or a NaN
+        if ufunc is np.true_divide:  # Python's division by zero raises, NumPy's gives an infinity or a NaN
             return Snippet(operator, objects, of_floats=f"{operator} if {{1}} else {of_floats}")
         return Snippet(operator, of_floats=operator)
     out = "{named_out}" if ufunc in _NAMED_OUT else "{out}"
@@ -79,7 +79,7 @@ def ufunc_snippet(ufunc: Any, avals: Sequence[Aval]) -> Snippet:
 
 
 _NAMED_OUT = frozenset({np.maximum, np.minimum})
-"""Ufuncs that people take for functions of many operands; NumPy warns where `out` is not named."""
+"""Ufuncs that look like functions of many operands; NumPy warns unless `out` is named."""
 
 
 _FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})

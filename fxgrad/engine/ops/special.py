@@ -1,7 +1,7 @@
 """Special functions: erf erfc erf_inv ndtri lgamma digamma polygamma bessel_i0e bessel_i1e xlogy xlog1py entr.
 
-NumPy has none of them. The kernels here compute in float64 whatever the dtype, and round at the end: with the functions
-of Python's `math` one element at a time, or from convergent and asymptotic series.
+NumPy has none of them. The kernels here compute in float64 whatever the dtype, and round at the end: by functions of
+Python's `math` one element at a time, or by convergent and asymptotic series.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _lgamma_numpy(x: Any) -> Any:
 
 
 def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
-    """Horner's rule, the highest power first, in the dtype of `x`."""
+    """Evaluate by Horner's rule, the highest power first, in the dtype of `x`."""
     total = np.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
         total = total * x + x.dtype.type(coefficient)
@@ -96,7 +96,7 @@ _END = (
 
 
 def quantile(half: Any, tail: Any) -> Any:
-    """The quantile of the normal distribution at half + 1/2, where `tail` is the probability beyond, up to 1/2.
+    """Return the quantile of the normal distribution at half + 1/2, where `tail` is the probability beyond, up to 1/2.
 
     M. Wichura, "The percentage points of the normal distribution" (1988), algorithm AS 241.
     """
@@ -111,7 +111,7 @@ def quantile(half: Any, tail: Any) -> Any:
 
 
 def _erf_inv_numpy(y: Any) -> Any:
-    """In double precision the quantile at (1 + y) / 2, over the root of 2."""
+    """Compute in double precision the quantile at (1 + y) / 2, over the root of 2."""
     array = np.asarray(y)
     if array.dtype == np.float64:
         return (quantile(array / 2, (1 - np.abs(array)) / 2) / math.sqrt(2))[()]
@@ -150,13 +150,13 @@ def _digamma_numpy(x: Any) -> Any:
 
 
 _FARTHEST = 1000
-"""To this far below zero `polygamma` is computed."""
+"""The largest distance below zero at which `polygamma` is computed."""
 
 
 def _zeta(s: Any, q: Any) -> Any:
-    """Hurwitz's zeta function, the sum of (q + k)^-s: the first terms, then Euler and Maclaurin (DLMF 25.11.5).
+    """Return Hurwitz's zeta function, the sum of (q + k)^-s: the first terms, then Euler-Maclaurin (DLMF 25.11.5).
 
-    Where s is large, a few terms are all that counts: there the sum ends at the first that changes nothing.
+    For large s the sum ends at the first term that changes nothing.
     """
     total = np.zeros_like(q)
     q = np.where(q < -_FARTHEST, np.nan, q)
@@ -168,7 +168,7 @@ def _zeta(s: Any, q: Any) -> Any:
         short |= goes_on & ~(np.abs(term) > 1e-18 * np.abs(total))
         q = q + goes_on
         goes_on = (q < 10 + s) & ~short
-    q = np.where(short, np.inf, q)  # nothing is left to add
+    q = np.where(short, np.inf, q)  # no terms left to add
     s = np.where(short, 2.0, s)
     total = total + np.power(q, 1 - s) / (s - 1) + 0.5 * np.power(q, -s)
     term = s * np.power(q, -s - 1)
@@ -179,7 +179,7 @@ def _zeta(s: Any, q: Any) -> Any:
 
 
 def _polygamma_numpy(order: Any, x: Any) -> Any:
-    """(-1)^(n+1) n! zeta(n + 1, x) (DLMF 5.15.1 ff.); a NaN where the order n is no whole number from 0 on."""
+    """(-1)^(n+1) n! zeta(n + 1, x) (DLMF 5.15.1 ff.); a NaN unless the order n is a non-negative integer."""
     n, at = np.broadcast_arrays(_double(order), _double(x))
     valid = (n >= 0) & (n == np.floor(n))
     s = np.where(valid & (n > 0), n, 1) + 1
@@ -273,7 +273,7 @@ bessel_i0e, bessel_i1e = operation(bessel_i0e_p), operation(bessel_i1e_p)
 
 
 def _product_with_log(name: str, logarithm: str, tangents: list[Callable[..., Any]]) -> Any:
-    """The record of x times a logarithm of y, which is 0 where x is 0, whatever number y is."""
+    """Return the record of x times a logarithm of y, which is 0 where x is 0, whatever number y is."""
     kernel = getattr(np, logarithm)
 
     def numpy(x: Any, y: Any) -> Any:

@@ -1,7 +1,9 @@
 """Strong products: strong_mul, strong_div and strong_dot_general, in which 0 times anything is 0.
 
-They stand in the derivatives of `fxgrad.nan_safe`: what nothing depends on has the cotangent 0, and gives 0 times an
-infinite slope. Of finite factors they are the ordinary products to the bit. They are bilinear, and so are their rules.
+They replace products in the derivatives of `fxgrad.nan_safe`: a value without influence has the cotangent 0, and 0
+times an
+infinite slope gives 0. For finite factors they equal the ordinary products bit for bit. They are bilinear, and so are
+their rules.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from fxgrad.engine.tracing.tape import aval_of, bind
 
 
 def is_finite(value: Any) -> bool:
-    """Whether every number is finite, found by one pass; squares that overflow are looked at again."""
+    """Return whether every number is finite, by one pass; overflowing squares are checked again."""
     dtype = getattr(value, "dtype", None)
     if dtype is not None and not dtypes.is_inexact(dtype):
         return True
@@ -102,14 +104,14 @@ strong_div = operation(strong_div_p)
 
 
 def is_plain_factor(value: Any) -> bool:
-    """Whether `value` is a number that is neither 0 nor infinite, by which every product is an ordinary one."""
+    """Return whether `value` is a number that is neither 0 nor infinite: its products are ordinary ones."""
     return type(value) is Literal and np.ndim(value.value) == 0 and bool(np.isfinite(value.value)) and \
         bool(value.value != 0)
 
 
 @rewrites.register(strong_mul_p)
 def _strong_mul_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """By a number that is neither 0 nor infinite it is the ordinary product."""
+    """Replace a product with a number that is neither 0 nor infinite by the ordinary product."""
     return [mul(*inputs)] if any(map(is_plain_factor, inputs)) else None
 
 
@@ -119,19 +121,19 @@ def _strong_div_rewrite(known: RecordedDefinitions, inputs: list[Any], params: d
 
 
 # --- of matrices ------------------------------------------------------------------------------------------------
-# A term of the sum counts for nothing where all that it is multiplied with is 0: of x, what meets a row of zeros of y,
-# and of y what meets one of x. That is where masks are: one number of a row that is infinite makes the row so.
+# A term of the sum is 0 if all its factors on one side are 0: columns of x at rows of zeros of y, and rows of y
+# at columns of zeros of x. Masks make such zeros, where one infinite number would make a whole row infinite.
 
 
 def _masks(x: Any, y: Any, dimension_numbers: products.DotDimensions, all_zero: Any, spread: Any) -> list[Any]:
-    """Where x meets zeros of y alone, and where y meets zeros of x alone, of the shapes of x and y."""
+    """Return where x meets zeros of y alone, and where y meets zeros of x alone, of the shapes of x and y."""
     (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers
     found = []
     for one, own, other, theirs in ((x, (*x_contract, *x_batch), y, (*y_contract, *y_batch)),
                                     (y, (*y_contract, *y_batch), x, (*x_contract, *x_batch))):
         left = sorted(theirs)
         zeros = all_zero(other, tuple(axis for axis in range(other.ndim) if axis not in theirs))
-        places = [own[theirs.index(axis)] for axis in left]  # in `one`, of the axes that are left
+        places = [own[theirs.index(axis)] for axis in left]  # in `one`, the remaining axes
         found.append(spread(zeros, places, one.shape))
     return found
 
@@ -151,9 +153,9 @@ def _strong_dot_numpy(x: Any, y: Any, **params: Any) -> Any:
 
 
 def _strong_dot_xla(lax: Any, x: Any, y: Any, **params: Any) -> list[Any]:
-    """The product of masked operands; `executors.ordinary_first` has it computed where it matters alone."""
+    """Multiply masked operands; `executors.speculative` runs this only where it matters."""
     def all_zero(value: Any, axes: Sequence[int]) -> Any:
-        """By a product with ones: a reduction costs time even in a loop of no turns, where masks stand mostly."""
+        """Multiply by ones: a reduction costs time even in a loop of zero iterations, where masks mostly are."""
         other = lax.ne(value, lax.full_like(value, 0))
         if not axes:
             return lax.bitwise_not(other)
@@ -173,7 +175,7 @@ def _strong_dot_xla(lax: Any, x: Any, y: Any, **params: Any) -> list[Any]:
 
 
 def is_finite_xla(lax: Any, value: Any) -> Any:
-    """Whether the sum of squares is finite, which is read faster than numbers one by one."""
+    """Return whether the sum of squares is finite, which is faster than testing each number."""
     if value.dtype.kind == "c":
         return lax.bitwise_and(is_finite_xla(lax, lax.real(value)), is_finite_xla(lax, lax.imag(value)))
     axes = tuple(range(value.ndim))
@@ -209,7 +211,7 @@ strong_dot_general_p = register(Primitive(
 
 
 def strong_dot_general(x: Any, y: Any, dimension_numbers: products.DotDimensions) -> Any:
-    """As `dot_general`, with sums of strong products."""
+    """Return `dot_general` with sums of strong products."""
     return bind(strong_dot_general_p, x, y, dimension_numbers=dimension_numbers, precision=None,
                 preferred_element_type=None)[0]
 
@@ -230,6 +232,6 @@ for _ordinary, _strong in strong_form.entered().items():
 
 
 def has_free_axes(params: dict[str, Any], rank: int, place: int) -> bool:
-    """Whether the operand at `place` of a contraction without batch axes has axes that are not contracted: a matrix."""
+    """Return whether the operand at `place` of a contraction without batch axes has free axes: is a matrix."""
     contracted, batch = params["dimension_numbers"]
     return not batch[0] and rank > len(contracted[place])

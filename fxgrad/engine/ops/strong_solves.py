@@ -1,6 +1,6 @@
-"""Solves in derivatives of `fxgrad.nan_safe`: with a matrix that has none, zeros give 0 and other right sides NaN.
+"""Solves in derivatives of `fxgrad.nan_safe`: for a singular matrix, zeros give 0 and other right sides NaN.
 
-They are put together of ordinary solves and strong products, so that they transpose, batch and compile as these do.
+They consist of ordinary solves and strong products, so that they transpose, batch and compile as these do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fxgrad.engine.tracing.tape import aval_of
 strong_solve: Analysis[Callable[..., Any] | None] = Analysis(
     "strong solve", "The solution of a linear system that takes the place of an operation's within `fxgrad.nan_safe`.",
     missing="conservative", default=None)
-"""What stands in the place of an operation that solves and is linear in its last operand; it takes what that takes."""
+"""The replacement of an operation that solves and is linear in its last operand; it takes the same operands."""
 
 
 @strong_solve.register(triangular_solve_p)
@@ -45,7 +45,7 @@ def _solve_factored(a: Any, factors: Any, permutation: Any, b: Any, *, transpose
 
 
 def _makes_nans_of_zeros(offside: Any, on_diagonal: Any) -> Any:
-    """Whether a solve with triangular matrices of such parts makes NaNs of zeros, as an array of shape (..., 1, 1)."""
+    """Return whether triangular solves with such parts make NaNs of zeros, as an array of shape (..., 1, 1)."""
     shape = aval_of(offside).shape
     axes = len(shape) - 2, len(shape) - 1
     bad = reduce_or(ne(sub(offside, offside), scalar_like(0, offside)), axes)
@@ -56,12 +56,12 @@ def _makes_nans_of_zeros(offside: Any, on_diagonal: Any) -> Any:
 
 
 def _replace_bad(bad: Any, a: Any) -> Any:
-    """The matrices, those that are `bad` replaced."""
+    """Return the matrices with the `bad` ones replaced."""
     return where(broadcast_to(bad, aval_of(a).shape), eye_like(a), a)
 
 
 def _nan_where(bad: Any, b: Any, x: Any, left_side: bool) -> Any:
-    """The solutions, of which a whole column (or row) is NaN where that of a right side for a bad matrix is not 0."""
+    """Return the solutions with NaN columns (or rows) where a bad matrix has a right side that is not 0."""
     axis = len(aval_of(b).shape) - (2 if left_side else 1)
     shape, dtype = aval_of(bad).shape, aval_of(b).dtype
     marked = strong_mul(where(bad, full(shape, np.nan, dtype), full(shape, 0, dtype)), b)

@@ -1,4 +1,4 @@
-"""What transformations themselves need of arrays: zeros, broadcasts and their undoing, layout, sums, conversions."""
+"""Array operations needed by transformations: zeros, broadcasts and their transposes, layout, sums, dtypes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from fxgrad.errors import DTypeError, ShapeError
 
 
 def is_negative(size: Any) -> bool:
-    """Whether it is for all that a name in it may stand for; this is carried into files, where there are no names."""
+    """Return whether `size` is negative for all values of its names.
+
+    Kernels in exported files, which have no symbolic sizes, call it: so it does not use `core.sizes`.
+    """
     try:
         return bool(size < 0)
     except TypeError:
@@ -61,7 +64,7 @@ def _spread(x: Any, shape: Shape, dtype: DType) -> Any:
 
 @snippets.register(broadcast_to_p)
 def _broadcast_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet:
-    """A new array, which takes a fraction of the time of NumPy's view where it is small."""
+    """Return an expression for a new array, which takes a fraction of the time of NumPy's view if it is small."""
     shape, dtype = params["shape"], avals[0].dtype
     if math.prod(shape) > 2**16:
         return Snippet(f"broadcast_to({{0}}, {shape})", {"broadcast_to": np.broadcast_to}, owned=False)
@@ -70,12 +73,12 @@ def _broadcast_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet
 
 
 def broadcast_to(x: Any, shape: Shape) -> Any:
-    """`x` repeated along new and size-1 axes to `shape`; `x` itself if it has that shape."""
+    """Return `x` repeated along new and size-1 axes to `shape`; `x` itself if it has that shape."""
     return x if aval_of(x).shape == shape else bind(broadcast_to_p, x, shape=shape)[0]
 
 
 def unbroadcast(cotangent: Any, aval: Aval) -> Any:
-    """The transpose of broadcasting: sums `cotangent` over the axes along which `aval` was repeated."""
+    """Transpose a broadcast: sum `cotangent` over the axes along which `aval` was repeated."""
     shape = aval_of(cotangent).shape
     if shape == aval.shape:
         return cotangent
@@ -83,14 +86,14 @@ def unbroadcast(cotangent: Any, aval: Aval) -> Any:
     repeated = tuple(axis for axis in range(len(shape))
                      if axis < new or (aval.shape[axis - new] == 1 and shape[axis] != 1))
     dtype, weak = aval_of(cotangent).dtype, aval_of(cotangent).weak
-    if dtypes.is_floating(dtype) and dtype.itemsize < 4:  # summed in its own precision a long sum stands still
+    if dtypes.is_floating(dtype) and dtype.itemsize < 4:  # in its own precision a long sum stagnates
         cotangent = convert(cotangent, np.dtype(np.float32))
     return convert(reshape(reduce_sum(cotangent, repeated), aval.shape), dtype, weak)
 
 
 @rewrites.register(broadcast_to_p)
 def _broadcast_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """Broadcasts of broadcasts, and of reshapes that only put axes of size 1 in front, start from the source."""
+    """Start broadcasts of broadcasts, and of reshapes that only put axes of size 1 in front, from the source."""
     x = inputs[0]
     if aval_of(x).shape == params["shape"]:
         return [x]
@@ -106,7 +109,7 @@ def _broadcast_rewrite(known: RecordedDefinitions, inputs: list[Any], params: di
 
 
 def without_broadcast(known: RecordedDefinitions, inputs: list[Any]) -> list[Any] | None:
-    """Operands of an elementwise operation without broadcasts that the operation does by itself; None if none were."""
+    """Return operands of an elementwise operation without redundant broadcasts; None if there are none."""
     shape = broadcast_shapes("", *(aval_of(value).shape for value in inputs))
     changed = list(inputs)
     for index, value in enumerate(inputs):
@@ -119,7 +122,7 @@ def without_broadcast(known: RecordedDefinitions, inputs: list[Any]) -> list[Any
 
 
 def repeated_scalar(known: RecordedDefinitions, value: Any) -> Any:
-    """The scalar that every element of `value` is equal to; None if it is not known to be such an array."""
+    """Return the scalar that every element of `value` is equal to; None if there is no known one."""
     if not aval_of(value).shape:
         return value
     source = known.inputs_if(value, broadcast_to_p)
@@ -127,7 +130,7 @@ def repeated_scalar(known: RecordedDefinitions, value: Any) -> Any:
 
 
 def _broadcast_source(known: RecordedDefinitions, value: Any) -> Any:
-    """What `value` was broadcast from, or the scalar that it is a reshape of; None if it is neither."""
+    """Return the source of a broadcast `value`, or the scalar that it is a reshape of; None if it is neither."""
     source = known.inputs_if(value, broadcast_to_p)
     if source is not None:
         return source[0]
@@ -162,7 +165,7 @@ def _reshape_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet |
 
 
 def reshape(x: Any, shape: Shape) -> Any:
-    """`x` in row-major order with another shape; `x` itself if it has that shape."""
+    """Return `x` in row-major order with another shape; `x` itself if it has that shape."""
     return x if aval_of(x).shape == shape else bind(reshape_p, x, shape=shape)[0]
 
 
@@ -210,12 +213,12 @@ def _transpose_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet
 
 
 def inverse_permutation(permutation: Sequence[int]) -> tuple[int, ...]:
-    """The permutation that undoes `permutation`."""
+    """Return the permutation that undoes `permutation`."""
     return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
 
 
 def transpose(x: Any, permutation: Sequence[int]) -> Any:
-    """`x` with its axes in the order `permutation`; `x` itself if that changes nothing."""
+    """Return `x` with its axes in the order `permutation`; `x` itself if that changes nothing."""
     permutation = tuple(permutation)
     if permutation == tuple(range(len(permutation))):
         return x
@@ -232,14 +235,14 @@ def _transpose_rewrite(known: RecordedDefinitions, inputs: list[Any], params: di
 
 
 def move_axis(x: Any, source: int, destination: int) -> Any:
-    """`x` with one axis moved; both positions are non-negative."""
+    """Return `x` with one axis moved; both positions are non-negative."""
     permutation = [axis for axis in range(rank_of(x)) if axis != source]
     permutation.insert(destination, source)
     return transpose(x, permutation)
 
 
 def move_batch_first(x: Any, axis: int, rank: int) -> Any:
-    """`x` with the batch axis `axis` first and `rank` axes after it, new ones of size 1 directly behind."""
+    """Return `x` with the batch axis `axis` first and `rank` axes after it, new ones of size 1 directly behind."""
     moved = move_axis(x, axis, 0)
     shape = aval_of(moved).shape
     missing = rank - (len(shape) - 1)
@@ -250,7 +253,7 @@ def move_batch_first(x: Any, axis: int, rank: int) -> Any:
 
 
 def expand_axes(x: Any, axes: Sequence[int], shape: Shape) -> Any:
-    """The undoing of a reduction's shape: `x` repeated along the reduced `axes` to `shape`."""
+    """Return `x` repeated along the reduced `axes` to `shape`, which undoes a reduction's shape."""
     kept = tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
     return broadcast_to(reshape(x, kept), shape)
 
@@ -260,7 +263,7 @@ def _sum_jvp(primals: list[Any], tangents: list[Any], *, axes: tuple[int, ...]) 
 
 
 def _sum_numpy(x: Any, axes: tuple[int, ...]) -> Any:
-    """Numbers of half precision are added in float32: in their own precision a long sum stands still."""
+    """Add numbers of half precision in float32: in their own precision a long sum stagnates."""
     if x.dtype.itemsize < 4 and dtypes.is_floating(x.dtype):
         return np.add.reduce(x, axis=axes, dtype=np.float32).astype(x.dtype)
     return np.add.reduce(x, axis=axes, dtype=x.dtype)
@@ -273,7 +276,7 @@ reduce_sum_p = reduction(
 
 @snippets.register(reduce_sum_p)
 def _sum_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
-    """The kernel's call with what it takes by default left out; of narrow numbers the sum is of their own dtype."""
+    """Return the kernel's call without default arguments; sums of narrow numbers keep their own dtype."""
     aval, axes = avals[0], params["axes"]
     if aval.dtype.kind not in "fc" or aval.dtype.itemsize < 4 or not axes:
         return None
@@ -282,13 +285,13 @@ def _sum_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | Non
 
 
 def reduce_sum(x: Any, axes: Sequence[int]) -> Any:
-    """The sum over `axes` (non-negative), in the dtype of `x`; `x` itself if there are none."""
+    """Return the sum over `axes` (non-negative), in the dtype of `x`; `x` itself if there are none."""
     return bind(reduce_sum_p, x, axes=tuple(sorted(axes)))[0] if axes else x
 
 
 @rewrites.register(reduce_sum_p)
 def _sum_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """A sum over axes of size 1 is a reshape (a NaN stays a NaN; -0.0 + nothing stays -0.0)."""
+    """Replace a sum over axes of size 1 by a reshape (a NaN stays a NaN; -0.0 + nothing stays -0.0)."""
     aval = aval_of(inputs[0])
     if all(aval.shape[axis] == 1 for axis in params["axes"]):
         return [reshape(inputs[0], reduced_shape(aval, params["axes"]))]
@@ -328,7 +331,7 @@ convert_element_type_p = linear_unary(
 
 
 def convert(x: Any, dtype: DType, weak: bool = False) -> Any:
-    """`x` as `dtype`; complex to real drops the imaginary part; `x` itself if it is of that dtype."""
+    """Return `x` as `dtype`; complex to real drops the imaginary part; `x` itself if it has that dtype."""
     aval = aval_of(x)
     if aval.dtype == dtype and aval.weak == weak:
         return x
@@ -351,17 +354,17 @@ def _convert_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict
 
 
 def full(shape: Shape, value: float | complex, dtype: DType) -> Any:
-    """An array of one repeated value, made of a literal, so that programs see the value."""
+    """Return an array of one repeated value, made of a literal, so that programs show the value."""
     return broadcast_to(Literal(value, Aval((), dtype)), shape)
 
 
 def zeros(aval: Aval) -> Any:
-    """The zero array of a type."""
+    """Return the zero array of a type."""
     return full(aval.shape, 0, aval.dtype)
 
 
 def instantiate_zeros(tangent: Any) -> Any:
-    """A tangent or cotangent as an array, also where it is a symbolic zero; for use in jvp and transpose rules.
+    """Return a tangent or cotangent as an array, also if it is a symbolic zero; for use in jvp and transpose rules.
 
     >>> instantiate_zeros(Zero(Aval((2,), np.dtype("float64"))))
     array([0., 0.])

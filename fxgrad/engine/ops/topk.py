@@ -1,4 +1,4 @@
-"""The greatest elements along an axis, and where they stand: top_k."""
+"""The greatest elements along an axis, and their positions: top_k."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fxgrad.errors import ShapeError
 COVERED_BY = {
     "approx_top_k": "top_k: an exact result satisfies every recall that is asked for",
 }
-"""Primitives of jax of this family that fxgrad has none for, and what stands in their place."""
+"""jax's primitives of this family without a counterpart in fxgrad, and their replacements."""
 
 
 def _top_k_abstract(x: Aval, *, k: int, axis: int) -> list[Aval]:
@@ -33,11 +33,12 @@ def _top_k_abstract(x: Aval, *, k: int, axis: int) -> list[Aval]:
 
 
 def _descending_keys(x: Any) -> Any:
-    """Integers that are less where elements are greater, in the total order: NaN, inf, ..., 0, -0, ..., -inf, -NaN."""
+    """Return integers that decrease with the total order of elements: NaN, inf, ..., 0, -0, ..., -inf, -NaN."""
     if not dtypes.is_floating(x.dtype):
         return ~x
     if x.dtype.itemsize == 1:
-        # Dtypes without -0 have its bits for their NaN, of which NumPy makes a negative one and XLA a positive one.
+        # Dtypes without -0 use its bits for their NaN, which NumPy converts to a negative one and XLA to a positive
+        # one.
         unsigned = x.dtype.name.endswith("fnuz")
         x = x.astype(np.float32)
         x = np.where(np.isnan(x), np.abs(x), x) if unsigned else x
@@ -69,7 +70,7 @@ def _top_k_numpy(x: Any, *, k: int, axis: int) -> list[Any]:
 
 
 def _top_k_jvp(primals: list[Any], tangents: list[Any], *, k: int, axis: int) -> tuple[list[Any], list[Any]]:
-    """Tangents are taken from where the primals stand."""
+    """Take tangents from the positions of the primals."""
     values, places = top_k(primals[0], k, axis)
     moved = take_along(tangents[0], places, axis, mode="promise_in_bounds", promises=("unique",))
     return [values, places], [moved, Zero(aval_of(places))]
@@ -95,7 +96,7 @@ top_k_p = register(Primitive(
 
 
 def top_k(x: Any, k: int, axis: int) -> list[Any]:
-    """The `k` greatest elements along `axis` in descending order, and their positions (int32).
+    """Return the `k` greatest elements along `axis` in descending order, and their positions (int32).
 
     NaNs are the greatest, -0 is less than 0, and of equal elements the first comes first.
     """

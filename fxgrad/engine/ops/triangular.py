@@ -1,4 +1,4 @@
-"""Linear systems whose matrix is factored already: triangular ones, those of an LU decomposition, tridiagonal ones."""
+"""Linear systems with factored matrices: triangular ones, those of an LU decomposition, tridiagonal ones."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def _triangular_abstract(a: Aval, b: Aval, *, left_side: bool, lower: bool, tran
 
 def solved(a: Any, b: Any, *, left_side: bool = True, lower: bool, transpose_a: bool = False,
            conjugate_a: bool = False, unit_diagonal: bool = False) -> Any:
-    """One triangular system, by BLAS; zeros on the diagonal give infinities and NaNs, as under XLA."""
+    """Solve one triangular system, by BLAS; zeros on the diagonal give infinities and NaNs, as under XLA."""
     if not b.size:
         return np.zeros(b.shape, b.dtype)
     if conjugate_a and a.dtype.kind == "c" and not transpose_a:
         a, conjugate_a = a.conj(), False
     operation = (2 if conjugate_a else 1) if transpose_a else 0
     if operation < 2 and a.flags.c_contiguous:
-        a, lower, operation = a.T, not lower, 1 - operation  # BLAS wants columns side by side: saves a copy
+        a, lower, operation = a.T, not lower, 1 - operation  # BLAS needs column-major order: saves a copy
     return blas(b.dtype, "trsm")(1.0, a, b, side=0 if left_side else 1, lower=lower, trans_a=operation,
                                  diag=unit_diagonal)
 
@@ -100,14 +100,14 @@ def _triangular_transpose(cotangents: list[Any], inputs: list[Any], *, transpose
 
 
 def _require_known(matrix: Any) -> Any:
-    """`matrix` itself; raises `LinearityError` if the function is to be linear in it."""
+    """Return `matrix` itself; raise `LinearityError` if it is a linear input."""
     aval_of(matrix)
     return matrix
 
 
 def _triangular_batch(size: int, values: list[Any], axes: list[int | None], *, left_side: bool,
                       **params: Any) -> tuple[list[Any], list[int]]:
-    """Right sides for one and the same matrix are put side by side."""
+    """Put right sides for one and the same matrix side by side."""
     (a, b), (a_at, b_at) = values, axes
     if a_at is not None or b_at is None:
         return bind(triangular_solve_p, *batch_first(size, values, axes), left_side=left_side, **params), [0]
@@ -117,7 +117,7 @@ def _triangular_batch(size: int, values: list[Any], axes: list[int | None], *, l
 
 
 def _side_by_side(b: Any, at: int, left_side: bool) -> tuple[Any, int]:
-    """The right sides along the batch axis `at` as columns (or rows) of one, and where that axis was put."""
+    """Return the right sides along the batch axis `at` as columns (or rows) of one, and the place of that axis."""
     place = len(shape_of(b)) - (2 if left_side else 3)
     shape = shape_of(move_axis(b, at, place))
     merged = (*shape[:-2], shape[-2] * shape[-1]) if left_side else (*shape[:-3], shape[-3] * shape[-2], shape[-1])
@@ -137,9 +137,9 @@ triangular_solve_p = register(Primitive(
 
 def triangular_solve(a: Any, b: Any, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
                      conjugate_a: bool = False, unit_diagonal: bool = False) -> Any:
-    """The x with op(a) x = b, or x op(a) = b unless `left_side`, where only one triangle of `a` is looked at.
+    """Return x with op(a) x = b, or x op(a) = b unless `left_side`; only one triangle of `a` is read.
 
-    `op` transposes and conjugates; with `unit_diagonal` the diagonal is taken for ones.
+    `op` transposes and conjugates; with `unit_diagonal` the diagonal counts as ones.
     """
     return bind(triangular_solve_p, a, b, left_side=left_side, lower=lower, transpose_a=transpose_a,
                 conjugate_a=conjugate_a and aval_of(a).dtype.kind == "c", unit_diagonal=unit_diagonal)[0]
@@ -147,8 +147,8 @@ def triangular_solve(a: Any, b: Any, *, left_side: bool = False, lower: bool = F
 
 # --- an LU decomposition ------------------------------------------------------------------------------------------
 
-# `a` is there for the derivatives: x = a^-1 b depends on the factors only through it, and dx = a^-1 (db - da x) needs
-# no derivative of the factors. They are to be those of `a`, with no derivative of their own: `lu(stop_gradient(a))`.
+# `a` is an operand for the derivatives: x = a^-1 b depends on the factors only through it, and dx = a^-1 (db - da x)
+# needs no derivative of the factors. They must be those of `a`, without derivatives: `lu(stop_gradient(a))`.
 
 
 def _lu_abstract(a: Aval, factors: Aval, permutation: Aval, b: Aval, *, transpose_a: bool) -> list[Aval]:
@@ -162,7 +162,7 @@ def _lu_abstract(a: Aval, factors: Aval, permutation: Aval, b: Aval, *, transpos
 
 
 def check_permutation(name: str, permutation: Aval) -> None:
-    """Raises `DTypeError` unless positions are given as int32."""
+    """Raise `DTypeError` unless positions are given as int32."""
     if permutation.dtype != np.int32:
         raise DTypeError(f"{name}: positions of dtype {permutation.dtype.name}; int32 is needed. "
                          "Convert first: x.astype('int32')")
@@ -242,7 +242,7 @@ lu_solve_p = register(Primitive(
 
 
 def lu_solve(a: Any, factors: Any, permutation: Any, b: Any, transpose_a: bool = False) -> Any:
-    """The x with a x = b, or aᵀ x = b, given the LU decomposition of `a` (without a derivative of its own).
+    """Return x with a x = b, or aᵀ x = b, given the LU decomposition of `a` (without a derivative of its own).
 
     Raises `numpy.linalg.LinAlgError` for a singular matrix on NumPy; under XLA the result is then not finite.
     """
@@ -266,7 +266,7 @@ def _tridiagonal_numpy(low: Any, middle: Any, high: Any, b: Any) -> Any:
     def kernel(low: Any, middle: Any, high: Any, b: Any) -> list[Any]:
         if not b.size:
             return [b.copy()]
-        if len(middle) == 1:  # which LAPACK's interface refuses
+        if len(middle) == 1:  # LAPACK's interface refuses it
             low, middle, high, b = (np.concatenate([x, np.ones_like(x)]) for x in (low, middle, high, b))
             low[1] = high[0] = 0
             return [kernel(low, middle, high, b)[0][:1]]
@@ -290,7 +290,7 @@ def _tridiagonal_jvp(primals: list[Any], tangents: list[Any]) -> tuple[list[Any]
 
 
 def _shift_place(x: Any, axis: int, back: bool) -> Any:
-    """`x` moved by one place along `axis`, away from its beginning (or toward it), with a zero where it was."""
+    """Return `x` moved by one place along `axis`, away from its beginning (or toward it), with a zero in the gap."""
     config = [(0, 0, 0)] * len(shape_of(x))
     config[axis] = (-1, 1, 0) if back else (1, -1, 0)
     return pad(x, scalar_like(0, x), config)
@@ -318,5 +318,5 @@ tridiagonal_solve_p = register(Primitive(
 
 
 def tridiagonal_solve(low: Any, middle: Any, high: Any, b: Any) -> Any:
-    """The x with A x = b, where A has these diagonals; the first of `low` and the last of `high` do not count."""
+    """Return x with A x = b, where A has these diagonals; the first of `low` and the last of `high` are ignored."""
     return bind(tridiagonal_solve_p, low, middle, high, b)[0]

@@ -47,7 +47,7 @@ atan2 = operation(atan2_p)
 
 
 def _hypot_xla(lax: Any, x: Any, y: Any) -> Any:
-    """Scaled by the greater one, so that squares do not overflow; an infinite leg counts more than a NaN."""
+    """Scale by the greater one, so that squares do not overflow; an infinite leg has priority over a NaN."""
     x, y = lax.abs(x), lax.abs(y)
     large, small = lax.max(x, y), lax.min(x, y)
     infinity, one = lax.full_like(x, math.inf), lax.full_like(x, 1)
@@ -58,7 +58,7 @@ def _hypot_xla(lax: Any, x: Any, y: Any) -> Any:
 
 
 def _share_of_leg(t: Any, out: Any, leg: Any) -> Any:
-    """The part of a tangent along the hypotenuse; at the origin, where there is no direction, 0, in every order."""
+    """Return the part of a tangent along the hypotenuse; 0 at the origin, which has no direction, in every order."""
     origin = eq(out, 0.0)
     return mul(t, div(where(origin, 0.0, leg), where(origin, 1.0, out)))
 
@@ -77,7 +77,7 @@ sinh, cosh, tanh = operation(sinh_p), operation(cosh_p), operation(tanh_p)
 
 
 def _acosh_tangent(t: Any, out: Any, x: Any) -> Any:
-    """1/sqrt(x^2 - 1), factored: that keeps digits near 1, and of complex x the two roots keep to the branch cut."""
+    """1/sqrt(x^2 - 1), factored: that keeps digits near 1, and for complex x the two roots keep to the branch cut."""
     below, above = sub(x, 1.0), add(x, 1.0)
     if dtypes.is_complex(aval_of(x).dtype):
         return mul(t, mul(rsqrt(below), rsqrt(above)))

@@ -1,9 +1,9 @@
-"""What is the same on all devices of a mesh, and what is not: operations that lead from one to the other.
+"""Device-varying and invariant values on a mesh, and the operations that convert between them.
 
-Each device of a mesh runs a program on its own pieces. The types in it say along which mesh axes a value may differ
-(`Aval.vma`), and three operations change that. `pvary` takes a value for one that may differ, `psum_invariant` adds up
-values that may, and its result is the same everywhere: each is the transpose of the other. `take_equal` takes a value
-for equal where the types do not tell so.
+Each device of a mesh runs a program on its own pieces. The types in it contain the mesh axes along which a value may
+vary (`Aval.vma`), and three operations change that. `pvary` makes a value varying. `psum_invariant` sums a varying
+value, and its result is equal everywhere: each is the transpose of the other. `take_equal` asserts that a value is
+equal where the types do not show it.
 
 | operation | its value | its transpose |
 |---|---|---|
@@ -12,7 +12,8 @@ for equal where the types do not tell so.
 | `take_equal` | that of its operand | `pvary` of the n-th part, for n devices |
 
 The types and the pair of operations are those of jax's `shard_map` (jax's documentation, "shard_map", section on
-varying manual axes). A program runs without devices as a batch over each axis in turn: what varies has the batch axis.
+varying manual axes). A program runs without devices as a batch over each axis in turn: varying values have the batch
+axis.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Sizes = tuple[int, ...]
 
 
 def _here(name: str, axes: Names, sizes: Sizes) -> None:
-    """Raises `UnsupportedError` unless there is one device along each of `axes`."""
+    """Raise `UnsupportedError` unless there is one device along each of `axes`."""
     if math.prod(sizes) != 1:
         shown = ", ".join(f"{axis!r} of size {size}" for axis, size in zip(axes, sizes, strict=True))
         raise UnsupportedError(at_user_line(
@@ -51,7 +52,7 @@ def _here(name: str, axes: Names, sizes: Sizes) -> None:
 
 
 def _rest(axes: Names, sizes: Sizes, done: str) -> dict[str, Any]:
-    """The parameters of the same operation over the other axes."""
+    """Return the parameters of the operation over the other axes."""
     kept = [(axis, size) for axis, size in zip(axes, sizes, strict=True) if axis != done]
     return {"axis_name": tuple(axis for axis, _ in kept), "axis_size": tuple(size for _, size in kept)}
 
@@ -64,7 +65,7 @@ def _pvary_abstract(aval: Aval, *, axis_name: Names) -> list[Aval]:
 
 
 def _pvary_xla(lax: Any, x: Any, *, axis_name: Names) -> Any:
-    """As jax says it too, which in `jax.shard_map` may know what varies."""
+    """Call jax's, since `jax.shard_map` may track varying axes."""
     missing = tuple(name for name in axis_name if name not in vma_of_jax(getattr(x, "aval", None)))
     return lax.pcast(x, missing, to="varying") if missing else x
 
@@ -82,21 +83,21 @@ def _pvary_batch(size: int, values: list[Any], axes: list[int | None], *, axis_n
 pvary_p = linear_unary(
     "pvary", abstract=_pvary_abstract, numpy=lambda x, **_: x, xla=_pvary_xla, transpose=_pvary_transpose,
     batch=_pvary_batch, cost=lambda aval, **_: Cost(0, 0), collective=True, sets_vma=True)
-"""The operand, as a value that may differ along `axis_name`."""
+"""The operand, as a value that may vary along `axis_name`."""
 
 
 install_pvary(pvary_p)
 
 
 def pvary(x: Any, names: Sequence[str]) -> Any:
-    """`x` as a value that varies over the mesh axes `names` too; `x` itself if it does."""
+    """Return `x` as a value that varies over the mesh axes `names` too; `x` itself if it does."""
     missing = tuple(sorted(set(names) - aval_of(x).vma))
     return bind(pvary_p, x, axis_name=missing)[0] if missing else x
 
 
 @rewrites.register(pvary_p, makers=[pvary_p])
 def _pvary_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """Numbers are the same everywhere; what is said in two steps is said in one."""
+    """Drop `pvary` of numbers, which are equal everywhere, and merge two steps into one."""
     if type(inputs[0]) is Literal:
         return [inputs[0]]
     inner = known.inputs_if(inputs[0], pvary_p)
@@ -140,22 +141,22 @@ psum_invariant_p = linear_unary(
     transpose=lambda cotangent, aval, *, axis_name, axis_size: pvary(cotangent, axis_name), batch=_sum_batch,
     flops=1, collective=True,
     sets_vma=True)
-"""The sum over all devices along `axis_name`, whose numbers are `axis_size`; it is the same for all of them."""
+"""The sum over all devices along `axis_name`, with sizes `axis_size`; it is equal for all of them."""
 
 
 def psum_invariant(x: Any, names: Sequence[str]) -> Any:
-    """The sum of `x` over the mesh axes `names`, which are in scope."""
+    """Return the sum of `x` over the mesh axes `names`, which are in scope."""
     names = tuple(names)
     return bind(psum_invariant_p, pvary(x, names), axis_name=names, axis_size=_sizes(names))[0]
 
 
 def sum_to_vma(x: Any, aval: Aval) -> Any:
-    """A cotangent of a value of type `aval`: summed over the mesh axes that it varies over, and the value does not."""
+    """Sum a cotangent of a value of type `aval` over the mesh axes along which it varies, and the value does not."""
     more = aval_of(x).vma - aval.vma
     return psum_invariant(x, sorted(more)) if more else x
 
 
-# --- taken for equal ---------------------------------------------------------------------------------------------
+# --- assumed equal ---------------------------------------------------------------------------------------------
 
 
 def _equal_abstract(aval: Aval, *, axis_name: Names, axis_size: Sizes) -> list[Aval]:
@@ -180,7 +181,7 @@ def _equal_batch(size: int, values: list[Any], axes: list[int | None], *, axis_n
 
 
 def _equal_xla(lax: Any, x: Any, *, axis_name: Names, axis_size: Sizes) -> Any:
-    """Where jax knows what varies, in `jax.shard_map` around it, it is told by a sum of that of the first device."""
+    """Broadcast the first device's value by a sum, if an enclosing `jax.shard_map` tracks varying axes."""
     names = tuple(name for name in axis_name if name in vma_of_jax(getattr(x, "aval", None)))
     if not names:
         return x
@@ -192,13 +193,13 @@ take_equal_p: Primitive = linear_unary(
     "take_equal", abstract=_equal_abstract, numpy=lambda x, **_: np.copy(x)[()], xla=_equal_xla,
     transpose=_equal_transpose, batch=_equal_batch, cost=lambda aval, **_: Cost(0, 0), collective=True,
     sets_vma=True)
-"""The operand, which is the same on all devices along `axis_name`, though its type does not say so."""
+"""The operand, which is equal on all devices along `axis_name`, though its type does not show it."""
 
 
 def take_equal(x: Any, names: Sequence[str]) -> Any:
-    """`x` as a value that is the same along the mesh axes `names`, which are in scope; `x` itself if its type says so.
+    """Return `x` as a value that is equal along the mesh axes `names`, which are in scope; `x` itself if its type is.
 
-    What it is where the devices differ is not determined.
+    The result is unspecified if the devices differ.
     """
     varying = tuple(sorted(aval_of(x).vma.intersection(names)))
     return bind(take_equal_p, x, axis_name=varying, axis_size=_sizes(varying))[0] if varying else x

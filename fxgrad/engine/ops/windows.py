@@ -1,4 +1,4 @@
-"""Gather and scatter on NumPy arrays: what their dimension numbers mean, the checks of them, and the kernels."""
+"""Gather and scatter on NumPy arrays: their dimension numbers, checks, and kernels."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from fxgrad.errors import ArgumentError, IndexingError, ShapeError
 Axes = tuple[int, ...]
 
 MODES = ("checked", "clip", "fill", "promise_in_bounds")
-"""What happens to indices out of range.
+"""The handling of indices out of range.
 
 | mode | NumPy | XLA |
 |---|---|---|
 | `checked` | `IndexingError`; negative ones count from the end | as `fill`; negative ones count from the end |
 | `clip` | moved into range | the same |
 | `fill` | gather gives `fill_value`, scatter drops the update | the same |
-| `promise_in_bounds` | not looked at: the caller knows that there are none | the same |
+| `promise_in_bounds` | unchecked: the caller guarantees that there are none | the same |
 """
 
 PROMISES = ("sorted", "unique")
-"""What the caller may know about indices, for faster code: they are in order; no element is addressed twice."""
+"""Properties of indices that the caller may promise, for faster code: sorted; no element addressed twice."""
 
 
 class Windows(NamedTuple):
-    """How windows of an array are addressed, in the words of `lax.GatherDimensionNumbers`.
+    """The addressing of windows of an array, in the terms of `lax.GatherDimensionNumbers`.
 
     `indices[..., k]` is the start of the window along axis `start_index_map[k]`. In the result, the axes
     `offset_dims` run over the window, without its axes `collapsed_slice_dims`, and the others over `indices`. Along
@@ -49,19 +49,19 @@ class Windows(NamedTuple):
     start_indices_batching_dims: Axes = ()
 
     def window_axes(self, rank: int) -> list[int]:
-        """The axes of the operand that the result keeps."""
+        """Return the axes of the operand that the result keeps."""
         gone = {*self.collapsed_slice_dims, *self.operand_batching_dims}
         return [axis for axis in range(rank) if axis not in gone]
 
     def result_shape(self, slice_sizes: Shape, batch_shape: Shape) -> Shape:
-        """The shape of a gathered result, which is that of the updates of a scatter."""
+        """Return the shape of a gathered result, which is that of the updates of a scatter."""
         window = iter([slice_sizes[axis] for axis in self.window_axes(len(slice_sizes))])
         batch = iter(batch_shape)
         rank = len(self.offset_dims) + len(batch_shape)
         return tuple(next(window) if axis in self.offset_dims else next(batch) for axis in range(rank))
 
     def slice_sizes(self, rank: int, updates_shape: Shape) -> Shape:
-        """The sizes of the windows that updates of this shape fill."""
+        """Return the sizes of the windows that updates of this shape fill."""
         sizes = dict(zip(self.window_axes(rank), (updates_shape[axis] for axis in self.offset_dims), strict=True))
         return tuple(sizes.get(axis, 1) for axis in range(rank))
 
@@ -70,7 +70,7 @@ class Windows(NamedTuple):
 
 
 def check_windows(name: str, operand: Aval, indices: Aval, windows: Windows, slice_sizes: Shape) -> None:
-    """Raises `ShapeError` or `DTypeError` unless the numbers address windows inside the operand."""
+    """Raise `ShapeError` or `DTypeError` unless the numbers address windows inside the operand."""
     check_kind(f"{name} (indices)", "integer", indices)
     problem = _problem(operand.shape, indices.shape, windows, slice_sizes)
     if problem:
@@ -79,7 +79,7 @@ def check_windows(name: str, operand: Aval, indices: Aval, windows: Windows, sli
 
 
 def _problem(shape: Shape, indices: Shape, windows: Windows, slice_sizes: Shape) -> str:
-    """What is wrong with the numbers, or ""."""
+    """Return the problem with the numbers, or ""."""
     rank, batched = len(shape), windows.operand_batching_dims
     if not indices or indices[-1] != len(windows.start_index_map):
         return "the last axis of the indices must have one entry for each axis in start_index_map"
@@ -106,7 +106,7 @@ def _window_problem(shape: Shape, indices: Shape, windows: Windows, slice_sizes:
     if any(surely_less(1, slice_sizes[axis])
            for axis in (*windows.collapsed_slice_dims, *windows.operand_batching_dims)):
         return "the window must have size 1 along axes that are collapsed or batched"
-    # Windows may be too large for an axis of size 0 where there are none of them.
+    # Windows may exceed an axis of size 0 if there are none of them.
     if any(surely_less(extent, size)
            for size, extent in zip(slice_sizes, shape, strict=True)) \
             and 0 not in windows.result_shape(slice_sizes, indices[:-1]):
@@ -115,7 +115,7 @@ def _window_problem(shape: Shape, indices: Shape, windows: Windows, slice_sizes:
 
 
 def check_mode(name: str, mode: str, promises: tuple[str, ...]) -> None:
-    """Raises `ArgumentError` for a mode or a promise that there is not."""
+    """Raise `ArgumentError` for an unknown mode or promise."""
     if mode not in MODES:
         raise ArgumentError(f"{name}: mode {mode!r}; it is one of {', '.join(map(repr, MODES))}")
     if not set(promises) <= set(PROMISES):
@@ -123,7 +123,7 @@ def check_mode(name: str, mode: str, promises: tuple[str, ...]) -> None:
 
 
 def default_fill(dtype: DType) -> Any:
-    """What stands for an element that is out of range: NaN, the least or largest integer, True; as in jax."""
+    """Return the replacement of elements out of range: NaN, the least or largest integer, True; as in jax."""
     if dtypes.is_inexact(dtype):
         return dtype.type(np.nan)
     if dtype.kind == "b":
@@ -135,25 +135,25 @@ def default_fill(dtype: DType) -> Any:
 
 
 class _Plan(NamedTuple):
-    """What a kernel does, as far as shapes decide it.
+    """The work of a kernel, as far as shapes determine it.
 
-    The operand is seen with the indexed axes in front (`order`); indexing it gives the axes (batch, window along
+    The operand is viewed with the indexed axes in front (`order`); indexing it gives the axes (batch, window along
     indexed axes, rest of the window), and `out_order` puts these into the order of the result.
     """
 
     order: Axes
     sizes: np.ndarray  # of the indexed axes
-    upper: np.ndarray  # the last start of a window that is in range, along each
-    steps: list[Any]  # what is added to the starts along each indexed axis: the offsets within the window, or 0
+    upper: np.ndarray  # the last start of a window in range, along each
+    steps: list[Any]  # added to the starts along each indexed axis: the offsets within the window, or 0
     fixed: list[Any]  # the indices of the batching axes, and of others that are not indexed by the starts
     lifted: bool  # whether the operand needs another axis in front, because none of its own is indexed
     rest: tuple[slice, ...]
     extra: int  # the number of window axes along indexed axes
     out_order: Axes | None
     in_order: Axes  # the inverse
-    mask_shape: Shape  # of a value for each window, against the result
+    mask_shape: Shape  # the shape of one value for each window, broadcastable to the result
     batch_shape: Shape
-    take_axis: int  # where the whole is x.take(indices, axis): that axis; or -1
+    take_axis: int  # the axis if the whole is x.take(indices, axis), else -1
 
 
 @cached("plans of windows", 4096)
@@ -197,7 +197,7 @@ def _plan(shape: Shape, indices_shape: Shape, windows: Windows, slice_sizes: Sha
 
 
 def _in_range(plan: _Plan, indices: Any, windows: Windows, mode: str) -> tuple[Any, Any]:
-    """The starts of all windows, made to lie in range, and where they did (None: everywhere)."""
+    """Return the starts of all windows, moved into range, and a mask of those that were in range (None: all)."""
     starts = indices.astype(np.intp, copy=False)
     if mode == "promise_in_bounds" or not starts.size:
         return starts, None
@@ -224,7 +224,7 @@ def _refuse(plan: _Plan, indices: Any, outside: Any, windows: Windows) -> None:
 
 
 def _grid(plan: _Plan, starts: Any, inside: Any) -> tuple[Any, ...]:
-    """Index arrays for the axes in front, of shapes that broadcast to (batch, window along indexed axes).
+    """Return index arrays for the leading axes, of shapes that broadcast to (batch, window along indexed axes).
 
     With `inside`, only windows where it holds, and one batch axis.
     """
@@ -242,7 +242,7 @@ def _grid(plan: _Plan, starts: Any, inside: Any) -> tuple[Any, ...]:
 
 
 def _seen(plan: _Plan, x: Any) -> Any:
-    """A view of the operand that the grid and `plan.rest` index."""
+    """Return a view of the operand that the grid and `plan.rest` index."""
     return (x[np.newaxis] if plan.lifted else x).transpose(plan.order)
 
 
@@ -271,7 +271,7 @@ def gather_numpy(x: Any, indices: Any, *, offset_dims: Axes, collapsed_slice_dim
 
 def scatter_numpy(combine: np.ufunc | None, x: Any, indices: Any, updates: Any, windows: Windows, mode: str,
                   promises: Sequence[str]) -> Any:
-    """A copy of `x` with `updates` combined into its windows, or put there if `combine` is None."""
+    """Return a copy of `x` with `updates` combined into its windows, or put there if `combine` is None."""
     plan = _plan(x.shape, indices.shape, windows, windows.slice_sizes(x.ndim, updates.shape))
     starts, inside = _in_range(plan, indices, windows, mode)
     out = np.array(x, order="C")
@@ -292,7 +292,7 @@ def scatter_numpy(combine: np.ufunc | None, x: Any, indices: Any, updates: Any, 
 
 
 def _addresses(plan: _Plan, seen: Any, grid: tuple[Any, ...]) -> Any:
-    """Where the elements of the updates belong in the flattened array."""
+    """Return the indices of the updates' elements in the flattened array."""
     strides = [stride // seen.itemsize for stride in seen.strides]
     front = np.asarray(sum(column * stride for column, stride in zip(grid, strides, strict=False)))
     front = front[(..., *(np.newaxis,) * len(plan.rest))]

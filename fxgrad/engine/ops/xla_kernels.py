@@ -1,4 +1,4 @@
-"""Kernels that are jax's own: those for random keys, and functions that NumPy lacks, run by XLA on the CPU for it."""
+"""Kernels of jax: for random keys, and for functions that NumPy lacks, run by XLA on the CPU for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fxgrad.engine.dtypes import DType
 
 
 def on_cpu(rule: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    """The `numpy` rule that compiles an `xla` rule for the CPU, once for each combination of types and parameters."""
+    """Return the `numpy` rule that compiles an `xla` rule for the CPU, once per combination of types and parameters."""
     @cached("kernels of XLA", 1024)
     def compiled(params: tuple[tuple[str, Any], ...]) -> Any:
         return jax.jit(lambda *values: rule(lax, *values, **dict(params)))
@@ -31,14 +31,14 @@ def on_cpu(rule: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
 
 
 FEW = 4096
-"""Up to so many elements, a kernel of elements is compiled for sizes of powers of 2 only."""
+"""Up to this many elements, an elementwise kernel is compiled for sizes of powers of 2 only."""
 
 
 def elementwise_on_cpu(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The `numpy` rule of an `xla` rule of elements, which gives one output of the shape of its arguments.
+    """Return the `numpy` rule of an elementwise `xla` rule, with one output of the shape of its arguments.
 
-    Compiling takes some hundred milliseconds. So that not every shape is compiled, few elements are laid out in a
-    vector and repeated to the next power of 2.
+    Compiling takes some hundred milliseconds. To avoid compiling every shape, few elements are flattened to a vector
+    and repeated to the next power of 2.
     """
     kernel = on_cpu(lambda lax, *values: [rule(lax, *values)])
 
@@ -53,10 +53,10 @@ def elementwise_on_cpu(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def draws_on_cpu(kernel: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """The `numpy` rule of a sampler, `kernel(keys, *parameters, **params)`, whose parameters begin with the keys' axes.
+    """Return the `numpy` rule of a sampler, `kernel(keys, *parameters, **params)`; parameters start with key axes.
 
-    Compiling takes up to a second. What is drawn from a key depends on the number of its draws alone, not on their
-    shape; so each row is laid out in a vector, and the keys are repeated to the next power of 2, unless there is one.
+    Compiling takes up to a second. The draws from a key depend on their number alone, not on their shape; so each row
+    is flattened to a vector, and the keys are repeated to the next power of 2, unless there is one.
     """
     drawn = on_cpu(lambda lax, *operands, **params: [kernel(*operands, **params)])
 
@@ -76,14 +76,14 @@ def draws_on_cpu(kernel: Callable[..., Any]) -> Callable[..., list[Any]]:
 
 
 def _of_its_own(value: Any) -> Any:
-    """An array that can be written to: NumPy's view of one of jax's cannot."""
+    """Return a writable array: NumPy's view of a `jax.Array` is not."""
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def special(name: str) -> Callable[..., Any]:
-    """The `xla` rule `(lax, *values)` that calls a function of jax.scipy.special.
+    """Return the `xla` rule `(lax, *values)` that calls a function of jax.scipy.special.
 
-    Not all of those take dtypes narrower than float32, or keep the dtype: both is done here.
+    Some of those reject dtypes narrower than float32, or change the dtype: both is handled here.
     """
     def rule(_: Any, *values: Any) -> Any:
         dtype = values[-1].dtype
@@ -98,23 +98,23 @@ def special(name: str) -> Callable[..., Any]:
 
 
 def wrap(data: Any) -> Any:
-    """Keys of their words, two along the last axis."""
+    """Return keys made of their words, two along the last axis."""
     return jax.random.wrap_key_data(data, impl="threefry2x32")
 
 
 def unwrap(keys: Any) -> Any:
-    """The words of keys, two along a new last axis."""
+    """Return the words of keys, two along a new last axis."""
     return jax.random.key_data(keys)
 
 
 def clone(keys: Any) -> Any:
-    """The same keys, to be used again."""
+    """Return the same keys, to be used again."""
     return jax.random.clone(keys)
 
 
 def _each(function: Callable[..., Any], keys: Any, *arrays: Any) -> Any:
-    """`function(key, *rows)` for every key; `arrays` have the axes of the keys first."""
-    # The counters of a key depend on its own shape alone: the scheme in which NumPy's kernel counts too.
+    """Apply `function(key, *rows)` to every key; `arrays` have the axes of the keys first."""
+    # The counters of a key depend on its own shape alone, as in NumPy's kernel.
     with jax.threefry_partitionable(True):
         if not keys.shape:
             return function(keys, *arrays)
@@ -124,39 +124,39 @@ def _each(function: Callable[..., Any], keys: Any, *arrays: Any) -> Any:
 
 
 def split(keys: Any, shape: Shape) -> Any:
-    """New keys of `shape` from each key."""
+    """Return new keys of `shape` from each key."""
     return _each(lambda key: jax.random.split(key, shape), keys)
 
 
 def fold_in(keys: Any, data: Any) -> Any:
-    """A new key from each key and the integer in the same place of `data`."""
+    """Return a new key from each key and the integer in the same place of `data`."""
     return _each(jax.random.fold_in, keys, data)
 
 
 def bits(keys: Any, shape: Shape, dtype: DType) -> Any:
-    """Random bits of `shape` from each key."""
+    """Return random bits of `shape` from each key."""
     return _each(lambda key: jax.random.bits(key, shape, dtype), keys)
 
 
 def gamma(keys: Any, a: Any, log_space: bool) -> Any:
-    """Draws from gamma distributions of shapes `a`, or their logarithms."""
+    """Return draws from gamma distributions of shapes `a`, or their logarithms."""
     draw = jax.random.loggamma if log_space else jax.random.gamma
     return _each(lambda key, row: draw(key, row, row.shape, row.dtype), keys, a)
 
 
 def poisson(keys: Any, rate: Any, dtype: DType) -> Any:
-    """Draws from Poisson distributions."""
+    """Return draws from Poisson distributions."""
     return _each(lambda key, row: jax.random.poisson(key, row, row.shape, dtype), keys, rate)
 
 
 def binomial(keys: Any, n: Any, p: Any, dtype: DType) -> Any:
-    """Draws from binomial distributions."""
+    """Return draws from binomial distributions."""
     return _each(lambda key, n, p: jax.random.binomial(key, n, p, n.shape, dtype), keys, n, p)
 
 
 def in_memory_space(x: Any, to: str) -> Any:
-    """A value of jax's in the memory of the host or of the device; XLA moves it where these are two, as on GPU and TPU.
+    """Return a jax value in host or device memory; XLA moves it if these differ, as on GPU and TPU.
 
-    On CPU the device computes in the memory of the host, and nothing is moved.
+    On CPU the device computes in host memory, and nothing is moved.
     """
     return jax.device_put(x, jax.memory.Space.Host if to == "host" else jax.memory.Space.Device)

@@ -1,1 +1,1 @@
-"""Many entries and many devices: mapped axes, and the operations that speak over them."""
+"""Many entries and many devices: mapped axes, and the operations that communicate over them."""

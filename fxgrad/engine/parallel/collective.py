@@ -1,10 +1,10 @@
-"""Operations in which the entries of a mapped axis speak with each other: sums, extrema, positions.
+"""Collectives over the entries of a mapped axis: sums, extrema, positions.
 
-Each has the parameters `axis_name` and `axis_size`. Batching over the axis of that name gives it its meaning; batching
-over any other treats it as an operation on the other axes. An axis of size 1 needs no partner: there, and only there,
-the executors can compute it too. Where jax maps an axis of that name, XLA's is jax's own collective.
-All but `axis_index` also take tuples of names and sizes: several axes as one, of which the first changes slowest. Over
-one axis, all but that and `ppermute` take `axis_index_groups` as well. What moves between entries is in `gathers.py`.
+Each has the parameters `axis_name` and `axis_size`. Batching over the axis of that name computes it; batching over any
+other treats it as an operation on the other axes. Executors can compute it only for an axis of size 1, which needs no
+communication. Where jax maps an axis of that name, XLA uses jax's own collective. All but `axis_index` also take tuples
+of names and sizes: several axes as one, of which the first changes slowest. Over one axis, all but that and `ppermute`
+take `axis_index_groups` as well. Collectives that move values between entries are in `gathers.py`.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def axis_names_of(axis_name: Names) -> tuple[str, ...]:
 
 
 def axis_params(names: Sequence[str], sizes: Sequence[int]) -> dict[str, Any]:
-    """The parameters of a collective over these axes."""
+    """Return the parameters of a collective over these axes."""
     if len(names) == 1:
         return {"axis_name": names[0], "axis_size": sizes[0]}
     return {"axis_name": tuple(names), "axis_size": tuple(sizes)}
 
 
 def groups_param(groups: Groups) -> dict[str, Any]:
-    """The parameter of collectives among the entries of each of `groups`; none where all speak with each other."""
+    """Return the parameter of collectives among the entries of each of `groups`; none if all entries communicate."""
     return {"axis_index_groups": groups} if groups else {}
 
 
@@ -72,9 +72,9 @@ def _num_entries(axis_size: Sizes) -> int:
 
 def _check_axes(name: str, axis_name: Names, axis_size: Sizes, several: bool = False, groups: Groups = (),
                 alike: bool = False) -> int:
-    """Raises `ArgumentError` for axes and groups that are none; with how many each entry speaks, itself included.
+    """Raise `ArgumentError` for invalid axes and groups; return the number of entries that communicate.
 
-    Groups need be `alike` in size, or the number is that of all entries.
+    If groups need not be `alike` in size, this is the number of all entries. An entry counts itself.
     """
     names, sizes = axis_names_of(axis_name), _sizes_of(axis_size)
     are_tuples = isinstance(axis_name, tuple)
@@ -82,8 +82,8 @@ def _check_axes(name: str, axis_name: Names, axis_size: Sizes, several: bool = F
             len(names) != len(sizes)) or not all(isinstance(each, str) for each in names) or (
             len(set(names)) != len(names)) or not all(
             has_symbolic_dim(size) or (type(size) is int and size >= 0) for size in sizes):
-        raise ArgumentError(f"{name}: axis_name={axis_name!r} and axis_size={axis_size!r}, where a string and an int "
-                            "that is not negative are needed" + several * ", or tuples of two or more of them")
+        raise ArgumentError(f"{name}: axis_name={axis_name!r} and axis_size={axis_size!r}, where a string and a "
+                            "non-negative int are needed" + several * ", or tuples of two or more of them")
     if not groups:
         return _num_entries(axis_size)
     if are_tuples:
@@ -108,7 +108,7 @@ def _single_entry_rule(name: str, compute: Callable[..., Any]) -> Callable[..., 
 
 
 def _xla_rule(name: str, speak: Callable[..., Any], alone: Callable[..., Any]) -> Callable[..., Any]:
-    """The `xla` rule: `speak(lax, *values, names, **params)` is jax's own, `alone(lax, *values, **params)` none."""
+    """Return the `xla` rule: `speak(lax, *values, names, **params)` is jax's, `alone(lax, *values, **params)` none."""
     def rule(lax: Any, *values: Any, axis_name: Names, axis_size: Sizes, **params: Any) -> Any:
         bound = [(each, size) for each, size in zip(axis_names_of(axis_name), _sizes_of(axis_size), strict=True)
                  if size != 1 or jax_axis_size(each) is not None]
@@ -121,10 +121,11 @@ def _xla_rule(name: str, speak: Callable[..., Any], alone: Callable[..., Any]) -
 
 
 def _batch(primitive: Callable[[], Primitive], meet: Meeting, meet_some: Meeting | None = None) -> Rule:
-    """The batch rule: `meet` for the axis of the collective, and for others itself beside one more axis.
+    """Return the batch rule: `meet` for the collective's own axis; for others the collective itself with one more axis.
 
-    Of several axes of the collective the one that is batched meets first, and the rest after it; unless
-    `meet_some(size, value, its batch axis, index, names and sizes, **params)` does both, `index` saying which it is.
+    If the collective has several axes, the batched one is computed first, and the rest after it, unless
+    `meet_some(size, value, its batch axis, index, names and sizes, **params)` does both; `index` is the position of the
+    batched axis.
     """
     def batch(size: int, values: list[Any], axes: list[int | None], *, axis_name: Names, axis_size: Sizes,
               axis_index_groups: Groups = (), **params: Any) -> tuple[list[Any], list[int | None]]:
@@ -169,7 +170,7 @@ def linear_collective(name: str, *, shape: Callable[..., Sequence[int]], transpo
     """Make the primitive of a linear collective; `shape(aval, count, **params)` checks and gives its output's shape.
 
     `speak(lax, x, names, **params)` is jax's. `alone(zeros_like, x, **params)` computes it on an axis of size 1: `x`
-    itself unless given. It may speak over `several` axes, and in groups, which need be `alike` in size or not.
+    itself by default. It may reduce over `several` axes, and in groups, which must be `alike` in size or not.
     """
     def abstract(aval: Aval, *, axis_name: Names, axis_size: Sizes, axis_index_groups: Groups = (),
                  **params: Any) -> list[Aval]:
@@ -202,7 +203,7 @@ psum_p = linear_collective("psum", accepts="numeric", shape=lambda aval, count: 
                            several=True,
                             alike=False, speak=lambda lax, x, names, **groups: lax.psum(x, names, **groups),
                             transpose=lambda cotangent, aval, **over: psum(cotangent, **over))
-"""The sum over all entries, which each of them gets. Its transpose is itself: a cotangent came from every entry."""
+"""The sum over all entries, returned to each of them. It is its own transpose: a cotangent came from every entry."""
 
 
 communications.enter(EQUAL, psum_p)
@@ -210,7 +211,7 @@ collective_kinds.enter("all-reduce", psum_p)
 
 
 def psum(x: Any, axis_name: Names, axis_size: Sizes, axis_index_groups: Groups = ()) -> Any:
-    """The sum of `x` over the entries of a mapped axis, or of several; or over those of the same group."""
+    """Return the sum of `x` over the entries of a mapped axis, or of several; or over those of the same group."""
     return bind(psum_p, x, axis_name=axis_name, axis_size=axis_size, **groups_param(axis_index_groups))[0]
 
 
@@ -218,7 +219,7 @@ def psum(x: Any, axis_name: Names, axis_size: Sizes, axis_index_groups: Groups =
 
 
 def _extremum_collective(name: str, reduce: Callable[..., Any]) -> Primitive:
-    """A tangent is the mean of those of the entries that attain the extremum, as for `reduce_max`."""
+    """Make an extremum collective; a tangent is the mean over the entries that attain it, as for `reduce_max`."""
     def abstract(aval: Aval, *, axis_name: Names, axis_size: Sizes, axis_index_groups: Groups = (),
                  ) -> list[Aval]:
         _check_axes(name, axis_name, axis_size, several=True, groups=axis_index_groups)

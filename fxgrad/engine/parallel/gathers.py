@@ -1,4 +1,4 @@
-"""Collectives that move arrays or pieces of them from entry to entry: gathers, scatters, exchanges, permutations."""
+"""Collectives that move arrays or pieces of them between entries: gathers, scatters, exchanges, permutations."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _gather(size: int, value: Any, at: int | None, *, axis: int) -> tuple[Any, N
 
 def _gather_some(size: int, value: Any, at: int | None, index: int, names: tuple[str, ...], sizes: tuple[int, ...], *,
                  axis: int) -> tuple[Any, None]:
-    """The entries at hand wait along an axis of their own for the others, and then come between them."""
+    """Keep the local entries along an axis of their own until the others arrive, and then interleave them."""
     rows = put_axis(Batched(value, at), size, axis)
     others = bind(all_gather_p, rows, **axis_params_without(index, names, sizes), axis=axis + 1)[0]
     in_order = move_axis(_split_axis(others, axis + 1, math.prod(sizes[:index])), axis, axis + 1)
@@ -84,7 +84,7 @@ def _scatter(size: int, value: Any, at: int | None, *, axis: int) -> tuple[Any, 
 
 def _scatter_some(size: int, value: Any, at: int | None, index: int, names: tuple[str, ...], sizes: tuple[int, ...], *,
                   axis: int) -> tuple[Any, int]:
-    """The pieces for the entries at hand are set apart, and of the rest each of the others gets its own."""
+    """Set the pieces for the local entries apart, and scatter the rest among the others."""
     total = _split_axis(sum_batch(size, value, at)[0], axis, math.prod(sizes[:index]))
     by_entry = _merge_axes(move_axis(_split_axis(total, axis + 1, size), axis + 1, axis), axis + 1)
     return bind(psum_scatter_p, by_entry, **axis_params_without(index, names, sizes), axis=axis + 1)[0], axis
@@ -97,7 +97,7 @@ all_gather_p = linear_collective("all_gather", shape=_gathered_shape, meet=_gath
                                                                              **groups),
                                  transpose=lambda cotangent, aval,
                                  **params: bind(psum_scatter_p, cotangent, **params)[0])
-"""What all entries have, one after the other along `axis`."""
+"""The arrays of all entries, concatenated along `axis`."""
 communications.enter(EQUAL, all_gather_p)
 collective_kinds.enter("all-gather", all_gather_p)
 psum_scatter_p: Primitive = linear_collective(
@@ -105,7 +105,7 @@ psum_scatter_p: Primitive = linear_collective(
     speak=lambda lax, x, names, *, axis, **groups: lax.psum_scatter(x, names, scatter_dimension=axis, tiled=True,
                                                                     **groups),
     transpose=lambda cotangent, aval, **params: bind(all_gather_p, cotangent, **params)[0])
-"""The sum over all entries, of which each gets its piece along `axis`."""
+"""The sum over all entries, scattered: each gets its piece along `axis`."""
 collective_kinds.enter("reduce-scatter", psum_scatter_p)
 
 
@@ -124,10 +124,10 @@ def _exchange(size: int, value: Any, axis: int | None, *, split_axis: int, conca
 
 def _exchange_some(size: int, value: Any, axis: int | None, index: int, names: tuple[str, ...], sizes: tuple[int, ...],
                    *, split_axis: int, concat_axis: int) -> tuple[Any, int]:
-    """Pieces go to the entries at hand; those of others follow, while the sources wait along an axis of their own."""
+    """Send pieces to the local entries; those of others follow, while the sources wait along an axis of their own."""
     before = math.prod(sizes[:index])
     rows = put_axis(Batched(value, axis), size, 0)
-    pieces = _split_axis(_split_axis(rows, split_axis + 1, before), split_axis + 2, size)  # before, at hand, after
+    pieces = _split_axis(_split_axis(rows, split_axis + 1, before), split_axis + 2, size)  # before, local, after
     by_target = _merge_axes(move_axis(pieces, split_axis + 2, 0), split_axis + 2)  # target, source, axes of an entry
     waiting = move_axis(by_target, 1, concat_axis + 1)
     others = bind(all_to_all_p, waiting, **axis_params_without(index, names, sizes), concat_axis=concat_axis + 2,
@@ -144,7 +144,7 @@ all_to_all_p = linear_collective("all_to_all", shape=_exchanged_shape, meet=_exc
                                  transpose=_exchange_back, several=True,
                                  speak=lambda lax, x, names, *, split_axis, concat_axis, **groups: lax.all_to_all(
                                      x, names, split_axis, concat_axis, tiled=True, **groups))
-"""Each entry cuts `split_axis` into pieces, one for each, and joins those that it gets along `concat_axis`."""
+"""Each entry cuts `split_axis` into pieces, one for each entry, and joins those received along `concat_axis`."""
 collective_kinds.enter("all-to-all", all_to_all_p)
 
 
@@ -170,7 +170,7 @@ def _permute(size: int, value: Any, axis: int | None, *, perm: Pairs) -> tuple[A
 
 def _permute_some(size: int, value: Any, axis: int | None, index: int, names: tuple[str, ...], sizes: tuple[int, ...],
                   *, perm: Pairs) -> tuple[Any, int]:
-    """All entries are gathered, and of what is in its new place each takes its own."""
+    """Gather all entries; each then takes its own from the permuted ones."""
     before, after, over = math.prod(sizes[:index]), math.prod(sizes[index + 1:]), axis_params_without(index, names,
                                                                                                       sizes)
     rows = put_axis(Batched(value, axis), size, 0)
@@ -199,6 +199,6 @@ def _permute_back(cotangent: Any, aval: Aval, *, perm: Pairs, **over: Any) -> An
 ppermute_p = linear_collective("ppermute", shape=_permuted_shape, meet=_permute, meet_some=_permute_some, several=True,
                                transpose=_permute_back, alone=_permute_alone,
                                speak=lambda lax, x, names, *, perm: lax.ppermute(x, names, perm))
-"""Each entry gets what the entry that `perm` pairs it with has, or zeros."""
+"""Each entry receives the array of the entry that `perm` pairs it with, or zeros."""
 communications.enter(Communication("different", "mesh"), ppermute_p)
 collective_kinds.enter("permute", ppermute_p)

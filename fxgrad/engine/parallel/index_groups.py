@@ -1,4 +1,4 @@
-"""Groups of the entries along a mapped axis: collectives in which entries speak with those of their group alone."""
+"""Groups of the entries along a mapped axis: collectives that communicate only within a group."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 
 Groups = tuple[tuple[int, ...], ...]
-"""Each position along the axis is in one of them."""
+"""Each position along the axis is in exactly one of them."""
 Meeting = Callable[..., "tuple[Any, int | None]"]
-"""(size, value, its batch axis or None, parameters) -> the result where all entries are at hand, and its batch axis."""
+"""(size, value, its batch axis or None, parameters) -> the result if all entries are local, and its batch axis."""
 
 
 def group_size(name: str, groups: Groups, size: int, alike: bool) -> int | None:
-    """How many entries are in each of `groups` of an axis of `size`; None if that differs, as it may if not `alike`.
+    """Return the number of entries in each of `groups` of an axis of `size`; None if it differs, if not `alike`.
 
     Raises `ArgumentError` unless each position is in one group.
     """
@@ -42,7 +42,7 @@ def _as_lists(groups: Groups) -> list[list[int]]:
 
 
 def _position_problem(positions: Sequence[int], size: int) -> str:
-    """What is wrong with the first position that is."""
+    """Return the problem with the first invalid position."""
     outside = [position for position in positions if not 0 <= position < size]
     if outside:
         return f"{outside[0]} is none of them"
@@ -67,9 +67,9 @@ def take_sources(rows: Any, sources: Sequence[int | None]) -> Any:
 
 def meet_in_groups(meet: Meeting, size: int, value: Any, axis: int | None, groups: Groups, params: dict[str, Any],
                    ) -> tuple[Any, int]:
-    """`meet` among the entries of each group; `params` count positions beside one more axis at 0.
+    """Apply `meet` among the entries of each group; `params` count positions beside one more axis at 0.
 
-    Groups of one size meet at once: they are that axis.
+    Groups of one size are computed at once: they become that axis.
     """
     rows = put_axis(Batched(value, axis), size, 0)
     results, order = [], []

@@ -1,4 +1,4 @@
-"""How a program stands on a mesh: which pieces its devices have; and what it computes, as one of whole arrays."""
+"""The layout of a program on a mesh: the pieces of its devices; and its computation on whole arrays."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from fxgrad.engine.transforms.batch import batched_program, batching_over
 
 
 class Layout(NamedTuple):
-    """How a program stands on a mesh: the parameters of `shard_map_p` beside the program.
+    """The layout of a program on a mesh: the parameters of `shard_map_p` beside the program.
 
     The devices are mapped over the axes `axis_names` of the mesh; others are left to the compiler. A spec for each
-    input and output says which of these axes cut which axis of the array. With `check_vma` it is known which values are
-    the same on all devices; otherwise all may differ.
+    input and output gives the mesh axes that shard each array axis. With `check_vma` it is tracked which values are
+    equal on all devices; otherwise all may differ.
     """
 
     mesh: MeshShape
@@ -41,7 +41,7 @@ class Layout(NamedTuple):
 
     @property
     def mesh_axes(self) -> MeshAxes:
-        """The same as what is traced is told of it, with the axes that a `shard_map` around is mapped over."""
+        """The axes for tracing, with those that an enclosing `shard_map` is mapped over."""
         own, around = frozenset(self.axis_names), mesh_in_scope()
         checked, unchecked = (own, INVARIANT) if self.check_vma else (INVARIANT, own)
         if around is not None:
@@ -49,32 +49,32 @@ class Layout(NamedTuple):
         return MeshAxes(checked, unchecked, self.mesh)
 
     def piece(self, aval: Aval, spec: Spec) -> Aval:
-        """The type that one device has of an array."""
+        """Return the type of one device's piece of an array."""
         sizes = [extent // self.mesh.size(names) for extent, names in zip(aval.shape, spec, strict=True)]
         return aval.update(shape=tuple(sizes)).varying(spec_axes(spec))
 
     def whole(self, aval: Aval, spec: Spec) -> Aval:
-        """The type of the array that pieces make up."""
+        """Return the type of the whole array of pieces."""
         sizes = [extent * self.mesh.size(names) for extent, names in zip(aval.shape, spec, strict=True)]
         return aval.update(shape=tuple(sizes)).invariant(self.axis_names)
 
     def brought_to(self, value: Any, spec: Spec) -> Any:
-        """What each device has as an output of `spec`: taken for equal along the axes that this does not name."""
+        """Return each device's value as an output of `spec`: assumed equal along the axes that this does not name."""
         named = spec_axes(spec)
         return pvary(take_equal(value, [name for name in self.axis_names if name not in named]), named)
 
     def check(self, program: Program, captured: Sequence[Any]) -> None:
-        """Raises `UnsupportedError` for a collective of `program` that some devices would wait in forever."""
+        """Raise `UnsupportedError` for a collective of `program` in which some devices would wait forever."""
         whole = [INVARIANT] * len(captured)
         check_collectives(program, [*whole, *(frozenset(spec_axes(spec)) for spec in self.in_specs)], self.axis_names)
 
     def entered(self) -> AbstractContextManager[None]:
-        """What is derived of the program in this block may speak over the axes of the mesh."""
+        """Return a block in which programs derived of the program may reduce over the axes of the mesh."""
         return bind_axes(self.axes, self.mesh_axes)
 
 
 def replicated_spec(aval: Aval) -> Spec:
-    """That of an array which every device has as a whole."""
+    """Return the spec of an array that is whole on every device."""
     return ((),) * aval.ndim
 
 
@@ -84,7 +84,7 @@ def replicated_spec(aval: Aval) -> Spec:
 def whole_array_program(program: Program, layout: Layout) -> Derived:
     """Return the computation of all devices as operations on whole arrays: each mesh axis becomes a batch axis.
 
-    Raises `AssertionError` where an output varies over an axis that by its type it does not.
+    Raises `AssertionError` if an output varies over an axis that its type excludes.
     """
     def build(*values: Any) -> tuple[list[Any], None]:
         inputs = [_split_pieces(value, spec, layout) for value, spec in zip(values, layout.in_specs, strict=True)]
@@ -109,12 +109,12 @@ def whole_array_program(program: Program, layout: Layout) -> Derived:
 
 
 def _axis_order(spec: Spec, layout: Layout) -> list[str]:
-    """The mesh axes of a spec as they stand in front of an array: the one that is batched last comes first."""
+    """Return the mesh axes of a spec in the order of the array's leading axes: the last batched one comes first."""
     return [name for name in layout.axis_names[::-1] if name in spec_axes(spec)]
 
 
 def _split_pieces(array: Any, spec: Spec, layout: Layout) -> Any:
-    """An array as its pieces: mesh axes in front."""
+    """Return an array as its pieces: mesh axes in front."""
     shape: list[int] = []
     place: dict[str, int] = {}
     for extent, names in zip(aval_of(array).shape, spec, strict=True):
@@ -127,7 +127,7 @@ def _split_pieces(array: Any, spec: Spec, layout: Layout) -> Any:
 
 
 def _join_pieces(array: Any, spec: Spec, layout: Layout) -> Any:
-    """The array that pieces, with mesh axes in front, make up."""
+    """Return the array assembled from pieces, with mesh axes in front."""
     front = _axis_order(spec, layout)
     order: list[int] = []
     for axis, names in enumerate(spec):

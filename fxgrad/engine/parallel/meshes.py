@@ -1,4 +1,4 @@
-"""Meshes and partition specs as programs hold them: plain names and sizes, made from jax's objects and back."""
+"""Meshes and partition specs in programs: plain names and sizes, converted from jax's objects and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 
 Spec = tuple[tuple[str, ...], ...]
-"""For each axis of an array the mesh axes that it is cut along, the first of them in the largest pieces."""
+"""For each axis of an array the mesh axes that shard it, the first of them into the largest pieces."""
 
 
 class MeshShape(NamedTuple):
@@ -23,7 +23,7 @@ class MeshShape(NamedTuple):
 
     `devices` has ranges of ids and single ones ("0-7", "0,2,4-7"); it is None for a mesh without devices
     (`jax.sharding.AbstractMesh`), on which programs run with NumPy. `platform` is that of the devices ("cpu", "gpu",
-    "tpu"). Whether axes are of jax's type Auto or Explicit makes no difference to what is computed, and is not kept.
+    "tpu"). Whether axes are of jax's type Auto or Explicit does not affect results, and is not stored.
     """
 
     names: tuple[str, ...]
@@ -32,7 +32,7 @@ class MeshShape(NamedTuple):
     platform: str | None = None
 
     def size(self, names: Sequence[str]) -> int:
-        """How many entries the axes `names` have together."""
+        """Return the number of entries along the axes `names` together."""
         return math.prod(self.sizes[self.names.index(name)] for name in names)
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ class MeshShape(NamedTuple):
 
 
 def mesh_shape(what: str, mesh: Any) -> MeshShape:
-    """jax's `Mesh` or `AbstractMesh` as programs hold it; raises `ArgumentError` for anything else.
+    """Return jax's `Mesh` or `AbstractMesh` as a `MeshShape`; raise `ArgumentError` for anything else.
 
     >>> mesh_shape("f", AbstractMesh((4, 2), ("data", "model")))
     MeshShape(names=('data', 'model'), sizes=(4, 2), devices=None, platform=None)
@@ -67,7 +67,7 @@ def _ids_text(ids: Sequence[int]) -> str:
 
 
 def _ids(text: str) -> list[int]:
-    """The ids that a text as `_ids_text` makes it tells of."""
+    """Return the ids listed in a text made by `_ids_text`."""
     found: list[int] = []
     for part in text.split(",") if text else []:
         first, _, last = part.partition("-")
@@ -76,9 +76,9 @@ def _ids(text: str) -> list[int]:
 
 
 def jax_mesh(shape: MeshShape) -> Any:
-    """The mesh of jax's that `shape` tells of, with axes of the type Auto.
+    """Return jax's mesh for `shape`, with axes of the type Auto.
 
-    Raises `ArgumentError` where this process does not have the devices.
+    Raises `ArgumentError` if this process lacks the devices.
     """
     if shape.devices is None:
         return AbstractMesh(shape.sizes, shape.names, axis_types=(AxisType.Auto,) * len(shape.names))
@@ -101,7 +101,7 @@ def _mesh_of_devices(shape: MeshShape) -> Any:
 
 
 def spec_of(partition: Any, rank: int) -> Spec:
-    """The names for each of `rank` axes that a `PartitionSpec` gives; those that it leaves out have none.
+    """Return the mesh axes in a `PartitionSpec` for each of `rank` axes; axes that it leaves out have none.
 
     >>> spec_of(PartitionSpec("x", None, ("y", "z")), 4)
     (('x',), (), ('y', 'z'), ())
@@ -116,12 +116,12 @@ def entry_axes(entry: Any) -> tuple[str, ...]:
 
 
 def is_partial(partition: Any) -> bool:
-    """Whether a `PartitionSpec` says that sums over mesh axes are not taken yet, or whose derivatives are not."""
+    """Return whether a `PartitionSpec` has pending sums over mesh axes, or its derivatives have."""
     return bool(getattr(partition, "unreduced", None) or getattr(partition, "reduced", None))
 
 
 def refuse_partial(what: str, partition: Any, name: str) -> None:
-    """Raises `UnsupportedError` for a `PartitionSpec` of sums that are not taken yet."""
+    """Raise `UnsupportedError` for a `PartitionSpec` with pending sums."""
     if is_partial(partition):
         raise UnsupportedError(at_user_line(
             f"{what}: {partition!r} says that {name} is not summed over a mesh axis yet, which programs of fxgrad do "
@@ -129,7 +129,7 @@ def refuse_partial(what: str, partition: Any, name: str) -> None:
 
 
 def partition_of(spec: Sequence[tuple[str, ...] | None]) -> Any:
-    """The `PartitionSpec` that `spec` tells of; None stands for an axis that is left to XLA.
+    """Return the `PartitionSpec` of `spec`; None stands for an axis that is left to XLA.
 
     >>> partition_of((("x",), (), ("y", "z"))) == PartitionSpec("x", None, ("y", "z"))
     True
@@ -144,7 +144,7 @@ def spec_axes(spec: Spec) -> tuple[str, ...]:
 
 
 def check_cut_of_map(size: int, mesh: MeshShape, names: Sequence[str]) -> None:
-    """Raises `ShapeError` unless the axis of a `vmap` can be cut along the mesh axes that its `spmd_axis_name` has."""
+    """Raise `ShapeError` unless the mapped axis of a `vmap` can be sharded along its `spmd_axis_name`."""
     count = mesh.size(names)
     if size % count:
         raise ShapeError(at_user_line(
@@ -154,14 +154,14 @@ def check_cut_of_map(size: int, mesh: MeshShape, names: Sequence[str]) -> None:
 
 def map_over_mesh(function: Callable[..., tuple[Any, ...]], shape: MeshShape, in_specs: Sequence[Spec],
                   out_specs: Sequence[Spec], axis_names: Sequence[str]) -> Callable[..., tuple[Any, ...]]:
-    """jax's `shard_map` of a function of jax's arrays; what varies is known to us and not checked again.
+    """Return jax's `shard_map` of a function of jax's arrays; varying axes are tracked here and not checked again.
 
-    A mesh without devices has those of the mesh that jax is told of (`jax.set_mesh`), if it has the same axes, and else
-    those that the arguments of the compiled program lie on.
+    A mesh without devices gets those of the mesh set by `jax.set_mesh`, if it has the same axes, and otherwise those
+    that the arguments of the compiled program lie on.
     """
     def mapped(*values: Any) -> tuple[Any, ...]:
         context = jax.sharding.get_abstract_mesh()
-        inside = any(kind is AxisType.Manual for kind in context.axis_types)  # of another one, whose mesh it has
+        inside = any(kind is AxisType.Manual for kind in context.axis_types)  # inside another one, which has the mesh
         known = (tuple(context.axis_names), tuple(context.axis_sizes)) == (shape.names, shape.sizes)
         around = inside or (shape.devices is None and known)
         call = jax.shard_map(function, mesh=None if around else jax_mesh(shape),
@@ -169,6 +169,6 @@ def map_over_mesh(function: Callable[..., tuple[Any, ...]], shape: MeshShape, in
                              axis_names=frozenset(axis_names), check_vma=False)
         if around or context.empty or shape.devices is None:
             return call(*values)
-        with jax.sharding.use_abstract_mesh(jax_mesh(shape).abstract_mesh):  # whose axes are of the type Auto
+        with jax.sharding.use_abstract_mesh(jax_mesh(shape).abstract_mesh):  # its axes are of the type Auto
             return call(*values)
     return mapped

@@ -1,8 +1,8 @@
 """`shard_map`: a program that every device of a mesh runs on its own pieces of the operands.
 
-Inside, types say along which mesh axes a value may differ (`fxgrad/engine/ops/varying.py`), so that all rules are
-those of the body's program, and the specs tell how pieces and whole arrays belong together. With NumPy it runs without
-devices: as the body batched over one mesh axis after the other.
+Inside, types contain the mesh axes along which a value may vary (`fxgrad/engine/ops/varying.py`), so that all rules are
+those of the body's program, and the specs relate pieces and whole arrays. With NumPy it runs without devices: as the
+body batched over one mesh axis after the other.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _layout(params: dict[str, Any]) -> Layout:
 
 
 def bind_shard_map(program: Program, captured: Sequence[Any], inputs: Sequence[Any], layout: Layout) -> list[Any]:
-    """Applies `shard_map_p`; every device has the `captured` values as a whole, for which there are no specs yet."""
+    """Apply `shard_map_p`; every device has the `captured` values as a whole, for which there are no specs yet."""
     specs = (*(replicated_spec(aval_of(value)) for value in captured), *layout.in_specs)
     return bind(shard_map_p, *captured, *inputs, program=program, **layout._replace(in_specs=specs)._asdict())
 
@@ -130,7 +130,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, **params:
 
 def _split_jvp(primals: list[Any], tangents: list[Any], wrt: Marks, program: Program, layout: Layout,
                ) -> tuple[list[Any], list[Any]]:
-    """Known work in one, tangent work in another, and between them what is saved, each device's own part of it."""
+    """Bind known work in one, tangent work in another, and saved values between them, each device's own part."""
     count = len(program.outputs)
     with layout.entered():
         known = linearize_program(program, wrt)
@@ -152,7 +152,7 @@ def _split_jvp(primals: list[Any], tangents: list[Any], wrt: Marks, program: Pro
 
 
 def _stacked_spec(aval: Aval, layout: Layout) -> Spec:
-    """That of a saved value: one more axis, along which stand those of the devices that may differ."""
+    """Return the spec of a saved value: one more axis for the devices along which it may vary."""
     names = _varying_axes(aval, layout)
     return ((names, *replicated_spec(aval)) if names else replicated_spec(aval))
 
@@ -162,7 +162,7 @@ def _varying_axes(aval: Aval, layout: Layout) -> tuple[str, ...]:
 
 
 def _stack_saved(program: Program, count: int, layout: Layout) -> Program:
-    """`program` with one more axis of the outputs behind the first `count` that vary."""
+    """Return `program` with one more axis in the varying outputs after the first `count`."""
     def build(*values: Any) -> tuple[list[Any], None]:
         outputs = apply_equations(program, values)
         return [*outputs[:count], *(
@@ -172,7 +172,7 @@ def _stack_saved(program: Program, count: int, layout: Layout) -> Program:
 
 
 def _unstack_saved(program: Program, saved: Sequence[Aval], first: int, layout: Layout) -> Program:
-    """`program` with one more axis of those of the inputs `saved`, from place `first` on, that vary."""
+    """Return `program` with one more axis in the varying ones of the inputs `saved`, from place `first` on."""
     def build(*values: Any) -> tuple[list[Any], None]:
         given = [reshape(value, aval.shape) if _varying_axes(aval, layout) else value
                  for value, aval in zip(values[first:first + len(saved)], saved, strict=True)]
@@ -189,7 +189,7 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **
     out_specs = select_marked(layout.out_specs, arriving)
     with layout.entered():
         asked = select_outputs(program, arriving)
-        asked = cast_outputs(asked, [aval.varying(spec_axes(spec))  # as cotangents, which are cut so, do
+        asked = cast_outputs(asked, [aval.varying(spec_axes(spec))  # as cotangents, which are sharded so, are
                                      for aval, spec in zip(asked.out_avals, out_specs, strict=True)])
         back = transpose_program(asked, linear)
     found = bind_shard_map(back.program, back.captured,
@@ -199,12 +199,12 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **
     return cotangents_of(inputs, linear, found)
 
 
-# --- batches, cost, and what is left out -------------------------------------------------------------------------
+# --- batches, cost, and removal of unused operands -------------------------------------------------------------------
 
 
 def _batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, **params: Any,
            ) -> tuple[list[Any], list[int | None]]:
-    """The new axis is whole on every device, or cut along the mesh axes that the map has for it (`spmd_axis_name`)."""
+    """Batch: the new axis is whole on every device, or sharded along the map's mesh axes (`spmd_axis_name`)."""
     layout = _layout(params)
     cut = tuple(name for name in spmd_names.get() if name in layout.axis_names)
     if cut:
@@ -226,11 +226,12 @@ def _check_cut(layout: Layout, cut: tuple[str, ...], size: int, program: Program
     twice = [name for name in cut if name in used]
     if twice:
         raise ArgumentError(at_user_line(
-            f"vmap: spmd_axis_name has {', '.join(map(repr, twice))}, along which a shard_map inside cuts or speaks "
-            "already. Name mesh axes that it does not use"))
+            f"vmap: spmd_axis_name has {', '.join(map(repr, twice))}, which a shard_map inside shards or reduces "
+            "over already. Name mesh axes that it does not use"))
     if batched_axis.get() in spoken:
         raise UnsupportedError(at_user_line(
-            f"vmap: spmd_axis_name={' and '.join(map(repr, cut))}, and a shard_map inside speaks over the mapped axis "
+            f"vmap: spmd_axis_name={' and '.join(map(repr, cut))}, and a shard_map inside has a collective over the "
+            "mapped axis "
             f"{batched_axis.get()!r}, of which each device has some entries. Leave out one of the two"))
     check_cut_of_map(size, layout.mesh, cut)
 
@@ -244,7 +245,7 @@ def _communicated_axes(program: Program) -> frozenset[str]:
 
 def _batch_on_devices(program: Program, names: tuple[str, ...], in_axes: Sequence[int | None],
                       out_axes: Sequence[int | None]) -> Program:
-    """`program`, batched, on devices of which each along `names` has some of the entries."""
+    """Return `program` batched on devices, each of which along `names` has some of the entries."""
     inner = make_varying(program, names)
 
     def build(*values: Any) -> tuple[list[Any], None]:
@@ -262,7 +263,7 @@ def _insert_axis(spec: Spec, axis: int | None, cut: tuple[str, ...]) -> Spec:
 
 
 def _cost(*avals: Aval, program: Program, **params: Any) -> Cost:
-    """That of all devices together."""
+    """Return the cost of all devices together."""
     one, count = total_cost(program), math.prod(_layout(params).axes.values())
     return Cost(count * one.flops, count * one.bytes)
 
@@ -281,7 +282,7 @@ region_roles.enter(("mapped",), shard_map_p)
 
 @rewrites.register(shard_map_p)
 def _rewrite(_: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """Operands that the program does not use are left out, and numbers stand in it."""
+    """Remove operands that the program does not use, and inline numbers into it."""
     program, layout = params["program"], _layout(params)
     used = used_input_places(program)
     instead = tuple((place, operand if place in used else None) for place, operand in enumerate(inputs)
@@ -308,7 +309,7 @@ def region_scope(equation: Equation) -> AbstractContextManager[None]:
 
 
 def drop_devices(program: Program) -> Program:
-    """An equal program in which each `shard_map` is a call of what it computes, as operations on whole arrays."""
+    """Return an equal program with each `shard_map` replaced by a call of its computation on whole arrays."""
     def make() -> Program:
         equations = [equation if equation.primitive.regions is None else _as_call(equation)
                      for equation in program.equations]
@@ -322,7 +323,7 @@ def _as_call(equation: Equation) -> Equation:
     params: dict[str, Any] = equation.params
     if equation.primitive is shard_map_p:
         derived = whole_array_program(params["program"], _layout(params))
-        if derived.captured:  # there is no place for arrays in a program that others hold
+        if derived.captured:  # nested programs have no place for arrays
             return equation
         whole = drop_devices(derived.program)
         return Equation(named_call_p, equation.inputs, {"program": whole, "name": "shard_map"}, equation.outputs,

@@ -1,7 +1,7 @@
-"""How arrays lie on meshes: shardings of jax's as programs hold them, and the operations that say where a value lies.
+"""Shardings in programs, converted from jax's, and the operations that place a value.
 
-`sharding_constraint` holds its value to a sharding, and so a cotangent; `device_put` moves it. NumPy's arrays lie
-nowhere, and are passed on.
+`sharding_constraint` constrains its value to a sharding, and so a cotangent; `device_put` moves it. NumPy's arrays have
+no placement, and pass through.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
 
 Partition = tuple[tuple[str, ...] | None, ...]
-"""For each axis of an array the mesh axes that it is cut along; None where that is left to XLA."""
+"""For each axis of an array the mesh axes that shard it; None if that is left to XLA."""
 
 
 class Placement(NamedTuple):
-    """Where an array lies: how it is cut, on which mesh (None: on that which is set), and in which kind of memory.
+    """The placement of an array: its sharding, its mesh (None: the one that is set), and its kind of memory.
 
-    On one device it lies on a mesh of no axes; without a `spec` only the kind of memory is said.
+    A single device is a mesh of no axes; without a `spec` only the kind of memory is given.
     """
 
     spec: Partition | None
@@ -54,11 +54,11 @@ class Placement(NamedTuple):
 
 def placement_of(what: str, sharding: Any, shape: Sequence[int] | None = None, name: str = "the array", *,
                  even: bool = True) -> Placement:
-    """The placement that a sharding of jax's gives an array of `shape`; messages call it `name`, and the call `what`.
+    """Return the placement of an array of `shape` under a jax sharding; messages name `name` and the call `what`.
 
-    Raises `ArgumentError` for what is no sharding, for axes that the mesh does not have and for one named twice, and
-    `ShapeError` where it does not fit `shape`: too many axes, or, if pieces are to be `even`, sizes that do not divide.
-    Without a `shape` nothing is asked of the array.
+    Raises `ArgumentError` for anything but a sharding, for axes that the mesh does not have and for one named twice,
+    and `ShapeError` if it does not fit `shape`: too many axes, or, if pieces must be `even`, sizes that do not divide.
+    Without a `shape` these checks are skipped.
     """
     if isinstance(sharding, NamedSharding):
         mesh, partition = mesh_shape(what, sharding.mesh), sharding.spec
@@ -80,7 +80,7 @@ def placement_of(what: str, sharding: Any, shape: Sequence[int] | None = None, n
 
 
 def _memory_kind(sharding: Any) -> str | None:
-    """The kind of memory, if it is not that of the device's own, which goes without saying."""
+    """Return the kind of memory; None for the device's own, the default."""
     kind = getattr(sharding, "memory_kind", None)
     return None if kind == "device" else kind
 
@@ -139,7 +139,7 @@ def _check_sizes(what: str, partition: Any, spec: Partition, mesh: MeshShape, sh
 
 
 class _Text(str):
-    """What stands in the place of an object where its container is shown."""
+    """A text in place of an object whose container is displayed."""
 
     __slots__ = ()
     __repr__ = str.__str__
@@ -161,11 +161,11 @@ def shardings_text(shardings: Any) -> str:
 
 
 def jax_sharding(placement: Placement) -> Any:
-    """The sharding of jax's: a `PartitionSpec` where the mesh is the one that is set, None where nothing is said."""
+    """Return jax's sharding: a `PartitionSpec` if the mesh is the one that is set, None if nothing is specified."""
     if placement.spec is None:
         return None
     partition = partition_of(placement.spec)
-    if placement.mesh is None or AxisType.Manual in get_abstract_mesh().axis_types:  # within shard_map, it has set one
+    if placement.mesh is None or AxisType.Manual in get_abstract_mesh().axis_types:  # shard_map has set one
         return partition
     mesh = jax_mesh(placement.mesh)
     if not placement.mesh.names:
@@ -186,7 +186,7 @@ def _abstract(x: Aval, *, spec: Partition | None, mesh: MeshShape | None, memory
 
 
 def _insert_placement_axis(placement: Placement, axis: int, size: int) -> Placement:
-    """One axis more, of which nothing is said, or that it is cut along the names that the map has for it."""
+    """Add an axis: unspecified, or sharded along the map's mesh axes."""
     if placement.spec is None or (placement.mesh is not None and not placement.mesh.names):
         return placement
     names = spmd_names.get()
@@ -218,7 +218,7 @@ sharding_constraint_p: Primitive = linear_unary(
     batch=lambda size, values, axes, **params: (bind(
         sharding_constraint_p, *values, **_insert_placement_axis(Placement(**params), axes[0], size)._asdict()), axes),
     cost=lambda aval, **_: Cost(0, 0))
-"""The value itself, which lies as is said, and so does its cotangent."""
+"""The value itself, with a constraint on its placement and on that of its cotangent."""
 
 
 def constrain(what: str, x: Any, sharding: Any, shape: Sequence[int], name: str = "the array") -> Any:
@@ -226,7 +226,7 @@ def constrain(what: str, x: Any, sharding: Any, shape: Sequence[int], name: str 
 
     Raises as `placement_of`, and `ArgumentError` for axes of a `shard_map`.
 
-    Within a program XLA pads pieces of other sizes, or leaves the axis whole; an array cannot lie so.
+    Within a program XLA pads pieces of other sizes, or leaves the axis whole; a concrete array cannot be placed so.
     """
     mesh = mesh_in_scope()
     mapped = [] if mesh is None else [axis for axis in _sharding_axes(sharding) if axis in mesh.names]
@@ -250,7 +250,7 @@ def _sharding_axes(sharding: Any) -> list[str]:
 def _put_on_devices(x: Any, placement: Placement) -> Any:
     if placement.spec is None and placement.memory_kind is not None:
         return jax.device_put(x, jax.memory.Space[placement.memory_kind])
-    if placement.spec is not None and None in placement.spec:  # which jax knows of constraints alone
+    if placement.spec is not None and None in placement.spec:  # jax supports that in constraints alone
         if placement.memory_kind is None:
             return jax.lax.with_sharding_constraint(x, jax_sharding(placement))
         placement = placement._replace(spec=tuple(names or () for names in placement.spec))
@@ -276,10 +276,10 @@ device_put_p: Primitive = linear_unary(
     batch=lambda size, values, axes, *, src, **params: (bind(
         device_put_p, *values, **_insert_placement_axis(Placement(**params), axes[0], size)._asdict(),
         src=None if src is None else _insert_placement_axis(src, axes[0], size)), axes))
-"""The value itself, moved to where it is to lie; a cotangent goes to where the value came from, if that is said."""
+"""The value itself, moved to its placement; a cotangent moves to the value's source, if that is given."""
 
 
 @snippets.register(sharding_constraint_p, device_put_p)
 def _identity_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet:
-    """In code for NumPy nothing is to be done."""
+    """NumPy code has nothing to do."""
     return Snippet("{0}", owned=False)

@@ -16,12 +16,12 @@ KEPT = "kept"
 """The name of values that a block keeps."""
 
 Known = dict[Any, Program]
-"""Programs of blocks by what they compute and their source lines: equal blocks share one program, derived once."""
+"""Programs of blocks by content and source lines: equal blocks share one program, derived once."""
 
 
 def checkpoint_blocks(program: Program, blocks: Sequence[tuple[int, int]], kept: Collection[Any],
                       known: Known) -> Program:
-    """Put equations `first` to `beyond` of each block into one checkpoint, which keeps the values `kept`.
+    """Put equations `first` to `beyond` of each block into one checkpoint, which saves the values `kept`.
 
     Programs of blocks are taken from `known`, or entered there.
     """
@@ -78,7 +78,7 @@ def _block_key(part: Sequence[Equation], inputs: Sequence[Variable], outputs: Se
 
 
 def _line_source(source: Source | None) -> Source | None:
-    """Return the line without what is known of the single values."""
+    """Return the source without the details of single values."""
     return None if source is None else source._replace(origins=(), results=())
 
 

@@ -1,8 +1,8 @@
-"""Levels: which values are worth keeping at what price, by minimum cuts between bytes kept and work repeated.
+"""Levels: which values to save at what price, by minimum cuts between bytes saved and work repeated.
 
-Choosing what is kept by a minimum cut is the idea of the partitioner of PyTorch's functorch (2022); here what is
-recomputed has a price as well, and bytes are worth more from level to level, so that the cuts form a curve. For
-one exchange rate the cut is exact (it is the closure problem of Picard, "Maximal closure of a graph", 1976).
+Choosing the saved values by a minimum cut is the idea of the partitioner of PyTorch's functorch (2022); here
+recomputation has a price as well, and bytes cost more from level to level, so that the cuts form a curve. For one
+exchange rate the cut is exact (it is the closure problem of Picard, "Maximal closure of a graph", 1976).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def levels(program: Program, found: Sequence[ResidualCost]) -> list[Level]:
 
 
 def _needed_bytes(found: Sequence[ResidualCost], made: dict[Variable, int]) -> dict[Any, int]:
-    """Return what the backward pass needs beside the inputs, with its bytes."""
+    """Return the values that the backward pass needs beside the inputs, with their bytes."""
     needed: dict[Any, int] = {var: var.aval.nbytes for cost in found for var in cost.values if var in made}
     for number, cost in enumerate(found):
         if cost.own:

@@ -24,7 +24,7 @@ from fxgrad.engine.rematerialization.segments import BlockPlan, Segments, join_l
 from fxgrad.engine.transforms.joint import record_joint
 
 PARTS = 6
-"""The number of places in the program at which one level may follow another."""
+"""The number of places in the program where one level may follow another."""
 WORTH = 0.98
 """A plan with more work than another is kept if it takes less than this share of its memory."""
 

@@ -16,18 +16,18 @@ from fxgrad.engine.transforms.joint import vjp_rule_of
 from fxgrad.engine.transforms.linearize import linearize_program
 
 OPERATIONS_PER_BYTE = 16
-"""As how many floating-point operations the reading or writing of a byte counts.
+"""The number of floating-point operations that reading or writing a byte counts as.
 
-Between what vectorised kernels of a processor reach (about 8) and what accelerators do (above 100 for products).
+It lies between the ratio of vectorised CPU kernels (about 8) and that of accelerators (above 100 for products).
 """
 
 
 class ResidualCost(NamedTuple):
-    """What reverse mode keeps of one operation, and what recomputing it costs.
+    """The residuals of one operation, and the cost of recomputing it.
 
-    `values` are the operands and results that the backward pass needs; of a view, the value that it is a view of.
-    `own` are the bytes that it needs beside them. `work` is the cost of recomputing the operation, in floating-point
-    operations; None if that is not allowed.
+    `values` are the operands and results that the backward pass needs; for a view, its base. `own` are the bytes that
+    it needs beside them. `work` is the cost of recomputing the operation, in floating-point operations; None if that is
+    not allowed.
     """
 
     values: tuple[Variable, ...]
@@ -64,7 +64,7 @@ def residual_costs(program: Program, wrt: Marks) -> list[ResidualCost]:
 
 
 def view_origins(program: Program) -> dict[Atom, Atom]:
-    """Map each view, which takes no memory, to the value that it is a view of."""
+    """Map each view, which takes no memory, to its base."""
     origin: dict[Atom, Atom] = {}
 
     def step(equation: Equation, inputs: list[Atom]) -> Sequence[Atom]:

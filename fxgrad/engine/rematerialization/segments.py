@@ -1,4 +1,4 @@
-"""Borders of the blocks of a program, chosen so that few bytes cross them and few are alive within a block."""
+"""Borders of the blocks of a program, chosen so that few bytes cross them and few are live within a block."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BOUNDS = 16
 class BlockPlan(NamedTuple):
     """Blocks as (first, beyond the last) numbers of equations, in order, the values kept in them, and their cost.
 
-    `bytes` estimates what is alive when the backward pass begins, `work` what is recomputed.
+    `bytes` estimates the bytes live when the backward pass begins, `work` the recomputed work.
     """
 
     blocks: tuple[tuple[int, int], ...]
@@ -81,7 +81,7 @@ class Segments:
         *blocks, last = itertools.pairwise(borders)
         again = sorted(level.again)
         computed = [block for block in blocks if any(block[0] <= number < block[1] for number in again)]
-        # What the last block recomputes would be alive at once: it is kept.
+        # Values that the last block would recompute are live at once anyway, so they are saved.
         work = sum(self._found[number].work or 0.0 for number in again if number < last[0])
         return BlockPlan(tuple(computed), level.kept, int(size), work)
 

@@ -1,1 +1,1 @@
-"""Recording: tracers and their tapes, the table of what was recorded before, and how a program is applied to values."""
+"""Recording: tracers and their tapes, the table of earlier recordings, and the application of programs to values."""

@@ -1,4 +1,4 @@
-"""Applying a program to values: it is recorded again where a tape is concerned, and computed where none is."""
+"""Apply a program to values: record it again if a tape is concerned, else compute it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fxgrad.engine.tracing.tape import Tape, bind_equation, current, innermost_f
 
 
 def apply_equations(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """Binds every equation in turn: computes them, or records them on the tapes concerned."""
+    """Bind every equation in turn: compute it, or record it on the tape concerned."""
     source = equation_source.get()
     if source is None or not source.scope:
         return _apply(program, inputs)
@@ -30,7 +30,7 @@ def _apply(program: Program, inputs: Sequence[Any]) -> list[Any]:
         recorded = inline_program(tape, program, [*program.constants, *inputs])
         if recorded is not None:
             return recorded
-    # Not an `Interpreter`, whose hooks cost as much as recording an operation again does.
+    # Not an `Interpreter`, whose hooks cost as much as recording an operation again.
     if tape is None or tape.origins is None:
         return eval_program(program, [*program.constants, *inputs], bind_equation)
 
@@ -44,7 +44,7 @@ def _apply(program: Program, inputs: Sequence[Any]) -> list[Any]:
 
 
 def apply_program(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """The outputs of `program`: recorded if a tape is concerned, and computed by an executor if not."""
+    """Return the outputs of `program`: recorded if a tape is concerned, and computed by an executor if not."""
     if current.get() is None or (innermost_for(inputs) is None and not (has_effects(program) or used_axes(program))):
         return backends.executor.execute(program, [*program.constants, *inputs] if program.constants else inputs)
     return apply_equations(program, inputs)

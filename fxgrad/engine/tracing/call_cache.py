@@ -1,8 +1,8 @@
-"""Calls seen before: what a library function or a program recorded is taken from the table, without running it again.
+"""The call cache: repeated calls of library functions and programs replay recorded steps, without running them again.
 
-What a library function records follows from the types of its traced arguments and the values of the others. Where it
-is called again after the same operations with the same arguments, its steps are known: one look-up takes the place
-of all that it would look at and decide.
+The operations that a library function records follow from the types of its traced arguments and the values of the
+others. If it is called again after the same operations with the same arguments, its steps are known: one lookup
+replaces all its checks and decisions.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from fxgrad.engine.tracing.tape import Tape, aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
 
 _LIMIT = 16
-"""Calls remembered at one place: where an argument is another number each time, remembering does not pay."""
+"""Calls cached at one place: if an argument is another number each time, caching does not pay."""
 
 _BY_VALUE = frozenset({int, bool, str, type(None), type, type(Ellipsis), *map(type, map(np.dtype, "?bhilBHILefdFD"))})
 _SIGNED = frozenset({float, complex, np.float32, np.float64, np.int32, np.int64, np.bool_})
-"""Types of numbers, of which equal ones may differ in the sign of a zero."""
+"""Types of numbers whose equal values may differ in the sign of a zero."""
 _SEQUENCES = frozenset({tuple, list})
 
 
@@ -38,9 +38,9 @@ def replay_calls(function: Callable[..., Any], captures: bool = False,
                    views: Callable[[Any, tuple[Any, ...]], Any] | None = None) -> Callable[..., Any]:
     """Decorate a library function of arrays and static arguments: its calls on traced arrays are replayed.
 
-    What it records must follow from the types of its traced arguments, the values of the others and the settings of
-    the tape. With `captures` it treats all arrays alike, and NumPy's among the arguments are captured before it runs.
-    `views(result, args)` is the result of a function that makes views of its argument in NumPy, with a note of that.
+    Its operations must follow from the types of its traced arguments, the values of the others and the settings of the
+    tape. With `captures` it treats all arrays alike, and NumPy arrays among the arguments are captured before it runs.
+    `views(result, args)` returns the result of a function that makes views of its argument in NumPy, marked as a view.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> calls = []
@@ -61,7 +61,7 @@ def replay_calls(function: Callable[..., Any], captures: bool = False,
             return plain(*args, **options)
         key: Any = None
         first, last = args[0], args[-1]
-        if len(args) <= 2 and not options:  # as `_call_key`, in less time
+        if len(args) <= 2 and not options:  # faster than `_call_key`, for the same key
             if type(first) is Tracer:
                 if first.tape is tape:
                     if type(last) is Tracer:
@@ -91,7 +91,7 @@ def replay_calls(function: Callable[..., Any], captures: bool = False,
 
 
 def _call_key(tape: Tape, function: Any, args: tuple[Any, ...], options: dict[str, Any], captures: bool) -> Any:
-    """Return the key from which the steps of the call follow; None if there is none, or no argument is traced."""
+    """Return a key that determines the steps of the call; None if there is none, or no argument is traced."""
     parts: list[Any] = [function]
     traced = False
     for arg in args:
@@ -154,11 +154,11 @@ def _argument_key(tape: Tape, arg: Any) -> Any:
 
 def record_call(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any],
            number: Any = None) -> Any:
-    """Calls the function and remembers its steps, if they are all that there is to the call.
+    """Call the function and cache its steps, if they determine the call completely.
 
-    With `number`, only if all that it captured is that number.
+    With `number`, cache them only if that number is all that was captured.
     """
-    # Arrays are captured already if the key says what follows from them.
+    # If the key depends on captured arrays, they are captured already.
     args = tuple([tape.capture(arg) if type(arg) in ARRAYS else arg for arg in args])
     node, start, start_captured, forced = tape.node, len(tape.nodes), len(tape.captured), tape.num_concretizations
     result = function(*args, **options)
@@ -178,7 +178,7 @@ def record_call(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[
                 interning.cache_put(node, key, (nodes, nodes[-1], number, captured[0], outputs))
     if type(result) is Tracer:
         for arg in args:
-            if result is arg:  # which is a copy of it in NumPy, or is noted as a view
+            if result is arg:  # in NumPy it is a copy, or is marked as a view
                 return result.__copy__()
     return result
 
@@ -208,7 +208,7 @@ def _result_variables(tape: Tape, result: Any) -> Any:
 def inline_program(tape: Tape, program: Program, inputs: Sequence[Any]) -> list[Any] | None:
     """Record all equations of `program` on `tape`, which is current; return the outputs, or None if impossible.
 
-    None if that is not what is to happen: where `inputs` are of other types, or an equation does not concern the tape.
+    It is impossible if `inputs` are of other types, or an equation does not concern the tape.
     """
     given = tuple([type(value) is Tracer and value.tape is tape for value in inputs])
     if not (tape.staging or _concerns(tape, program, given)) or [*map(aval_of, inputs)] != program.in_avals:
@@ -225,7 +225,7 @@ def inline_program(tape: Tape, program: Program, inputs: Sequence[Any]) -> list[
     else:
         start = len(tape.nodes)
         outputs = _record_all(tape, program, atoms)
-        if tape.interned:  # what a tape of its own recorded nobody finds again
+        if tape.interned:  # unshared recordings are never looked up
             interning.cache_put(node, key, (tape.nodes[start:], [], outputs))
     return _tracers(tape, outputs)
 
@@ -235,16 +235,16 @@ def _tracers(tape: Tape, atoms: Sequence[Any]) -> list[Any]:
 
 
 def _record_all(tape: Tape, program: Program, atoms: Sequence[Any]) -> list[Any]:
-    """Records the equations of `program`, whose types are known already; returns variables and literals."""
+    """Record the equations of `program`, whose types are known already; return variables and literals."""
     return eval_program(program, atoms, lambda equation, operands: tape.append(
         equation.primitive, operands, equation.params, rerecord_source(equation), [var.aval
                                                                                    for var in equation.outputs]))
 
 
 def _concerns(tape: Tape, program: Program, given: tuple[bool, ...]) -> bool:
-    """Whether all outputs of `program` depend on inputs marked in `given`, and no other input is idle.
+    """Return whether all outputs of `program` depend on inputs marked in `given`, and no other input is unused.
 
-    Where the tape does not know values, all equations must: nobody can ask for the others once they are recorded.
+    If the tape does not know values, all equations must depend on them: values of the others are not available later.
     """
     knows_values = tape.values is not None
 

@@ -1,4 +1,4 @@
-"""Recordings to be read in which Python's control flow goes by values: those of the path that they take."""
+"""Recordings for display in which Python's control flow takes the path for known values."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class Concretization(NamedTuple):
 
 
 class FollowedTape(Tape):
-    """A tape whose inputs have values for Python's control flow alone: all else is recorded as without them.
+    """A tape whose inputs have values for Python's control flow only: all else is recorded as without them.
 
-    `follow` gives it the values; `asked` is what was asked for.
+    `follow` sets the values; `asked` lists the values that control flow needed.
     """
 
     _followed: Sequence[Any] | None = None
     asked: Sequence[Concretization] = ()
 
     def follow(self, values: Sequence[Any]) -> None:
-        """Control flow goes by these values of the inputs."""
+        """Let control flow use these values of the inputs."""
         self._followed = values
 
     def force(self, tracer: Tracer, use: str) -> Any:
-        """The value of `tracer`, which is noted; raises `ConcretizationError` if there are no values."""
+        """Return the value of `tracer`, and record the request; raise `ConcretizationError` if there are no values."""
         if self.closed or self._followed is None:
             return super().force(tracer, use)
         value = np.asarray(self.run_prefix(self._followed)[tracer.variable])

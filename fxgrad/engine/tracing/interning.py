@@ -1,7 +1,7 @@
 """The table of recorded prefixes: re-recording the same operations leads to the same `Program` object.
 
-A `PrefixNode` stands for "these operations were recorded so far"; an edge is one more operation or captured value.
-Nodes own the variables and equations, so programs with a common beginning share them.
+A `PrefixNode` stands for a sequence of recorded operations; an edge is one more operation or captured value. Nodes own
+the variables and equations, so programs with a common beginning share them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fxgrad.engine.core.program import Equation, Program, Variable
 
 
 class RecordedStep:
-    """One step of a recording: an equation, or a captured value, and the variables that it makes."""
+    """One step of a recording: an equation, or a captured value, and the variables that it binds."""
 
     __slots__ = ("equation", "outputs")
 
@@ -31,8 +31,8 @@ class PrefixNode(RecordedStep):
     `y = x * x; z = np.sin(y)` was recorded, the root of `x` has a child under `(mul_p, x, x)`, which owns `y` and has a
     child under `(sin_p, y)`, which owns `z`. Named scopes that begin or end have nodes too, which are not steps.
 
-    `calls` has the steps of library functions called here, by their arguments: the nodes passed, the scalars captured
-    on the way, and the variables of the result; or the one node passed, if the result is what that makes.
+    `calls` maps the arguments of library functions called here to their steps: the nodes passed, the scalars captured
+    on the way, and the variables of the result. If the result is that of a single step, the entry is the node alone.
     """
 
     __slots__ = ("calls", "children", "programs")
@@ -45,9 +45,9 @@ class PrefixNode(RecordedStep):
 
 
 class Root(PrefixNode):
-    """Where a recording begins: its `outputs` are the inputs of the function.
+    """The start of a recording: its `outputs` are the inputs of the function.
 
-    `varies` says whether any of them varies over the devices of a mesh.
+    `varies` tells whether any of them varies over the devices of a mesh.
     """
 
     __slots__ = ("varies",)
@@ -59,19 +59,19 @@ class Root(PrefixNode):
 
 Call = tuple[list[RecordedStep], Sequence[Any], Any]
 
-_roots: dict[Any, tuple[Root, Any]] = {}  # with the origin, so that its id stays its own
+_roots: dict[Any, tuple[Root, Any]] = {}  # with the origin, which keeps its id from being reused
 _recorded = 0
 epoch = 0
-"""How often the table was emptied: a root that was found before is of an earlier table."""
+"""Number of times the table was cleared: a root of an earlier epoch is stale."""
 
 
 def root(origin: Any, in_avals: tuple[Aval, ...], scope: Mapping[str, int], settings: Any) -> Root:
     """Return the node where recording starts for functions of one origin (a code object) and these input types.
 
-    `settings` are those of the tape, on which the steps of library functions depend. The mapped axes in `scope` tell
-    roots apart too: user code that runs later, such as a custom rule, may ask for them.
+    `settings` are those of the tape, on which the steps of library functions depend. Roots also differ by the mapped
+    axes in `scope`: user code that runs later, such as a custom rule, may use them.
     """
-    key = (id(origin), settings, *in_avals)  # by identity: the hash of a code object reads all of its code
+    key = (id(origin), settings, *in_avals)  # by identity: hashing a code object reads all of its code
     if scope:
         key += (*scope.items(),)
     entry = _roots.get(key)
@@ -82,7 +82,7 @@ def root(origin: Any, in_avals: tuple[Aval, ...], scope: Mapping[str, int], sett
 
 
 def fresh_root(in_avals: tuple[Aval, ...]) -> Root:
-    """Return an unshared root: the program recorded from it is not remembered."""
+    """Return an unshared root: the program recorded from it is not interned."""
     return Root([Variable(aval) for aval in in_avals])
 
 
@@ -95,7 +95,7 @@ def extend(node: PrefixNode, key: Any, equation: Equation | None, outputs: list[
 def node_in_scope(node: PrefixNode, scope: str) -> PrefixNode:
     """Return the node at which recording continues after the user's code enters or leaves a named scope.
 
-    It is no step: it tells what follows from the same operations in other scopes, which are equations of their own.
+    It is not a step. It separates equal operations of different scopes, which are equations of their own.
     """
     key = "scope", scope
     found = node.children.get(key)
@@ -103,14 +103,14 @@ def node_in_scope(node: PrefixNode, scope: str) -> PrefixNode:
 
 
 class Segment(NamedTuple):
-    """Consecutive steps as a program of what they need, returning all that they make; `captured` are its new inputs."""
+    """Consecutive steps as a program of their operands, returning all their results; `captured` are its new inputs."""
 
     program: Program
     captured: list[Variable]
 
 
 def segment(steps: Sequence[RecordedStep], start: int) -> Segment:
-    """Return the steps from number `start` on as a program; keep it on the last step if that is interned."""
+    """Return the steps from number `start` on as a program; memoize it on the last step if that is interned."""
     last = steps[-1]
     key = ("segment", start)
     found: Segment | None = last.calls.get(key) if isinstance(last, PrefixNode) else None
@@ -127,7 +127,7 @@ def segment(steps: Sequence[RecordedStep], start: int) -> Segment:
 
 
 def cache_put(node: PrefixNode, key: Any, call: Any) -> None:
-    """Enters at `node` the steps of a call, or something else that follows from what was recorded."""
+    """Enter at `node` the steps of a call, or another result that follows from the recording."""
     _count_entry()
     node.calls[key] = call
 
@@ -141,7 +141,7 @@ def _count_entry() -> None:
 
 
 def clear() -> None:
-    """Forgets every recorded prefix; programs still referred to elsewhere stay as they are."""
+    """Forget every recorded prefix; programs still referenced elsewhere stay unchanged."""
     global _recorded, epoch
     _roots.clear()
     _recorded = 0

@@ -1,4 +1,4 @@
-"""Who wants to know what is traced: nobody, most of the time, and then nothing is asked on the way."""
+"""Trace observers; by default none is registered, and traces have no overhead."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ Run = Callable[[], Any]
 
 
 class TraceObserver(Protocol):
-    """What is told of traces."""
+    """The protocol of trace observers."""
 
     def on_run(self, tape: Tape, run: Run) -> Any:
-        """Calls `run`, which calls a user's function on `tape`, and returns what that gives."""
+        """Call `run`, which calls a user's function on `tape`, and return its result."""
 
     def on_program(self, tape: Tape, program: Program) -> None:
-        """A recording ended with a program that there was not before."""
+        """Handle a recording that yielded a new program."""
 
     def on_trace(self, state: Any, call: Any, run: Run) -> Any:
-        """Calls `run`, which traces a call of a jitted function; returns what that gives."""
+        """Call `run`, which traces a call of a jitted function, and return its result."""
 
 
 observers: list[TraceObserver] = []
-"""All that watch, in all threads."""
+"""All registered observers, in all threads."""
 
 
 def run_observed(state: Any, call: Any, run: Run) -> Any:
-    """`run()`, the trace of a call of a jitted function, of which the watchers are told."""
+    """Call `run`, which traces a call of a jitted function, through the observers."""
     for observer in [*observers]:
         run = _defer(observer.on_trace, state, call, run)
     return run()
@@ -57,7 +57,7 @@ def _report_program(tape: Tape, program: Program) -> None:
 
 @contextmanager
 def observe_traces(observer: TraceObserver) -> Iterator[None]:
-    """Within the block `observer` is told of all traces; calls are slower by that then, and not otherwise."""
+    """Within the block call `observer` for all traces; calls are slower only within such blocks."""
     observers.append(observer)
     if len(observers) == 1:
         Tape.run = _observed_run  # type: ignore[method-assign]

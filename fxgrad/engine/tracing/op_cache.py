@@ -1,7 +1,8 @@
-"""Operators seen before: an operation that was recorded at the same place is found by its operands, in one look-up.
+"""The operation cache: an operation recorded earlier at the same place is found by its operands, in one lookup.
 
-Every operation in a user's code takes this path, so the functions here are written out for one and for two operands and
-make no calls. They know the keys of the table, which `interning.Node` says; nothing outside of `tracing` does.
+Every operation in user code takes this path, so the functions here are written out for one and for two operands and
+make no calls. They construct the table's keys as `interning.PrefixNode` defines them; nothing outside of `tracing`
+does.
 """
 
 from __future__ import annotations
@@ -46,9 +47,10 @@ def memoize_unary(primitive: Primitive, function: Unary) -> Unary:
 def memoize_binary(primitive: Primitive, function: Binary, others: Binary | None = None) -> tuple[Binary, Binary]:
     """Return `function`, which applies `primitive` to its operands, and its reflection, with lookups of results.
 
-    If one operand is a tracer and the other an array or a number, what it does must follow from their types, but for
-    the value of a number, which is at most converted and captured. The reflected function gets the right operand first,
-    which is a tracer. `others` takes operands that are no traced arrays, arrays or numbers; by default `function` does.
+    If one operand is a tracer and the other an array or a number, its operations must follow from their types, except
+    for the value of a number, which is at most converted and captured. The reflected function gets the right operand
+    first, which is a tracer. `others` handles operands that are no traced arrays, arrays or numbers; by default
+    `function` does.
     """
     with_others = replay_calls(function, captures=True) if others is None else others
 
@@ -88,7 +90,7 @@ def memoize_binary(primitive: Primitive, function: Binary, others: Binary | None
 
     def reflected(y: Any, x: Any) -> Any:
         x_type = type(x)
-        if x_type in _NUMBERS:  # as above, since numbers are what mostly stands on the left
+        if x_type in _NUMBERS:  # as above, since a left operand is mostly a number
             return _apply_with_number(y.tape, (function, x_type, y.variable), function, x, y, x)
         return recalled(x, y)
     return recalled, reflected
@@ -104,8 +106,8 @@ _TELLING_NOTHING = frozenset({0, 1})
 def _apply_with_number(tape: Tape, key: Any, function: Callable[..., Any], x: Any, y: Any, number: Any) -> Any:
     """Apply `function` to a tracer of `tape` and `number`, with a lookup that is independent of the number.
 
-    That holds where it captures nothing but the number in the dtype that it is to have there. `key` says all but the
-    number. Nothing is learned from 0 and 1, of which nobody can tell whether they were captured as the number.
+    That is valid if it captures nothing but the number, in the dtype needed there. `key` holds all but the number. 0
+    and 1 are cached by value, since a captured 0 or 1 may come from elsewhere than the number.
     """
     if _current() is not tape:
         return function(x, y)
@@ -115,10 +117,10 @@ def _apply_with_number(tape: Tape, key: Any, function: Callable[..., Any], x: An
     if type(call) is PrefixNode:
         return tape.step(call)
     nodes, last, before, value, output = call
-    if number is not before:  # which it is where it stands in the code
+    if number is not before:  # a number in the source code is the same object each time
         try:
             value = type(value)(number)
-        except OverflowError:  # the one before fitted the dtype, and this one does not
+        except OverflowError:  # the earlier number fitted the dtype, and this one does not
             return function(x, y)
     tape.captured.append(value)
     tape.nodes.extend(nodes)
@@ -130,7 +132,7 @@ def _apply_with_number(tape: Tape, key: Any, function: Callable[..., Any], x: An
 
 def _record_with_number(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[Any, Any], number: Any,
                         ) -> Any:
-    """Apply as `_apply_with_number`, recording what no lookup finds yet."""
+    """Apply as `_apply_with_number`, and record if no lookup succeeds."""
     if not tape.interned or (type(number) is int and not -2**63 <= number < 2**63):
         return function(*args)
     by_value = tape.literals or number in _TELLING_NOTHING  # literals are part of the program

@@ -1,8 +1,8 @@
-"""What the variables of derived programs are: noted while a program is walked, and told by names when it is printed.
+"""Provenance of the variables of derived programs: noted while a program is walked, resolved to names for printing.
 
-A note says that a value is the primal, the tangent or the cotangent of a variable of the program that is walked; what
-that is called is found when somebody reads, by way of the notes of that program. Notes are taken for programs that are
-shown, and cost others nothing.
+A note states that a value is the primal, the tangent or the cotangent of a variable of the walked program. The name of
+that variable is resolved at printing, through the notes of that program. Notes are taken for displayed programs only,
+and cost others nothing.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def note_provenance(values: Sequence[Any], role: str, program: Program, variables: Sequence[Atom]) -> None:
-    """Notes of traced `values` that they are the primals, tangents or cotangents of the variables of `program`.
+    """Note that traced `values` are the primals, tangents or cotangents of the variables of `program`.
 
-    What is noted first counts most.
+    The first note has priority.
     """
     for value, variable in zip(values, variables, strict=False):
         if type(value) is Tracer and type(variable) is Variable and value.tape.origins is not None:
@@ -32,7 +32,7 @@ def note_provenance(values: Sequence[Any], role: str, program: Program, variable
 
 
 def enter_origins(origins: Mapping[Variable, Sequence[Provenance]], steps: Sequence[RecordedStep]) -> None:
-    """Writes what was noted into the equations of `steps`, and into variables that no equation of a line makes."""
+    """Write the notes into the equations of `steps`, and into variables that no equation of a user's line binds."""
     for step in steps:
         if origins.keys().isdisjoint(step.outputs):
             continue
@@ -48,7 +48,7 @@ def enter_origins(origins: Mapping[Variable, Sequence[Provenance]], steps: Seque
 class CallNames(NamedTuple):
     """The names of a traced function and its inputs in the user's code; "" where unknown.
 
-    Of a function of the library these names are its own.
+    For a library function these names are its own.
     """
 
     name: str
@@ -58,16 +58,16 @@ class CallNames(NamedTuple):
 
 
 CALL_NAMES: ProgramAttribute[CallNames] = ProgramAttribute("called")
-"""Of programs that were traced for one that is shown."""
+"""Call names of programs traced for a displayed one."""
 
 CAPTURED_VALUES: ProgramAttribute[tuple[Any, ...]] = ProgramAttribute("values of captured inputs")
-"""Of such programs, what their captured inputs are: a variable of the program around, or a number or an array."""
+"""Values of the captured inputs of such programs: a variable of the enclosing program, or a number or an array."""
 
 
 def note_partial(tape: Tape, value: Tracer) -> None:
     """Note that `value`, captured by `tape`, is not the value of the user's expression if that continues with it.
 
-    In `error = logits - labels` the labels may be converted on the tape around, and taken off on this one.
+    In `error = logits - labels` the labels may be converted on the enclosing tape, and subtracted on this one.
     """
     if is_shown(tape):
         source = current_source()
@@ -76,9 +76,9 @@ def note_partial(tape: Tape, value: Tracer) -> None:
 
 
 def note_around(program: Program, tape: Tape | None) -> None:
-    """Note what was recorded around a user's function, such as the counter of its loop, as assigned by no line.
+    """Note that values recorded around a user's function, such as the counter of its loop, are assigned by no line.
 
-    `tape` is the one around.
+    `tape` is the enclosing one.
     """
     source = current_source() if is_shown(tape) else None
     if source is not None:
@@ -99,16 +99,16 @@ def _is_at(equation: Equation, source: Source) -> bool:
 
 
 def _disown(equations: Iterable[Equation], source: Source) -> None:
-    """Takes from what was recorded at `source` that it may be the value of the expression there."""
+    """Mark equations recorded at `source` as not being the value of the expression there."""
     for equation in equations:
         if equation.source is not None and _is_at(equation, source):
             equation.source = equation.source.derived()
 
 
 def note_results(values: Sequence[Any], places: Callable[[], Sequence[str | None]]) -> None:
-    """Note the places of `values`, all results of an operation, in the container that the user's expression builds.
+    """Note the paths of `values`, all results of an operation, in the container that the user's expression builds.
 
-    `places()` are such as `[0].mean`, "" for the whole, and None for what is not in it.
+    `places()` returns paths such as `[0].mean`, "" for the whole, and None for a value outside of it.
     """
     first = values[0] if values else None
     if type(first) is Tracer and is_shown(first.tape):
@@ -128,7 +128,7 @@ def recent_maker(value: Tracer) -> Equation | None:
 
 
 def enclosing_display_tape(tape: Tape | None) -> Tape | None:
-    """The tape of the program for people to read, as `make_program` gives it, that what is recorded is part of."""
+    """Return the enclosing tape of a displayed program, as `make_program` returns it; None if there is none."""
     if tape is None:
         return None
     while tape.parent is not None:
@@ -144,7 +144,7 @@ def is_shown(tape: Tape | None) -> bool:
 def note_call_names(tape: Tape, program: Program) -> None:
     """Note the names of a function and its inputs if `program`, recorded on `tape`, is part of a displayed program.
 
-    Where another function shares the program, what both call them is noted.
+    If another function shares the program, only common names are noted.
     """
     names = tape.parameters or tape.input_names
     if names is None or not is_shown(tape):
@@ -166,6 +166,6 @@ def note_call_names(tape: Tape, program: Program) -> None:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether two captured values are one object, or one number."""
+    """Return whether two captured values are one object, or one number."""
     return one is other or (type(one) is type(other) and type(one) in (bool, int, float, complex) and
                             repr(one) == repr(other))

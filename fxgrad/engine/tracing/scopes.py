@@ -1,4 +1,4 @@
-"""Named scopes of the user's code: the tapes under way enter and leave them."""
+"""Named scopes of the user's code: open tapes enter and leave them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from fxgrad.engine.tracing import interning
 from fxgrad.engine.tracing.tape import Tape, current
 
 Entered = list[tuple[Tape, str]]
-"""The tapes that have entered a scope, each with the one that it was in before."""
+"""The tapes that have entered a scope, each with its previous scope."""
 
 
 def enter_scope(name: str) -> Entered:
-    """Record in the scope `name`, within the current scopes, on all tapes under way.
+    """Record in the scope `name`, within the current scopes, on all open tapes.
 
-    A tape knows those that were entered since it began: its program has the same scopes wherever it is called.
+    A tape has only the scopes entered since it began: its program has the same scopes wherever it is called.
     """
     entered: Entered = []
     tape = current.get()
@@ -34,5 +34,5 @@ def leave_scope(entered: Sequence[tuple[Tape, str]]) -> None:
 
 def _switch_scope(tape: Tape, scope: str) -> None:
     tape.named_scope = scope
-    if tape.interned:  # what was recorded in other scopes is no equation of this one
+    if tape.interned:  # equations of another scope differ from those of this one
         tape.node = interning.node_in_scope(tape.node, scope)

@@ -1,4 +1,4 @@
-"""The tape: it records operations on tracers and yields the interned program, and it can look up values.
+"""The tape: it records operations on tracers, yields the interned program, and computes values on demand.
 
 A *staging* tape records every operation bound while it is current; a *selective* tape only those that depend on
 its inputs. Values from outside become captured inputs of the program.
@@ -35,10 +35,10 @@ current: ContextVar[Tape | None] = ContextVar("current_tape", default=None)
 
 
 def bind(primitive: Primitive, *args: Any, **params: Any) -> list[Any]:
-    """Applies `primitive`: records it on the innermost tape concerned, or computes it if there is none.
+    """Apply `primitive`: record it on the innermost tape concerned, or compute it if there is none.
 
-    `args` are arrays, numbers or tracers of the types that the primitive's abstract rule accepts; the result is the
-    list of its outputs.
+    `args` are arrays, numbers or tracers of the types that the primitive's abstract rule accepts. Returns the list of
+    its outputs.
 
     >>> import numpy as np
     >>> from fxgrad.engine.ops.pointwise import add_p
@@ -55,7 +55,7 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> list[Any]:
 
 
 def bind_equation(equation: Equation, args: Sequence[Any]) -> list[Any]:
-    """Applies the primitive of `equation` to `args`; what is recorded keeps the source of the equation."""
+    """Apply the primitive of `equation` to `args`; new equations keep the source of `equation`."""
     innermost = current.get()
     tape = _find_tape(innermost, args)
     if tape is not innermost:
@@ -71,7 +71,7 @@ def innermost_for(values: Sequence[Any]) -> Tape | None:
 
 
 def _find_tape(tape: Tape | None, values: Sequence[Any]) -> Tape | None:
-    """The first of `tape` and those around it that records everything, or owns one of `values`."""
+    """Return the first of `tape` and its parents that records everything, or owns one of `values`."""
     while tape is not None:
         if tape.staging:
             return tape
@@ -86,8 +86,8 @@ def _tape_in_scope(primitive: Primitive, params: dict[str, Any], innermost: Tape
                    outer: Tape | None) -> Tape | None:
     """Return the tape for an operation whose operands belong to `outer`, unless it is bound to an inner tape.
 
-    A collective has a meaning only inside the tape that maps its axis. An effect goes to the innermost tape, so that it
-    keeps its place among the others; but not to a tape of tangents, which runs at another time.
+    A collective is valid only inside the tape that maps its axis. An effect goes to the innermost tape, so that it
+    keeps its order among others; but not to a tape of tangents, which runs at another time.
     """
     effectful, axes = ordering_constraints(primitive, params)
     if effectful or axes:
@@ -100,40 +100,41 @@ def _tape_in_scope(primitive: Primitive, params: dict[str, Any], innermost: Tape
 
 
 def axes_in_scope() -> Mapping[str, int]:
-    """The sizes by name of the mapped axes around the code that is being traced."""
+    """Return the sizes, by name, of the mapped axes around the code being traced."""
     tape = current.get()
     return NO_AXES if tape is None else tape.scope
 
 
-on_new_program: list[Callable[[Tape, Program], None]] = []  # told of recordings of what there was not before
+on_new_program: list[Callable[[Tape, Program], None]] = []  # callbacks, called when a recording yields a new program
 MAX_INTERNED_STEPS = 20_000
-"""Steps of one recording that the table remembers: a longer one would push everything else out of it."""
+"""The maximal length of an interned recording: a longer one would evict everything else from the table."""
 NO_AXES: Mapping[str, int] = {}
 InputNames = Callable[[], Sequence[str]]
-"""Gives the names of a tape's inputs for messages; a function, since they are seldom needed."""
+"""Returns the names of a tape's inputs for messages; a function, since they are seldom needed."""
 
 
 class Tape:
-    """Records one call of one function; `values` are those of its inputs where they are known.
+    """Records one call of one function; `values` are those of its inputs, if known.
 
-    With `literals`, Python and NumPy scalars become literals of the program, and captured inputs otherwise.
-    `axes` are the mapped axes that the function gets, sizes by name; `scope` has those around it as well.
+    With `literals`, Python and NumPy scalars become literals of the program, otherwise captured inputs. `axes` maps the
+    names of the function's own mapped axes to sizes; `scope` includes those around it.
     """
 
     takes_effects = True
-    # What most calls never touch stands on the class: a tape is made for every call of a transformed function.
+    # Defaults that most calls never change are class attributes: a tape is made for every call of a transformed
+    # function.
     closed, interned, literals, shown, _collects = False, True, False, False, False
-    named_scope = ""  # the names that the function is in, of those that it entered itself
+    named_scope = ""  # the scopes that the function itself has entered
     refused: user_lines.Refused | None = None
-    owns_inputs = False  # whether the function alone has its inputs, so that it may write over them
+    owns_inputs = False  # whether only the function refers to its inputs, so that it may overwrite them
     axes: Mapping[str, int] = NO_AXES
     scope: Mapping[str, int] = NO_AXES
-    mesh: MeshAxes | None = None  # those that the function is mapped over, or one around it
+    mesh: MeshAxes | None = None  # the mesh axes that the function, or one around it, is mapped over
     varies = False  # whether values may vary over the devices of a mesh
-    parameters: InputNames | None = None  # the names of the inputs in the function, if messages call them otherwise
+    parameters: InputNames | None = None  # the names of the inputs in the function, if messages use others
     node: interning.PrefixNode
     _environment: dict[Variable, Any] | None = None
-    roots: dict[Any, Any] | None = None  # of what is recorded within a program that is shown
+    roots: dict[Any, Any] | None = None  # roots of recordings within a displayed program
     origins: dict[Variable, list[Provenance]] | None = None  # noted by `fxgrad/engine/tracing/provenance.py`
     num_concretizations = _done = _captured_done = 0
 
@@ -160,9 +161,9 @@ class Tape:
         self._identified: dict[int, tuple[Variable, Any, Any]] = {}
 
     def run(self, function: Callable[..., Any], flatten: Callable[[Any], Any] | None = None) -> Any:
-        """What `function` returns for tracers of the inputs; its operations are recorded.
+        """Return the result of `function` on tracers of the inputs; record its operations.
 
-        What is no tracer goes through `flatten`, which may be the user's code too.
+        Outputs that are no tracers go through `flatten`, which may be user code too.
         """
         token = current.set(self)
         try:
@@ -180,31 +181,31 @@ class Tape:
                 gc.enable()
 
     def refuse(self, refusal: errors.FxgradError) -> errors.FxgradError:
-        """`refusal`, an error to be raised, remembered since NumPy may raise another one in its place."""
+        """Return the error `refusal` after storing it, since NumPy may raise another one in its place."""
         self.refused = refusal, user_lines.running_place()
         return refusal
 
     @property
     def name(self) -> str:
-        """What messages call the function that is traced."""
+        """The name of the traced function in messages."""
         return user_lines.function_name(self.function)
 
     def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any],
                source: Source | None = None) -> list[Any]:
-        """Records one operation and returns the tracers of its outputs; `source` is found if it is not given."""
+        """Record one operation and return the tracers of its outputs; by default find `source` on the stack."""
         atoms: list[Any] = [arg.variable if type(arg) is Tracer and arg.tape is self else self.atom(arg)
                             for arg in args]
         return [Tracer(self, var) for var in self.append(primitive, atoms, params, source)]
 
     def append(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any], source: Source | None,
                avals: Sequence[Aval] | None = None) -> list[Variable]:
-        """As `record`, of variables of this tape and literals; `avals` are the types of the outputs, if known."""
+        """Record an operation on variables of this tape and literals; `avals` are the outputs' types, if known."""
         if self.varies:
             atoms = insert_pvary(self.put, primitive, atoms, params, source)
         if self.interned:
             key: Any = (primitive, *atoms, *param_key(primitive, params)) if params else (primitive, *atoms)
             if source is not None and source.scope:
-                key = key, source.scope  # of a program that is put here
+                key = key, source.scope  # of a program that is inlined here
             node = self.node.children.get(key)
             if node is not None or not self._exceeds_limit():
                 if node is None:
@@ -217,7 +218,7 @@ class Tape:
         self.nodes.append(interning.RecordedStep(equation, equation.outputs))
         return equation.outputs
 
-    put = append  # the way of equations that are recorded between others
+    put = append  # for equations inserted between others
 
     def _equation(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any], source: Source | None,
                   avals: Sequence[Aval] | None) -> Equation:
@@ -231,50 +232,50 @@ class Tape:
         return Equation(primitive, atoms, params, [Variable(aval) for aval in avals], source)
 
     def _exceeds_limit(self) -> bool:
-        """Whether the table is not to remember what follows; from then on nothing is looked up there either."""
+        """Return whether the recording is too long to be interned; from then on lookups stop too."""
         if len(self.nodes) < MAX_INTERNED_STEPS:
             return False
         self.interned, self.node = False, interning.fresh_root(())
-        if gc.isenabled():  # what is made stays, and to look through it again and again takes longer than to make it
+        if gc.isenabled():  # the new objects survive, and scanning them repeatedly takes longer than making them
             gc.disable()
             self._collects = True
         return True
 
     def is_plain(self, output: Any) -> bool:
-        """Whether all there is to a recording, which ended with `output`, are operations of interned programs."""
+        """Return whether the recording that ended with `output` consists of operations of interned programs alone."""
         return (type(output) is Tracer and output.tape is self and self.parent is None and self.interned
                 and self._environment is None)
 
     def cache_get(self, key: Any) -> Any:
-        """What was remembered here under `key`, None if nothing was."""
+        """Return the value cached here under `key`, None if there is none."""
         return self.node.calls.get(key)
 
     def cache_put(self, key: Any, value: Any) -> None:
-        """Keeps `value`, which follows from what was recorded and `key`, for all recordings that come by here."""
+        """Cache `value`, which follows from the recording and `key`, for all recordings that reach this node."""
         interning.cache_put(self.node, key, value)
 
     def step(self, node: interning.PrefixNode) -> Tracer:
-        """Goes on to a node that follows this one; returns the tracer of its first output."""
+        """Advance to a child of the current node; return the tracer of its first output."""
         self.node = node
         self.nodes.append(node)
         return Tracer(self, node.outputs[0])
 
     def replay(self, call: interning.Call) -> Any:
-        """Takes the remembered steps of a call again; returns its result."""
+        """Repeat the cached steps of a call; return its result."""
         nodes, captured, outputs = call
         if nodes:
             self.nodes += nodes
             self.node = nodes[-1]  # type: ignore[assignment]
             if captured:
                 self.captured += captured
-        elif type(outputs) is Variable:  # nothing was done, and NumPy would have made a copy
+        elif type(outputs) is Variable:  # the function returned its argument; NumPy would have copied it
             return Tracer(self, outputs).__copy__()
         if type(outputs) is Variable:
             return Tracer(self, outputs)
         return type(outputs)([Tracer(self, var) for var in outputs])
 
     def atom(self, value: Any) -> Atom:
-        """`value` as an input of an equation: a variable of this tape, a literal, or a captured input."""
+        """Return `value` as an input of an equation: a variable of this tape, a literal, or a captured input."""
         if type(value) is Tracer:
             if value.tape is self:
                 return value.variable
@@ -285,31 +286,31 @@ class Tape:
         elif type(value) is Literal:
             return value
         elif type(value) in PYTHON_SCALARS or isinstance(value, np.generic):
-            # Scalars are told apart by position: their identity says nothing.
+            # Scalars are captured by position: their identity carries no information.
             aval = aval_of(value)
-            scalar = np.array(value, aval.dtype)[()]  # a copy, since scalars of structured dtypes can change
-            literal = self.literals and aval.dtype.names is None  # random keys have no text
+            scalar = np.array(value, aval.dtype)[()]  # a copy, since scalars of structured dtypes are mutable
+            literal = self.literals and aval.dtype.names is None  # random keys have no text form
             return Literal(scalar, aval) if literal else self._capture(make_weak(scalar) if aval.weak else scalar, aval)
         return self._array(value)
 
     def capture(self, array: Any) -> Tracer:
-        """The tracer of an array from outside, a captured input of the program."""
+        """Return the tracer of an array from outside, a captured input of the program."""
         return Tracer(self, self._array(array))
 
     def _array(self, value: Any) -> Variable:
-        """The variable of an array that is captured, or a tracer of another tape: one for each, by identity."""
+        """Return the variable of a captured array, or of a tracer of another tape: one for each, by identity."""
         entry = self._identified.get(id(value))
         if entry is not None and (entry[1] is value or is_unchanged(entry[1], value)):
             return entry[0]
         captured, aval = value, None
-        if isinstance(value, np.ndarray):  # of any kind: files mapped to memory change too
+        if isinstance(value, np.ndarray):  # of any subclass: memory-mapped files change too
             aval = array_aval(value)
             if value.flags.writeable or not is_frozen(value):
                 captured = copy_of(value)  # the function may change it before the program runs, or before its next use
         elif type(value) is Tracer:
             note_partial(self, value)
         var = self._capture(captured, aval or aval_of(value))
-        self._identified[id(value)] = var, captured, value  # known by its id, so it must live as long
+        self._identified[id(value)] = var, captured, value  # keyed by id, so keep the object alive
         return var
 
     def _capture(self, value: Any, aval: Aval) -> Variable:
@@ -332,7 +333,7 @@ class Tape:
         return self.nodes[-1].outputs[0]
 
     def finish(self, outputs: Sequence[Any]) -> Program:
-        """Ends the recording; returns the interned program, whose captured inputs are `self.captured`."""
+        """End the recording; return the interned program, whose captured inputs are `self.captured`."""
         if self.origins:
             enter_origins(self.origins, [self.root, *self.nodes])
         atoms = tuple([output.variable if type(output) is Tracer and output.tape is self else self.atom(output)
@@ -356,7 +357,7 @@ class Tape:
     # --- values of tracers ------------------------------------------------------------------------------
 
     def force(self, tracer: Tracer, use: str) -> Any:
-        """The concrete value of `tracer`; raises `ConcretizationError` where it has none."""
+        """Return the concrete value of `tracer`; raise `ConcretizationError` if it has none."""
         if self.closed:
             raise leak_error(tracer)
         if self.values is None:
@@ -366,7 +367,7 @@ class Tape:
         return value.tape.force(value, use) if type(value) is Tracer else np.asarray(value)
 
     def run_prefix(self, values: Sequence[Any]) -> dict[Variable, Any]:
-        """Evaluates, in the enclosing context, what was recorded since the last time, of these inputs."""
+        """Evaluate, in the enclosing context, the equations recorded since the last call, on these inputs."""
         if self._environment is None:
             self._environment = dict(zip(self.root.outputs, values, strict=True))
         environment = self._environment
@@ -384,14 +385,14 @@ class Tape:
         return environment
 
     def forced(self) -> tuple[int, Sequence[Any]]:
-        """How many of the first equations forcing has computed, and the values of their outputs."""
+        """Return the number of first equations that forcing has computed, and the values of their outputs."""
         if self._environment is None:
             return 0, ()
         done = [node for node in self.nodes[:self._done] if node.equation is not None]
         return len(done), [self._environment[var] for node in done for var in node.outputs]
 
     def concrete_value(self, tracer: Tracer) -> Any:
-        """The concrete value for display, or None where there is none."""
+        """Return the concrete value for display, or None if there is none."""
         if self.closed or self.values is None:
             return None
         value = self.run_prefix(self.values)[tracer.variable]
@@ -406,7 +407,7 @@ class Tape:
             "(static_argnums)"))
 
     def _ancestors(self, var: Variable) -> list[str]:
-        """The names of the inputs, and of the sizes, that `var` depends on."""
+        """Return the names of the inputs, and of the sizes, that `var` depends on."""
         wanted: set[Any] = {var}
         for equation in reversed([*self._equations()]):
             if not wanted.isdisjoint(equation.outputs):

@@ -1,4 +1,4 @@
-"""Recording calls: the tape on which a function is called, and the program that comes of it."""
+"""Recording calls: the tape on which a function is called, and the program that it yields."""
 
 from __future__ import annotations
 
@@ -17,12 +17,17 @@ from fxgrad.engine.tracing.varying import MeshAxes
 
 
 class Mode(NamedTuple):
-    """What a tape does with operations and numbers.
+    """How a tape treats operations and numbers.
 
-    `staging` tapes record every operation, the others only those that depend on their inputs, and the rest is computed
-    at once. What `interned` tapes record, equal recordings share. `literals` makes numbers in the code literals of the
-    program; otherwise they are captured inputs, so that the same code with other numbers gives the same program. What
-    is `shown` is for people: it has the names and lines of this recording, down to the programs in it.
+    - `staging` tapes record every operation; others record those that depend on their inputs, and compute the rest at
+      once.
+
+    - `interned` tapes share equal recordings.
+
+    - `literals` makes numbers in the code literals of the program; otherwise they are captured inputs, so that the same
+      code with other numbers gives the same program.
+
+    - `shown` programs are displayed: they have the names and lines of this recording, nested programs included.
     """
 
     staging: bool
@@ -32,35 +37,35 @@ class Mode(NamedTuple):
 
 
 SELECTIVE = Mode(staging=False, interned=True, literals=False)
-"""Un-jitted derivatives: Python goes on computing what does not depend on the inputs."""
+"""Un-jitted derivatives: Python computes at once what does not depend on the inputs."""
 SHARED = Mode(staging=True, interned=True, literals=False)
-"""`jit` and its like: one program for all calls that record the same."""
+"""`jit` and its like: one program for all calls that record the same operations."""
 WITH_LITERALS = Mode(staging=True, interned=False, literals=True)
-"""Programs that are made of other programs, and those in programs that are shown: with their numbers in them."""
+"""Programs derived from programs, and nested programs of displayed ones: numbers are literals."""
 DISPLAY = Mode(staging=True, interned=False, literals=True, shown=True)
-"""Programs to be read, as `make_program` gives them."""
+"""Programs for display, as `make_program` returns them."""
 UNSHARED = Mode(staging=True, interned=False, literals=False)
-"""A program by itself, with all that it closes over as inputs."""
+"""An unshared program, with all closed-over values as inputs."""
 TANGENTS = Mode(staging=False, interned=False, literals=True)
-"""The linear half of a derivative: what depends on tangents, while the rest goes to the tape around."""
+"""The linear half of a derivative: operations on tangents; the others go to the enclosing tape."""
 UNSHARED_SELECTIVE = Mode(staging=False, interned=False, literals=False)
-"""Selective, and not shared: for looking at one recording."""
+"""Selective and unshared: for inspecting one recording."""
 
 
 def inner_mode(literals: bool) -> Mode:
-    """Return the mode for a program inside the current one: its way of taking literals, else shared."""
+    """Return the mode for a program inside the current one: its treatment of literals, else shared."""
     return WITH_LITERALS if literals else SHARED
 
 
 def trace_at(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **options: Any,
              ) -> tuple[Program, list[Any]]:
-    """As `record`, returning the program and the values of its captured inputs."""
+    """Call `record`; return the program and the values of its captured inputs."""
     program, tape = record(function, in_avals, **options)
     return program, tape.captured
 
 
 def record(function: Callable[..., Sequence[Any]], in_avals: Sequence[Aval], **options: Any) -> tuple[Program, Tape]:
-    """Calls `function` with tracers; returns the program, and the tape, which holds what was captured.
+    """Call `function` with tracers; return the program, and the tape, which holds the captured values.
 
     `function` takes as many positional tracers as there are `in_avals` and returns a flat sequence; `options` are
     those of `new_tape`.
@@ -73,12 +78,12 @@ def new_tape(in_avals: Sequence[Aval], *, mode: Mode, values: Sequence[Any] | No
              input_names: InputNames | None = None, origin: Any = None, tape_class: type[Tape] = Tape,
              axes: Mapping[str, int] = NO_AXES, parameters: InputNames | None = None,
              mesh: MeshAxes | None = None) -> Tape:
-    """A tape of this mode, for a function of inputs of these types.
+    """Return a tape of this mode, for a function of inputs of these types.
 
-    `name` is what messages call the function, or the user's function that has that name; `input_names` are those of
-    its inputs in messages, `parameters` those in the program, if they differ. `origin` tells functions
-    apart whose programs would otherwise be shared (a code object). `axes` are the mapped axes that the function may
-    speak over, sizes by name; `mesh` says which of them are axes of a mesh.
+    `name` is the function's name in messages, or the user's function; `input_names` are those of its inputs in
+    messages, `parameters` those in the program, if they differ. `origin` (a code object) separates functions whose
+    programs would otherwise be shared. `axes` are the mapped axes whose collectives the function may use, sizes by
+    name; `mesh` marks those that are axes of a mesh.
     """
     avals = tuple(in_avals)
     staging, interned, literals, shown = mode
@@ -108,7 +113,7 @@ def new_tape(in_avals: Sequence[Aval], *, mode: Mode, values: Sequence[Any] | No
 
 
 def _root_within(around: Tape, function: Any, avals: Sequence[Aval], settings: tuple[Any, ...]) -> interning.Root:
-    """Where recording `function` starts in a program that is shown: at the same node if it was recorded there before.
+    """Return the root for recording `function` in a displayed program: the same if it was recorded there before.
 
     Other programs and other closures have the names and the lines of other code.
     """
@@ -120,7 +125,7 @@ def _root_within(around: Tape, function: Any, avals: Sequence[Aval], settings: t
     if around.roots is None:
         around.roots = {}
     found = around.roots.get(key)
-    if found is None:  # with what is known by its id, which must live as long
+    if found is None:  # with the objects keyed by id, to keep them alive
         found = around.roots[key] = interning.fresh_root(tuple(avals)), code, known
     return found[0]
 
@@ -128,12 +133,12 @@ def _root_within(around: Tape, function: Any, avals: Sequence[Aval], settings: t
 def _content(cell: Any) -> Any:
     try:
         return cell.cell_contents
-    except ValueError:  # nothing was assigned yet
+    except ValueError:  # a cell without a value so far
         return None
 
 
 class TraceRoot:
-    """Where recordings of one function begin that are made outside of all others, without values."""
+    """The cached root of recordings of one function that are made outside of all others, without values."""
 
     __slots__ = ("_default", "_epoch", "_root")
 
@@ -144,7 +149,7 @@ class TraceRoot:
 
     def tape(self, in_avals: Sequence[Aval], name: str, origin: Any, axes: Mapping[str, int],
              mesh: MeshAxes | None = None) -> Tape:
-        """As `new_tape`, with the same arguments in every call; no tape is current."""
+        """Return a `new_tape` for the same arguments in every call; no tape is current."""
         if self._epoch != interning.epoch or self._default is not config.default_float():
             tape = new_tape(in_avals, mode=SHARED, name=name, origin=origin, axes=axes, mesh=mesh)
             self._epoch, self._default, self._root = interning.epoch, config.default_float(), tape.root
@@ -153,10 +158,10 @@ class TraceRoot:
 
 
 class TraceRootCache:
-    """Where recordings of calls of one function begin, by the types of its inputs, found again in less time.
+    """The roots of recordings of one function's calls, by the types of its inputs, for faster lookup.
 
-    For calls with known values and no transformation around them, which are recorded in the mode `SELECTIVE`, or
-    `SHARED` if they are `staging`.
+    It serves calls with known values and no enclosing transformation, recorded in the mode `SELECTIVE`, or `SHARED` if
+    they are `staging`.
     """
 
     __slots__ = ("_function", "_roots", "_staging")
@@ -166,7 +171,7 @@ class TraceRootCache:
         self._roots = BoundedDict(64)
 
     def tape(self, key: Any, values: Sequence[Any], input_names: InputNames) -> Tape | None:
-        """A tape for a call such as the one that was entered under `key`, if there was one."""
+        """Return a tape for a call like the one entered under `key`; None if there was none."""
         entry: tuple[interning.Root, int, Any] | None = self._roots.get(key)
         if entry is None or entry[1] != interning.epoch or entry[2] is not config.default_float() or (
                 current.get() is not None):
@@ -174,7 +179,7 @@ class TraceRootCache:
         return Tape(entry[0], self._staging, values, self._function, input_names)
 
     def add(self, key: Any, tape: Tape) -> None:
-        """Enters the tape of a call."""
+        """Enter the tape of a call."""
         if tape.parent is None:
             self._roots[key] = tape.root, interning.epoch, config.default_float()
 
@@ -210,5 +215,5 @@ def join_unchecked_vma(avals: Sequence[Aval]) -> Sequence[Aval]:
 
 
 def is_tracing() -> bool:
-    """Whether any function is being traced in this thread or task."""
+    """Return whether any function is being traced in this thread or task."""
     return current.get() is not None

@@ -1,7 +1,7 @@
 """The tracer: the one kind of abstract value that user functions see.
 
-Operators and array methods are attached by `fxgrad.numpy.methods`; what stands here is what every tracer has
-without knowing any operation: its type, and the refusals.
+`fxgrad.numpy.methods` attaches operators and array methods. This class has what is independent of operations: its type,
+and the refusals.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class Tracer:
     """An array whose operations are recorded: it has a shape and a dtype, and behaves as an `ndarray`.
 
-    Under `grad`, `jvp`, `vjp` and `linearize` it also has a value for Python's control flow, though not under
-    `jit` or on mapped arguments of `vmap`.
+    Under `grad`, `jvp`, `vjp` and `linearize` it also has a value for Python's control flow, but not under `jit` or on
+    mapped arguments of `vmap`.
     """
 
     # Slots: one is built for every recorded operation.
@@ -40,7 +40,7 @@ class Tracer:
     tape: Tape
     variable: Variable
     viewed: Tracer | None
-    """What this would be a view of in NumPy, None for a copy; unset where that makes no difference."""
+    """The base if NumPy would return a view here, None for a copy; unset where it makes no difference."""
 
     def __init__(self, tape: Tape, variable: Variable) -> None:
         self.tape, self.variable = tape, variable
@@ -82,7 +82,7 @@ class Tracer:
 
     @property
     def weak_type(self) -> bool:
-        """Whether the dtype is that of a Python scalar, which gives way to that of an array."""
+        """Whether the dtype is weak, as that of a Python scalar: it gives way to that of an array."""
         return self.variable.aval.weak
 
     def __len__(self) -> int:
@@ -117,7 +117,7 @@ class Tracer:
         raise _unsupported_error(self, "complex(x)", "Leave out complex(): x itself can be used in arithmetic")
 
     def item(self, *_: Any) -> Any:
-        """The value of a bool or an integer, where it is known; refused of a float, which has a derivative."""
+        """Return the value of a bool or an integer, if known; refused for a float, which has a derivative."""
         if self.size == 1 and dtypes.kind_of(self.dtype) in "biu":
             return self.tape.force(self, "x.item()").item()
         raise _unsupported_error(self, "x.item()", "Leave out .item(): a 0-d x itself can be used in arithmetic")
@@ -132,8 +132,8 @@ class Tracer:
 
     @property
     def __jax_array__(self) -> Any:
-        # Looking for this attribute is the first that jax does with an operand it does not know. The operators of its
-        # arrays may go on without: they then leave the operation to ours. Functions get the error.
+        # jax first looks up this attribute on an unknown operand. Operators of jax arrays may get AttributeError: they
+        # then leave the operation to ours. Functions get the error below.
         if sys._getframe(1).f_code.co_name.startswith("_operator"):
             raise AttributeError("__jax_array__")
         raise errors.UnsupportedError(user_lines.at_user_line(
@@ -153,7 +153,7 @@ class Tracer:
             f"{done} on a traced array ({self.aval}): traced arrays cannot change. Write {instead}"))
 
     def __copy__(self) -> Tracer:
-        """An array of its own, of the same value."""
+        """Return an independent array of the same value."""
         copied = Tracer(self.tape, self.variable)
         copied.viewed = None
         return copied
@@ -166,7 +166,7 @@ class Tracer:
             f"unhashable: a traced array ({self.aval}) cannot be a dictionary key, a set element or a static argument"))
 
     def __format__(self, spec: str) -> str:
-        """The value by `spec` where it is known; without a value, or without `spec`, as `repr`."""
+        """Format the value by `spec` if it is known; without a value, or without `spec`, as `repr`."""
         value = self.tape.concrete_value(self) if spec else None
         return repr(self) if value is None else format(np.asarray(value)[()], spec)
 
@@ -199,7 +199,7 @@ def leak_error(tracer: Tracer) -> errors.LeakedTracerError:
     if not tracer.tape.closed:
         return errors.LeakedTracerError(user_lines.at_user_line(
             f"a traced array ({tracer.aval}) of {name} was used in another thread or task than that in which {name} is "
-            "traced. Compute with it where it is traced, and hand arrays to threads"))
+            "traced. Compute with it in that thread, and pass arrays to other threads"))
     made = _source_text(tracer)
     where = f"made at {made}" if made else "an argument of the function"
     return errors.LeakedTracerError(user_lines.at_user_line(
@@ -209,7 +209,7 @@ def leak_error(tracer: Tracer) -> errors.LeakedTracerError:
 
 
 def aval_of(value: Any) -> Aval:
-    """The type of an operand of any kind; raises `ArgumentError` for what is not an array or a number."""
+    """Return the type of an operand of any kind; raise `ArgumentError` for anything but an array or a number."""
     if type(value) is Tracer:
         return value.variable.aval
     aval = array_aval(value)

@@ -1,4 +1,4 @@
-"""Over which mesh axes the operands of an operation are to vary, within programs that devices run on their pieces."""
+"""Mesh axes over which the operands of an operation must vary, within programs that devices run on their pieces."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fxgrad.engine.core.program import Atom, Source
 class MeshAxes(NamedTuple):
     """The mesh axes that a function is mapped over.
 
-    Of those `checked` it is known which values are the same along them; along the others every value may vary.
-    `shape` is the mesh itself.
+    Along the `checked` axes it is tracked which values are equal; along the others every value may vary. `shape` is the
+    mesh itself.
     """
 
     checked: frozenset[str]
@@ -23,7 +23,7 @@ class MeshAxes(NamedTuple):
 
     @property
     def names(self) -> frozenset[str]:
-        """All of them."""
+        """The names of all mesh axes."""
         return self.checked | self.unchecked
 
 
@@ -46,8 +46,8 @@ def install_pvary(primitive: Primitive) -> None:
 def _operand_vmas(primitive: Primitive, atoms: Sequence[Atom], params: dict[str, Any]) -> list[frozenset[str]]:
     """Return the mesh axes that each operand of an operation must vary over.
 
-    It is all that any of them does, unless the operation says itself what varies. Programs that an operation holds say
-    it of its operands.
+    These are all axes that any operand varies over, unless the operation sets the vma itself. Programs in an
+    operation's parameters determine those of its operands.
     """
     own = [atom.aval.vma for atom in atoms]
     if primitive.sets_vma:

@@ -1,4 +1,4 @@
 """Transformations as interpreters over programs: forward, linearize, transpose, batch, cost.
 
-None knows an operation: each applies the rule of its kind that the equation's primitive has.
+None depends on particular operations: each applies one kind of rule of the equation's primitive.
 """

@@ -1,4 +1,4 @@
-"""Batching: every value may have one more axis, which each primitive's batch rule carries along."""
+"""Batching: every value may have one more axis, which each primitive's batch rule handles."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Batch(Interpreter):
     """Applies the batch rule of every equation that has a batched input or is a collective over the batch axis.
 
     `name` is the name of that axis, if it has one. A batch that a batch rule begins inherits the name, so that
-    collectives of nested programs are over the same axis.
+    collectives of nested programs reduce over the same axis.
     """
 
     def __init__(self, size: int) -> None:
@@ -112,7 +112,7 @@ def put_axis(batched: Batched, size: int, axis: int) -> Any:
 
 def batched_program(program: Program, size: int, in_axes: tuple[int | None, ...],
                     out_axes: tuple[int | None, ...] | None = None) -> Derived:
-    """Return `program` on batches: inputs have the batch axis where `in_axes` says, outputs where `out_axes` says.
+    """Return `program` on batches; `in_axes` and `out_axes` give the batch axes of inputs and outputs.
 
     By default every output has it first. An output marked None has none if it is the same for the whole batch; `extra`
     marks the outputs that have one.

@@ -28,7 +28,7 @@ class Dual(NamedTuple):
 
 
 class Forward(Interpreter):
-    """Applies the jvp rule of every equation that some tangent reaches."""
+    """Applies the jvp rule of every equation that has a nonzero tangent."""
 
     def run(self, program: Program, inputs: Sequence[Dual]) -> list[Dual]:
         """Walk `program`; if it is shown, note which variables are primals and which tangents."""
@@ -74,7 +74,7 @@ def push_forward(program: Program, primals: Sequence[Any], tangents: Sequence[An
 
 
 def has_tangent(aval: Aval) -> bool:
-    """Whether values of this type have derivatives."""
+    """Return whether values of this type have derivatives."""
     return dtypes.is_inexact(aval.dtype)
 
 
@@ -85,16 +85,16 @@ def fill_zeros(avals: Sequence[Aval], wrt: Sequence[bool], given: Sequence[Any])
 
 
 ONE = "one"
-"""A mark in `wrt` in the place of True: the tangent is the constant 1, and no input."""
+"""A mark in `wrt` in place of True: the tangent is the constant 1, and no input."""
 
 
 def instantiate_one(aval: Aval) -> Any:
-    """Return a tangent that is 1 everywhere, in a form that simplification knows."""
+    """Return a tangent that is 1 everywhere, in a form that simplification recognizes."""
     return full(aval.shape, 1, aval.dtype) if aval.shape else Literal(1, aval)
 
 
 def is_one(tangent: Any) -> bool:
-    """Whether a given tangent, a number or a NumPy array, is 1 everywhere."""
+    """Return whether a given tangent, a number or a NumPy array, is 1 everywhere."""
     if type(tangent) is np.ndarray:
         return tangent.dtype.kind == "f" and tangent.size > 0 and bool((tangent == 1).all())
     return type(tangent) in (int, float) and bool(tangent == 1)

@@ -1,8 +1,9 @@
 """Joint programs: values and gradients in one, forward through the equations and then backward.
 
-A `VjpRule` is what reverse mode does for one operation on operands of given types. It is found once, by linearizing and
-transposing a program of that one equation, and consists of two templates: forward (operands -> outputs and residuals)
-and backward (residuals and cotangents of outputs -> cotangents of operands). Joint programs are put together of these.
+A `VjpRule` is the reverse-mode derivative of one operation on operands of given types. It is derived once, by
+linearizing and transposing a program of that one equation, and consists of two templates: forward (operands -> outputs
+and residuals) and backward (residuals and cotangents of outputs -> cotangents of operands). Joint programs consist of
+these.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def grad_program(program: Program, wrt: tuple[bool, ...], with_outputs: bool, co
     For `computed`, see `derive`.
     """
     def build(*primals: Any) -> tuple[list[Any], None]:
-        # Uses of equal values must add to one cotangent. But values that have been computed are found by the equations
-        # that computed them, so these stay.
+        # Uses of equal values must add to one cotangent. But computed values are matched to the equations that computed
+        # them, so these equations stay.
         simple = merge_equal_equations(program) if computed else simplify(program)
         one = Literal(1, program.out_avals[0])
         cotangents = [one, *(Zero(aval) for aval in program.out_avals[1:])]
@@ -57,7 +58,7 @@ def record_joint(program: Program, primals: Sequence[Any], cotangents: Sequence[
     """
     tape = current.get()
     assert type(tape) is SimplifyingTape
-    # Values are variables and literals of the tape in the place of tracers: that is faster.
+    # Values are variables and literals of the tape instead of tracers: that is faster.
     environment: dict[Atom, Any] = dict(zip(program.inputs, map(tape.atom, primals), strict=True))
     active: set[Atom] = {var for var, marked in zip(program.inputs, wrt, strict=True) if marked}
     sums: dict[Atom, Any] = {}
@@ -89,14 +90,14 @@ def record_joint(program: Program, primals: Sequence[Any], cotangents: Sequence[
 
 def _record_forward(tape: SimplifyingTape, program: Program, environment: dict[Atom, Any], active: set[Atom],
                     at: Callable[[Equation], None]) -> list[_Step]:
-    """Record the equations of `program` and their residuals; return the steps that cotangents may go back through."""
+    """Record the equations of `program` and their residuals; return the steps of the backward pass."""
     steps: list[_Step] = []
     unrepeatable = batched_axis.get() is not None or bool(spmd_names.get())
     noting = tape.origins is not None
     for equation in program.equations:
         at(equation)
         inputs, variables = equation.inputs, equation.outputs
-        values = [*map(environment.get, inputs, inputs)]  # literals stand for themselves
+        values = [*map(environment.get, inputs, inputs)]  # literals map to themselves
         if active.isdisjoint(inputs) or equation.primitive.jvp is NO_TANGENT:
             outputs = tape.outputs_of(equation.primitive, values, equation.params)
         else:
@@ -162,7 +163,7 @@ def _linearize_once(tape: SimplifyingTape, equation: Equation, given: dict[Atom,
 class VjpRule:
     """The forward template and the pullback of one operation on operands of given types.
 
-    `forward` computes outputs and residuals. Cotangents of outputs that `nonzero_outputs` does not mark go nowhere.
+    `forward` computes outputs and residuals. Cotangents of outputs that `nonzero_outputs` does not mark are dropped.
     """
 
     __slots__ = ("_backward", "_half", "_residuals", "forward", "nonzero_outputs")
@@ -216,7 +217,7 @@ class BackwardTemplate(NamedTuple):
 
 
 _Step = tuple[Equation, list[Variable], VjpRule | _UncachedPullback, list[Any], list[Atom]]
-"""An equation, the outputs that cotangents may arrive at, its rule, its residuals, the operands they may go to."""
+"""An equation, its outputs with tangents, its rule, its residuals, and the operands that receive cotangents."""
 
 _LIMIT = 4096
 _rules = Cache("rules of operations", _LIMIT)
@@ -224,9 +225,9 @@ _UNKNOWN = object()
 
 
 def vjp_rule_of(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool]) -> VjpRule | None:
-    """Return the rule of an operation, found if it is new; None if its rules may do what no program can repeat."""
+    """Return the rule of an operation, derived if it is new; None if its rules may do what no program can repeat."""
     primitive, params = equation.primitive, equation.params
-    # Operands are known by their places, and those that cotangents go to by their number.
+    # The key lists operands by index, and the differentiated ones by their number.
     if len(given) == len(equation.inputs):
         pattern: Sequence[Any] = marks
     else:

@@ -1,7 +1,7 @@
 """Linearization and reverse mode: jvp with the tangents on a selective tape inside the tape of the primals.
 
-Known work lands on the outer tape, tangent work on the inner one, and what the inner one captured are the
-residuals. Reverse mode transposes the program of the inner tape.
+Known work is recorded on the outer tape, tangent work on the inner one, and the captured values of the inner one are
+the residuals. Reverse mode transposes the program of the inner tape.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fxgrad.engine.transforms.transpose import backward_pass
 
 
 class Linearized(NamedTuple):
-    """The linear half of a linearized program; the other half computes the outputs, and residuals for this one.
+    """The linear half of a linearized program; the other half computes the outputs and the residuals.
 
     `linear` is a program (residuals, tangents) -> tangents of the outputs that `nonzero_outputs` marks; those of the
     others are zero. The residuals of `sin(x) * y` in `x` are `cos(x)` and `y`:
@@ -40,7 +40,7 @@ class Linearized(NamedTuple):
 
 def linearize_in_place(program: Program, primals: Sequence[Any], wrt: Sequence[bool],
                ) -> tuple[list[Any], list[Any], Linearized]:
-    """Return outputs, residuals and the linear half; work that no tangent enters is bound in the current context."""
+    """Return outputs, residuals and the linear half; work without tangents is bound in the current context."""
     avals = program.in_avals
     tangent_avals = [aval for aval, marked in zip(avals, wrt, strict=True) if marked]
     outputs: list[Any] = []

@@ -1,4 +1,4 @@
-"""Residuals: the values of a program that reverse mode keeps for its backward pass."""
+"""Residuals: the values of a program that reverse mode saves for its backward pass."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from fxgrad.engine.transforms.linearize import Linearized, linearize_program
 
 
 class KeptVariable(NamedTuple):
-    """A variable of the forward program that is kept, and the equations of the tangent program that read it."""
+    """A saved variable of the forward program, and the equations of the tangent program that read it."""
 
     var: Variable
     users: list[Equation]
 
 
 class Residuals(NamedTuple):
-    """The `forward` program (captured values, inputs) -> (outputs, residuals), and the values that it keeps.
+    """The `forward` program (captured values, inputs) -> (outputs, residuals), and the values that it saves.
 
     Its first `captured` inputs are values that the derivative closes over; the inputs of the program follow.
     """
@@ -28,9 +28,9 @@ class Residuals(NamedTuple):
 
 
 def residuals(program: Program, wrt: tuple[bool, ...] | None = None) -> Residuals | None:
-    """Return what reverse mode keeps of `program`, differentiated in the inputs that `wrt` marks.
+    """Return the values that reverse mode saves of `program`, differentiated in the inputs that `wrt` marks.
 
-    By default these are all arguments that have tangents. Return None where nothing has a derivative; raise as
+    By default these are all arguments that have tangents. Returns None if nothing has a derivative; raises as
     derivatives do.
 
     >>> import fxgrad, numpy as np

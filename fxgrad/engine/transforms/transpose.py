@@ -24,8 +24,8 @@ from fxgrad.errors import LinearityError
 def backward_pass(program: Program, inputs: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
     """Return the cotangents of the linear inputs (marked `Linear`) of `program`; None for the other inputs.
 
-    `cotangents` belong to the outputs; None or `Zero` is zero. What does not depend on a linear input is computed
-    first. A result that is zero is a `Zero`. Raises `LinearityError` at an equation that is not linear.
+    `cotangents` belong to the outputs; None or `Zero` is zero. Values that do not depend on a linear input are computed
+    first. A zero result is a `Zero`. Raises `LinearityError` at an equation that is not linear.
     """
     note_provenance(inputs, PRIMAL, program, program.inputs)
     equations, environment = _known_part(program, inputs)
@@ -83,7 +83,7 @@ def _apply(equation: Equation, cotangents: list[Any], inputs: list[Any]) -> Sequ
 
 
 def transpose_program(program: Program, linear: tuple[bool, ...]) -> Derived:
-    """Return the program (inputs that are not linear, cotangents of all outputs) -> cotangents of the linear ones."""
+    """Return the program (nonlinear inputs, cotangents of all outputs) -> cotangents of the linear inputs."""
     others = [aval for aval, marked in zip(program.in_avals, linear, strict=True) if not marked]
 
     def build(*values: Any) -> tuple[list[Any], None]:

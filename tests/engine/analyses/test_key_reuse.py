@@ -83,7 +83,7 @@ def test_the_message_names_both_lines() -> None:
     place = f"test_key_reuse.py:{first} (in twice)"
     assert str(caught.value) == (
         f"a random key is used twice: by bits at {place}, and by bits at {place}. The numbers would not be "
-        "independent. Make new keys with fxgrad.random.split(key), or say that it is meant with "
+        "independent. Make new keys with fxgrad.random.split(key), or mark the reuse as intended with "
         "fxgrad.random.clone(key)")
 
 

@@ -80,10 +80,10 @@ def deep(a: Any, b: Any) -> Any:
 
 @pytest.mark.parametrize(("function", "message"), [
     (branch, ("psum over 'i' is in a branch of a cond whose predicate varies over 'i': it would wait forever for "
-              "devices over the same axis that do not come to it. Speak before the cond, and choose in it, or with "
+              "devices over the same axis that do not reach it. Speak before the cond, and choose in it, or with "
               "fxgrad.numpy.where, what is used")),
     (turned, ("ppermute over 'i' is in a branch of a cond whose predicate varies over 'j': it would wait forever for "
-              "devices of the mesh (XLA's collective-permute waits for all of them) that do not come to it. Speak "
+              "devices of the mesh (XLA's collective-permute waits for all of them) that do not reach it. Speak "
               "before the cond, and choose in it, or with fxgrad.numpy.where, what is used")),
 ])
 def test_refused(function: Callable[..., Any], message: str) -> None:

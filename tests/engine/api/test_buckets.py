@@ -139,16 +139,15 @@ def test_inside_of_other_transformations() -> None:
      ("bucketed: x of function has 9 entries along axis 0, and the largest of the sizes is 8. Add a larger one, or "
      "call it on pieces")),
     (lambda: bucketed(lambda x, mask: x, 0, ()),
-     "bucketed: sizes=(), where whole numbers from 1 on are needed, such as (16, 64, 256)"),
+     "bucketed: sizes=(), where positive integers are needed, such as (16, 64, 256)"),
     (lambda: bucketed(lambda x, mask: x, 0, (0, 2.5)),
-     "bucketed: sizes=(0, 2.5), where whole numbers from 1 on are needed, such as (16, 64, 256)"),
+     "bucketed: sizes=(0, 2.5), where positive integers are needed, such as (16, 64, 256)"),
     (lambda: bucketed(plain, 0, (4,)),
-     ("bucketed: plain has no parameter 'mask', by which it would know the entries that were added. Write def "
-      "plain(..., mask), and leave those out of what is summed up; or bucketed(..., mask=None), if entries do not "
-      "know of each other")),
+     ("bucketed: plain has no parameter 'mask', which tells its entries from the padding. Write def "
+      "plain(..., mask), and exclude the padding from sums; or bucketed(..., mask=None), if entries are independent")),
     (lambda: bucketed(lambda x, mask: np.concatenate([x, x]), 0, (4,))(np.ones(3)),
-     ("bucketed: a result of function has the shape (8,) for 4 entries and (10,) for 5, so that it is not known which "
-      "of it belongs to those that were added. Return results that have the axis as it is, or not at all")),
+     ("bucketed: a result of function has the shape (8,) for 4 entries and (10,) for 5, so its padding cannot be "
+      "identified. Return results with the axis unchanged, or without it")),
     (lambda: bucketed(lambda x, y, mask: x, 0, (4,))(np.ones(3), np.ones(2)),
      ("bucketed: the mapped axes of the arguments of function have different sizes: x has 3 (axis 0), y has 2 (axis "
       "0). Equal sizes are needed; in_axes=None leaves an argument unmapped")),

@@ -101,7 +101,7 @@ def test_a_tracer_in_another_thread() -> None:
     fxgrad.grad(function)(np.float64(2.0))
     assert str(caught[0]).split("\n")[0] == (
         "a traced array (f64*[]) of function was used in another thread or task than that in which function is traced. "
-        "Compute with it where it is traced, and hand arrays to threads")
+        "Compute with it in that thread, and pass arrays to other threads")
 
 
 @pytest.mark.parametrize("call", [

@@ -103,14 +103,13 @@ def test_specs() -> None:
                         '"2*n", or None for a size of its own; got 2.0')),
     (lambda: symbolic_spec("n", "float32 "), "symbolic_spec: 'float32 ' is no size"),
     (lambda: symbolic_spec("n" * 500), "symbolic_spec: 'nnn"),
-    (lambda: symbolic_spec(("n", 3), "f32", 4),
-     ("symbolic_spec: behind a tuple of sizes the dtype alone can stand, got ('f32', 4). "
-                                       'Write fxgrad.symbolic_spec(("n", 3), "f32") or '
-                                       'fxgrad.symbolic_spec("n", 3, dtype="f32")')),
+    (lambda: symbolic_spec(("n", 3), "f32", 4), (
+        "symbolic_spec: only the dtype may follow a tuple of sizes, got ('f32', 4). "
+        'Write fxgrad.symbolic_spec(("n", 3), "f32") or fxgrad.symbolic_spec("n", 3, dtype="f32")')),
     (lambda: symbolic_spec("n", "f32"),
      ("symbolic_spec: 'f32' is no size: names, whole numbers, +, -, *, ^ and floordiv, mod, max, min "
                                'of them are read, as in "2*n + 1" or "floordiv(n, 2)". The dtype is given as dtype=, '
-                               "or behind a tuple of sizes")),
+                               "or after a tuple of sizes")),
 ])
 def test_what_is_no_spec(call: Any, message: str) -> None:
     with pytest.raises(FxgradError) as caught:
@@ -246,8 +245,8 @@ def test_arguments_that_do_not_fit() -> None:
         "the program takes f64[n,3] as x, got f64[2,4]: that axis has the size 3 whatever the named sizes are. Trace "
         "it again for other types")
     assert refusal(lambda: program(np.ones((0, 3)), np.ones(0))) == (
-        "the program takes f64[n,3] as x, got f64[0,3]: sizes with names are from 1 on, since what a program does with "
-        "nothing may be something else. Trace it for the size 0")
+        "the program takes f64[n,3] as x, got f64[0,3]: symbolic sizes are at least 1, since a program may do "
+        "something else on size 0. Trace it for the size 0")
     assert refusal(lambda: program(np.ones((2, 3)), np.ones((2, 1)))) == (
         "the program takes f64[n] as y, got f64[2,1]. Trace it again for other types, or convert with x.astype(...)")
     assert refusal(lambda: program(np.ones((2, 3), "f"), np.ones(2))) == (
@@ -263,7 +262,7 @@ def test_sizes_that_follow_from_others() -> None:
         "the program takes f64[n+m] as y, got f64[3]: no size m from 1 on makes n+m equal to 3")
     unknown = fxgrad.make_program(lambda x: x)(symbolic_spec("n*m"))
     assert refusal(lambda: unknown(np.ones(6))) == (
-        "the program has sizes that its arguments do not tell: m, n. Give one argument an axis of each such size "
+        "the program has sizes that its arguments do not determine: m, n. Give one argument an axis of each such size "
         'alone, as in fxgrad.symbolic_spec("n", 3)')
 
 

@@ -45,7 +45,7 @@ def test_an_error_ends_the_block() -> None:
 
 
 def test_one_executor_is_registered() -> None:
-    with pytest.raises(RuntimeError, match=r"is the executor already\. Write: with executing\("):
+    with pytest.raises(RuntimeError, match=r"is the executor already\. Write: with use_executor\("):
         register_executor(Counting())
 
 

@@ -456,7 +456,7 @@ def chosen(x: Any) -> Any:
      ("io_callback: twice is a Python function, whose derivative is not known. Give it one with fxgrad.custom_jvp, "
       "or cut it off with fxgrad.stop_gradient around its arguments")),
     (lambda: fxgrad.vmap(doubled_by(pure_callback))(ENTRIES), errors.UnsupportedError,
-     ("pure_callback: twice is under vmap, and vmap_method=None does not say what that means. Write "
+     ("pure_callback: twice is under vmap, and vmap_method=None does not define that. Write "
       "vmap_method='sequential' to call it for each entry, or 'expand_dims' or 'broadcast_all' to call it once with "
       "one more axis in front")),
     (lambda: doubled_by(pure_callback, vmap_method="auto")(X), errors.ArgumentError,
@@ -493,7 +493,7 @@ def chosen(x: Any) -> Any:
      ("Python's control flow asks for a value, which runs the jit_call at line NUMBER; the derivative would run the "
       "io_callback at line NUMBER a second time for its result. Call it outside, and pass the result in")),
     (lambda: fxgrad.vmap(chosen)(ENTRIES), errors.UnsupportedError,
-     ("cond: the entries of vmap choose for themselves, and io_callback cannot be called for some of them alone. "
+     ("cond: the entries of vmap differ in what they run, and io_callback cannot be called for some of them alone. "
       "Call it outside, and choose between results with fxgrad.numpy.where")),
     (lambda: fxgrad.debug.print("{} {}", X), errors.ArgumentError,
      "debug.print: the format string has the field {1}, and there is no such argument; given are {0}"),

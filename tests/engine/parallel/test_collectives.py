@@ -409,7 +409,7 @@ def vmapped(function: Callable[[Any], Any], **options: Any) -> Any:
     (lambda: vmapped(lambda x: x, axis_name=3), errors.ArgumentError,
      "vmap: axis_name is a int (3), where a string is needed, such as axis_name='i'"),
     (lambda: vmapped(lambda x: x, chunk_size=2), errors.ArgumentError,
-     ("vmap: axis_name='i' with chunk_size=2: entries that speak with each other must be computed at once. Leave "
+     ("vmap: axis_name='i' with chunk_size=2: entries that communicate must be computed at once. Leave "
       "out one of the two")),
     (lambda: psum(np.ones(2), "i", 3), errors.UnsupportedError,
      ("psum over the axis 'i' of size 3 was to be computed outside of the map over that axis. Call it inside a "

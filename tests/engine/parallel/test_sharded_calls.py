@@ -67,8 +67,8 @@ def test_arrays_on_devices(mesh: Any) -> None:
         with pytest.raises(errors.ArgumentError) as caught:
             fxgrad.grad(inferred)(w, x)
         assert str(caught.value).startswith(
-            "shard_map: in_specs was left out, and the argument w of loss is traced here, so that it is not known how "
-            "it lies on the devices. Pass in_specs, a PartitionSpec for each argument")
+            "shard_map: in_specs was left out, and the argument w of loss is traced here, so its sharding is "
+            "unknown. Pass in_specs, a PartitionSpec for each argument")
         with jax.set_mesh(mesh):
             around = fxgrad.shard_map(loss, **SPECS)
             check_slopes(fxgrad.jit(fxgrad.grad(around, (0, 1)))(w, x))
@@ -248,9 +248,8 @@ def called(out_specs: Any, *in_specs: Any, f: Any = product, mesh: Any = ABSTRAC
      ("shard_map: in_specs has 1 entries, and product was called with 2 arguments; one spec for each is needed, or one "
       "for all")),
     (lambda: called(P(), P(), "data"), errors.ArgumentError,
-     ("shard_map: in_specs holds 'data', where a PartitionSpec is needed, such as P('data'), or P() for what is the "
-     "same "
-      "on all devices")),
+     ("shard_map: in_specs holds 'data', where a PartitionSpec is needed, such as P('data'), or P() for an array "
+      "that all devices hold whole")),
     (lambda: called((P(), P()), P(), P()), errors.TreeError,
      ("shard_map: out_specs has the structure PyTreeDef((*, *)), which is not a prefix of PyTreeDef(*). Write one "
       "PartitionSpec for all, or a container of the same structure")),
@@ -268,7 +267,7 @@ def called(out_specs: Any, *in_specs: Any, f: Any = product, mesh: Any = ABSTRAC
     (lambda: called(P("data"), P(), P("data"), f=lambda w, x: lax.cond(
         x[0, 0] > 0, lambda: lax.psum(x, "data"), lambda: x), check_vma=False), errors.UnsupportedError,
      ("psum over 'data' is in a branch of a cond whose predicate varies over 'data': it would wait forever for devices "
-      "over the same axis that do not come to it. Speak before the cond, and choose in it, or with fxgrad.numpy.where, "
+      "over the same axis that do not reach it. Speak before the cond, and choose in it, or with fxgrad.numpy.where, "
       "what is used")),
     (lambda: lax.pcast(X, "data", to="varying"), errors.ArgumentError,
      ("pcast: there is no mapped axis named 'data' here; none is in scope. Call it inside a function under "

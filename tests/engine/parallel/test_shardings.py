@@ -356,7 +356,7 @@ ODD = np.ones((6, 8))
     (lambda: fxgrad.make_mesh((4, 2), ("x",)), errors.ArgumentError,
      "make_mesh((4, 2), ('x',)): there are 2 sizes and 1 names; each axis has one of both"),
     (lambda: fxgrad.make_mesh((4, 2), ("x", "x")), errors.ArgumentError,
-     "make_mesh((4, 2), ('x', 'x')): an axis name comes twice; axes are told apart by their names"),
+     "make_mesh((4, 2), ('x', 'x')): an axis name is repeated; the names must be distinct"),
     (lambda: fxgrad.make_mesh((0,), ("x",)), errors.ArgumentError,
      "make_mesh((0,), ('x',)): sizes are whole numbers, at least 1"),
     (lambda: fxgrad.vmap(lambda x: lax.with_sharding_constraint(x, at("x")), spmd_axis_name="x")(A),

@@ -71,7 +71,7 @@ def test_each_device_has_some_of_the_entries() -> None:
 
 @pytest.mark.parametrize(("size", "names", "error", "message"), [
     (4, "i", errors.ArgumentError,
-     ("vmap: spmd_axis_name has 'i', along which a shard_map inside cuts or speaks already. Name mesh axes that it "
+     ("vmap: spmd_axis_name has 'i', which a shard_map inside shards or reduces over already. Name mesh axes that it "
       "does not use")),
     (3, "j", errors.ShapeError,
      ("vmap: the mapped axis of size 3 is to be cut along the mesh axis 'j' (spmd_axis_name) into 2 equal pieces, and "

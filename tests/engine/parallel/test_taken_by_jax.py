@@ -87,8 +87,8 @@ def test_a_mesh_without_devices_has_those_of_the_arguments(kind: Any) -> None:
     slopes = fxgrad.grad(lambda a: ours(a).sum())
     for found in (slopes(given), fxgrad.jit(slopes)(given)):
         close(found, 2 * A)
-    message = ("shard_map: its mesh has no devices (jax.sharding.AbstractMesh), and no array that it computes with "
-               "lies on any. Make the mesh with fxgrad.make_mesh, call within jax.set_mesh(mesh), or pass arrays of "
+    message = ("shard_map: its mesh has no devices (jax.sharding.AbstractMesh), and none of its arrays is on a "
+               "device. Make the mesh with fxgrad.make_mesh, call within jax.set_mesh(mesh), or pass arrays of "
                "NumPy and leave out jit, which needs none\n  at test_taken_by_jax.py:")
     for call in (lambda: fxgrad.jit(ours)(A), lambda: ours(jnp.asarray(A)), lambda: fxgrad.jit(ours)(jnp.asarray(A))):
         with pytest.raises(errors.UnsupportedError) as caught:

@@ -269,7 +269,7 @@ def test_a_budget_and_a_policy() -> None:
     with pytest.raises(fxgrad.errors.ArgumentError) as raised:
         fxgrad.checkpoint(mlp, policy=fxgrad.checkpoint_policies.dots_saveable, budget="1 GB")
     assert str(raised.value).split("\n")[0] == (
-        "checkpoint: policy and budget both say what is kept; pass one of them, such as budget='512 MiB'")
+        "checkpoint: policy and budget both select what is saved; pass one of them, such as budget='512 MiB'")
 
 
 def test_sizes_as_people_write_them() -> None:

@@ -139,7 +139,7 @@ def test_what_came_in_and_what_is_passed_over() -> None:
     with pytest.raises(errors.ArgumentError) as caught:
         fxgrad.debug.find_nan(fnp.sin)(jax.ShapeDtypeStruct((2,), "float32"))
     assert str(caught.value).startswith(
-        "find_nan: of an argument the type alone is given, and values are needed\n  at test_nan_origins.py:")
+        "find_nan: an argument is a type without a value, and values are needed\n  at test_nan_origins.py:")
 
 
 @pytest.mark.parametrize("key", [jax.random.key(1), fxgrad.random.key(1)], ids=["jax", "ours"])

@@ -173,7 +173,7 @@ def test_what_cannot_be_reported_on_is_refused() -> None:
              ("precision_report: the program runs more than 50 operations, of which each is kept. Report on a smaller "
               "case, or write precision_report(f, limit=...)")),
             (lambda: fxgrad.debug.precision_report(np.sin)(fxgrad.ShapeDtypeStruct((), np.float32)),
-             "precision_report: of an argument the type alone is given, and values are needed")):
+             "precision_report: an argument is a type without a value, and values are needed")):
         with pytest.raises(ArgumentError, match=re.escape(message)):
             call()
 
