@@ -1,4 +1,4 @@
-"""Program text in colour: what a word is decides its style. It works on any text that `parse` would read."""
+"""Program text in colour: the role of a word decides its style. Any text that `parse` reads is accepted."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ STYLES = {
     "primitive": "blue", "function": "bold blue", "parameter": "magenta", "literal": "yellow", "comment": "dim",
     "opaque": "red",
 }
-"""The style of each role, in the words of rich; change them to change the colours. Names of the user's are strong,
-letters in the place of names faint."""
+"""The style of each role, in rich's syntax; change them to change the colours. The user's names are strong, letters
+faint.
+"""
 
 
 def highlight(text: str, named: Collection[str] | None = None) -> Text:

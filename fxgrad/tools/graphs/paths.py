@@ -1,4 +1,4 @@
-"""Paths of a graph: the chain rule as a sum over them, and what it costs beside reverse mode."""
+"""Paths of a graph: the chain rule as a sum over them, and its cost beside reverse mode."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST = 10_000
 
 
 class Path(NamedTuple):
-    """A way through a graph, edge by edge.
+    """A path through a graph, edge by edge.
 
     `product` is that of the local derivatives along it; the sum over all paths is the gradient.
     """
@@ -25,7 +25,7 @@ class Path(NamedTuple):
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The nodes that it goes through, both ends included."""
+        """The nodes on the path, both ends included."""
         return (self.edges[0].source, *(edge.target for edge in self.edges)) if self.edges else ()
 
     @property
@@ -35,7 +35,7 @@ class Path(NamedTuple):
 
     @property
     def product(self) -> Any:
-        """The local derivatives along the path multiplied: shape of the end + shape of the start.
+        """Return the product of the local derivatives along the path: shape of the end + shape of the start.
 
         Raises `ArgumentError` if the graph was made without values.
         """
@@ -49,10 +49,10 @@ class Path(NamedTuple):
 
 
 def paths(graph: Graph | Program, start: str | Node, end: str | Node, *, most: int = MOST) -> list[Path]:
-    """All paths from the node `start` to the node `end` (names or nodes); none if `end` does not depend on it.
+    """Return all paths from the node `start` to the node `end` (names or nodes); none if `end` is independent of it.
 
-    An operand that stands twice in an operation gives two paths. Raises `ArgumentError` if there are more than `most`,
-    or for nodes that there are not.
+    An operand that occurs twice in an operation gives two paths. Raises `ArgumentError` if there are more than `most`,
+    or for nodes that do not exist.
 
     >>> import fxgrad
     >>> def f(a, b):
@@ -95,7 +95,7 @@ def _paths_through(first: Node, last: Node, reaching: frozenset[Node]) -> Iterat
 class PathCosts(NamedTuple):
     """The chain rule as a sum over paths, beside reverse mode: numbers of products and sums of local derivatives.
 
-    `edges` is how many local derivatives there are; reverse mode uses each once, the sum over paths once a path.
+    `edges` is the number of local derivatives; reverse mode uses each once, the sum over paths once for each path.
     """
 
     paths: int

@@ -1,4 +1,4 @@
-"""`policy_report`: what a checkpoint's policy keeps, and the error of gradients when it stores fewer bits."""
+"""`policy_report`: the residuals that a checkpoint's policy saves, and the gradient's error if it stores fewer bits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PolicyReport(Report):
 
     @property
     def largest(self) -> float:
-        """The largest of the errors; 0.0 where there are none."""
+        """The largest of the errors; 0.0 if there are none."""
         return max((each.error for each in self.errors), default=0.0)
 
     def table(self) -> Table:
