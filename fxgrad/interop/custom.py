@@ -16,7 +16,7 @@ from fxgrad.interop.importing import as_closed_jaxpr, import_nested, import_rule
 
 
 def jaxpr_name(jaxpr: Any) -> str:
-    """The name of the function that a jaxpr was traced from."""
+    """Return the name of the function that a jaxpr was traced from."""
     return str(as_closed_jaxpr(jaxpr).jaxpr.debug_info.func_src_info).split(" ", maxsplit=1)[0]
 
 
@@ -51,7 +51,7 @@ class JaxVjp(ByValue):
         return *call.pull(primals[front:], marks), marks
 
     def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
-        """The cotangents of the user's backward pass; `structure` says which primals have one."""
+        """Return the cotangents of the user's backward pass; `structure` marks the primals that have one."""
         call, front = self._key
         return [*[None] * front, *call.pull_back(structure, residuals, [*map(instantiate_zeros, cotangents)])]
 

@@ -16,7 +16,7 @@ from fxgrad.interop.matching import integer_params, precision_of, read_parameter
 
 
 def _preferred(dtype: Any, *operands: Any) -> Any:
-    """The dtype of sums and result; None if it is that of the operands, so that the program does not repeat it."""
+    """Return the dtype of sums and result; None if it is that of the operands, so that the program omits it."""
     if dtype is None or all(aval_of(operand).dtype == dtype for operand in operands):
         return None
     return dtypes.canonical(dtype)

@@ -129,10 +129,10 @@ def _top_k(equation: Any, x: Any) -> Any:
 
 @import_rule("approx_top_k")
 def _approx_top_k(equation: Any, x: Any) -> Any:
-    """Exact, which satisfies every recall that is asked for; the least elements are the greatest negatives."""
+    """Compute exactly, which satisfies every recall; the smallest elements are the largest negatives."""
     count, axis, is_max, whole = read_parameters(
         equation, "k", "reduction_dimension", "is_max_k", "aggregate_to_topk",
         ignored=("recall_target", "reduction_input_size_override"))
     if not whole:
-        return NotImplemented  # parts of the result, as many as the device likes
+        return NotImplemented  # partial results, whose number depends on the device
     return (lax.approx_max_k if is_max else lax.approx_min_k)(x, int(count), int(axis))

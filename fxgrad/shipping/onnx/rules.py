@@ -1,4 +1,4 @@
-"""The table of rules: how an operation is written as nodes, or why it is not."""
+"""The table of rules: how an operation is written as nodes, or why it is refused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _refuse_derivation(_: Primitive) -> Rule:
 
 
 BY_DEFINITION: list[Rule] = []
-"""What is done with operations of which nothing is entered; the room of definitions puts it here."""
+"""The rule for operations without one of their own; the module of definitions sets it."""
 
 onnx_rules: Analysis[Rule | MissingRule] = Analysis(
     "onnx rules", "How an operation is written as nodes of ONNX; by default as those that its rule for XLA is made of.",
