@@ -59,17 +59,17 @@ true_divide = divide
 
 
 def _numbers(x: Any, y: Any) -> list[Any]:
-    """The operands in their common dtype, bools as integers."""
+    """Return the operands in their common dtype, bools as integers."""
     return [without_bool(value) for value in as_numpy_scalars(promote_operands(*operands(x, y)))]
 
 
 def _nonzero(y: Any) -> Any:
-    """Integer divisors with 1 in place of 0, of which there is no remainder."""
+    """Return integer divisors with 1 for 0, by which there is no remainder."""
     return where(eq(y, scalar_like(0, y)), scalar_like(1, y), y) if dtypes.is_integer(aval_of(y).dtype) else y
 
 
 def _remainder(x: Any, y: Any) -> Any:
-    """The remainder with the sign of the divisor; of integers and 0 it is 0."""
+    """Return the remainder with the sign of the divisor; 0 for integers divided by 0."""
     x, y = _numbers(x, y)
     y = _nonzero(y)
     result = rem(x, y)
@@ -81,7 +81,7 @@ def _remainder(x: Any, y: Any) -> Any:
 
 
 def _floor_divide(x: Any, y: Any) -> Any:
-    """As NumPy has it; of integers and 0 it is 0."""
+    """Return NumPy's floor division; 0 for integers divided by 0."""
     x, y = _numbers(x, y)
     dtype = aval_of(x).dtype
     refuse_complex("floor_divide", x)
@@ -114,7 +114,7 @@ floor_divide = _name_function("floor_divide", _floor_divide,
 
 
 def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
-    """`(floor_divide(x1, x2), remainder(x1, x2))`; shapes broadcast.
+    """Return `(floor_divide(x1, x2), remainder(x1, x2))`; shapes broadcast.
 
     >>> [int(value) for value in divmod(-7, 2)]
     [-4, 1]
@@ -168,7 +168,7 @@ fmin = _name_function("fmin", _but_nans(arithmetic.min), "The less of two elemen
 
 def clip(arr: Any, /, min: Any = None, max: Any = None, *, out: Any = None, a_min: Any = None,
          a_max: Any = None) -> Any:
-    """`arr` held between `min` and `max` (None: no bound); the shapes broadcast, the dtypes promote.
+    """Return `arr` held between `min` and `max` (None: no bound); the shapes broadcast, the dtypes promote.
 
     `a_min` and `a_max` are NumPy's older names for the bounds.
 
@@ -186,7 +186,7 @@ def clip(arr: Any, /, min: Any = None, max: Any = None, *, out: Any = None, a_mi
 
 
 def _bound(bound: Any, like: Any, above: bool) -> Any:
-    """A bound of integers; one that their dtype cannot hold is none, or the last that it can."""
+    """Return a bound for integers; one that their dtype cannot hold becomes None, or the dtype's own limit."""
     aval = aval_of(like)
     if type(bound) is not int or not dtypes.is_integer(aval.dtype) or aval.weak:
         return bound
@@ -217,7 +217,7 @@ def _logaddexp(x: Any, y: Any) -> Any:
         return exponential.logaddexp(x, y)
     first = or_(lt(parts.real(x), parts.real(y)), isnan(y))
     greater, less = where(first, y, x), where(first, x, y)
-    apart = where(eq(parts.real(greater), -math.inf), less, sub(less, greater))  # of two zeros, the sum is zero
+    apart = where(eq(parts.real(greater), -math.inf), less, sub(less, greater))  # of two zeros the sum is zero
     total = add_(greater, exponential.log1p(exponential.exp(apart)))
     angle = parts.imag(total)
     turn = scalar_like(2 * math.pi, angle)

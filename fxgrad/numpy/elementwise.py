@@ -54,7 +54,7 @@ log1p = _name_function("log1p", unary_function(exponential.log1p_p), "log(1 + x)
 
 
 def _log_to_base(base: float) -> Function:
-    """Of complex numbers part by part: an infinite part times the 0 of a complex number would be a NaN."""
+    """Return a logarithm to a base, for complex numbers part by part, since an infinite part times 0 would be NaN."""
     def function(x: Any) -> Any:
         result = exponential.log(x)
         if not dtypes.is_complex(aval_of(x).dtype):
@@ -81,7 +81,7 @@ reciprocal = _name_function("reciprocal", composite_function(lambda x: exponenti
 
 
 def without_bool(x: Any) -> Any:
-    """`x` with bools as integers."""
+    """Return `x` with bools as integers."""
     return as_dtype(x, np.int32) if aval_of(x).dtype == dtypes.bool_ else x
 
 
@@ -109,7 +109,7 @@ rad2deg = _name_function("rad2deg", composite_function(lambda x: mul(x, 180 / ma
 
 
 def _sinc(x: Any) -> Any:
-    """By its series near 0, so that derivatives up to the fourth are right there too."""
+    """Return sinc, by its series near 0, so that derivatives up to the fourth are right there too."""
     t = mul(x, math.pi)
     squared = exponential.square(t)
     small = lt(parts.abs(t), 1e-2)
@@ -124,7 +124,7 @@ sinc = _name_function("sinc", composite_function(_sinc), "sin(pi x) / (pi x), wh
 
 
 def _rounding_function(operation: Function) -> Function:
-    """The function that leaves integers alone."""
+    """Return the rounding function that leaves integers unchanged."""
     def function(x: Any) -> Any:
         x = as_array_operand(x)
         return new_array(x, x) if dtypes.kind_of(aval_of(x).dtype) in "iub" else operation(x)
@@ -153,14 +153,14 @@ rint = _name_function("rint", _rint, "The nearest whole number of each element, 
 
 
 def _by_part(operation: Function, x: Any) -> Any:
-    """`operation` of a real array, or of both parts of a complex one."""
+    """Return `operation` of a real array, or of both parts of a complex one."""
     if not dtypes.is_complex(aval_of(x).dtype):
         return operation(x)
     return complex_(operation(parts.real(x)), operation(parts.imag(x)))
 
 
 def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
-    """The nearest number with so many decimals, halves to the even one; integers stay as they are.
+    """Return the nearest number with that many decimals, halves to even; integers are unchanged.
 
     Raises `UnsupportedError` for integers and negative `decimals`.
 
@@ -214,7 +214,7 @@ sign = _name_function("sign", unary_function(parts.sign_p, "iufcbV"), "-1, 0 or 
 
 
 def sign_bit(x: Any) -> Any:
-    """Whether the sign of real floats is negative, by their bits: those of zeros and of NaNs too."""
+    """Return whether the sign bit of real floats is set, that of zeros and NaNs too."""
     if dtypes.bits_of(aval_of(x).dtype) < 8:
         x = convert(x, dtypes.float32)
     integer = np.dtype(f"int{8 * aval_of(x).dtype.itemsize}")
@@ -257,7 +257,7 @@ conj = conjugate
 
 
 def angle(z: Any, deg: bool = False) -> Any:
-    """The angle of complex numbers with the positive real axis, in radians or with `deg` in degrees.
+    """Return the angle of complex numbers with the positive real axis, in radians or with `deg` in degrees.
 
     >>> float(angle(1j, deg=True))
     90.0
@@ -320,7 +320,7 @@ iscomplex = _name_function("iscomplex", lambda x: not_(_isreal(x)),
 
 def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None,
                neginf: float | None = None) -> Any:
-    """`x` with NaNs replaced by `nan`, and infinities by `posinf` and `neginf` (the largest finite numbers).
+    """Return `x` with NaNs replaced by `nan`, and infinities by `posinf` and `neginf` (the largest finite numbers).
 
     >>> import numpy as np
     >>> nan_to_num(np.array([1.0, np.nan]))
@@ -333,7 +333,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None
     if dtypes.is_complex(dtype):
         return complex_(*(nan_to_num(part(x), copy, nan, posinf, neginf) for part in (parts.real, parts.imag)))
     limits = ml_dtypes.finfo(dtype)
-    # Each is looked for among what was given, since what replaces one may be another.
+    # Each is searched in the original, since a replacement may be another of them.
     places = ne(x, x), eq(x, math.inf), eq(x, -math.inf)
     numbers = nan, float(limits.max) if posinf is None else posinf, float(limits.min) if neginf is None else neginf
     for there, number in zip(places, numbers, strict=True):

@@ -49,7 +49,7 @@ def _name_function(name: str, function: Function, doc: str, nin: int = 2) -> Ele
 
 
 def _comparable(x: Any, y: Any) -> list[Any]:
-    """The operands in one dtype. A Python integer that the other's dtype cannot hold is beyond all of its values."""
+    """Return the operands in one dtype; a Python integer that the other's dtype cannot hold exceeds all its values."""
     for number, other in ((x, y), (y, x)):
         aval = aval_of(other)
         if type(number) is int and dtypes.is_integer(aval.dtype) and not aval.weak:
@@ -61,13 +61,13 @@ def _comparable(x: Any, y: Any) -> list[Any]:
 
 
 def _are_of_both_signs(x: Any, y: Any) -> bool:
-    """Whether these are integers that no integer dtype holds together: unsigned ones of 64 bits, and signed ones."""
+    """Return whether no integer dtype holds both: unsigned 64-bit integers, and signed ones."""
     kinds = {(aval.dtype.kind, aval.dtype.itemsize == 8) for aval in map(aval_of, (x, y)) if not aval.weak}
     return ("u", True) in kinds and bool(kinds & {("i", True), ("i", False)})
 
 
 def _of_both_signs(operation: Function, x: Any, y: Any) -> Any:
-    """The comparison of integers of 64 bits with and without a sign, in which no digit is lost as in float64."""
+    """Return the comparison of signed and unsigned 64-bit integers, exact unlike one in float64."""
     unsigned = dtypes.SUPPORTED["uint64"]
     signed, negative = (x, (-1, 0)) if dtypes.kind_of(aval_of(x).dtype) == "i" else (y, (0, -1))
     same = operation(convert(x, unsigned), convert(y, unsigned))
@@ -85,7 +85,7 @@ def _equality(primitive: Any, operation: Function) -> Function:
 
 
 def _ordering_function(primitive: Any, of_parts: Function) -> Function:
-    """The comparison; complex numbers by their real parts first, then by their imaginary parts."""
+    """Return the comparison; complex numbers by their real parts first, then by their imaginary parts."""
     def general(x: Any, y: Any) -> Any:
         if _are_of_both_signs(x, y):
             return _of_both_signs(of_parts, x, y)
@@ -159,7 +159,7 @@ bitwise_count = _name_function("bitwise_count", _bitwise_count, "How many bits o
 
 
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """Elements of `x` where `condition` is true, and of `y` elsewhere; shapes broadcast, dtypes promote.
+    """Return elements of `x` where `condition` is true, and of `y` elsewhere; shapes broadcast, dtypes promote.
 
     With `condition` alone: `nonzero(condition)`, which `size` and `fill_value` are for. Derivatives flow to the chosen
     elements only.
@@ -184,9 +184,9 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
-    """For each place the element of the first choice whose condition is true there, or `default`.
+    """Return for each position the element of the first choice whose condition is true there, or `default`.
 
-    Raises `ArgumentError` unless there are as many conditions as choices, and at least one.
+    Raises `ArgumentError` unless there are equally many conditions and choices, at least one.
 
     >>> select([[True, False], [True, True]], [[1.0, 2.0], [3.0, 4.0]])
     array([1., 4.])
@@ -204,7 +204,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
-    """Whether |a - b| <= atol + rtol |b|, element by element; shapes broadcast.
+    """Return whether |a - b| <= atol + rtol |b|, element by element; shapes broadcast.
 
     >>> isclose([1.0, 2.0], [1.0, 2.1])
     array([ True, False])
@@ -233,7 +233,7 @@ def _all(x: Any) -> Any:
 
 
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
-    """Whether all elements are close, as `isclose` says.
+    """Return whether all elements are close, in the sense of `isclose`.
 
     >>> bool(allclose([1.0, 2.0], [1.0, 2.0 + 1e-9]))
     True
@@ -242,7 +242,7 @@ def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
-    """Whether two arrays have the same shape and the same elements.
+    """Return whether two arrays have the same shape and the same elements.
 
     >>> bool(array_equal([1, 2], [1, 2])), bool(array_equal([1, 2], [1]))
     (True, False)
@@ -255,7 +255,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
 
 def array_equiv(a1: Any, a2: Any) -> Any:
-    """Whether two arrays are equal when broadcast to one shape.
+    """Return whether two arrays are equal when broadcast to one shape.
 
     >>> bool(array_equiv([1, 1], 1))
     True

@@ -36,7 +36,7 @@ from fxgrad.numpy.sizes import fractions_of
 
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
              axis: int = 0, *, device: Any = None) -> Any:
-    """`num` numbers evenly spaced from `start` to `stop`, which is the last one unless `endpoint` is False.
+    """Return `num` numbers evenly spaced from `start` to `stop`, which is the last one unless `endpoint` is False.
 
     The bounds may be arrays, which broadcast; the numbers run along a new `axis`. With `retstep` also the distance.
 
@@ -82,7 +82,7 @@ def _bounds(dtype: Any, *bounds: Any) -> list[Any]:
 
 def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
              axis: int = 0) -> Any:
-    """Powers of `base` whose exponents are evenly spaced from `start` to `stop`.
+    """Return powers of `base` whose exponents are evenly spaced from `start` to `stop`.
 
     >>> logspace(0.0, 2.0, 3)
     array([  1.,  10., 100.], dtype=float32)

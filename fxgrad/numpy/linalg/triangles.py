@@ -17,7 +17,7 @@ from fxgrad.numpy.linalg.solving import pinv as pinv_
 
 
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:
-    """`np.linalg.cholesky`: the triangle that is looked at is the one of the result."""
+    """Compute `np.linalg.cholesky`, which reads the same triangle as its result has."""
     a, = matrices("cholesky", a, square=True)
     return cholesky_(adjoint(a) if upper else a, upper=upper, symmetrize_input=False)
 
@@ -33,7 +33,7 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Any:
 
 
 def _lower(name: str, a: Any, hermitian: bool) -> Any:
-    """The matrices that NumPy sees: those of the lower triangles if they are `hermitian`."""
+    """Return the matrices as NumPy reads them: from their lower triangles if `hermitian`."""
     return from_triangle(matrices(name, a, square=True)[0], lower=True) if hermitian else a
 
 
