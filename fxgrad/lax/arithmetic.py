@@ -1,4 +1,4 @@
-"""The functions of `jax.lax` of each element of several arrays: arithmetic, comparison, bits, choice."""
+"""The elementwise functions of `jax.lax` of several arrays: arithmetic, comparison, bits, selection."""
 # ruff: noqa: A001, A002  (the names are jax's)
 
 from __future__ import annotations
@@ -117,7 +117,9 @@ shift_right_logical = _binary(
 
 
 def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
-    """The product; dtypes and shapes must be equal, or one a number or a scalar. Raises `DTypeError`, `ShapeError`.
+    """Return the product; operands have one dtype and shape, or one is a number or a scalar.
+
+    Raises `DTypeError`, `ShapeError`.
 
     With `out_dtype` the operands are converted to it first.
 
@@ -131,7 +133,7 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
 
 
 def pow(x: Any, y: Any) -> Any:
-    """`x` to the power `y`: x is inexact, and y of the same dtype or an integer. Raises `DTypeError`, `ShapeError`.
+    """Return `x` to the power `y`: x is inexact, y of the same dtype or an integer. Raises `DTypeError`, `ShapeError`.
 
     >>> float(pow(2.0, 3.0)), float(pow(2.0, 3))
     (8.0, 8.0)
@@ -144,7 +146,7 @@ def pow(x: Any, y: Any) -> Any:
 
 
 def complex(x: Any, y: Any) -> Any:
-    """The complex number x + i y, of float32 or float64. Raises `DTypeError`, `ShapeError`.
+    """Return the complex number x + i y, of float32 or float64. Raises `DTypeError`, `ShapeError`.
 
     >>> bool(complex(1.0, 2.0) == 1 + 2j)
     True
@@ -153,7 +155,7 @@ def complex(x: Any, y: Any) -> Any:
 
 
 def nextafter(x1: Any, x2: Any) -> Any:
-    """The float next to `x1` in the direction of `x2`. Raises `DTypeError`, `ShapeError`.
+    """Return the float next to `x1` in the direction of `x2`. Raises `DTypeError`, `ShapeError`.
 
     >>> import numpy as np
     >>> bool(nextafter(np.float32(1.0), np.float32(2.0)) > 1)
@@ -166,7 +168,7 @@ def nextafter(x1: Any, x2: Any) -> Any:
 
 
 def clamp(min: Any, x: Any, max: Any) -> Any:
-    """`x` held between bounds, each of which is a scalar or of the shape of x. Raises `DTypeError`, `ShapeError`.
+    """Return `x` clipped to bounds, each a scalar or of the shape of x. Raises `DTypeError`, `ShapeError`.
 
     >>> import numpy as np
     >>> clamp(0.0, np.array([-1.0, 0.5, 2.0]), 1.0)
@@ -181,9 +183,9 @@ def clamp(min: Any, x: Any, max: Any) -> Any:
 
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:
-    """`on_true` where `pred` holds, else `on_false`: of one shape and dtype, which pred has too or is a scalar.
+    """Return `on_true` where `pred` is true, else `on_false`.
 
-    Raises `DTypeError`, `ShapeError`.
+    Both have one shape and dtype; `pred` has that shape or is a scalar. Raises `DTypeError`, `ShapeError`.
 
     >>> import numpy as np
     >>> select(np.array([True, False]), np.ones(2), np.zeros(2))
@@ -193,7 +195,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
 
 
 def select_n(which: Any, *cases: Any) -> Any:
-    """Elements of `cases[which]`: cases have one shape and dtype; `which`, bool or integer, that shape or none.
+    """Return elements of `cases[which]`: cases have one shape and dtype; `which`, bool or integer, that shape or none.
 
     Raises `DTypeError`, `ShapeError`, `ArgumentError`.
 

@@ -16,11 +16,11 @@ from fxgrad.lax.bodies import check_function, flatten_checked
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
-    """The running combinations `e0, fn(e0, e1), fn(fn(e0, e1), e2), ...` along `axis` of containers of arrays.
+    """Return the running combinations `e0, fn(e0, e1), fn(fn(e0, e1), e2), ...` along `axis` of containers of arrays.
 
     `fn` must be associative and work on many pairs at once (arrays with an axis of any length at `axis`). It is called
-    about 2 log2(n) times, on ever fewer pairs (Blelloch, "Prefix sums and their applications", 1990). With `reverse`
-    the last entry comes first.
+    about 2 log2(n) times, on fewer and fewer pairs (Blelloch, "Prefix sums and their applications", 1990). With
+    `reverse` the scan starts at the last entry.
 
     Raises `AxisError` or `ShapeError` for an axis that is not there, or not equally long in all arrays.
 

@@ -1,4 +1,4 @@
-"""The functions of `jax.lax` of each element of one array: signs, rounding, bits, mathematics."""
+"""The elementwise functions of `jax.lax` of one array: signs, rounding, bits, mathematics."""
 # ruff: noqa: A001  (the names are jax's)
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _unary(name: str, primitive: Primitive, doc: str) -> Function:
 
 
 def _with_accuracy(name: str, primitive: Primitive, doc: str) -> Function:
-    """The function of one operand that has an argument `accuracy` in jax."""
+    """Return the function of one operand that has an argument `accuracy` in jax."""
     def function(x: Any, *, accuracy: Any = None) -> Any:
         refuse_options(name, accuracy=accuracy)
         return apply_elementwise(name, primitive, x)
@@ -145,7 +145,7 @@ tanh = _with_accuracy("tanh", trigonometric.tanh_p, """The hyperbolic tangent.
 
 
 class RoundingMethod(enum.IntEnum):
-    """Where `round` takes halves: away from zero, or to the even neighbour.
+    """How `round` rounds halves: away from zero, or to the even neighbour.
 
     >>> RoundingMethod.TO_NEAREST_EVEN.value
     1
@@ -156,7 +156,7 @@ class RoundingMethod(enum.IntEnum):
 
 
 def round(x: Any, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Any:
-    """The nearest whole number of floats; halves go away from zero, or to the even one. Raises `DTypeError`.
+    """Return the nearest whole number of floats; halves go away from zero, or to the even one. Raises `DTypeError`.
 
     >>> float(round(2.5)), float(round(2.5, RoundingMethod.TO_NEAREST_EVEN))
     (3.0, 2.0)
@@ -165,7 +165,7 @@ def round(x: Any, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Any:
 
 
 def conj(x: Any) -> Any:
-    """The complex conjugate; floats become complex. Raises `DTypeError` for others.
+    """Return the complex conjugate; floats become complex. Raises `DTypeError` for others.
 
     >>> bool(conj(1 + 2j) == 1 - 2j)
     True
@@ -178,7 +178,7 @@ def conj(x: Any) -> Any:
 
 
 def integer_pow(x: Any, y: int) -> Any:
-    """`x` to a static whole power, negative ones for inexact dtypes only. Raises `DTypeError`.
+    """Return `x` to a static whole power, negative ones for inexact dtypes only. Raises `DTypeError`.
 
     >>> float(integer_pow(2.0, -1))
     0.5
@@ -187,7 +187,7 @@ def integer_pow(x: Any, y: int) -> Any:
 
 
 def reciprocal(x: Any) -> Any:
-    """1 / x of floats and complex numbers. Raises `DTypeError` for others.
+    """Return 1 / x of floats and complex numbers. Raises `DTypeError` for others.
 
     >>> float(reciprocal(4.0))
     0.25

@@ -91,7 +91,7 @@ reduce_xor = _reduction(reduce_room.reduce_xor_p, reduce_room.reduce_xor,
 
 
 def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
-    """The sum over axes, in the dtype of the operand; axes count from the front. Raises `ShapeError`, `DTypeError`.
+    """Return the sum over axes, in the operand's dtype; axes count from the front. Raises `ShapeError`, `DTypeError`.
 
     >>> import numpy as np
     >>> float(reduce_sum(np.array([2.0, 3.0]), (0,)))
@@ -116,7 +116,7 @@ _reductions.enter((reduce_room.reduce_xor, xor), xor_p)
 
 def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Sequence[int],
            out_sharding: Any = None) -> Any:
-    """The elements along `dimensions` combined with the initial value by a function of two scalars.
+    """Combine the elements along `dimensions` with the initial value by a function of two scalars.
 
     The function, which must be associative, may also combine two trees of scalars, like those that `operands` and
     `init_values` are of. Sums, products, extrema and bitwise functions are recognised; others take log2(n) steps.
@@ -158,7 +158,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], An
 
 def _reduce_by_halves(program: Any, captured: Sequence[Any], arrays: Sequence[Any], axes: Shape,
                       kept: Shape) -> list[Any]:
-    """All elements along the axes combined: the first half with the second one, until one is left, order kept."""
+    """Combine all elements along the axes: pairs of neighbours, until one is left, in order."""
     shape = shape_of(arrays[0])
     order = [*axes, *(axis for axis in range(len(shape)) if axis not in axes)]
     count = prod(shape[axis] for axis in axes)
@@ -186,7 +186,9 @@ def _position(primitive: Primitive, operation: Function, operand: Any, axis: int
 
 
 def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
-    """Where along an axis the greatest element stands, or the first NaN. Raises `ShapeError`, `DTypeError`.
+    """Return the index of the greatest element along an axis, or of the first NaN.
+
+    Raises `ShapeError`, `DTypeError`.
 
     >>> import numpy as np
     >>> int(argmax(np.array([1.0, 3.0, 2.0]), 0, "int32"))
@@ -196,7 +198,9 @@ def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
 
 
 def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
-    """Where along an axis the least element stands, or the first NaN. Raises `ShapeError`, `DTypeError`.
+    """Return the index of the least element along an axis, or of the first NaN.
+
+    Raises `ShapeError`, `DTypeError`.
 
     >>> import numpy as np
     >>> int(argmin(np.array([1.0, 3.0, 2.0]), 0, "int32"))
@@ -242,7 +246,7 @@ array([0.    , 0.6931])""")
 
 
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:  # noqa: ARG001
-    """The array sorted along an axis, NaNs last; or a sequence of arrays in the order that sorts the first ones.
+    """Return the array sorted along an axis, NaNs last; or a sequence of arrays in the order that sorts the first ones.
 
     The first `num_keys` arrays are the keys. Equal elements keep their order whether or not `is_stable`. Raises
     `ShapeError`, `ArgumentError`.
@@ -263,7 +267,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 
 
 def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = True) -> tuple[Any, Any]:
-    """`keys` sorted along an axis, and `values` in the same order; the shapes are equal. Raises `ShapeError`.
+    """Return `keys` sorted along an axis, and `values` in the same order; the shapes are equal. Raises `ShapeError`.
 
     >>> import numpy as np
     >>> sort_key_val(np.array([2.0, 1.0]), np.array([10, 20]))

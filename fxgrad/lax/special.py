@@ -70,7 +70,7 @@ True""")
 
 
 def polygamma(m: Any, x: Any) -> Any:
-    """The derivative of `digamma` of the whole order `m`, a float. Raises `DTypeError`, `ShapeError`.
+    """Return the derivative of `digamma` of the whole order `m`, a float. Raises `DTypeError`, `ShapeError`.
 
     >>> round(float(polygamma(1.0, 1.0)), 6)
     1.644934
@@ -79,7 +79,7 @@ def polygamma(m: Any, x: Any) -> Any:
 
 
 def zeta(x: Any, q: Any) -> Any:
-    """Hurwitz's zeta function: the sum of (q + k)^-x over k from 0 on. Raises `DTypeError`, `ShapeError`.
+    """Return Hurwitz's zeta function: the sum of (q + k)^-x over k from 0 on. Raises `DTypeError`, `ShapeError`.
 
     >>> round(float(zeta(2.0, 1.0)), 6)
     1.644934
@@ -88,7 +88,7 @@ def zeta(x: Any, q: Any) -> Any:
 
 
 def betainc(a: Any, b: Any, x: Any) -> Any:
-    """The regularized incomplete beta function I_x(a, b). Raises `DTypeError`, `ShapeError`.
+    """Return the regularized incomplete beta function I_x(a, b). Raises `DTypeError`, `ShapeError`.
 
     >>> round(float(betainc(1.0, 2.0, 0.5)), 6)
     0.75

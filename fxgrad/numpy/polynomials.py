@@ -115,7 +115,7 @@ def _trim(p: Any) -> Any:
 
 
 def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
-    """Return the quotient and the remainder of two polynomials, by long division; leading zeros of it are kept.
+    """Return quotient and remainder of two polynomials, by long division; the remainder keeps its leading zeros.
 
     With `trim_leading_zeros`, without them. Raises `ShapeError` if `v` has no coefficients.
 
