@@ -1,4 +1,4 @@
-"""Distributions of which a formula turns uniform numbers into draws: exponential, gumbel, laplace and their like."""
+"""Distributions drawn by a formula of uniform numbers: exponential, gumbel, laplace and others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def exponential_draws(key: Any, shape: Shape, dtype: DType) -> Any:
 def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Exponential numbers of mean 1.
 
-    Raises `ArgumentError` for what is no key, `DTypeError` for a dtype that is not floating.
+    Raises `ArgumentError` for an invalid key, `DTypeError` for a dtype that is not floating.
 
     >>> import fxgrad
     >>> bool(fxgrad.random.exponential(fxgrad.random.key(0)) >= 0)
@@ -53,8 +53,8 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: A
 def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None, *, out_sharding: Any = None) -> Any:
     """Numbers of the standard Gumbel distribution: minus the logarithm of exponential ones.
 
-    `mode="high"` draws twice as many bits, so that large numbers come in finer steps; the default is `"low"`.
-    Raises `ArgumentError` for what is no key, `DTypeError` for a dtype that is not floating.
+    `mode="high"` draws twice as many bits, which makes large numbers finer; the default is `"low"`. Raises
+    `ArgumentError` for an invalid key, `DTypeError` for a dtype that is not floating.
 
     >>> import fxgrad
     >>> fxgrad.random.gumbel(fxgrad.random.key(0), (2, 3)).shape

@@ -1,4 +1,4 @@
-"""The gamma distribution and what is made of it: gamma beta dirichlet chisquare t f generalized_normal ball."""
+"""The gamma distribution and those derived from it: gamma beta dirichlet chisquare t f generalized_normal ball."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from fxgrad.random.uniform import sign_draws
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Numbers of the gamma distribution of shape parameter `a` and scale 1.
 
-    Of the shape of `a`, or of `shape`, to which it broadcasts. Derivatives in `a` are those of draws at a fixed
-    quantile. Raises `ArgumentError` for what is no key, `DTypeError` for a dtype that is not floating.
+    The result has the shape of `a`, or `shape`, to which it broadcasts. Derivatives in `a` are those of draws at a
+    fixed quantile. Raises `ArgumentError` for an invalid key, `DTypeError` for a dtype that is not floating.
 
     >>> import fxgrad
     >>> bool(fxgrad.random.gamma(fxgrad.random.key(0), 2.0) > 0)
@@ -42,7 +42,7 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_shardin
 
 
 def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """The logarithms of numbers of the gamma distribution, exact where those are too small for the dtype.
+    """Return the logarithms of numbers of the gamma distribution, exact even if those underflow.
 
     Not the numbers that `gamma` draws of the same key.
 
@@ -103,7 +103,7 @@ def _softmax(logs: Any) -> Any:
 
 
 def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers of the chi-square distribution with `df` degrees of freedom: sums of as many squares of normal ones.
+    """Return numbers of the chi-square distribution with `df` degrees of freedom: sums of `df` squared normal ones.
 
     >>> import fxgrad
     >>> bool(fxgrad.random.chisquare(fxgrad.random.key(0), 3.0) > 0)

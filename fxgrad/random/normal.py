@@ -1,4 +1,4 @@
-"""The normal distribution and what is made of it: normal truncated_normal lognormal maxwell rayleigh wald."""
+"""The normal distribution and those derived from it: normal truncated_normal lognormal maxwell rayleigh wald."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ normal_draws.__name__ = "normal"
 def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Normal numbers of mean 0 and variance 1, of a floating or complex dtype.
 
-    The parts of complex ones have variance 1/2 each. Raises `ArgumentError` for what is no key, `DTypeError` for
+    The parts of complex ones have variance 1/2 each. Raises `ArgumentError` for an invalid key, `DTypeError` for
     other dtypes.
 
     >>> import fxgrad
@@ -86,7 +86,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
 
 
 def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers of which the logarithms are normal, of mean 0 and standard deviation `sigma`.
+    """Return numbers whose logarithms are normal, of mean 0 and standard deviation `sigma`.
 
     >>> import fxgrad
     >>> float(fxgrad.random.lognormal(fxgrad.random.key(0), 0.0))
@@ -100,7 +100,7 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None, 
 
 
 def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """The lengths of vectors of three normal numbers: the Maxwell distribution.
+    """Return the lengths of vectors of three normal numbers: the Maxwell distribution.
 
     >>> import fxgrad
     >>> fxgrad.random.maxwell(fxgrad.random.key(0), (2, 3)).shape
@@ -119,7 +119,8 @@ def _lengths(key: Any, shape: Shape, dtype: DType) -> Any:
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Numbers of the Maxwell distribution with either sign, times `scale`, plus `loc`.
 
-    For each element of `shape` (without one, of the parameters) there are as many as the parameters have.
+    For each element of `shape` (without one, of the parameters) there are as many draws as the parameters have
+    elements.
 
     >>> import fxgrad
     >>> fxgrad.random.double_sided_maxwell(fxgrad.random.key(0), 0.0, 1.0, (2,)).shape
@@ -134,7 +135,7 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
 
 
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """The lengths of vectors of two normal numbers of standard deviation `scale`: the Rayleigh distribution.
+    """Return the lengths of vectors of two normal numbers of standard deviation `scale`: the Rayleigh distribution.
 
     >>> import fxgrad
     >>> bool(fxgrad.random.rayleigh(fxgrad.random.key(0), 2.0) > 0)

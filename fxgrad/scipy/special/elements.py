@@ -25,7 +25,7 @@ from fxgrad.errors import UnsupportedError
 
 
 def _special(name: str, function: Callable[..., Any], doc: str, nin: int = 1, real: bool = True) -> Elementwise:
-    """The public function; `real` ones refuse complex operands by their own name."""
+    """Return the public function; `real` ones refuse complex operands, with their own name."""
     def checked(*values: Any) -> Any:
         refuse_complex(name, *values)
         return function(*values)
@@ -44,7 +44,7 @@ owens_t = _special("owens_t", integrals.owens_t, "Owen's T function T(h, a).", 2
 
 
 def wofz(z: Any) -> Any:
-    """Faddeeva's function: exp(-z^2) erfc(-i z), complex also for real operands.
+    """Return Faddeeva's function: exp(-z^2) erfc(-i z), complex also for real operands.
 
     >>> round(float(wofz(1j).real), 6)
     0.427584
@@ -58,7 +58,7 @@ def _ndtr(x: Any) -> Any:
 
 
 def _log_ndtr(x: Any) -> Any:
-    """Below 0 by erfcx, of which the exponential is split off; above by the small complement."""
+    """Compute log(ndtr(x)): below 0 by erfcx, with the exponential factored out; above by the small complement."""
     scaled = mul(x, math.sqrt(0.5))
     negative = lt(x, 0.0)
     below, above = where(negative, scaled, 0.0), where(negative, 0.0, scaled)
@@ -73,7 +73,7 @@ _log_ndtr_of = composite_function(_log_ndtr)
 
 
 def log_ndtr(x: Any, series_order: int = 3) -> Any:
-    """The logarithm of `ndtr(x)`, accurate where that is near 0 or 1; `series_order` changes nothing here.
+    """Return the logarithm of `ndtr(x)`, accurate where that is near 0 or 1; `series_order` has no effect here.
 
     >>> round(float(log_ndtr(-50.0)), 3)
     -1254.831
@@ -118,7 +118,7 @@ boxcox1p = _box("boxcox1p", log1p, "`boxcox` of 1 + x, accurate for small x.")
 
 
 def _gammasgn(x: Any) -> Any:
-    """Between whole numbers below 0 the sign alternates; at them there is none."""
+    """Return the sign of gamma(x): it alternates between negative integers, and is undefined at them."""
     whole = floor(x)
     one = where(eq(x, x), scalar_like(1.0, x), x)
     odd = ge(mul(sub(mul(whole, 0.5), floor(mul(whole, 0.5))), 2.0), 1.0)
@@ -155,7 +155,7 @@ _factorial = composite_function(lambda n: where(lt(n, 0.0), 0.0, exp(special.lga
 
 
 def zeta(x: Any, q: Any = None) -> Any:
-    """Hurwitz's zeta function: the sum of (q + k)^-x over k = 0, 1, 2, ...; Riemann's (q = 1) without `q`.
+    """Return Hurwitz's zeta function: the sum of (q + k)^-x over k = 0, 1, 2, ...; Riemann's (q = 1) without `q`.
 
     >>> round(float(zeta(2.0)), 4)
     1.6449
@@ -164,7 +164,7 @@ def zeta(x: Any, q: Any = None) -> Any:
 
 
 def factorial(n: Any, exact: bool = False) -> Any:
-    """The factorial as gamma(n + 1), and 0 below 0. Raises `UnsupportedError` for `exact=True`.
+    """Return the factorial as gamma(n + 1), and 0 below 0. Raises `UnsupportedError` for `exact=True`.
 
     >>> round(float(factorial(5.0)), 3)
     120.0
@@ -211,7 +211,7 @@ _fresnel = [composite_function(function) for function in (integrals.fresnel_sine
 
 
 def sici(x: Any) -> tuple[Any, Any]:
-    """The sine integral (of sin(t) / t from 0 to x) and the cosine integral (of cos(t) / t from infinity to x).
+    """Return the sine integral (of sin(t) / t from 0 to x) and the cosine integral (of cos(t) / t from infinity to x).
 
     >>> [round(float(value), 4) for value in sici(1.0)]
     [0.9461, 0.3374]
@@ -221,7 +221,7 @@ def sici(x: Any) -> tuple[Any, Any]:
 
 
 def fresnel(x: Any) -> tuple[Any, Any]:
-    """Fresnel's integrals S and C: of sin(pi t^2 / 2) and cos(pi t^2 / 2) from 0 to x.
+    """Return Fresnel's integrals S and C: of sin(pi t^2 / 2) and cos(pi t^2 / 2) from 0 to x.
 
     >>> [round(float(value), 4) for value in fresnel(1.0)]
     [0.4383, 0.7799]
