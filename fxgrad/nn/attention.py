@@ -169,7 +169,7 @@ def _split_chunks(x: Any, axis: int) -> Any:
 
 
 def _join_chunks(x: Any) -> Any:
-    """Return Chunks, (number, batch, CHUNK, ...), one after the other along axis 1."""
+    """Return chunks, (number, batch, CHUNK, ...), one after the other along axis 1."""
     number, batch, size, *rest = shape_of(x)
     return reshape(move_axis(x, 0, 1), (batch, number * size, *rest))
 

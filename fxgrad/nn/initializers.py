@@ -61,7 +61,7 @@ def _dtype(dtype: Any) -> DType:
 
 
 def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-    """Return Zeros, whatever the key; this is an initializer itself.
+    """Return zeros, whatever the key; this function is an initializer itself.
 
     >>> zeros(None, (2,))
     array([0., 0.], dtype=float32)
@@ -70,7 +70,7 @@ def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> 
 
 
 def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-    """Return Ones, whatever the key; this is an initializer itself.
+    """Return ones, whatever the key; this function is an initializer itself.
 
     >>> ones(None, (2,))
     array([1., 1.], dtype=float32)
@@ -240,7 +240,7 @@ def glorot_normal(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = ()
 
 
 def lecun_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None) -> Initializer:
-    """Return Even, of variance 1 / the number of inputs.
+    """Return a uniform initializer, of variance 1 / the number of inputs.
 
     LeCun et al., "Efficient backprop" (1998), section 4.6.
 

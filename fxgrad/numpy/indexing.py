@@ -209,7 +209,7 @@ def _positions(entry: Any, extent: int, axis: int, strict: bool) -> Any:
 
 
 def _bounds(entry: slice, extent: int) -> tuple[int, int, int]:
-    """Return Start, limit and stride of a slice of an axis; the stride is negative for reversed ones."""
+    """Return start, limit and stride of a slice of an axis; the stride is negative for reversed ones."""
     try:
         begin, stop, step = entry.indices(extent)
     except FxgradError:
