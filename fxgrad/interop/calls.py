@@ -87,7 +87,7 @@ class JaxCall:
     # --- jax's rules ----------------------------------------------------------------------------------------
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Outputs and their tangents, computed together."""
+        """Return outputs and their tangents, computed together."""
         marks = nonzero_mask(tangents)
 
         def both(*values: Any) -> list[Any]:
@@ -251,7 +251,7 @@ class JaxCall:
         return [aval.strong() for aval in self._inexact(self.out_avals)]
 
     def _cotangents(self, given: Sequence[Any]) -> list[Any]:
-        """Cotangents of all outputs, given those of the inexact ones."""
+        """Return cotangents of all outputs, given those of the inexact ones."""
         found = iter(given)
         return [next(found) if has_tangent(aval) else np.zeros(aval.shape, dtypes.float0) for aval in self.out_avals]
 
@@ -317,7 +317,7 @@ class _IdentityKey:
 
 
 def comparison_key(value: Any) -> Hashable:
-    """Something to compare any object by: its type and itself, or itself alone if it cannot be hashed."""
+    """Return a key to compare any object by: its type and itself, or its identity if it cannot be hashed."""
     try:
         hash(value)
     except TypeError:

@@ -29,7 +29,7 @@ class JaxJvp(ByValue):
         super().__init__(call)
 
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
-        """Outputs and tangents as jax has them, which calls the user's rule."""
+        """Return outputs and tangents as jax has them, which calls the user's rule."""
         call: JaxCall = self._key[0]
         front = len(primals) - len(call.in_avals)
         rule = call.linearize if needs_tangent_tape(primals, tangents) else call.jvp
@@ -45,7 +45,7 @@ class JaxVjp(ByValue):
         super().__init__(call, front)
 
     def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
-        """Outputs and residuals as jax has them, which calls the user's forward pass."""
+        """Return outputs and residuals as jax has them, which calls the user's forward pass."""
         call, front = self._key
         marks = tuple(moving[front:])
         return *call.pull(primals[front:], marks), marks

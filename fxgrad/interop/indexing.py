@@ -66,7 +66,7 @@ _set = _scatter("scatter")
 
 @import_rule("scatter")
 def _scatter_set(equation: Any, x: Any, indices: Any, updates: Any) -> Any:
-    """Updates put into their places; or, several of ours for one, a function of the user's applied to the elements."""
+    """Scatter updates; or, as several operations of ours, apply a user's function to the elements."""
     jaxpr = equation.params["update_jaxpr"]
     if jaxpr is None:
         return _set(equation, x, indices, updates)

@@ -1,4 +1,4 @@
-"""What the rules of the bridge share: reading the parameters of jax's equations, handing an equation on as it is."""
+"""Shared parts of the bridge's rules: reading the parameters of jax's equations, passing an equation on unchanged."""
 
 from __future__ import annotations
 

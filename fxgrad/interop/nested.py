@@ -182,7 +182,7 @@ class JaxPolicy(ByValue):
     def __call__(self, primitive: ours.Primitive, *avals: Any, **params: Any) -> bool | str:
         """Return whether to save results of `primitive`; policies of names do not save primitives that jax lacks.
 
-        What jax offloads is offloaded.
+        Residuals that jax offloads are offloaded.
         """
         answer = self._key[0](_jax_primitive(primitive.name), *avals, **params)
         # Beside bools there are classes of answers, only one of which means no.

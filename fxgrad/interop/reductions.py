@@ -55,7 +55,7 @@ for _name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"):
 
 @import_rule("reduce")
 def _reduce(equation: Any, *operands: Any) -> Any:
-    """Several of ours for one: the function is applied to halves until one element is left."""
+    """Import as several operations of ours: the function is applied to halves until one element is left."""
     jaxpr, axes = read_parameters(equation, "jaxpr", "dimensions", ignored=("computation",))
     arrays, starts = _halves(operands)
     return lax.reduce(arrays, starts, scalar_function(jaxpr), integer_params(axes))
@@ -71,7 +71,7 @@ def _halves(operands: Any) -> tuple[list[Any], list[Any]]:
 
 @import_rule("reduce_window")
 def _reduce_window(equation: Any, *operands: Any) -> Any:
-    """Several of ours for one: the function is applied once for each element of a window."""
+    """Import as several operations of ours: the function is applied once for each element of a window."""
     jaxpr, constants, *windows = read_parameters(equation, "jaxpr", "consts", *pool.Sliding._fields)
     arrays, starts = _halves(operands)
     size, strides, padding, base, holes = windows

@@ -73,7 +73,7 @@ def _running_results(combine: Callable[..., list[Any]], values: list[Any], axes:
 
 
 def _interleave(even: Any, odd: Any, axis: int) -> Any:
-    """Entries of both in turn along `axis`; `even` may have one more."""
+    """Return entries of both in turn along `axis`; `even` may have one more."""
     count = aval_of(odd).shape[axis]
     pairs = stack([slice_in_dim(even, 0, count, axis), odd], axis + 1)
     shape = aval_of(odd).shape

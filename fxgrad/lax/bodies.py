@@ -73,7 +73,7 @@ def trace_body(what: str, function: Callable[..., Any], call: Callable[..., Any]
 
 
 def _parameters(function: Any, arguments: Sequence[TreeDef]) -> list[str]:
-    """What a function calls the leaves of its arguments, which have these structures."""
+    """Return a function's own names for the leaves of its arguments, which have these structures."""
     roots = parameter_names(function, len(arguments))
     return [path if root.isidentifier() else "" for structure, root in zip(arguments, roots, strict=True)
             for path in leaf_paths(structure, root)]
@@ -110,7 +110,7 @@ class LoopBody(NamedTuple):
 def trace_step(what: str, function: Callable[..., Any], init: FlatTree, entries: Sequence[Aval], names: Sequence[str],
                call: Callable[[list[Any], list[Any]], Any], carry_of: Callable[[TreeDef], TreeDef],
                arguments: Sequence[TreeDef]) -> LoopBody:
-    """Traces a step until the carry it returns has the type of the one it takes.
+    """Trace a step until the carry that it returns has the type of the carry that it takes.
 
     `call` takes lists of tracers for carry and entries. Weak scalars among the initial values, such as 0.0, get the
     type that the step returns. Raises `TreeError`, `ShapeError` or `DTypeError` for a carry of another type.

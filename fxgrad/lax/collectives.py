@@ -141,9 +141,9 @@ def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> An
 
 
 def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
-    """What the entry at `perm[i]` has, for the entry at position i; `perm` is a permutation of the positions.
+    """Return the value of the entry at `perm[i]`, for the entry at position i.
 
-    Raises `ArgumentError` unless it is one.
+    Raises `ArgumentError` unless `perm` is a permutation of the positions.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.vmap(lambda x: pshuffle(x, "i", [2, 0, 1]), axis_name="i")(np.array([1.0, 2.0, 3.0]))
@@ -170,7 +170,7 @@ def _permute(what: str, x: Any, axis_name: AxisName, perm: Sequence[tuple[int, i
 
 
 def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
-    """What the entry at position `source` has, for all entries of a mapped axis.
+    """Return the value of the entry at position `source`, for all entries of a mapped axis.
 
     Raises `ArgumentError` for a position that the axis does not have.
 

@@ -242,7 +242,7 @@ def conv_general_dilated_local(lhs: Any, rhs: Any, window_strides: Sequence[int]
 
 def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int],
                            dimension_numbers: Any) -> ConvDimensionNumbers:
-    """Return `dimension_numbers` in any of its forms as numbers; raises `ShapeError` and `ArgumentError`.
+    """Return `dimension_numbers` in any of its forms as numbers; raise `ShapeError` and `ArgumentError`.
 
     >>> conv_dimension_numbers((1, 8, 3), (5, 3, 2), ("NHC", "HIO", "NHC"))
     ConvDimensionNumbers(lhs_spec=(0, 2, 1), rhs_spec=(2, 1, 0), out_spec=(0, 2, 1))

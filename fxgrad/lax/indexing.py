@@ -230,7 +230,7 @@ def _promises(is_sorted: bool, unique: bool) -> tuple[str, ...]:
 def gather(operand: Any, start_indices: Any, dimension_numbers: Any, slice_sizes: Sequence[int], *,
            unique_indices: bool = False, indices_are_sorted: bool = False, mode: Any = None,
            fill_value: Any = None) -> Any:
-    """Windows of static sizes that begin at `start_indices`; see `GatherDimensionNumbers`.
+    """Return windows of static sizes that begin at `start_indices`; see `GatherDimensionNumbers`.
 
     `mode` handles windows out of range, also those with negative starts, which do not count from the end. `"clip"`
     moves them into the array; it is the default, and used for a promise that there are none. `"fill"` gives
@@ -304,32 +304,32 @@ def _scatter(name: str, combine: str, doc: str) -> Callable[..., Any]:
     return function
 
 
-scatter = _scatter("scatter", "set", """The array with `updates` put into
+scatter = _scatter("scatter", "set", """Return the array with `updates` put into
 >>> import numpy as np
 >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
 >>> scatter(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)
 array([1., 4.])""")
-scatter_add = _scatter("scatter_add", "add", """The array with `updates` added to
+scatter_add = _scatter("scatter_add", "add", """Return the array with `updates` added to
 >>> import numpy as np
 >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
 >>> scatter_add(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)
 array([1., 5.])""")
-scatter_sub = _scatter("scatter_sub", "sub", """The array with `updates` subtracted from
+scatter_sub = _scatter("scatter_sub", "sub", """Return the array with `updates` subtracted from
 >>> import numpy as np
 >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
 >>> scatter_sub(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)
 array([ 1., -3.])""")
-scatter_mul = _scatter("scatter_mul", "mul", """The array with `updates` multiplied into
+scatter_mul = _scatter("scatter_mul", "mul", """Return the array with `updates` multiplied into
 >>> import numpy as np
 >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
 >>> scatter_mul(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)
 array([1., 4.])""")
-scatter_min = _scatter("scatter_min", "min", """The array with `updates` in the place of greater elements of
+scatter_min = _scatter("scatter_min", "min", """Return the array with `updates` in the place of greater elements of
 >>> import numpy as np
 >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
 >>> scatter_min(np.ones(2), np.array([[1]]), np.array([0.5]), numbers)
 array([1. , 0.5])""")
-scatter_max = _scatter("scatter_max", "max", """The array with `updates` in the place of lesser elements of
+scatter_max = _scatter("scatter_max", "max", """Return the array with `updates` in the place of lesser elements of
 >>> import numpy as np
 >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
 >>> scatter_max(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)

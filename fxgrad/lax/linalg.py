@@ -73,7 +73,7 @@ def eig(x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenve
 
 def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
          subset_by_index: tuple[int, int] | None = None, implementation: Any = None) -> tuple[Any, Any]:
-    """Eigenvectors (columns) and ascending eigenvalues of Hermitian matrices; see `fxgrad.numpy.linalg.eigh`.
+    """Return eigenvectors (columns) and ascending eigenvalues of Hermitian matrices; see `fxgrad.numpy.linalg.eigh`.
 
     >>> import numpy as np
     >>> eigh(np.diag([2.0, 1.0]))[1]

@@ -48,7 +48,7 @@ Carry = Any
 
 @hide_frames
 def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Carry], init_val: Carry) -> Carry:
-    """Repeats `value = body_fun(value)` from `init_val` on while `cond_fun(value)` is true; returns the last value.
+    """Repeat `value = body_fun(value)` from `init_val` on while `cond_fun(value)` is true; return the last value.
 
     The value is a container of arrays, whose structure, shapes and dtypes must not change. All transformations work,
     reverse mode included, without a bound on the number of steps: NumPy saves every value, XLA a fixed number of them
@@ -104,7 +104,7 @@ def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Car
 @hide_frames
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], init_val: Carry, *,
               unroll: int | bool | None = None) -> Carry:
-    """Repeats `value = body_fun(i, value)` for `i` from `lower` to `upper - 1`; returns the last value.
+    """Repeat `value = body_fun(i, value)` for `i` from `lower` to `upper - 1`; return the last value.
 
     With known bounds it is a `scan`, with traced ones a loop whose length is determined at run time; both have all
     derivatives. The bounds are real scalars; the counter has their type. `unroll` is that of `scan`, and needs known

@@ -59,32 +59,32 @@ def _reduce(primitive: Primitive, operation: Function, operand: Any, axes: Seque
 
 
 reduce_prod = _reduction(reduce_room.reduce_prod_p, reduce_room.reduce_prod,
-                        """The product over axes.
+                        """Return the product over axes.
 >>> import numpy as np
 >>> float(reduce_prod(np.array([2.0, 3.0]), (0,)))
 6.0""")
 reduce_max = _reduction(reduce_room.reduce_max_p, reduce_room.reduce_max,
-                        """The greatest element over axes, or a NaN.
+                        """Return the greatest element over axes, or a NaN.
 >>> import numpy as np
 >>> float(reduce_max(np.array([2.0, 3.0]), (0,)))
 3.0""")
 reduce_min = _reduction(reduce_room.reduce_min_p, reduce_room.reduce_min,
-                        """The least element over axes, or a NaN.
+                        """Return the least element over axes, or a NaN.
 >>> import numpy as np
 >>> float(reduce_min(np.array([2.0, 3.0]), (0,)))
 2.0""")
 reduce_and = _reduction(reduce_room.reduce_and_p, reduce_room.reduce_and,
-                        """Bits that are 1 in all; of bools: whether all hold.
+                        """Return bits that are 1 in all; of bools: whether all hold.
 >>> import numpy as np
 >>> bool(reduce_and(np.array([True, False]), (0,)))
 False""")
 reduce_or = _reduction(reduce_room.reduce_or_p, reduce_room.reduce_or,
-                        """Bits that are 1 in any; of bools: whether any holds.
+                        """Return bits that are 1 in any; of bools: whether any holds.
 >>> import numpy as np
 >>> bool(reduce_or(np.array([True, False]), (0,)))
 True""")
 reduce_xor = _reduction(reduce_room.reduce_xor_p, reduce_room.reduce_xor,
-                        """Bits that are 1 in an odd number of elements.
+                        """Return bits that are 1 in an odd number of elements.
 >>> import numpy as np
 >>> int(reduce_xor(np.array([6, 3]), (0,)))
 5""")
@@ -221,23 +221,23 @@ def _running(primitive: Primitive, operation: Function, doc: str) -> Function:
                              "of all elements up to each one along an axis; with `reverse` from it on.")
 
 
-cumsum = _running(cumulative.cumsum_p, cumulative.cumsum, """The sum
+cumsum = _running(cumulative.cumsum_p, cumulative.cumsum, """Return the sum
 >>> import numpy as np
 >>> cumsum(np.array([1.0, 2.0]))
 array([1., 3.])""")
-cumprod = _running(cumulative.cumprod_p, cumulative.cumprod, """The product
+cumprod = _running(cumulative.cumprod_p, cumulative.cumprod, """Return the product
 >>> import numpy as np
 >>> cumprod(np.array([2.0, 3.0]))
 array([2., 6.])""")
-cummax = _running(cumulative.cummax_p, cumulative.cummax, """The greatest
+cummax = _running(cumulative.cummax_p, cumulative.cummax, """Return the greatest
 >>> import numpy as np
 >>> cummax(np.array([2.0, 1.0]))
 array([2., 2.])""")
-cummin = _running(cumulative.cummin_p, cumulative.cummin, """The least
+cummin = _running(cumulative.cummin_p, cumulative.cummin, """Return the least
 >>> import numpy as np
 >>> cummin(np.array([2.0, 3.0]))
 array([2., 2.])""")
-cumlogsumexp = _running(cumulative.cumlogsumexp_p, cumulative.cumlogsumexp, """The logarithm of the sum of exponentials
+cumlogsumexp = _running(cumulative.cumlogsumexp_p, cumulative.cumlogsumexp, """Return the log of the sum of exponentials
 >>> import numpy as np
 >>> cumlogsumexp(np.zeros(2)).round(4)
 array([0.    , 0.6931])""")

@@ -279,7 +279,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
 
 
 def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
-    """Consecutive pieces of these sizes along an axis, which they fill. Raises `ShapeError`.
+    """Return consecutive pieces of these sizes along an axis, which they fill. Raises `ShapeError`.
 
     >>> import numpy as np
     >>> split(np.arange(3), (1, 2))
@@ -306,7 +306,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
 
 
 def concatenate(operands: Sequence[Any], dimension: int) -> Any:
-    """Arrays of one dtype joined along an existing axis, counted from the front. Raises `ShapeError`, `DTypeError`.
+    """Return arrays of one dtype joined along an existing axis. Raises `ShapeError`, `DTypeError`.
 
     >>> import numpy as np
     >>> concatenate([np.zeros(1), np.ones(2)], 0)
@@ -318,7 +318,7 @@ def concatenate(operands: Sequence[Any], dimension: int) -> Any:
 
 
 def stack(operands: Sequence[Any], axis: int = 0) -> Any:
-    """Arrays of one shape and dtype joined along a new axis. Raises `ShapeError`, `DTypeError`.
+    """Return arrays of one shape and dtype joined along a new axis. Raises `ShapeError`, `DTypeError`.
 
     >>> import numpy as np
     >>> stack([np.zeros(2), np.ones(2)], 1)

@@ -241,7 +241,7 @@ def _normalize(x: Any, axes: tuple[int, ...], mean: Any, variance: Any, epsilon:
 
 @hide_frames
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
-    """For each number of a class in `x` a vector along the new `axis` that is 1 at that place, and 0 elsewhere.
+    """Return for each class number in `x` a vector along the new `axis`: 1 at that position, 0 elsewhere.
 
     Numbers that are no class, negative ones too, give zeros. The result has `dtype`, by default the default float.
 

@@ -207,7 +207,7 @@ def _from_truncated(key: Any, shape: Shape, dtype: DType, variance: Any) -> Any:
 
 
 def _turned(radius: Any, key: Any, shape: Shape, dtype: DType) -> Any:
-    """Points of the plane at this radius, in random directions."""
+    """Return points of the plane at this radius, in random directions."""
     angle = multiply(astype(random.uniform(key, shape, dtypes.real_dtype(dtype)), dtype), 2 * math.pi)
     return multiply(astype(radius, dtype), exp(multiply(angle, dtype.type(1j))))
 
@@ -252,7 +252,7 @@ def lecun_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = ()
 
 
 def lecun_normal(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None) -> Initializer:
-    """Truncated normal, of variance 1 / the number of inputs.
+    """Return a truncated normal initializer, of variance 1 / the number of inputs.
 
     >>> import fxgrad
     >>> lecun_normal()(fxgrad.random.key(0), (2, 3)).shape

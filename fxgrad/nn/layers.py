@@ -120,8 +120,9 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis
     """Normalize like `layer_norm`, over each entry of the first axis and each of `groups` of channels.
 
     `x` has the shape (batch, ..., channels), or its channels at another `axis` but the first; `scale` and `bias` have
-    the shape (channels,). One group is all channels, as many groups as channels are instance normalisation. Raises
-    `ShapeError` unless the channels divide into the groups. Wu and He, "Group normalization" (2018).
+    the shape (channels,). One group normalizes over all channels; as many groups as channels are instance
+    normalisation. Raises `ShapeError` unless the channels divide into the groups. Wu and He, "Group normalization"
+    (2018).
 
     >>> group_norm([[1.0, 3.0, 10.0, 30.0]], 2, epsilon=0.0)
     array([[-1.,  1., -1.,  1.]])

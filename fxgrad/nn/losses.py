@@ -153,7 +153,7 @@ def _l1_loss(predictions: Any, targets: Any) -> Any:
 
 @hide_frames
 def huber_loss(predictions: Any, targets: Any, *, delta: float = 1.0, reduction: str = "mean") -> Any:
-    """Half the squared error where the error is at most `delta`, and delta · (|error| - delta / 2) beyond.
+    """Return half the squared error where the error is at most `delta`, and delta · (|error| - delta / 2) beyond.
 
     Huber, "Robust estimation of a location parameter" (1964). Raises `ArgumentError` for a `delta` that is negative;
     otherwise as `mse_loss`.

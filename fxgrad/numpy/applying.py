@@ -210,7 +210,7 @@ def apply_over_axes(func: Function, a: Any, axes: int | Sequence[int]) -> Any:
 
 
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
-    """For each element the value of the function (or the number) that belongs to the last condition true there.
+    """Return for each element the value of the function (or the number) of the last condition true there.
 
     An additional last function is for all other elements, which are otherwise 0. All functions are computed everywhere,
     in the dtype of `x`; other arguments are passed on to them. Raises `ArgumentError` for other numbers of functions.

@@ -260,7 +260,7 @@ def _devices(self: Array) -> set[Any]:
 
 
 def _at(self: Array) -> Updates:
-    """Updated copies: `x.at[index].set(value)` and its relatives."""
+    """Return updated copies: `x.at[index].set(value)` and its relatives."""
     return Updates(np.asarray(self))
 
 

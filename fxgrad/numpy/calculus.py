@@ -73,7 +73,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 
 def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None, edge_order: int | None = None) -> Any:
-    """Slopes along each axis (or those given) from the neighbours on both sides, at the ends from the one neighbour.
+    """Return slopes along each axis (or those given) from the neighbours on both sides, at the ends from one side.
 
     Elements are 1 apart, or as given: a number for all axes, or for each axis a number or the positions of the
     elements. The result is one array, or a list of one for each axis. (Numerical differences: `fxgrad.grad` is exact.)

@@ -201,7 +201,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, 
 
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None,
            out_sharding: Any = None) -> Any:
-    """Numbers from `start` (0 if only one bound is given) to below `stop`, `step` apart; all static.
+    """Return numbers from `start` (0 if only one bound is given) to below `stop`, `step` apart; all static.
 
     The dtype is int32 for integers and the default float dtype otherwise, unless given.
 
@@ -294,7 +294,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
 
 
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
-    """Coordinates of a grid: each vector repeated along the axes of the others (`sparse`: of size 1 there).
+    """Return coordinates of a grid: each vector repeated along the axes of the others (`sparse`: of size 1 there).
 
     Raises `ArgumentError` if `indexing` is neither `"xy"` nor `"ij"`.
 

@@ -96,7 +96,7 @@ def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: An
 
 
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
-    """For each place the element there of the choice that `a` numbers; shapes broadcast, dtypes promote.
+    """Return for each position its element of choice number `a`; shapes broadcast, dtypes promote.
 
     Indices out of range are an error, which needs known values; by `mode` they are moved into range: `"clip"`,
     `"wrap"`.
@@ -200,7 +200,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
 
 
 def _with_rank(values: Any, least: int) -> Any:
-    """What a caller gave, with axes of size 1 in front for at least so many."""
+    """Return a caller's array with axes of size 1 in front, up to at least `least` axes."""
     values = as_array_operand(values)
     shape = shape_of(values)
     return reshape(values, (1,) * max(0, least - len(shape)) + shape)

@@ -134,7 +134,7 @@ def _read(subscripts: str, arrays: list[Any]) -> tuple[list[str], str]:
 
 
 def _without_repeats(term: EinsumOperand) -> EinsumOperand:
-    """Letters that an operand has twice taken as its diagonal."""
+    """Return letters that an operand has twice taken as its diagonal."""
     array, names = term
     for name in dict.fromkeys(names):
         while names.count(name) > 1:

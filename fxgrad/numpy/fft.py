@@ -38,7 +38,7 @@ _NORMS = ("backward", "ortho", "forward")
 
 
 def _as_operand(name: str, kind: str, a: Any) -> Any:
-    """Real numbers for rfft and complex ones for the others, of 32 or 64 bits."""
+    """Return real numbers for rfft and complex ones for the others, of 32 or 64 bits."""
     a, = inexact_operands(a)
     dtype = aval_of(a).dtype
     if kind == "rfft" and dtypes.is_complex(dtype):

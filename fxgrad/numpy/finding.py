@@ -93,7 +93,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
 
 
 def split_places(flat: Any, shape: Shape) -> list[Any]:
-    """Positions in the flattened array as positions along each axis."""
+    """Return positions in the flattened array as positions along each axis."""
     parts = []
     for extent in reversed(shape):
         by = scalar_like(max(extent, 1), flat)

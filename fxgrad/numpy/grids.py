@@ -37,7 +37,7 @@ from fxgrad.numpy.spaced import linspace
 
 
 def ix_(*args: Any) -> tuple[Any, ...]:
-    """Vectors of positions (or bools) shaped so that together they index a grid: `x[ix_([0, 2], [1])]`.
+    """Return vectors of positions (or bools) shaped so that together they index a grid: `x[ix_([0, 2], [1])]`.
 
     >>> [places.shape for places in ix_([0, 2], [1])]
     [(2, 1), (1, 1)]
@@ -177,7 +177,7 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
 
 def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str = "raise", order: str = "C",
                       *, dtype: Any = None) -> Any:
-    """Positions along each axis as positions in the flattened array (with `order="F"`, flattened columns first).
+    """Return positions along each axis as positions in the flattened array (with `order="F"`, flattened columns first).
 
     Positions out of range are an error, which needs known values; by `mode` they are moved into range: `"clip"`,
     `"wrap"`. `dtype` is the integer dtype of the result.
@@ -215,7 +215,7 @@ def _hold_in_range(name: str, positions: Any, extent: int, axis: int, mode: str)
 
 
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
-    """Positions in the flattened array as positions along each axis; those out of range are moved to the nearest end.
+    """Return positions in the flattened array as positions along each axis, clipped to the array.
 
     Negative positions count from the end. The sizes in `shape` may be traced.
 
@@ -347,7 +347,7 @@ class _Joined:
 
 
 def _as_matrix(joined: Any, text: str) -> Any:
-    """What `r_["r", ...]` and `r_["c", ...]` give: a vector as a row or as a column."""
+    """Return the result of `r_["r", ...]` or `r_["c", ...]`: a vector as a row or as a column."""
     if len(shape_of(joined)) > 1:
         return joined
     return reshape(joined, (1, shape_of(joined)[0]) if text == "r" else (shape_of(joined)[0], 1))

@@ -305,7 +305,7 @@ def apply_basic(x: Any, plan: IndexPlan) -> Any:
 
 
 def gather_form(shape: Shape, plan: IndexPlan, mode: str | None) -> tuple[Windows, Shape, Any, str]:
-    """What `gather` and `scatter` take for the index arrays: dimension numbers, window, indices, mode."""
+    """Return the arguments of `gather` and `scatter` for the index arrays: dimension numbers, window, indices, mode."""
     axes = sorted(plan.arrays)
     read = [gather_indices("x[...]", plan.arrays[axis], shape[axis], axis, mode) for axis in axes]
     how = "checked" if any(each == "checked" for _, each in read) else read[0][1]
@@ -319,7 +319,7 @@ def gather_form(shape: Shape, plan: IndexPlan, mode: str | None) -> tuple[Window
 
 
 def _joined(arrays: Sequence[Any]) -> Any:
-    """Index arrays as the columns of one."""
+    """Return index arrays as the columns of one."""
     if all(map(is_concrete, arrays)):
         return np.stack([np.asarray(array, np.int32) for array in arrays], -1)
     if len(arrays) == 1:

@@ -36,7 +36,7 @@ def _arrays(name: str, arrays: Any, dtype: Any) -> list[Any]:
 
 
 def concatenate(arrays: Any, axis: int | None = 0, out: Any = None, dtype: Any = None) -> Any:
-    """Arrays joined along an existing axis (None: flattened first); dtypes promote.
+    """Return arrays joined along an existing axis (None: flattened first); dtypes promote.
 
     Raises `ShapeError` if their other sizes differ, or for scalars.
 
@@ -62,7 +62,7 @@ def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
 
 
 def stack(arrays: Any, axis: int = 0, out: Any = None, dtype: Any = None) -> Any:
-    """Arrays of one shape joined along a new axis; dtypes promote. Raises `ShapeError` if their shapes differ.
+    """Return arrays of one shape joined along a new axis; dtypes promote. Raises `ShapeError` if their shapes differ.
 
     >>> stack([1.0, 2.0])
     array([1., 2.], dtype=float32)
@@ -73,7 +73,7 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, dtype: Any = None) -> Any
 
 
 def hstack(tup: Any, dtype: Any = None) -> Any:
-    """Arrays joined along the second axis, vectors along their only one.
+    """Return arrays joined along the second axis, vectors along their only one.
 
     >>> hstack([[1, 2], [3]])
     array([1, 2, 3], dtype=int32)
@@ -83,7 +83,7 @@ def hstack(tup: Any, dtype: Any = None) -> Any:
 
 
 def vstack(tup: Any, dtype: Any = None) -> Any:
-    """Arrays joined along the first axis, vectors as rows.
+    """Return arrays joined along the first axis, vectors as rows.
 
     >>> vstack([[1, 2], [3, 4]])
     array([[1, 2],
@@ -93,7 +93,7 @@ def vstack(tup: Any, dtype: Any = None) -> Any:
 
 
 def dstack(tup: Any, dtype: Any = None) -> Any:
-    """Arrays joined along the third axis.
+    """Return arrays joined along the third axis.
 
     >>> dstack([[1, 2], [3, 4]]).shape
     (1, 2, 2)
@@ -102,7 +102,7 @@ def dstack(tup: Any, dtype: Any = None) -> Any:
 
 
 def column_stack(tup: Any) -> Any:
-    """Vectors as the columns of a matrix; matrices are joined along their second axis.
+    """Return vectors as the columns of a matrix; matrices are joined along their second axis.
 
     >>> column_stack([[1, 2], [3, 4]])
     array([[1, 3],

@@ -96,15 +96,17 @@ def _ordering_function(primitive: Any, of_parts: Function) -> Function:
     return binary_function(primitive, general, kinds="biufV")
 
 
-equal = _name_function("equal", _equality(comparison.eq_p, comparison.eq), "Whether two elements are equal.")
-not_equal = _name_function("not_equal", _equality(comparison.ne_p, comparison.ne), "Whether two elements differ.")
-less = _name_function("less", _ordering_function(comparison.lt_p, comparison.lt), "Whether the first element is less.")
+equal = _name_function("equal", _equality(comparison.eq_p, comparison.eq), "Return whether two elements are equal.")
+not_equal = _name_function("not_equal", _equality(comparison.ne_p, comparison.ne),
+                           "Return whether two elements differ.")
+less = _name_function("less", _ordering_function(comparison.lt_p, comparison.lt),
+                      "Return whether the first element is less.")
 less_equal = _name_function("less_equal", _ordering_function(comparison.le_p, comparison.le),
-                            "Whether the first is less or equal.")
+                            "Return whether the first is less or equal.")
 greater = _name_function("greater", _ordering_function(comparison.gt_p, comparison.gt),
-                         "Whether the first element is greater.")
+                         "Return whether the first element is greater.")
 greater_equal = _name_function("greater_equal", _ordering_function(comparison.ge_p, comparison.ge),
-                               "Whether the first element is greater or equal.")
+                               "Return whether the first element is greater or equal.")
 
 # --- logic and bits -----------------------------------------------------------------------------------------------
 
@@ -113,19 +115,22 @@ def _logical(operation: Function) -> Function:
     return lambda *values: operation(*(as_bool(as_array_operand(value)) for value in values))
 
 
-logical_and = _name_function("logical_and", _logical(comparison.and_), "Whether both elements are true (not zero).")
-logical_or = _name_function("logical_or", _logical(comparison.or_), "Whether either element is true (not zero).")
-logical_xor = _name_function("logical_xor", _logical(comparison.xor), "Whether just one element is true (not zero).")
-logical_not = _name_function("logical_not", _logical(comparison.not_), "Whether each element is false (zero).", 1)
+logical_and = _name_function("logical_and", _logical(comparison.and_),
+                             "Return whether both elements are true (not zero).")
+logical_or = _name_function("logical_or", _logical(comparison.or_), "Return whether either element is true (not zero).")
+logical_xor = _name_function("logical_xor", _logical(comparison.xor),
+                             "Return whether just one element is true (not zero).")
+logical_not = _name_function("logical_not", _logical(comparison.not_),
+                             "Return whether each element is false (zero).", 1)
 
 bitwise_and = _name_function("bitwise_and", binary_function(comparison.and_p, kinds="biu"),
-                             "The bits that both integers have.")
+                             "Return the bits that both integers have.")
 bitwise_or = _name_function("bitwise_or", binary_function(comparison.or_p, kinds="biu"),
-                            "The bits that either integer has.")
+                            "Return the bits that either integer has.")
 bitwise_xor = _name_function("bitwise_xor", binary_function(comparison.xor_p, kinds="biu"),
-                             "The bits that just one integer has.")
+                             "Return the bits that just one integer has.")
 bitwise_not = _name_function("bitwise_not", unary_function(comparison.not_p, "biufcV"),
-                             "All bits of each integer changed.", 1)
+                             "Return all bits of each integer inverted.", 1)
 invert = bitwise_invert = bitwise_not
 
 
@@ -134,7 +139,7 @@ def _left_shift(x: Any, y: Any) -> Any:
     return apply(comparison.shift_left_p, x, y)
 
 
-left_shift = _name_function("left_shift", _left_shift, "The bits moved to the left.")
+left_shift = _name_function("left_shift", _left_shift, "Return the bits moved to the left.")
 
 
 def _right_shift(x: Any, y: Any) -> Any:
@@ -143,7 +148,7 @@ def _right_shift(x: Any, y: Any) -> Any:
     return apply(shift_right_logical_p if dtypes.kind_of(aval_of(x).dtype) == "u" else shift_right_arithmetic_p, x, y)
 
 
-right_shift = _name_function("right_shift", _right_shift, "The bits moved to the right; the sign stays.")
+right_shift = _name_function("right_shift", _right_shift, "Return the bits moved to the right; the sign stays.")
 bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 
 
@@ -153,7 +158,8 @@ def _bitwise_count(x: Any) -> Any:
     return as_dtype(comparison.population_count(absolute(x)), np.uint8)
 
 
-bitwise_count = _name_function("bitwise_count", _bitwise_count, "How many bits of the absolute value are set.", 1)
+bitwise_count = _name_function("bitwise_count", _bitwise_count,
+                               "Return how many bits of the absolute value are set.", 1)
 
 # --- choices ------------------------------------------------------------------------------------------------------
 

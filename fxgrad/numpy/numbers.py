@@ -116,8 +116,8 @@ def _lcm(x1: Any, x2: Any) -> Any:
     return mul(x, div(y, where(none, scalar_like(1, divisor), divisor)))
 
 
-gcd = _name_function("gcd", _gcd, "The greatest integer that divides both operands; gcd(0, 0) is 0.", 2)
-lcm = _name_function("lcm", _lcm, "The least integer that both operands divide; 0 if one of them is 0.", 2)
+gcd = _name_function("gcd", _gcd, "Return the greatest integer that divides both operands; gcd(0, 0) is 0.", 2)
+lcm = _name_function("lcm", _lcm, "Return the least integer that both operands divide; 0 if one of them is 0.", 2)
 
 # --- parts of floats ----------------------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ def _ldexp(x1: Any, x2: Any) -> Any:
     return convert(_scale_by_power(wide, convert(exponent, dtypes.int32)), dtype, aval_of(x).weak)
 
 
-ldexp = _name_function("ldexp", _ldexp, "The first operand times 2 to the power of the second, an integer.", 2)
+ldexp = _name_function("ldexp", _ldexp, "Return the first operand times 2 to the power of the second, an integer.", 2)
 
 
 def modf(x: Any, /, out: Any = None) -> tuple[Any, Any]:
@@ -236,9 +236,9 @@ def _spacing(x: Any) -> Any:
 
 
 spacing = _name_function("spacing", _spacing,
-                         "The distance to the next float away from zero, with the sign of the element.", 1)
+                         "Return the distance to the next float away from zero, with the sign of the element.", 1)
 i0 = _name_function("i0", lambda x: mul(exponential.exp(parts.abs(_floats("i0", x))), bessel_i0e(_floats("i0", x))),
-                    "The modified Bessel function of the first kind and order 0.", 1)
+                    "Return the modified Bessel function of the first kind and order 0.", 1)
 
 # --- packed bits --------------------------------------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ def _check_order(name: str, bitorder: str) -> None:
 
 
 def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
-    """Eight elements along `axis` (None: of the flattened array) as the bits of one uint8; zeros fill the last one up.
+    """Return each eight elements along `axis` (None: flattened) as the bits of one uint8; zeros fill the last one.
 
     The first element is the highest bit, with `bitorder="little"` the lowest. Raises `DTypeError` for floats.
 

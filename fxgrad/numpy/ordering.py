@@ -278,7 +278,7 @@ def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
 
 
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """Differences of neighbouring elements along `axis`, taken `n` times; `prepend` and `append` are joined first.
+    """Return differences of neighbours along `axis`, taken `n` times; `prepend` and `append` are joined first.
 
     >>> diff([1, 4, 9])
     array([3, 5])

@@ -39,7 +39,7 @@ from fxgrad.numpy.shaping import atleast_1d, matrix_transpose
 
 
 def _coefficients(name: str, *values: Any) -> list[Any]:
-    """Vectors of coefficients in one dtype; a number is a polynomial of degree 0."""
+    """Return vectors of coefficients in one dtype; a number is a polynomial of degree 0."""
     arrays = [atleast_1d(each) for each in as_numpy_scalars(promote_operands(*operands(*values)))]
     for array in arrays:
         if len(shape_of(array)) != 1:

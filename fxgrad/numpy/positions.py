@@ -21,7 +21,7 @@ from fxgrad.numpy.logic import less, where
 
 
 def check_in_range(name: str, indices: Any, extent: int, axis: int) -> Any:
-    """Known integers counted from the front; raises `IndexingError` if one is out of range."""
+    """Return known integers counted from the front; raise `IndexingError` if one is out of range."""
     indices = np.asarray(indices)
     if not indices.size:
         return indices
@@ -119,7 +119,7 @@ def _from_the_front(indices: Any, extent: int) -> Any:
 
 
 def _roomy(indices: Any, extent: int) -> Any:
-    """Integers in a dtype that has the number `extent` too."""
+    """Return integers in a dtype that has the number `extent` too."""
     if not has_symbolic_dim(extent) and extent <= np.iinfo(aval_of(indices).dtype).max:
         return indices
     return convert(indices, np.dtype(np.int32 if not has_symbolic_dim(extent) and extent <= np.iinfo(np.int32).max

@@ -148,7 +148,7 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
 
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str | None = None,
                     fill_value: Any = None, *, wrap_negative_indices: bool | None = None) -> Any:
-    """Elements of `arr` along `axis`, at indices that differ for each place along the other axes, which broadcast.
+    """Return elements of `arr` along `axis`, at indices that differ for each position on the other axes (broadcast).
 
     `mode` as in `take`; with `wrap_negative_indices=False` negative indices are out of range, too. Raises `ShapeError`
     if the numbers of axes differ.

@@ -145,7 +145,7 @@ def _with_least_rank(rank: int, arrays: tuple[Any, ...]) -> Any:
 
 
 def atleast_1d(*arys: Any) -> Any:
-    """Arrays with at least one axis; one array, or a list of several.
+    """Return arrays with at least one axis; one array, or a list of several.
 
     >>> atleast_1d(2.0).shape
     (1,)
@@ -154,7 +154,7 @@ def atleast_1d(*arys: Any) -> Any:
 
 
 def atleast_2d(*arys: Any) -> Any:
-    """Arrays with at least two axes, new ones in front; one array, or a list of several.
+    """Return arrays with at least two axes, new ones in front; one array, or a list of several.
 
     >>> atleast_2d([1.0, 2.0]).shape
     (1, 2)
@@ -163,7 +163,7 @@ def atleast_2d(*arys: Any) -> Any:
 
 
 def atleast_3d(*arys: Any) -> Any:
-    """Arrays with at least three axes; one array, or a list of several.
+    """Return arrays with at least three axes; one array, or a list of several.
 
     >>> atleast_3d([1.0, 2.0]).shape
     (1, 2, 1)
@@ -254,7 +254,7 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
 
 
 def broadcast_arrays(*args: Any) -> list[Any]:
-    """Arrays repeated to their common shape.
+    """Return arrays repeated to their common shape.
 
     >>> [array.shape for array in broadcast_arrays([1, 2], [[1], [2]])]
     [(2, 2), (2, 2)]

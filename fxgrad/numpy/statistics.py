@@ -225,9 +225,9 @@ def _ignoring_nans(name: str, function: Callable[..., Any], fill: float) -> Call
 
 
 nansum = _ignoring_nans("nansum", reductions.sum, 0.0)
-nansum.__doc__ = """As `sum`, with NaNs left out."""
+nansum.__doc__ = """Return the sum like `sum`, with NaNs left out."""
 nanprod = _ignoring_nans("nanprod", reductions.prod, 1.0)
-nanprod.__doc__ = """As `prod`, with NaNs left out."""
+nanprod.__doc__ = """Return the product like `prod`, with NaNs left out."""
 
 
 def _extremum(name: str, function: Callable[..., Any], fill: float) -> Callable[..., Any]:
@@ -245,9 +245,9 @@ def _extremum(name: str, function: Callable[..., Any], fill: float) -> Callable[
 
 
 nanmax = _extremum("nanmax", reductions.max, -math.inf)
-nanmax.__doc__ = """As `max`, with NaNs left out; a NaN where there is nothing else."""
+nanmax.__doc__ = """Return the maximum like `max`, with NaNs left out; NaN where there is nothing else."""
 nanmin = _extremum("nanmin", reductions.min, math.inf)
-nanmin.__doc__ = """As `min`, with NaNs left out; a NaN where there is nothing else."""
+nanmin.__doc__ = """Return the minimum like `min`, with NaNs left out; NaN where there is nothing else."""
 
 
 def _position(name: str, function: Callable[..., Any], fill: float) -> Callable[..., Any]:
@@ -261,9 +261,9 @@ def _position(name: str, function: Callable[..., Any], fill: float) -> Callable[
 
 
 nanargmax = _position("nanargmax", reductions.argmax, -math.inf)
-nanargmax.__doc__ = """As `argmax`, with NaNs left out; -1 where there is nothing else."""
+nanargmax.__doc__ = """Return positions like `argmax`, with NaNs left out; -1 where there is nothing else."""
 nanargmin = _position("nanargmin", reductions.argmin, math.inf)
-nanargmin.__doc__ = """As `argmin`, with NaNs left out; -1 where there is nothing else."""
+nanargmin.__doc__ = """Return positions like `argmin`, with NaNs left out; -1 where there is nothing else."""
 
 
 def _combine_masks(name: str, there: Any, where: Any) -> Any:

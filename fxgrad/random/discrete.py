@@ -84,7 +84,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, o
 
 def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0,
            mode: str | None = None) -> Any:
-    """Elements of `a` along `axis` (of the numbers below it, if it is an integer), with probabilities `p`.
+    """Return elements of `a` along `axis` (of the numbers below it, if it is an integer), with probabilities `p`.
 
     Without `replace` no element is chosen twice. `mode` is that of `gumbel`, for choices without `replace`. Raises
     `ArgumentError` for an invalid key, and `ShapeError` if there are too few elements, or a different number of them
@@ -132,7 +132,7 @@ def _weighted_choice(key: Any, p: Any, count: int, shape: Shape, replace: bool, 
 
 def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True,
                 mode: str | None = None, *, out_sharding: Any = None) -> Any:
-    """Positions along `axis`, each with a probability in proportion to exp(logits); of dtype int32.
+    """Return positions along `axis`, each with a probability in proportion to exp(logits); of dtype int32.
 
     `shape` ends in that of `logits` without `axis`; the axes before it are repeated draws, all different unless
     `replace`. `mode` is that of `gumbel`. Raises `ArgumentError` for an invalid key, `ShapeError` for other shapes.

@@ -26,7 +26,7 @@ from fxgrad.random.uniform import sign_draws
 
 
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers of the gamma distribution of shape parameter `a` and scale 1.
+    """Return numbers of the gamma distribution of shape parameter `a` and scale 1.
 
     The result has the shape of `a`, or `shape`, to which it broadcasts. Derivatives in `a` are those of draws at a
     fixed quantile. Raises `ArgumentError` for an invalid key, `DTypeError` for a dtype that is not floating.
@@ -57,7 +57,7 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_shar
 
 
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers from 0 to 1 of the beta distribution of parameters `a` and `b`: the share of one gamma number in two.
+    """Return numbers in [0, 1] of the beta distribution of parameters `a` and `b`: one gamma number over two.
 
     >>> import fxgrad
     >>> bool(0 <= fxgrad.random.beta(fxgrad.random.key(0), 2.0, 3.0) <= 1)
@@ -75,7 +75,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_
 
 
 def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Vectors (the last axis) of numbers that add up to 1, of the Dirichlet distribution of parameters `alpha`.
+    """Return vectors (the last axis) of numbers that add up to 1, of the Dirichlet distribution of parameters `alpha`.
 
     `shape` is that of the draws without the last axis. Raises `ShapeError` for an `alpha` that is no vector.
 
@@ -121,7 +121,7 @@ def _chisquare(key: Any, df: Any, shape: Shape) -> Any:
 
 
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers of Student's t distribution with `df` degrees of freedom.
+    """Return numbers of Student's t distribution with `df` degrees of freedom.
 
     >>> import fxgrad
     >>> fxgrad.random.t(fxgrad.random.key(0), 3.0, (2, 3)).shape
@@ -138,7 +138,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: 
 
 
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers of the F distribution: quotients of two chi-square numbers, each over its degrees of freedom.
+    """Return numbers of the F distribution: quotients of two chi-square numbers, each over its degrees of freedom.
 
     >>> import fxgrad
     >>> bool(fxgrad.random.f(fxgrad.random.key(0), 3.0, 4.0) > 0)
@@ -154,7 +154,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *,
 
 
 def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers of density in proportion to exp(-|x|^p): of the Laplace (p = 1) or of a normal distribution (p = 2).
+    """Return numbers of density proportional to exp(-|x|^p): the Laplace (p = 1) or a normal distribution (p = 2).
 
     >>> import fxgrad
     >>> fxgrad.random.generalized_normal(fxgrad.random.key(0), 2.0, (2, 3)).shape
@@ -174,7 +174,7 @@ def _draw_generalized(key: Any, p: Any, shape: Shape, dtype: DType) -> Any:
 
 
 def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Points (the last axis, of size `d`) of the unit ball of the norm of order `p`, all equally likely.
+    """Return points (the last axis, of size `d`) of the unit ball of the norm of order `p`, all equally likely.
 
     Source: F. Barthe, O. Guedon, S. Mendelson, A. Naor, "A probabilistic approach to the geometry of the l_p^n-ball"
     (2005).

@@ -71,7 +71,7 @@ def _no_key(name: str, came: str) -> str:
 
 
 def one_key(name: str, key: Any) -> Any:
-    """Return `key` as one typed key; raises `ShapeError` for an array of several."""
+    """Return `key` as one typed key; raise `ShapeError` for an array of several."""
     key = typed_keys(name, key)
     if shape_of(key):
         raise ShapeError(at_user_line(f"{name}: one key is needed, got an array of keys of shape {shape_of(key)}. "
@@ -126,7 +126,7 @@ def spread_parameter(value: Any, shape: Shape, dtype: DType) -> Any:
 
 
 def subkeys(key: Any, number: int = 2) -> list[Any]:
-    """New keys from one typed key."""
+    """Return new keys from one typed key."""
     return unstack(bind(random_split_p, key, shape=(number,))[0], 0)
 
 
@@ -193,7 +193,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:  # noqa: N802  (jax's name)
 
 
 def _in_given_form(given: Any, keys: Any) -> Any:
-    """Keys in the form in which one came: words for words."""
+    """Return keys in the form in which one came: words for words."""
     return keys if is_typed(as_array_operand(given)) else bind(random_unwrap_p, keys)[0]
 
 
@@ -255,7 +255,7 @@ def key_data(keys: Any) -> Any:
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
-    """Keys of their words, of dtype uint32, two along the last axis: the inverse of `key_data`.
+    """Return keys of their words, of dtype uint32, two along the last axis: the inverse of `key_data`.
 
     Raises `DTypeError` and `ShapeError` for words of another dtype or number.
 

@@ -33,7 +33,7 @@ _ROOT = math.sqrt(2)
 
 @library_function
 def normal_draws(key: Any, shape: Shape, dtype: DType) -> Any:
-    """Normal numbers of a typed key: the quantiles of uniform ones."""
+    """Return normal numbers of a typed key: the quantiles of uniform ones."""
     below_one = np.nextafter(np.array(-1, dtype), np.array(0, dtype), dtype=dtype)[()]
     uniform = between_bounds(key, shape, dtype, below_one, dtype.type(1))
     return mul(dtype.type(_ROOT), erf_inv(uniform))
@@ -43,7 +43,7 @@ normal_draws.__name__ = "normal"
 
 
 def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Normal numbers of mean 0 and variance 1, of a floating or complex dtype.
+    """Return normal numbers of mean 0 and variance 1, of a floating or complex dtype.
 
     The parts of complex ones have variance 1/2 each. Raises `ArgumentError` for an invalid key, `DTypeError` for
     other dtypes.
@@ -67,7 +67,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
 
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None,
                      *, out_sharding: Any = None) -> Any:
-    """Normal numbers between `lower` and `upper` (both excluded), of their shape or of `shape`.
+    """Return normal numbers between `lower` and `upper` (both excluded), of their shape or of `shape`.
 
     >>> import fxgrad
     >>> bool(-1.0 < fxgrad.random.truncated_normal(fxgrad.random.key(0), -1.0, 1.0) < 1.0)
@@ -117,7 +117,7 @@ def _lengths(key: Any, shape: Shape, dtype: DType) -> Any:
 
 
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Numbers of the Maxwell distribution with either sign, times `scale`, plus `loc`.
+    """Return numbers of the Maxwell distribution with either sign, times `scale`, plus `loc`.
 
     For each element of `shape` (without one, of the parameters) there are as many draws as the parameters have
     elements.
@@ -149,7 +149,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_
 
 
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers of the Wald (inverse Gaussian) distribution of mean `mean` and scale 1.
+    """Return numbers of the Wald (inverse Gaussian) distribution of mean `mean` and scale 1.
 
     Source: J. Michael, W. Schucany, R. Haas, "Generating random variates using transformations with multiple roots"
     (1976).

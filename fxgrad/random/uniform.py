@@ -27,12 +27,12 @@ from fxgrad.random.keys import as_parameter, drawn_shape, float_dtype, int_dtype
 
 
 def raw_bits(key: Any, shape: Shape, bit_width: int) -> Any:
-    """Random bits of a typed key."""
+    """Return random bits of a typed key."""
     return bind(random_bits_p, key, shape=shape, bit_width=bit_width)[0]
 
 
 def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Random bits as unsigned integers of `dtype`, by default uint32; its width may be 8, 16, 32 or 64 bits.
+    """Return random bits as unsigned integers of `dtype`, by default uint32; its width may be 8, 16, 32 or 64 bits.
 
     Raises `ArgumentError` for an invalid key, `DTypeError` for a dtype that is not unsigned.
 
@@ -66,13 +66,13 @@ def unit_draws(key: Any, shape: Shape, dtype: DType) -> Any:
 
 
 def between_bounds(key: Any, shape: Shape, dtype: DType, low: Any, high: Any) -> Any:
-    """Numbers from `low` up to `high`, which are of `dtype`, of a typed key."""
+    """Return numbers from `low` up to `high`, which are of `dtype`, of a typed key."""
     return maximum(low, add(mul(unit_draws(key, shape, dtype), sub(high, low)), low))
 
 
 def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0,
             *, out_sharding: Any = None) -> Any:
-    """Numbers from `minval` (included) to `maxval` (excluded), all equally likely, of a floating dtype.
+    """Return numbers from `minval` (included) to `maxval` (excluded), all equally likely, of a floating dtype.
 
     The limits broadcast to `shape`. Raises `ArgumentError` for an invalid key, `DTypeError` for other dtypes.
 
@@ -113,7 +113,7 @@ def _limit(value: Any) -> Any:
 
 
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Integers from `minval` (included) to `maxval` (excluded), of an integer dtype, by default int32.
+    """Return integers from `minval` (included) to `maxval` (excluded), of an integer dtype, by default int32.
 
     The limits broadcast to `shape`; if there is no number between them, the result is `minval`. All numbers are equally
     likely up to one part in 2^32 (for int32). Raises `ArgumentError` for an invalid key, `DTypeError` for other dtypes.
@@ -136,7 +136,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *
 
 
 def _integers(key: Any, shape: Shape, low: Any, high: Any, dtype: DType) -> Any:
-    """Remainders of numbers of twice the width, in two halves: which makes them equally likely to one part in 2^n."""
+    """Return remainders of numbers of twice the width, in two halves, so equally likely to one part in 2^n."""
     beyond = False
     if dtypes.iinfo(aval_of(high).dtype).max > dtypes.iinfo(dtype).max:
         beyond = gt(high, int(dtypes.iinfo(dtype).max))
@@ -158,7 +158,7 @@ def _integers(key: Any, shape: Shape, low: Any, high: Any, dtype: DType) -> Any:
 
 
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None) -> Any:
-    """Bools that are True with probability `p`, of its shape or of `shape`, to which it broadcasts.
+    """Return bools that are True with probability `p`, of its shape or of `shape`, to which it broadcasts.
 
     `mode="high"` draws twice as many bits, for probabilities near 0. Raises `ArgumentError` for an invalid key,
     `DTypeError` for a `p` that is not floating.
@@ -185,7 +185,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, o
 
 
 def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers that are 1 or -1, equally likely, by default of dtype int32.
+    """Return numbers that are 1 or -1, equally likely, by default of dtype int32.
 
     >>> import fxgrad
     >>> fxgrad.random.rademacher(fxgrad.random.key(0), (3,))

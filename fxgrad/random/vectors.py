@@ -23,7 +23,7 @@ from fxgrad.random.normal import normal_draws
 
 def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None,
                         method: str = "cholesky", *, out_sharding: Any = None) -> Any:
-    """Normal vectors (the last axis) of a `mean` and a covariance matrix `cov`.
+    """Return normal vectors (the last axis) of a `mean` and a covariance matrix `cov`.
 
     `shape` is that of the draws without the last axis. `method` selects how the root of `cov` is computed: `"cholesky"`
     requires it to be positive definite, `"eigh"` and `"svd"` do not. Raises `ArgumentError` for an invalid key and for
@@ -69,7 +69,7 @@ def _root(cov: Any, method: str) -> Any:
 
 def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None,
                *, out_sharding: Any = None) -> Any:
-    """Orthogonal matrices of size `n` (n by m: of orthonormal columns or rows), all equally likely.
+    """Return orthogonal matrices of size `n` (n by m: of orthonormal columns or rows), all equally likely.
 
     Source: F. Mezzadri, "How to generate random matrices from the classical compact groups" (2007).
 

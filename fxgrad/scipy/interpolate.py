@@ -33,7 +33,7 @@ def _check_method(method: Any) -> None:
 
 
 class RegularGridInterpolator:
-    """A function of points in n dimensions that has `values` at a grid, and what lies between elsewhere.
+    """A function of points in n dimensions that has `values` at a grid, and is interpolated between them.
 
     `points` are the grid coordinates along each axis, each a vector in increasing order; `values` has as many elements
     along its first axes, and any further axes. `method` is `"linear"` (products of straight lines) or `"nearest"` (the

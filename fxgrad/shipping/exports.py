@@ -1,8 +1,8 @@
 """`export`: programs that XLA compiles elsewhere and later, with symbolic sizes, without their Python function.
 
-What jax exports (`jax.export`) is the program emitted as operations of jax's, with jax's own symbolic sizes in the
-places of those that have names. A serialised export is an archive (`fxgrad/archives.py`): the header `export.json` has
-the types, the trees of arguments and results and the names; jax wrote `exported.bin`.
+The exported program (`jax.export`) consists of operations of jax's, with jax's symbolic sizes for ours. A serialised
+export is an archive (`fxgrad/archives.py`): the header `export.json` has the types, the trees of arguments and results
+and the names; jax wrote `exported.bin`.
 """
 
 from __future__ import annotations
@@ -163,9 +163,9 @@ def export(fun: Callable[..., Any] | Program, *, platforms: Sequence[str] | None
     lower for, such as `("cpu", "cuda", "tpu")`, which need not be available here; by default that of this process.
     Dtypes of 64 bits are kept, whatever jax's x64 mode is.
 
-    Raises what tracing raises; `UnsupportedError`, which names the user's line, if jax cannot export an operation or
-    needs the number of a symbolic size; `ArgumentError` for unknown platforms. `export.deserialize` reads what
-    `Exported.serialize` wrote.
+    Raises the errors of tracing; `UnsupportedError`, which names the user's line, if jax cannot export an operation or
+    needs the number of a symbolic size; `ArgumentError` for unknown platforms. `export.deserialize` reads the bytes of
+    `Exported.serialize`.
 
     >>> import numpy as np, fxgrad
     >>> def loss(w, x):

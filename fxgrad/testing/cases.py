@@ -71,7 +71,7 @@ class Case:
                 raise self.fail(f"{what}, output {index}: {wrong}")
 
     def jvp(self, args: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Outputs and tangents by the rule; `tangents` may be None: then a symbolic zero is given."""
+        """Return outputs and tangents by the rule; `tangents` may be None: then a symbolic zero is given."""
         given = [Zero(array_aval(arg)) if tangent is None else tangent  # type: ignore[arg-type]
                  for arg, tangent in zip(args, tangents, strict=True)]
         with np.errstate(all="ignore"):
@@ -99,7 +99,7 @@ class Case:
         self.same(outputs, arrays, f"{what}: recorded and run, compared with computed")
 
     def directions(self, places: Sequence[int], args: Sequence[Any]) -> list[Any]:
-        """Random tangents for the arguments at `places`, None for the others."""
+        """Return random tangents for the arguments at `places`, None for the others."""
         return [direction(self.random, arg) if place in places else None for place, arg in enumerate(args)]
 
     def program(self, args: Sequence[Any]) -> Program:

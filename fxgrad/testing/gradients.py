@@ -98,8 +98,8 @@ def check_vjp(f: Callable[..., Any], f_vjp: Callable[..., Any], args: Sequence[A
               rtol: float | None = None, eps: float | None = None, err_msg: str = "") -> None:
     """Compare a function for cotangents with `f` and with central differences of it; raise `LawError`.
 
-    `f_vjp(*args)` returns the output of `f` and its pullback, as `functools.partial(fxgrad.vjp, f)` does. What it makes
-    of one random cotangent is paired with one random direction; options are as for `check_jvp`.
+    `f_vjp(*args)` returns the output of `f` and its pullback, as `functools.partial(fxgrad.vjp, f)` does. The pullback
+    of one random cotangent is paired with one random direction; options are those of `check_jvp`.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> check_vjp(fnp.sin, lambda x: (fnp.sin(x), lambda d_out: (fnp.cos(x) * d_out,)), (0.5,))
@@ -137,7 +137,7 @@ class _Case:
         self.slopes = central_difference(flat, self.values, moved, eps or step)
 
     def trees(self, *leaves: Sequence[Any]) -> list[Any]:
-        """Containers like the arguments."""
+        """Return containers like the arguments."""
         return [tree.unflatten(self.structure, each) for each in leaves]
 
     def compare(self, what: str, got: Any, expected: Sequence[Any]) -> None:

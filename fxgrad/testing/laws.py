@@ -38,7 +38,7 @@ BATCH = 3
 
 
 def check_primitive(primitive: Primitive, *args: Any, **params: Any) -> None:
-    """Holds `primitive`, applied to `args` with `params`, to all laws; raises `LawError` for the first it breaks.
+    """Check `primitive`, applied to `args` with `params`, against all laws; raise `LawError` for the first it breaks.
 
     - numpy: the outputs have the shapes and dtypes that `abstract` says, also for arguments that are strided or
       read-only, and arguments are not changed

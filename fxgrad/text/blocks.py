@@ -253,7 +253,7 @@ def _block_programs(equation: Equation, regions: Sequence[Region],
 
 
 def _input_role(equation: Equation, region: Region, link: Link) -> str:
-    """What the text calls an input of a program by."""
+    """Return the role under which the text writes an input of a program."""
     if region.role == "step" or (region.role == "back" and link.how == "inside"):
         return "state" if link.how != "same" else "consts"
     if link.how == "same" and equation.primitive in (primitives.custom_linear_solve, primitives.custom_root) and \

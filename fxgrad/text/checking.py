@@ -37,7 +37,7 @@ def check_with_text(program: Program) -> None:
 
 
 def text_features(program: Program) -> Iterator[int]:
-    """Iterate over hashes of what the text of a program contains, one for each operation.
+    """Yield hashes of the contents of a program's text, one for each operation.
 
     An operation is identified by its primitive, parameters and ranks, by the operations that compute its operands, and
     by the number of uses of each. Sizes, widths of dtypes and numbers are left out, as tests record the same formulas

@@ -24,7 +24,7 @@ faint.
 
 
 def highlight(text: str, named: Collection[str] | None = None) -> Text:
-    """Program text as rich text with the styles of `STYLES`; `named` as for `structure`."""
+    """Return program text as rich text with the styles of `STYLES`; `named` as for `structure`."""
     result = Text(text)
     for word in structure(text, named).words:
         if STYLES.get(word.role):
@@ -39,7 +39,7 @@ def user_names(program: Program) -> set[str]:
 
 
 def ansi(text: str, named: Collection[str] | None = None) -> str:
-    """Program text with the escape sequences of a terminal; `named` as for `structure`."""
+    """Return program text with the escape sequences of a terminal; `named` as for `structure`."""
     file = StringIO()
     console = file_console(file, force_terminal=True, color_system="standard", no_color=False, legacy_windows=False)
     console.print(highlight(text, named), soft_wrap=True, end="")

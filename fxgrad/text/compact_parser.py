@@ -198,7 +198,7 @@ class Maker:
         return var
 
     def note(self, program: Program) -> None:
-        """Has a program be printed with the names of its text."""
+        """Store the names of the text on a program, so that it is printed with them."""
         VARIABLE_NAMES.put(program, {var: name for name, var in self.scope.items()})
         UNTYPED.put(program, frozenset(self.untyped))
         IMPLIED.put(program, frozenset(self._implied))

@@ -54,7 +54,7 @@ class Difference:
         return sum(line.kind != "same" for line in self.lines)
 
     def _marked_lines(self) -> Iterator[tuple[str, str]]:
-        """Kinds and texts of the lines with marks, without those far from any change."""
+        """Yield kinds and texts of the lines with marks, without those far from any change."""
         near = [index for index, line in enumerate(self.lines) if line.kind != "same"]
         wanted = {place for index in near for place in range(index - CONTEXT, index + CONTEXT + 1)}
         wanted |= {place for index in near for place in self._heads(index)}
@@ -92,7 +92,7 @@ class Difference:
 
 
 def difference(first: Program, second: Program) -> Difference:
-    """What `second` does differently from `first`.
+    """Return the difference of `second` from `first`.
 
     >>> import numpy as np, fxgrad
     >>> def before(x):
@@ -139,7 +139,7 @@ class _Alignment:
     @staticmethod
     def _align(first: Sequence[Any], second: Sequence[Any], keys: Sequence[Any], other_keys: Sequence[Any],
                ) -> list[tuple[Any, Any]]:
-        """Pairs of items with equal keys in order, and items alone with None."""
+        """Return pairs of items with equal keys in order, and items alone with None."""
         pairs: list[tuple[Any, Any]] = []
         matcher = SequenceMatcher(None, keys, other_keys, autojunk=False)
         for tag, begin, end, other_begin, other_end in matcher.get_opcodes():
@@ -186,7 +186,7 @@ class _Alignment:
 
     @staticmethod
     def _shallow(equation: Equation) -> Any:
-        """What an equation does, whatever it does it to; programs that it holds are compared apart."""
+        """Return a key of an equation's operation, without its operands; its inner programs are compared separately."""
         params = tuple((name, _parameter_text(value), id(value) if is_opaque(value) else 0)
                        for name, value in order_parameters(equation.primitive, equation.params).items()
                        if not _holds_programs(value))

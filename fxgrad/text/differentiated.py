@@ -113,7 +113,7 @@ class _Derivation:
                 yield part
 
     def _values(self, program: Program) -> dict[Variable, list[_Value]]:
-        """What the variables of `program` are, by the notes of how it was derived."""
+        """Return the user's variables that each variable of `program` derives from, by its provenance."""
         known = self._known.get(id(program))
         if known is not None:
             return known

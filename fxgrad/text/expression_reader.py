@@ -277,7 +277,7 @@ class ExpressionReader(Reader):
 
 
 def steps(rest: str) -> Iterator[Any]:
-    """What follows a name in one word with it: attributes, and integers between brackets."""
+    """Yield the suffixes of a name in one word: attributes, and integers in brackets."""
     for match in _step.finditer(rest):
         inner, word = match.groups()
         yield word if inner is None else int(inner) if inner.lstrip("-").isdigit() else inner

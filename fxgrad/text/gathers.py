@@ -32,7 +32,7 @@ class Ready(NamedTuple):
 
 
 def indices_key(primitive: Primitive, atoms: Sequence[Atom], params: dict[str, Any]) -> Hashable:
-    """What equal equations have in common that may make an array of indices; None of all others."""
+    """Return a key of equations that may make an array of indices, equal for equal ones; None for all others."""
     if (primitive is primitives.reshape
         or primitive is primitives.stack) and atoms and atoms[0].aval.dtype.kind in "iu":
         return primitive, *((name, cache_key(value)) for name,

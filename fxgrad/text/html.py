@@ -97,7 +97,7 @@ def program_html(program: Program, **options: Any) -> str:
 
 
 def page(body: str) -> str:
-    """What a notebook shows of a body: with the style, and the handler of clicks."""
+    """Return the output of a notebook for a body: with the style, and the click handler."""
     handlers = f'onclick="{escape(CLICK)}" onmouseover="{escape(HOVER)}"'
     return f'<div class="fxgrad" {handlers}><style>\n{STYLE}\n</style>{monospaced(body)}</div>'
 

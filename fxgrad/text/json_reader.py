@@ -248,7 +248,7 @@ class _Loader:
 
 
 def _parse_at(where: str, function: Any, *args: Any) -> Any:
-    """What a reader of text gives; its error names the field, not a line."""
+    """Return the result of a text reader; its errors name the field, not a line."""
     try:
         return function(*args)
     except ProgramSyntaxError as error:

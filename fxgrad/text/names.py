@@ -307,7 +307,7 @@ def _names_of_results(program: Program, sources: Sources) -> Iterator[tuple[Vari
 
 
 def _instruction_runs(equations: Sequence[Equation]) -> list[list[Equation]]:
-    """Consecutive equations that one instruction of the user's code recorded."""
+    """Return consecutive equations that one instruction of the user's code recorded."""
     def key(equation: Equation) -> tuple[int, int]:
         source: Source | None = equation.source
         return (id(source.code), source.instruction) if source is not None else (0, id(equation))
@@ -375,7 +375,7 @@ def _at_places(equation: Equation, places: Places) -> Iterator[tuple[Variable, s
 
 
 def _match_targets(found: Sequence[Equation], targets: Targets) -> Iterator[tuple[Variable, str]]:
-    """Several targets: the outputs of one equation, or of one equation each."""
+    """Yield several targets: the outputs of one equation, or of one equation each."""
     made = [equation for equation in found if len(equation.outputs) == len(targets) and not equation.regions]
     if made:
         outputs = made[-1].outputs

@@ -52,7 +52,7 @@ class Scope:
         return self._around.union(self._used, self.names.values())
 
     def letters_inside(self, unique: UniqueNames) -> Iterator[str]:
-        """Letters for a program in the text of this one."""
+        """Return letters for a program in the text of this one."""
         used = self.letters_used()
         return (letter for letter in unique.letters() if letter not in used)
 

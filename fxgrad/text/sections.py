@@ -9,7 +9,7 @@ from fxgrad.extend import Equation, Program
 SHORTEST = 5
 """Least number of equations of a program that is divided into sections."""
 HEADINGS = {"": "independent of what is differentiated", "forward": "forward", "backward": "backward"}
-"""By the part that equations are of, in the order of the program."""
+"""The heading of each part of equations, in the order of the program."""
 
 
 def sections(program: Program) -> dict[int, str]:

@@ -95,7 +95,7 @@ class Sources:
         return free[0] if len(free) == 1 else None
 
     def operand(self, source: Source, operation: str, place: int) -> str:
-        """What the user wrote as an operand of an operator, if the operator is `operation`; "" of a number itself."""
+        """Return the user's text of an operand, if the operator there is `operation`; "" for a number itself."""
         operator, sides = self._spans(source.code).sides.get(self.span(source), ("", None))
         if operator != operation or sides is None or not 0 <= place < 2:
             return ""

@@ -86,7 +86,7 @@ class Definition(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A whole text, of either style: the main program and what is defined under `where`."""
+    """A whole text, of either style: the main program and the definitions under `where`."""
 
     main: Any
     programs: dict[str, Definition]

@@ -47,7 +47,7 @@ class Reader:
         return token.text == text and token.kind in ("mark", "name")
 
     def _take(self, text: str) -> bool:
-        """Goes past `text` if it is the next word."""
+        """Skip `text` if it is the next word."""
         if self._is(text):
             self._index += 1
             return True

@@ -77,7 +77,7 @@ class Text:
         return [*tokens, Token("end", "", len(self.text.rstrip()))]
 
     def place(self, at: int) -> tuple[int, int]:
-        """Line and column, counted from 1, of a position in the text."""
+        """Return line and column, counted from 1, of a position in the text."""
         return self.text.count("\n", 0, at) + 1, at - (self.text.rfind("\n", 0, at) + 1) + 1
 
     def described(self, at: int, problem: str) -> str:

@@ -38,11 +38,12 @@ def unfold(program: Program, *, calls: Choice = True, loops: Choice = False, dev
            limit: int = 100_000) -> Program:
     """Return an equal program with calls replaced by their equations, and loops by their steps.
 
-    - `calls`: by default named calls (library functions, and those of `named_call`), at every depth. Patterns choose by
-      name or scope, and from all calls: jitted functions, checkpoints and functions with rules of their own too, which
-      lose their rules. `"*"` is every call. A function of the equation may choose as well.
-    - `loops`: whether to unroll loops that run a known number of times, or which. By default they stay.
-    - `devices`: whether to write what the devices of a mesh compute (`shard_map`) as operations on whole arrays.
+    - `calls`: by default named calls (library functions, and those of `named_call`), at every depth. Patterns select by
+      name or scope, from all calls: also jitted functions, checkpoints and functions with rules of their own, which
+      lose
+      their rules. `"*"` is every call. A predicate of the equation may select as well.
+    - `loops`: whether to unroll loops that run a known number of times, or which of them. By default they stay.
+    - `devices`: whether to write the per-device computations of a mesh (`shard_map`) as operations on whole arrays.
 
     Equations of a call get a scope of its name. Raises `ArgumentError` if more than `limit` equations would be made.
 

@@ -138,7 +138,7 @@ def string_text(value: str) -> str:
 
 
 def opaque_name(value: Any) -> str:
-    """What to call an object that has no text: its own name, or that of its class."""
+    """Return a name for an object that has no text: its own, or that of its class."""
     name = getattr(value, "name", None) or getattr(value, "__name__", None) or type(value).__name__
     return "".join(char for char in str(name) if char.isprintable() and char not in "<>") or "object"
 

@@ -100,7 +100,7 @@ class Card(Report):
         self.primitive, self.rows = primitive, rows
 
     def __getitem__(self, what: str) -> Row:
-        """Return the row of this name; raises `KeyError` if there is none."""
+        """Return the row of this name; raise `KeyError` if there is none."""
         return {row.what: row for row in self.rows}[what]
 
     def table(self) -> Table:

@@ -290,7 +290,7 @@ class Bernoulli(NamedTuple):
     p: Any = 0.5
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
-        """Bools of shape `shape` and that of `p`."""
+        """Return bools of shape `shape` and that of `p`."""
         return random.bernoulli(key, self.p, (*as_new_shape("sample", shape), *fnp.shape(self.p)))
 
     def logpmf(self, k: Any) -> Any:
@@ -309,7 +309,7 @@ class Categorical(NamedTuple):
     logits: Any
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
-        """Numbers of classes, of shape `shape` and that of the logits but for the last axis."""
+        """Return numbers of classes, of shape `shape` and that of the logits but for the last axis."""
         logits = as_array_operand(self.logits)
         return random.categorical(key, logits, -1, (*as_new_shape("sample", shape), *fnp.shape(logits)[:-1]))
 
@@ -331,7 +331,7 @@ class Poisson(NamedTuple):
     rate: Any = 1.0
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
-        """Integers of shape `shape` and that of the rate."""
+        """Return integers of shape `shape` and that of the rate."""
         return random.poisson(key, self.rate, (*as_new_shape("sample", shape), *fnp.shape(self.rate)))
 
     def logpmf(self, k: Any) -> Any:

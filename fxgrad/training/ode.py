@@ -34,7 +34,7 @@ STAGES = ((1 / 5,), (3 / 40, 9 / 40), (44 / 45, -56 / 15, 32 / 9),
           (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
           (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84))
 ERROR = (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40)
-# What gives the solution in the middle of a step to fourth order (Shampine, 1986), for half the step.
+# Coefficients of the solution in the middle of a step to fourth order (Shampine, 1986), for half the step.
 MIDDLE = (6025192743 / 30085553152, 0.0, 51252292925 / 65400821598, -2691868925 / 45128329728,
           187940372067 / 1594534317056, -1776094331 / 19743644256, 11237099 / 235043384)
 SAFETY, GROWTH, SHRINKAGE = 0.9, 10.0, 0.2

@@ -96,8 +96,8 @@ def score_function(value: Any, log_prob: Any, baseline: Any = None, *, axis: int
 
     `baseline` is subtracted from the value in the estimate of the first derivative. A number or an array near the
     expectation reduces the variance without bias, provided that it does not depend on the draw that it is used for.
-    `"leave-one-out"` is the mean of the other draws along `axis` (Kool, van Hoof and Welling, 2019), of which there
-    must be at least two in all.
+    `"leave-one-out"` is the mean of the other draws along `axis` (Kool, van Hoof and Welling, 2019); there must be at
+    least two draws.
 
     Raises `ShapeError` for shapes that differ, and `ArgumentError` for another word.
 

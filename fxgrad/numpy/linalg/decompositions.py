@@ -97,7 +97,7 @@ def _is_lower(name: str, triangle: str | None) -> bool:
 
 
 def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
-    """Ascending eigenvalues and orthonormal eigenvectors (the columns) of Hermitian matrices.
+    """Return ascending eigenvalues and orthonormal eigenvectors (the columns) of Hermitian matrices.
 
     `a` is made Hermitian first, or else only its lower (`UPLO="L"`) or upper triangle is read.
 
@@ -127,7 +127,7 @@ def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -
 
 
 def eig(a: Any) -> EigResult:
-    """Eigenvalues and eigenvectors (columns of length 1, their largest element real) of square matrices; complex.
+    """Return eigenvalues and eigenvectors (columns of length 1, largest element real) of square matrices; complex.
 
     Both have derivatives if the eigenvalues are distinct. Under `jit` there is a kernel for CPUs only. For a matrix
     with a NaN in it all are NaN.

@@ -48,7 +48,7 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None
 
 
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
-    """`np.linalg.matrix_rank`: `tol` bounds singular values as it is, `rtol` as a part of the greatest one."""
+    """Compute `np.linalg.matrix_rank`: `tol` bounds singular values absolutely, `rtol` relative to the largest."""
     a = _lower("matrix_rank", A, hermitian)
     if rtol is not None:
         tol = svd_(a, compute_uv=False, hermitian=hermitian).max(-1) * rtol

@@ -132,7 +132,7 @@ def qr_multiply(a: Any, c: Any, mode: str = "right", pivoting: bool = False, con
 def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
          overwrite_b: bool = False, turbo: bool = True, eigvals: None = None, type: int = 1,
          check_finite: bool = True) -> Any:
-    """Ascending eigenvalues, and eigenvectors as columns, of Hermitian matrices; see `fxgrad.numpy.linalg.eigh`.
+    """Return ascending eigenvalues, and eigenvectors as columns, of Hermitian matrices; see `fxgrad.numpy.linalg.eigh`.
 
     With `b`, positive definite, they are those of `a @ v = w * b @ v` (only `type` 1). `lower` selects the triangles
     that are read.
@@ -159,7 +159,7 @@ def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, 
 
 def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str = "a", select_range: Any = None,
                      tol: float | None = None, key: Any = None) -> Any:
-    """Ascending eigenvalues (and vectors) of the symmetric matrix with the diagonal `d` and `e` beside it.
+    """Return ascending eigenvalues (and vectors) of the symmetric matrix with the diagonal `d` and `e` beside it.
 
     `select="i"` with `select_range=(first, last)` selects some of them. They are computed as those of a full matrix.
 

@@ -53,7 +53,7 @@ def _gather_places(x: Any, places: Any) -> Any:
 
 
 def _joined(*parts: Any) -> Any:
-    """Vectors one behind another, their axes in front broadcast."""
+    """Return vectors one behind another, their axes in front broadcast."""
     read = promote_operands(*parts)
     stack = common_shape("vectors", *(shape_of(each)[:-1] for each in read))
     return concatenate([broadcast_to(each, (*stack, shape_of(each)[-1])) for each in read], len(stack))
@@ -166,7 +166,7 @@ def fiedler(a: Any) -> Any:
 
 
 def fiedler_companion(a: Any) -> Any:
-    """Matrices of five diagonals whose characteristic polynomial has the coefficients `a`, divided by the first.
+    """Return matrices of five diagonals whose characteristic polynomial has the coefficients `a`, divided by the first.
 
     >>> fiedler_companion([1.0, -3.0, 2.0])
     array([[ 3., -2.],
@@ -237,7 +237,7 @@ def block_diag(*arrs: Any) -> Any:
 
 
 def _constant(values: Any, dtype: Any = None) -> Any:
-    """Numbers computed with NumPy, in the default dtype; a constant of the program that is traced."""
+    """Return numbers computed with NumPy, in the default dtype; a constant of the program that is traced."""
     return asarray(np.asarray(values).astype(default_float_dtype() if dtype is None else dtype))
 
 

@@ -54,7 +54,7 @@ class _Space:
         return tree.unflatten(self.structure, parts)
 
     def operator(self, given: Any, what: str) -> Apply:
-        """What a caller gave for a matrix, a function or an array, as a function of vectors."""
+        """Return a caller's matrix, function or array as a function of vectors."""
         if callable(given):
             return lambda v: self.vector(given(self.container(v)), f"{what}(b)")
         matrix, = inexact_operands(given)

@@ -188,7 +188,7 @@ class Rotation(NamedTuple):
         return fnp.roll(quat, 1, -1) if scalar_first else quat
 
     def as_rotvec(self, degrees: bool = False) -> Any:
-        """Vectors along the axes whose lengths are the angles, from 0 to pi.
+        """Return vectors along the axes whose lengths are the angles, from 0 to pi.
 
         >>> import numpy as np
         >>> Rotation.from_quat(np.array([0.0, 1.0, 0.0, 0.0])).as_rotvec(degrees=True)
@@ -204,7 +204,7 @@ class Rotation(NamedTuple):
         return fnp.rad2deg(scale * vector) if degrees else scale * vector
 
     def as_matrix(self) -> Any:
-        """Orthogonal matrices, shape (3, 3) or (n, 3, 3).
+        """Return orthogonal matrices, shape (3, 3) or (n, 3, 3).
 
         >>> Rotation.identity().as_matrix()
         array([[1., 0., 0.],
@@ -218,7 +218,7 @@ class Rotation(NamedTuple):
         return fnp.stack([fnp.stack(row, -1) for row in rows], -2)
 
     def as_mrp(self) -> Any:
-        """Modified Rodrigues parameters, axis times tan(angle / 4).
+        """Return modified Rodrigues parameters, axis times tan(angle / 4).
 
         >>> import numpy as np
         >>> Rotation.from_mrp(np.array([0.0, 0.25, 0.0])).as_mrp()
@@ -228,7 +228,7 @@ class Rotation(NamedTuple):
         return quat[..., :3] / (1 + quat[..., 3:])
 
     def as_euler(self, seq: str, degrees: bool = False) -> Any:
-        """Three angles about the axes in `seq` (as for `from_euler`, three letters), shape (3,) or (n, 3).
+        """Return three angles about the axes in `seq` (as for `from_euler`, three letters), shape (3,) or (n, 3).
 
         The first and the third are between -pi and pi, the second between 0 and pi if the first axis is the third, and
         otherwise between -pi / 2 and pi / 2. At the ends of the second, where only the sum or the difference of the
@@ -324,7 +324,7 @@ class Rotation(NamedTuple):
         return Rotation(product(self.quat, other.quat))
 
     def __getitem__(self, index: Any) -> Any:
-        """Some of a vector of rotations; raises `ArgumentError` for a single one."""
+        """Return some of a vector of rotations; raise `ArgumentError` for a single one."""
         if self.single:
             raise ArgumentError(at_user_line("a single Rotation has no items; its quaternion is .quat"))
         return Rotation(self.quat[index])

@@ -131,7 +131,7 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
         return self.weights @ fnp.exp(-0.5 * energy) @ other.weights / scale
 
     def resample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
-        """Points drawn from the density, of shape (dimensions, *shape)."""
+        """Return points drawn from the density, of shape (dimensions, *shape)."""
         of_index, of_noise = random.split(key)
         chosen = random.choice(of_index, self.n, shape, p=self.weights)
         zeros = fnp.zeros(self.d, self.dataset.dtype)

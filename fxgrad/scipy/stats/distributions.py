@@ -120,11 +120,11 @@ def _shift_and_scale(formula: Formula, of_probability: bool) -> Formula:
     return compute
 
 
-_WHAT = {"logpdf": "The logarithm of the density at `x`", "pdf": "The density at `x`",
-         "logpmf": "The logarithm of the probability of `k`", "pmf": "The probability of `k`",
-         "cdf": "The probability of no more than the point", "logcdf": "The logarithm of `cdf`",
-         "sf": "The probability of more than the point", "logsf": "The logarithm of `sf`",
-         "ppf": "The point that `cdf` gives `q` for", "isf": "The point that `sf` gives `q` for"}
+_WHAT = {"logpdf": "Return the logarithm of the density at `x`", "pdf": "Return the density at `x`",
+         "logpmf": "Return the logarithm of the probability of `k`", "pmf": "Return the probability of `k`",
+         "cdf": "Return the probability of at most the point", "logcdf": "Return the logarithm of `cdf`",
+         "sf": "Return the probability of more than the point", "logsf": "Return the logarithm of `sf`",
+         "ppf": "Return the point where `cdf` is `q`", "isf": "Return the point where `sf` is `q`"}
 
 
 def _with_signature(name: str, first: str, names: Sequence[str], compute: Formula) -> Callable[..., Any]:

@@ -120,7 +120,7 @@ class CFunction:
         return value
 
     def array(self, atom: Atom) -> str:
-        """What a call is given: the pointer to a whole array, or the value of a scalar."""
+        """Return the argument of a call: the pointer to a whole array, or the value of a scalar."""
         value = self.value(atom)
         if not value.aval.shape:
             return value.at([])

@@ -97,7 +97,7 @@ class Emission:
         return f"to_onnx: {equation.primitive} {reason}{line}"
 
     def _rename_results(self, nodes: Sequence[Any], made: Sequence[OnnxValue], names: Sequence[str]) -> list[OnnxValue]:
-        """Values that nodes of this equation make, under the names of its variables."""
+        """Return values that nodes of this equation make, under the names of its variables."""
         own = {name for node in nodes for name in node.output}
         new: dict[str, str] = {}
         for value, name in zip(made, names, strict=True):
@@ -123,7 +123,7 @@ class Emission:
 
     def apply(self, primitive: Primitive, avals: Sequence[Aval], values: Sequence[OnnxValue],
               **params: Any) -> list[OnnxValue]:
-        """Return the values of the outputs of another operation, in terms of which a rule is written."""
+        """Emit another operation, by which a rule is defined; return the values of its outputs."""
         return self.operation(RuleOperation(primitive, avals, infer_types(primitive, avals, params), params), [*values])
 
 

@@ -310,7 +310,7 @@ class OnnxGraph:
                               self.sizes(steps or [1] * len(axes)))
 
     def unsqueeze(self, value: OnnxValue, axes: Sequence[int]) -> OnnxValue:
-        """New axes of size 1 at the places that they have in the result."""
+        """Return new axes of size 1 at the places that they have in the result."""
         return self.operation("Unsqueeze", value, self.sizes(axes)) if len(axes) else value
 
     def where(self, condition: OnnxValue, chosen: OnnxValue, other: OnnxValue) -> OnnxValue:

@@ -27,7 +27,7 @@ class FlatAddresses(NamedTuple):
 
 
 def _with_ones(shape: tuple[int, ...], axes: tuple[int, ...], rank: int) -> list[int]:
-    """Sizes with ones, for values along `axes` of a result of `rank`."""
+    """Return sizes with ones, for values along `axes` of a result of `rank`."""
     sizes = [1] * rank
     for axis, size in zip(axes, shape, strict=True):
         sizes[axis] = size

@@ -51,7 +51,7 @@ def bitwise(graph: OnnxGraph, name: str, *values: OnnxValue) -> OnnxValue:
 
 
 def shift(graph: OnnxGraph, x: OnnxValue, count: OnnxValue, direction: str) -> OnnxValue:
-    """Integers shifted to the "LEFT" or, without their sign, to the "RIGHT"; by all their bits or more gives 0.
+    """Return integers shifted to the "LEFT" or, without their sign, to the "RIGHT"; by all their bits or more gives 0.
 
     Runtimes only shift unsigned integers, and their results for too large counts are undefined.
     """
@@ -69,7 +69,7 @@ def shift_by(graph: OnnxGraph, x: OnnxValue, count: int, direction: str) -> Onnx
 
 
 def shift_arithmetic(graph: OnnxGraph, x: OnnxValue, count: OnnxValue) -> OnnxValue:
-    """Integers shifted to the right, with copies of their first bit."""
+    """Return integers shifted to the right, with copies of their first bit."""
     kind = signed_dtype(x.dtype)
     numbers = graph.cast(x, kind)
     negative = graph.operation("Less", numbers, graph.number(0, kind))
@@ -111,7 +111,7 @@ def bitcast(graph: OnnxGraph, x: OnnxValue, dtype: DType) -> OnnxValue:
 
 
 def order_rank(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
-    """Integers in the total order of floats; of other numbers themselves."""
+    """Return integers in the total order of floats; of other numbers themselves."""
     if x.dtype.kind == "b" or not dtypes.is_floating(x.dtype):
         return x
     kind = signed_dtype(x.dtype)
@@ -124,7 +124,7 @@ def order_rank(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
 
 
 def divide_whole(graph: OnnxGraph, x: OnnxValue, y: OnnxValue) -> tuple[OnnxValue, OnnxValue]:
-    """Quotient toward zero and remainder of integers; of a division by 0 all bits set, and x.
+    """Return quotient toward zero and remainder of integers; of a division by 0 all bits set, and x.
 
     Runtimes crash on a division by 0, or of the least integer by -1.
     """

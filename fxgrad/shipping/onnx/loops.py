@@ -31,7 +31,7 @@ def _call(emission: Emission, operation: RuleOperation, values: Values) -> Value
 
 @onnx_rules.register(primitives.custom_linear_solve, primitives.custom_root)
 def _solve(emission: Emission, operation: RuleOperation, values: Values) -> Values:
-    """What solves; the other programs are for derivatives."""
+    """Emit the program that solves; the other programs are for derivatives."""
     region = next(region for region in operation.regions if region.role == "solve")
     given = [values[link.place] for link in region.inputs]
     return emission.program(region.program, given, "solve")
@@ -41,7 +41,7 @@ def _solve(emission: Emission, operation: RuleOperation, values: Values) -> Valu
 
 
 def with_shapes(avals: Sequence[Aval], values: Values) -> list[tuple[OnnxValue, tuple[int, ...]]]:
-    """Values with their shapes."""
+    """Return values with their shapes."""
     return [(value, aval.shape) for value, aval in zip(values, avals, strict=True)]
 
 

@@ -130,7 +130,7 @@ def _convolution(emission: Emission, operation: RuleOperation, values: Values) -
 
 def _groups_to_features(graph: OnnxGraph, image: OnnxValue, shape: tuple[int, ...],
                         count: int) -> tuple[OnnxValue, tuple[int, ...]]:
-    """Groups of the batch as groups of features."""
+    """Return groups of the batch as groups of features."""
     if count == 1:
         return image, shape
     batch, features, *spatial = shape

@@ -18,7 +18,7 @@ IR_VERSIONS = {21: 10, 26: 13}
 
 
 def require_onnx() -> ModuleType:
-    """Return the package onnx; raise `UnsupportedError`, which names what to install, if there is none."""
+    """Return the package onnx; raise `UnsupportedError`, which says how to install it, if there is none."""
     try:
         import onnx
         import onnx.helper

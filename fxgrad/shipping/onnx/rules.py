@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OnnxRefusal(Exception):  # noqa: N818  (it becomes an UnsupportedError)
-    """Reason why an operation has no form in ONNX, and what to write instead."""
+    """An operation without a form in ONNX: the reason, and the code to write instead."""
 
 
 class RuleOperation(NamedTuple):

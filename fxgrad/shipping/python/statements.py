@@ -1,6 +1,6 @@
 """Operations that hold programs as Python's statements: calls of functions, `if`, `for` and `while`.
 
-What is written follows from the regions of the operation: their roles, and how values come to them and leave them.
+The statements follow from the regions of the operation: their roles, and how values enter and leave them.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def _nodes(filename: str, kinds: Any, name: str) -> list[Any]:
 
 
 def assigned_value(values: dict[str, Any], name: str) -> ast.expr | None:
-    """What a module of kernels assigns to a name at its top."""
+    """Return the expression that a module of kernels assigns to a name at its top level; None if there is none."""
     if not str(values.get("__name__")).startswith("fxgrad.engine.ops."):
         return None
     module = _file(str(values["__file__"]))

@@ -325,6 +325,6 @@ def _identifier(name: str) -> str:
 
 
 def _description(program: Program) -> str:
-    """What a program is of: `loss`, `grad(loss, [weights, bias])`."""
+    """Return the description of a program: `loss`, `grad(loss, [weights, bias])`."""
     signature = program.signature
     return "function" if signature is None else signature.title or signature.name

@@ -94,7 +94,7 @@ def read_program(path: Path) -> Program:
 
 
 def find_function(text: str) -> Callable[..., Any]:
-    """Return a function that `module:function` or `file.py:function` names; raises `CommandError` if there is none."""
+    """Return a function that `module:function` or `file.py:function` names; raise `CommandError` if there is none."""
     place, colon, name = text.rpartition(":")
     if not colon or not place or not name:
         raise CommandError(f"{text!r} names no function and no file. Write MODULE:FUNCTION or FILE.py:FUNCTION, such "
@@ -118,7 +118,7 @@ def _own_functions(module: Any) -> list[str]:
 
 
 def _functions_of(place: str) -> str:
-    """What to write for a file without a function."""
+    """Return a hint for a file given without a function."""
     found = _own_functions(_module(place))
     return f"Write {place}:{found[0]}; its functions are {', '.join(found[:8])}" if found else "It has none"
 

@@ -89,7 +89,7 @@ class Editor:
 
     @property
     def outputs(self) -> tuple[Atom, ...]:
-        """What the program returns as it is now."""
+        """The current outputs of the program."""
         return tuple(self._outputs)
 
     @property
@@ -207,7 +207,7 @@ class Editor:
         del self._equations[place]
 
     def substitute(self, value: Value, other: Value | Any, *, only: Sequence[Equation] | None = None) -> None:
-        """Lets all that uses `value`, or `only` some equations, use `other`, a value or a number.
+        """Replace `value` by `other`, a value or a number, in all equations that use it, or in `only` some.
 
         Equations that `other` itself is computed from keep their operands, unless they are in `only`. Raises
         `ArgumentError` if the two differ in shape or dtype.
@@ -230,7 +230,7 @@ class Editor:
             self._outputs = [atom if each is var else each for each in self._outputs]
 
     def returns(self, results: Any) -> None:
-        """Lets the program return other values: a value, or a container of values, which the results come in.
+        """Make the program return other values: a value, or a container of values, which is that of the results.
 
         >>> import fxgrad, numpy as np
         >>> def model(x):

@@ -46,9 +46,9 @@ def extract(program: Program, inputs: Any = None, outputs: Any = None) -> Progra
     a structure is given as a whole by its name: `"params"` for `params.w` and `params.b`.
 
     - `inputs`: a name, or a list of the arguments that the result takes in order, each a name or a container of
-      names. `...` in the list stands for the program's own arguments, as far as they are needed beside the others.
-      By default these alone are meant. Arrays that the program closes over come along.
-    - `outputs`: a name, or a container of names, in which the results come. By default what the program returns.
+      names. `...` in the list stands for those of the program's own arguments that are needed beside the others.
+      By default the inputs are these alone. Arrays that the program closes over are kept.
+    - `outputs`: a name, or a container of names, in which the results are returned; by default the program's outputs.
 
     Equations that the outputs do not need are left out, operations with effects too. The result is checked, and keeps
     the names and lines of the original program. The parts before and after a cut have the same operations as the whole,

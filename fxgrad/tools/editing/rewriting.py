@@ -190,7 +190,7 @@ class Rewriting:
         return [program] if equal(program, simple) or self._fault(simple) else [program, simple]
 
     def _fault(self, program: Program) -> str:
-        """What a program lacks to be a pattern; "" for one that is."""
+        """Return why a program is no valid pattern; "" if it is one."""
         made = {var for equation in program.equations for var in equation.outputs}
         used = {atom for equation in program.equations for atom in equation.inputs}
         if not program.outputs or not all(atom in made for atom in program.outputs):

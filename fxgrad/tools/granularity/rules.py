@@ -195,7 +195,7 @@ scalar_rules.enter(_reduction_rule(primitives.xor), primitives.reduce_xor)
 
 
 def _window_rule(name: str, combine: Primitive) -> Rule:
-    """Elements of each window combined, without the padding."""
+    """Return elements of each window combined, without the padding."""
     def rule(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
         operand, out = operands[0], equation.outputs[0].aval
         parts = elements_of_windows(operand.shape, Sliding(**equation.params))

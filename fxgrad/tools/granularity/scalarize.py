@@ -110,7 +110,7 @@ def _run_scalars(scalars: Scalars, program: Program, inputs: Sequence[Elements],
 
 
 def _compute_known(equation: Equation, operands: list[Elements]) -> list[Elements] | None:
-    """What an equation makes of numbers alone; None if it depends on an input, or does something else."""
+    """Return the results of an equation of numbers alone; None if it depends on an input, or has effects or regions."""
     if equation.regions or equation.primitive.effectful or equation.primitive.collective:
         return None
     values = [known_numbers(operand, atom.aval) for operand, atom in zip(operands, equation.inputs, strict=True)]

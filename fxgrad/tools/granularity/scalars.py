@@ -92,7 +92,7 @@ class Scalars:
 
 
 def as_elements(atoms: Sequence[Atom], shape: tuple[int, ...]) -> Elements:
-    """Atoms as an array."""
+    """Return atoms as an array."""
     array = np.empty(len(atoms), object)
     array[:] = atoms
     return array.reshape(shape)

@@ -297,7 +297,7 @@ class Graph:
         return self._leaves is not None and len(self.program.constants) == self.program.captured
 
     def run(self) -> Run:
-        """Return the numbers of this graph; raises `ArgumentError` if it was made without values."""
+        """Return the numbers of this graph; raise `ArgumentError` if it was made without values."""
         if self._run is None:
             if self._leaves is None or not self.has_values:
                 raise ArgumentError(at_user_line(

@@ -107,7 +107,7 @@ class PathCosts(NamedTuple):
 
 
 def path_costs(graph: Graph | Program, start: str | Node, end: str | Node) -> PathCosts:
-    """What the derivative of `end` in `start` costs by following all paths, and by reverse mode.
+    """Return the cost of the derivative of `end` in `start` by following all paths, and by reverse mode.
 
     >>> import fxgrad
     >>> def f(x):

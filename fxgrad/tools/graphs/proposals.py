@@ -38,7 +38,7 @@ class Proposal(Report):
 
 
 def roles(program: Program | Graph) -> Proposal:
-    """What the arguments of a model's loss seem to be, from the operations that they go into alone.
+    """Return guesses at the roles of a model's arguments, made only from the operations that use them.
 
     A label is subtracted from a computed value, or the reverse; a bias is added to a computed value; a factor of a
     computed value is a weight; of two arguments that are multiplied with each other one is a weight and one an input,

@@ -24,11 +24,11 @@ def lint(fun: Callable[..., Any], *, only: Kinds | None = None, ignore: Kinds = 
     computed. Each finding has the line, the fault, what to write, and a kind:
 
     - "overflow" and "cancellation": the naive forms that `stabilise` rewrites;
-    - "derivative": operations by which alone an argument reaches the result and that have no derivative but 0 (round,
-      argmax, comparisons, conversions to integers), with what helps; logarithms, roots and quotients of what is held at
-      0, and in a branch of `where`, whose derivatives are NaN;
+    - "derivative": operations without a derivative but 0 through which alone an argument reaches the result (round,
+      argmax, comparisons, conversions to integers), with a remedy; logarithms, roots and quotients of values held at 0,
+      and in a branch of `where`, whose derivatives are NaN;
     - "keys": random keys that are drawn from twice;
-    - "edges": forms that fail only where squares overflow or underflow, or next to a zero. Reported if asked for.
+    - "edges": forms that fail only where squares overflow or underflow, or next to a zero. Reported on request.
 
     `only` (a kind, or several) reports these alone, `ignore` all but these. The result prints as a table, is false if
     nothing was found, and has `to_json()`. Raises `ArgumentError` for unknown kinds.

@@ -84,7 +84,7 @@ class NanOrigin(Report):
         return made
 
     def content(self) -> Table | Group | str:
-        """Return the table, or that there is no NaN."""
+        """Return the table, or a sentence if there is no NaN."""
         return self.table() if self else f"{self.title}: no NaN"
 
     __repr__ = Report.__str__
@@ -236,7 +236,7 @@ class _NanSearch:
         return "look at the line above with fxgrad.debug_nans(), which stops there"
 
     def _operations_with(self, equation: Equation) -> list[str]:
-        """What the user's code recorded in the expression that an operation is of, from the last to the first."""
+        """Return the operations that the user's code recorded in the expression of an equation, last to first."""
         source = equation.source
         return [] if source is None else self._written.get((id(source.code), source.instruction), [])[::-1]
 

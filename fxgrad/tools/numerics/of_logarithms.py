@@ -142,7 +142,7 @@ def _log_softmax(view: ProgramView, equation: Equation) -> StableForm | None:
 
 
 def _softmax_of(view: ProgramView, atom: Atom) -> tuple[Atom, tuple[int, ...]] | None:
-    """What a value is the softmax of, and its axes: of the library's or written out."""
+    """Return the operand and axes of a softmax, called or written out; None if the value is none."""
     maker = view.maker(atom)
     called = [] if maker is None else [region.program for region in maker.regions if region.role == "inline"]
     if maker is not None and called and (name := CALL_NAMES.of(called[0])) is not None and name.is_library and (

@@ -61,7 +61,7 @@ class RecordedOperation:
         self.amplified = propagated / incoming if 0 < incoming < np.inf else 0.0
 
     def impact(self) -> tuple[float, float]:
-        """What computing this in the program's precision makes of error: relative to the results, and to its own.
+        """Return the error due to the program's precision: relative to the results, and to the operation's own result.
 
         The second is weighed by the first, element by element.
         """

@@ -208,7 +208,7 @@ class _Rewriting(Interpreter):
         return bind_equation(equation, inputs)
 
     def _value(self, atom: Any) -> Any:
-        """What formulas are given, with which Python's operators can compute: numbers for literals."""
+        """Return the operand of a formula, with which Python's operators can compute: literals become numbers."""
         if isinstance(atom, Variable):
             value = self._values[atom]
             if not isinstance(value, Literal):

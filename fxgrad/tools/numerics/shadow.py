@@ -127,7 +127,7 @@ class Shadow(Interpreter):
         return outputs
 
     def _compute_low(self, primitive: Primitive, values: list[Any], params: dict[str, Any]) -> list[Any]:
-        """What an operation makes in the program's precision, as the shadow has it."""
+        """Return the results of an operation in the program's precision, converted to the shadow's."""
         return [*map(self._widened, evaluate_with_numpy(primitive, values, params))]
 
     def _exact(self, primitive: Primitive, values: list[Any], params: dict[str, Any], low: list[Any],

@@ -111,7 +111,7 @@ _OTHERS = "or a smooth function in its place; or an estimator of the derivative 
 
 
 def zero_slopes(program: Program) -> list[Finding]:
-    """Operations without a derivative by which alone a floating-point input reaches floating-point results."""
+    """Return operations without a derivative by which alone a floating-point input reaches floating-point results."""
     count = len(program.inputs) - len(program.constants)
     free = program.inputs[len(program.constants):]
     given = [Dependence(frozenset({number}) if _has_slope(var.aval) else frozenset(), frozenset())

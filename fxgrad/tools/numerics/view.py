@@ -205,7 +205,7 @@ class ProgramView:
     # --- reductions -------------------------------------------------------------------------------------------
 
     def sum(self, atom: Atom) -> Sum | None:
-        """What a value is the sum or the mean of; None if it is neither."""
+        """Return the sum or the mean that a value is; None if it is neither."""
         moves: list[Equation] = []
         maker = self.maker(atom)
         while maker is not None and maker.primitive in _MOVES:

@@ -150,7 +150,7 @@ def _crossings_below(layers: Layers, number: int) -> int:
 
 
 def _transpose(layers: Layers) -> None:
-    """Exchanges neighbours in a row as long as that takes crossings away."""
+    """Swap neighbours in a row as long as that reduces the crossings."""
     for number, row in enumerate(layers.rows):
         for index in range(len(row) - 1):
             before = _crossings_below(layers, number - 1) + _crossings_below(layers, number)

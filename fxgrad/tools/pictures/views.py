@@ -59,7 +59,7 @@ class PictureOptions(NamedTuple):
 
 
 def bipartite(graph: Graph, wishes: PictureOptions) -> Picture:
-    """Values and operations, each a box."""
+    """Return values and operations, each a box."""
     return _Builder(wishes).picture(graph)
 
 

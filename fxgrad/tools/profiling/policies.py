@@ -48,10 +48,10 @@ class PolicyReport(Report):
 
 def policy_report(fun: Callable[..., Any], policy: Callable[..., Any], argnums: int | Sequence[int] = 0,
                   ) -> Callable[..., PolicyReport]:
-    """Return the function that differentiates `fun` with and without `checkpoint(fun, policy=policy)`.
+    """Return a function that differentiates `fun` with and without `checkpoint(fun, policy=policy)`.
 
-    It takes positional arguments as `grad(fun, argnums)` does, and computes both gradients. What is kept beside the
-    arguments is counted from the programs. Raises as `grad` and `checkpoint` do.
+    It takes positional arguments as `grad(fun, argnums)` does, and computes both gradients. The residuals beside the
+    arguments are counted from the programs. Raises as `grad` and `checkpoint` do.
 
     >>> import fxgrad, numpy as np
     >>> policies = fxgrad.checkpoint_policies

@@ -69,7 +69,7 @@ def rotated(items: Sequence[T], number: int) -> list[T]:
 
 
 def typical_seconds(timed: Timed) -> float:
-    """Seconds a call, after some to warm up."""
+    """Return seconds a call, after some to warm up."""
     return max(min(sample(timed, 1) for _ in range(3)) * 1e-6, 1e-7)
 
 
@@ -85,6 +85,6 @@ def sample(timed: Timed, calls: int) -> float:
 
 
 def figures(values: list[float], calls: int) -> Figures:
-    """Median and quartiles of samples."""
+    """Return median and quartiles of samples."""
     lower, median, upper = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
     return Figures(median, lower, upper, len(values), calls)

@@ -20,7 +20,7 @@ def autocast(fun: Callable[..., Any], policy: AutocastPolicy | Any = autocast_po
              output_dtype: Any = None) -> Callable[..., Any]:
     """Return `fun` with matrix products and convolutions in half precision; all else keeps its dtype.
 
-    Arguments, sums and results stay as they are.
+    Arguments, sums and results keep their dtypes.
 
     `policy` assigns precisions to operations: `fxgrad.autocast_policies.bfloat16`, `float16`, one derived from them by
     `with_`, or just a dtype. Operands of float32 and float64 are cast where the policy requires it, each value once, by
@@ -28,8 +28,8 @@ def autocast(fun: Callable[..., Any], policy: AutocastPolicy | Any = autocast_po
     `output_dtype` all real ones have that one. Gradients have the dtypes of the arguments. Integers, bools, complex
     numbers, random keys, and values already in half precision are left unchanged.
 
-    What `fun` computes of values that do not depend on its arguments is not touched. It nests with all other
-    transformations in any order.
+    Computations of `fun` that do not depend on its arguments are unchanged. It nests with all other transformations in
+    any order.
 
     Raises `ArgumentError` if `policy` is not a policy.
 
