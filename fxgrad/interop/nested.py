@@ -32,7 +32,7 @@ from fxgrad.interop.importing import as_closed_jaxpr, import_nested, import_rule
 # --- calls ------------------------------------------------------------------------------------------------------
 
 SMALL = 8
-"""Jitted functions of so many equations or fewer are put in place."""
+"""Jitted functions of this many equations or fewer are inlined."""
 _OF_JAX = os.path.dirname(jax.__file__)
 
 
@@ -110,7 +110,7 @@ def _while(equation: JaxprEqn, *operands: Any) -> list[Any]:
 def _loop_while_any(condition: ClosedJaxpr, body: ClosedJaxpr, count: int) -> tuple[ClosedJaxpr, ClosedJaxpr]:
     """Return the condition and body of a loop that jax batched: it runs while any example does, and updates only these.
 
-    The body is given the condition's constants, so many as `count`, before its own.
+    The body gets the `count` constants of the condition before its own.
     """
     asked, moved = jaxpr_as_fun(condition), jaxpr_as_fun(body)
     own = len(body.in_avals) - len(body.out_avals)

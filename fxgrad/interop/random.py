@@ -26,7 +26,7 @@ def _check_partitionable() -> None:
 
 @import_rule("random_seed")
 def _random_seed(equation: Any, seeds: Any) -> Any:
-    read_parameters(equation, ignored=("impl",))  # keys of other generators have types that fxgrad has not
+    read_parameters(equation, ignored=("impl",))  # keys of other generators have types that fxgrad lacks
     return bind(random.random_seed_p, seeds)
 
 

@@ -22,7 +22,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     about 2 log2(n) times, on fewer and fewer pairs (Blelloch, "Prefix sums and their applications", 1990). With
     `reverse` the scan starts at the last entry.
 
-    Raises `AxisError` or `ShapeError` for an axis that is not there, or not equally long in all arrays.
+    Raises `AxisError` or `ShapeError` for an axis that does not exist, or has different sizes.
 
     >>> import numpy as np
     >>> associative_scan(np.add, np.arange(5))

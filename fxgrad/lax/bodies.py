@@ -36,7 +36,7 @@ class FlatTree(NamedTuple):
 
 
 def flatten_checked(what: str, container: Any, root: str) -> FlatTree:
-    """Flatten `container`; raise `ArgumentError` for a leaf that is no array and no number."""
+    """Flatten `container`; raise `ArgumentError` for a leaf that is neither an array nor a number."""
     leaves, structure = tree.flatten(container)
     names = tree.leaf_names(container, root)
     avals = [check_leaf(leaf, what, constant_name(name)) for leaf, name in zip(leaves, names, strict=True)]

@@ -98,7 +98,7 @@ def pmean(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
 def pmax(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
     """Return the greatest of `x` over all entries of a mapped axis; a NaN wins.
 
-    Its derivative, which jax has not, is the mean of those of the entries that attain it, as for `max` of an array.
+    Its derivative, which jax lacks, is the mean of those of the entries that attain it, as for `max` of an array.
     Raises as `psum` does, and `DTypeError` for complex numbers.
 
     >>> import numpy as np, fxgrad

@@ -167,7 +167,7 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
 
 
 def transpose(operand: Any, permutation: Sequence[int]) -> Any:
-    """Return the array with its axes in the order `permutation`. Raises `ShapeError` if that is no permutation.
+    """Return the array with its axes in the order `permutation`. Raises `ShapeError` if that is not a permutation.
 
     >>> import numpy as np
     >>> transpose(np.ones((2, 3)), (1, 0)).shape

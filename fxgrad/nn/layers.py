@@ -48,7 +48,7 @@ def dropout(x: Any, rate: float, key: Any = None) -> Any:
     it is the same for the value and all derivatives, and when `checkpoint`, a memory budget or a loop recomputes it.
     Under `vmap` entries have separate masks if they have separate keys. The dtype is that of `x`, a float.
 
-    Srivastava et al., "Dropout" (2014). Raises `ArgumentError` for a rate that is no number from 0 to 1.
+    Srivastava et al., "Dropout" (2014). Raises `ArgumentError` for a rate that is not a number from 0 to 1.
 
     >>> import numpy as np, fxgrad
     >>> key = fxgrad.random.key(0)

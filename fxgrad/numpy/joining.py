@@ -157,7 +157,7 @@ def _pieces(name: str, ary: Any, indices_or_sections: Any, axis: int, even: bool
 
 
 def split(ary: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
-    """Return `ary` cut along `axis` into so many equal parts, or at the given places.
+    """Return `ary` split along `axis` into that many equal parts, or at the given positions.
 
     Raises `ShapeError` if equal parts are not possible.
 

@@ -178,7 +178,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str | N
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """Return the elements of `a` on a diagonal of the plane of two axes, as a new last axis.
 
-    `offset` counts diagonals upward from the main one. Raises `AxisError` if the axes are equal or not there.
+    `offset` counts diagonals upward from the main one. Raises `AxisError` if the axes are equal or do not exist.
 
     >>> diagonal([[1, 2], [3, 4]])
     array([1, 4])

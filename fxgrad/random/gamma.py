@@ -77,7 +77,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_
 def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Return vectors (the last axis) of numbers that add up to 1, of the Dirichlet distribution of parameters `alpha`.
 
-    `shape` is that of the draws without the last axis. Raises `ShapeError` for an `alpha` that is no vector.
+    `shape` is that of the draws without the last axis. Raises `ShapeError` for an `alpha` that is not a vector.
 
     >>> import fxgrad, numpy as np
     >>> shares = fxgrad.random.dirichlet(fxgrad.random.key(0), np.ones(3), (2,))

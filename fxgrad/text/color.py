@@ -33,7 +33,7 @@ def highlight(text: str, named: Collection[str] | None = None) -> Text:
 
 
 def user_names(program: Program) -> set[str]:
-    """Return the names in the text of a program that are no letters."""
+    """Return the names in the text of a program that are not letters."""
     sources = Sources()
     return {quoted_name(name) for inner in inner_first(program) for name in own_names(inner, sources).values()}
 

@@ -1,4 +1,4 @@
-"""When two programs are equal: the same operations in the same order on the same types, whatever the names."""
+"""Equality of programs: the same operations in the same order on the same types, whatever the names."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class _Scanner:
         return next((scope for scope in reversed(self.scopes) if name in scope.roles), None)
 
     def note(self, match: re.Match[str], role: str) -> None:
-        """Note a word that is no variable."""
+        """Note a word that is not a variable."""
         self.words.append(Word(*match.span(), role, self.scopes[-1].number))
 
     def plain(self, match: re.Match[str]) -> bool:

@@ -39,7 +39,7 @@ __all__ = ["block_diag", "circulant", "companion", "convolution_matrix", "dft", 
 
 
 def _vector(name: str, x: Any, least: int = 0) -> Any:
-    """Return `x` with at least one axis, and at least so many elements along the last one."""
+    """Return `x` with at least one axis, and at least `least` elements along the last one."""
     x = atleast_1d(as_array_operand(x))
     if shape_of(x)[-1] < least:
         raise ShapeError(at_user_line(f"{name}: an array of shape {shape_of(x)}; at least {least} elements are needed "

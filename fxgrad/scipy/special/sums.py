@@ -130,7 +130,7 @@ def scalar_ones(x: Any) -> Any:
 def bernoulli(n: int) -> Any:
     """Return the Bernoulli numbers B_0 to B_n (with B_1 = -1/2), in the default float dtype.
 
-    Exact fractions by the recurrence of DLMF 24.5.3, rounded. Raises `ArgumentError` for an `n` that is no integer.
+    Exact fractions by the recurrence of DLMF 24.5.3, rounded. Raises `ArgumentError` for an `n` that is not an integer.
 
     >>> bernoulli(4)
     array([ 1.        , -0.5       ,  0.16666667,  0.        , -0.03333334],

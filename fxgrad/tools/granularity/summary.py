@@ -107,7 +107,7 @@ def summary(fun: Callable[..., Any], *, argnums: int | Sequence[int] | None = No
     the first. Only shapes and dtypes of the arguments matter. Totals are those of `fxgrad.cost` and
     `fxgrad.saved_residuals`.
 
-    Raises `ArgumentError` for a number that is no argument's.
+    Raises `ArgumentError` for an `argnums` that names no argument.
 
     >>> import fxgrad, numpy as np
     >>> def network(params, x):

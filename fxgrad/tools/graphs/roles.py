@@ -66,7 +66,7 @@ def _matches_pattern(name: str, pattern: str) -> bool:
 def annotated_roles(function: Callable[..., Any], count: int, argnums: int | Sequence[int] | None) -> dict[str, str]:
     """Return the roles that `argnums` and annotations with `Param` give: patterns of arguments, and "params".
 
-    Raises `ArgumentError` for a number that is no argument's.
+    Raises `ArgumentError` for an `argnums` that names no argument.
     """
     names = parameter_names(function, count)
     numbers = [] if argnums is None else [argnums] if isinstance(argnums, int) else [*argnums]

@@ -28,7 +28,7 @@ def stabilise(fun: Callable[..., Any]) -> Callable[..., Any]:
     rules and complex numbers are left alone. Given a `Program` it returns a program: `program` itself if it has no
     naive form.
 
-    Raises `ArgumentError` for an argument that is no array and no number.
+    Raises `ArgumentError` for an argument that is neither an array nor a number.
 
     >>> import fxgrad, numpy as np
     >>> def loss(x):

@@ -108,7 +108,7 @@ def fusions(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ()
     The groups are read from XLA's optimised program, whose instructions carry the number of their equation; a loop or a
     branch is one group. Nothing runs. XLA counts the bytes of one step of a loop.
 
-    Raises `ArgumentError` for arguments that are no arrays.
+    Raises `ArgumentError` for arguments that are not arrays.
 
     >>> import fxgrad, numpy as np
     >>> def layer(x, w, b):

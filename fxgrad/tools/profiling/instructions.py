@@ -17,7 +17,7 @@ INPUT, ELEMENT, BROADCAST, RESHAPE, TRANSPOSE, SLICE, PAD, CONCATENATE, IOTA, GA
 known at run time, `PRODUCT` is a product of matrices, `OPAQUE` any kernel or loop, and `PART` one of its results.
 """
 LEAST = 4096
-"""Operations on fewer elements are not given to the library."""
+"""Operations on fewer elements are not computed by the library."""
 
 Shape = tuple[int, ...]
 

@@ -35,7 +35,7 @@ def memory(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ())
     For a gradient, `saved` has the values of the forward pass that its backward pass reads; for another function the
     residuals that reverse mode would save, none if it has no derivative.
 
-    Raises `ArgumentError` for arguments that are no arrays.
+    Raises `ArgumentError` for arguments that are not arrays.
 
     >>> import fxgrad, numpy as np
     >>> def loss(w, x):
