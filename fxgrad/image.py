@@ -29,7 +29,7 @@ __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
 
 
 class ResizeMethod(enum.Enum):
-    """How the pixels of a resized image are made from those of the image: members and values are jax's.
+    """The interpolation of a resized image's pixels: members and values are jax's.
 
     >>> ResizeMethod.from_string("bilinear")
     <ResizeMethod.LINEAR: 1>
@@ -45,7 +45,7 @@ class ResizeMethod(enum.Enum):
 
     @staticmethod
     def from_string(s: str) -> ResizeMethod:
-        """The method of a name, such as `"linear"` or `"bicubic"`; raises `ArgumentError` if there is none."""
+        """Return the method of a name, such as `"linear"` or `"bicubic"`; raise `ArgumentError` if there is none."""
         if s not in _NAMES:
             raise ArgumentError(at_user_line(f"resize: method {s!r}; it is one of {', '.join(map(repr, _NAMES))}"))
         return _NAMES[s]
@@ -62,11 +62,11 @@ _NAMES = {
 
 def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antialias: bool = True,
            precision: Any = "highest") -> Any:
-    """`image` with another shape: each axis whose size differs is resampled, all of it onto all of the new axis.
+    """Return `image` in another shape: each axis of a different size is resampled as a whole.
 
-    `method` is a `ResizeMethod` or a name of one. With `antialias`, an axis that becomes shorter is smoothed as much.
-    Integers become floats, but for `"nearest"`. Raises `ShapeError` for another number of axes, and `ArgumentError`
-    for a method that there is not.
+    `method` is a `ResizeMethod` or the name of one. With `antialias`, an axis that becomes shorter is smoothed
+    accordingly. Integers become floats, except for `"nearest"`. Raises `ShapeError` for another number of axes, and
+    `ArgumentError` for an unknown method.
 
     >>> resize([0.0, 1.0, 2.0, 3.0], (2,), "linear")
     array([0.71428571, 2.28571429])
@@ -83,11 +83,11 @@ def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antiali
 
 def scale_and_translate(image: Any, shape: Sequence[int], spatial_dims: Sequence[int], scale: Any, translation: Any,
                         method: str | ResizeMethod, antialias: bool = True, precision: Any = "highest") -> Any:
-    """`image` on a canvas of another shape, after x -> x * scale + translation along each axis of `spatial_dims`.
+    """Return `image` on a canvas of another shape, after x -> x * scale + translation along `spatial_dims`.
 
-    Pixels are squares of size 1, the first from 0 to 1; those whose centre comes from outside the image are 0.
-    `scale` and `translation` have one number for each axis, and derivatives. The other arguments are those of
-    `resize`; the method `"nearest"` is not possible here. Raises `ShapeError` and `ArgumentError`.
+    Pixels are squares of size 1, the first from 0 to 1; pixels whose centre maps to the outside of the image are 0.
+    `scale` and `translation` have one number for each axis, and derivatives. The other arguments are those of `resize`;
+    the method `"nearest"` is not possible here. Raises `ShapeError` and `ArgumentError`.
 
     >>> scale_and_translate([1.0, 2.0, 3.0], (4,), (0,), [1.0], [1.0], "linear")
     array([0., 1., 2., 3.])
@@ -153,9 +153,9 @@ def _resample(image: Any, shape: Sequence[int], axes: Sequence[int], scales: Seq
 
 def _weights(library: Any, size: int, new_size: int, scale: Any, translation: Any, method: ResizeMethod,
              antialias: bool) -> Any:
-    """How much each old pixel (rows) counts for each new one (columns).
+    """Return the weight of each old pixel (rows) in each new one (columns).
 
-    `library` is NumPy where scale and translation are numbers, so that programs hold one array instead of all this.
+    `library` is NumPy if scale and translation are numbers, so that programs hold one array instead of the computation.
     """
     dtype = scale.dtype
     inverse = 1.0 / scale
@@ -187,7 +187,7 @@ def _triangle(library: Any, x: Any) -> Any:
 
 
 def _cubic(sharpness: float) -> Callable[[Any, Any], Any]:
-    """The cubic convolution kernel of Keys (1981), whose slope at 1 is `sharpness`."""
+    """Return the cubic convolution kernel of Keys (1981) with slope `sharpness` at 1."""
     def kernel(library: Any, x: Any) -> Any:
         a = sharpness
         inner = ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
@@ -197,7 +197,7 @@ def _cubic(sharpness: float) -> Callable[[Any, Any], Any]:
 
 
 def _lanczos(radius: float) -> Callable[[Any, Any], Any]:
-    """sinc(x) sinc(x / radius) up to the radius; Duchon, "Lanczos filtering in one and two dimensions" (1979)."""
+    """Return sinc(x) sinc(x / radius) up to the radius; Duchon, "Lanczos filtering in one and two dimensions", 1979."""
     def kernel(library: Any, x: Any) -> Any:
         product = radius * library.sin(math.pi * x) * library.sin(math.pi * x / radius)
         is_near = x <= 1e-3

@@ -1,4 +1,4 @@
-"""One equation of jax's as a parameter of ours: how to compute it, and what jax derives of it, imported."""
+"""A jax equation as a parameter: how to compute it, and jax's derivatives of it, imported."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from fxgrad.interop.settings import Settings
 
 
 class JaxCall:
-    """An equation of jax's, by value: two of the same primitive, types, parameters and settings are equal.
+    """An equation of jax's, compared by value: equal if primitive, types, parameters and settings are equal.
 
-    Its methods apply what jax derives of it: each derivative is traced by jax once, imported, and remembered.
+    Its methods apply jax's derivatives of it: each is traced by jax once, imported, and cached.
     """
 
     __slots__ = (
@@ -80,14 +80,14 @@ class JaxCall:
                         "jax function, and trace it again where it is read: make_program(from_jax(function))(*args)")
 
     def __call__(self, *values: Any) -> list[Any]:
-        """The outputs, as jax computes or traces them."""
+        """Return the outputs, as jax computes or traces them."""
         with self.settings.scope():
             return self.function(*values)
 
-    # --- what jax derives -----------------------------------------------------------------------------------
+    # --- jax's rules ----------------------------------------------------------------------------------------
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Outputs and their tangents, computed together."""
+        """Return outputs and their tangents, computed together."""
         marks = nonzero_mask(tangents)
 
         def both(*values: Any) -> list[Any]:
@@ -100,7 +100,7 @@ class JaxCall:
         return self._with_tangents(results[:len(self.out_avals)], results[len(self.out_avals):])
 
     def linearize(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """As `jvp`, with what depends on the tangents apart from what does not."""
+        """Compute `jvp` in two parts, one that depends on the tangents and one that does not."""
         marks = nonzero_mask(tangents)
 
         def known(*values: Any) -> list[Any]:
@@ -120,7 +120,7 @@ class JaxCall:
         return self._with_tangents(outputs, moved([*residuals, *nonzero_tangents(tangents)]))
 
     def pull(self, primals: Sequence[Any], marks: Marks) -> tuple[list[Any], list[Any]]:
-        """Outputs, and the residuals that `pull_back` needs for the cotangents of the inputs that are marked."""
+        """Return outputs, and the residuals that `pull_back` needs for the cotangents of the marked inputs."""
         def forwards(*values: Any) -> list[Any]:
             outputs, back = jax.vjp(self._function_of(values, marks), *select_marked(values, marks))
             residuals = self._flattened(("back", marks), back)
@@ -130,7 +130,7 @@ class JaxCall:
         return results[:len(self.out_avals)], results[len(self.out_avals):]
 
     def pull_back(self, marks: Marks, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-        """The cotangents of the inputs that are marked; None for the others."""
+        """Return the cotangents of the marked inputs; None for the others."""
         structure, avals = self._types_of(("back", marks), residuals)
 
         def backwards(*values: Any) -> Any:
@@ -142,7 +142,7 @@ class JaxCall:
         return [next(found) if marked else None for marked in marks]
 
     def transpose(self, cotangents: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-        """The cotangents of the linear inputs; None for the others."""
+        """Return the cotangents of the linear inputs; None for the others."""
         linear = linear_mask(inputs)
         count = linear.count(False)
 
@@ -160,9 +160,9 @@ class JaxCall:
 
     def batch(self, size: int, values: Sequence[Any], axes: Sequence[int | None], name: str | None,
               ) -> tuple[list[Any], list[int | None]]:
-        """The outputs for a batch, which is along their first axis, and that axis; `name` is what collectives call it.
+        """Return the outputs for a batch along their first axis, and that axis; `name` is its name in collectives.
 
-        An output that jax's rule has the same for all entries stays without the axis, so that a branch on it stays one.
+        An output that jax's rule leaves unbatched stays so, so that a branch on it stays one.
         """
         avals = [batch_aval(aval, size, axis) for aval, axis in zip(self.in_avals, axes, strict=True)]
         key = "batch", size, tuple(axes), name
@@ -178,7 +178,7 @@ class JaxCall:
 
     def _batched_outputs(self, avals: Sequence[Aval], size: int, axes: tuple[int | None, ...], name: str | None,
                          ) -> list[int | None]:
-        """For each output the batch axis, or None where jax hands it out without one, which it does if it has none."""
+        """Return the batch axis of each output; None if jax returns it unbatched, which it must be without an axis."""
         nowhere: list[int | None] = [None] * len(self.out_avals)
 
         def is_the_same(part: slice) -> bool:
@@ -196,7 +196,7 @@ class JaxCall:
     # --- the means ------------------------------------------------------------------------------------------
 
     def _import(self, key: Hashable, function: Callable[..., Any], avals: Sequence[Aval]) -> ImportedProgram:
-        """The program of `function`, of inputs of the types `avals`."""
+        """Return the program of `function`, for inputs of the types `avals`."""
         key = _key_in_axes(key)
         known = self._derived.get(key)
         if known is not None:
@@ -224,20 +224,20 @@ class JaxCall:
         return found
 
     def _flattened(self, key: Hashable, function: Any) -> list[Any]:
-        """What a function of jax's holds, whose structure is remembered, and which of it varies over a mesh."""
+        """Return the leaves of a function of jax's; cache its structure and which leaves vary over a mesh."""
         residuals, structure = tree.flatten(function)
         self._trees[_key_in_axes(key)] = structure, [vma_of_jax(getattr(residual, "aval", None))
                                                      for residual in residuals]
         return residuals
 
     def _types_of(self, key: Hashable, residuals: Sequence[Any]) -> tuple[Any, list[Aval]]:
-        """The structure, and the types of what the function holds, as jax has them."""
+        """Return the structure, and jax's types of the leaves of the function."""
         structure, varying = self._trees[_key_in_axes(key)]
         return structure, [aval_of(residual).varying(names) for residual, names in
                            zip(residuals, varying, strict=True)]
 
     def _function_of(self, values: Sequence[Any], marks: Marks) -> Callable[..., list[Any]]:
-        """The call as a function of the inputs that are marked."""
+        """Return the call as a function of the marked inputs."""
         def function(*given: Any) -> list[Any]:
             remaining = iter(given)
             return self.function(*(next(remaining) if marked else value
@@ -251,7 +251,7 @@ class JaxCall:
         return [aval.strong() for aval in self._inexact(self.out_avals)]
 
     def _cotangents(self, given: Sequence[Any]) -> list[Any]:
-        """Cotangents of all outputs, given those of the inexact ones."""
+        """Return cotangents of all outputs, given those of the inexact ones."""
         found = iter(given)
         return [next(found) if has_tangent(aval) else np.zeros(aval.shape, dtypes.float0) for aval in self.out_avals]
 
@@ -261,12 +261,12 @@ class JaxCall:
 
 
 def _key_in_axes(key: Hashable) -> tuple[Any, ...]:
-    """`key` for the axes that are mapped around."""
+    """Return `key` for the mapped axes around."""
     return (key, *axes_in_scope().items(), mesh_in_scope())
 
 
 def _single_equation_function(equation: JaxprEqn) -> Callable[..., list[Any]]:
-    """The function that one equation computes of its operands."""
+    """Return the function that one equation computes of its operands."""
     new: Any = gensym()
     inputs, outputs = [new(var.aval) for var in equation.invars], [new(var.aval) for var in equation.outvars]
     names = DebugInfo("jax_call", equation.primitive.name, tuple(f"x{index}" for index in range(len(inputs))),
@@ -282,7 +282,7 @@ def _is_float0(var: Any) -> bool:
 
 
 def _restore_float0(function: Callable[..., list[Any]], inputs: Sequence[Any]) -> Callable[..., list[Any]]:
-    """`function`, of which inputs and outputs of float0 stand as bools in programs."""
+    """Return `function` with inputs and outputs of float0, which are bools in programs."""
     def wrapper(*values: Any) -> list[Any]:
         given = [np.zeros(value.shape, dtypes.float0) if _is_float0(var) else value
                  for value, var in zip(values, inputs, strict=True)]
@@ -296,13 +296,13 @@ NARROWER = {dtypes.int64: dtypes.int32, dtypes.float64: dtypes.float32, dtypes.c
 
 
 def as_typed_number(leaf: Any) -> Any:
-    """One of the numbers with a dtype that jax makes of Python's, as an array; any other leaf as it is."""
+    """Return jax's typed numbers, which have a dtype, as arrays; any other leaf unchanged."""
     return jax.numpy.asarray(leaf) if isinstance(leaf, int | float | complex) and hasattr(leaf, "dtype") and \
         not isinstance(leaf, np.generic | Integer) else leaf
 
 
 class _IdentityKey:
-    """An object that is equal to itself alone."""
+    """An object that is equal only to itself."""
 
     __slots__ = ("value",)
 
@@ -317,7 +317,7 @@ class _IdentityKey:
 
 
 def comparison_key(value: Any) -> Hashable:
-    """Something to compare any object by: its type and itself, or itself alone if it cannot be hashed."""
+    """Return a key to compare any object by: its type and itself, or its identity if it cannot be hashed."""
     try:
         hash(value)
     except TypeError:

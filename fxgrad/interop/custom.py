@@ -16,7 +16,7 @@ from fxgrad.interop.importing import as_closed_jaxpr, import_nested, import_rule
 
 
 def jaxpr_name(jaxpr: Any) -> str:
-    """The name of the function that a jaxpr was traced from."""
+    """Return the name of the function that a jaxpr was traced from."""
     return str(as_closed_jaxpr(jaxpr).jaxpr.debug_info.func_src_info).split(" ", maxsplit=1)[0]
 
 
@@ -29,7 +29,7 @@ class JaxJvp(ByValue):
         super().__init__(call)
 
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
-        """Outputs and tangents as jax has them, which calls the user's rule."""
+        """Return outputs and tangents as jax has them, which calls the user's rule."""
         call: JaxCall = self._key[0]
         front = len(primals) - len(call.in_avals)
         rule = call.linearize if needs_tangent_tape(primals, tangents) else call.jvp
@@ -45,13 +45,13 @@ class JaxVjp(ByValue):
         super().__init__(call, front)
 
     def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
-        """Outputs and residuals as jax has them, which calls the user's forward pass."""
+        """Return outputs and residuals as jax has them, which calls the user's forward pass."""
         call, front = self._key
         marks = tuple(moving[front:])
         return *call.pull(primals[front:], marks), marks
 
     def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
-        """The cotangents of the user's backward pass; `structure` says which primals have one."""
+        """Return the cotangents of the user's backward pass; `structure` marks the primals that have one."""
         call, front = self._key
         return [*[None] * front, *call.pull_back(structure, residuals, [*map(instantiate_zeros, cotangents)])]
 

@@ -14,7 +14,7 @@ from fxgrad.interop.matching import read_parameters
 
 @import_rule("call_hi_primitive")
 def _inline_definition(equation: Any, *operands: Any) -> Any:
-    """What it is defined as, unless it has derivatives: those it has by rules of its own, which only jax knows."""
+    """Inline the definition, unless the primitive has derivatives: these are rules of its own, inside jax."""
     definition, = read_parameters(equation, "_prim")
     outputs = [aval_of_jax(var.aval) for var in equation.outvars]
     if definition.effects or any(dtypes.is_inexact(aval.dtype) for aval in outputs):

@@ -115,14 +115,14 @@ def _dtype(dtype: Any) -> Any:
 
 @import_rule("log2")
 def _log2(equation: Any, x: Any) -> Any:
-    """log(x) / log(2): there is no primitive of its own."""
+    """Return log(x) / log(2), since there is no primitive for it."""
     read_parameters(equation)
     return div(log(x), scalar_like(math.log(2), x))
 
 
 @import_rule("one_minus_square")
 def _one_minus_square(equation: Any, x: Any) -> Any:
-    """1 - x^2, as (1 - x) (1 + x), which loses no digits near 1; complex numbers by the definition."""
+    """Return 1 - x^2, as (1 - x) (1 + x), which loses no digits near 1; complex numbers by the definition."""
     read_parameters(equation)
     one = scalar_like(1, x)
     if dtypes.is_complex(aval_of(x).dtype):
@@ -132,7 +132,7 @@ def _one_minus_square(equation: Any, x: Any) -> Any:
 
 @import_rule("polynomial")
 def _polynomial(equation: Any, x: Any, *coefficients: Any) -> Any:
-    """Horner's rule, which is what jax's primitive does; the constant coefficient comes first."""
+    """Evaluate by Horner's rule, like jax's primitive; the constant coefficient comes first."""
     read_parameters(equation, ignored=("unroll",))
     result = coefficients[-1]
     for coefficient in reversed(coefficients[:-1]):

@@ -1,4 +1,4 @@
-"""Emission of programs into a trace of jax's, so that jax runs them and fxgrad's rules differentiate them."""
+"""Emit programs into a jax trace, so that jax runs them and fxgrad's rules differentiate them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ from fxgrad.interop.manual import bind_mesh_around, struct_for_jax, type_in_jax
 def apply_in_jax(program: Program, values: Sequence[Any], linear: bool = False) -> list[Any]:
     """Return the outputs of `program` in the current trace of jax, on values of jax or NumPy.
 
-    One that is `linear` in tangents is such that jax can transpose it as fxgrad does. (Of a `custom_jvp` jax would
-    transpose the body, and loops of unknown length and tangents that only a backward pass is known of it cannot.)
+    A program that is `linear` in tangents is emitted so that jax can transpose it as fxgrad does. (For a `custom_jvp`
+    jax would transpose the body, and cannot transpose loops of unknown length, or tangents of which only a backward
+    pass is known.)
     """
     with x64(needs_x64(program)):
         given = [as_varying(jnp.asarray(keys_to_jax(value), None if dtypes.is_key(aval.dtype) else aval.dtype), aval)
@@ -46,10 +47,10 @@ _FUNCTION: ProgramAttribute[Callable[..., list[Any]]] = ProgramAttribute("functi
 
 
 def _jax_function(program: Program) -> Callable[..., list[Any]]:
-    """The program as a function of jax's, kept on it; with a rule if jax's own derivative would not be ours."""
+    """Return the program as a function of jax's, memoized on it; with a rule if jax's derivative would differ."""
     function = _FUNCTION.of(program)
     if function is None:
-        def fxgrad_program(*values: Any) -> list[Any]:  # the name stands in jaxprs
+        def fxgrad_program(*values: Any) -> list[Any]:  # this name appears in jaxprs
             return emit(program, values)
 
         function = _FUNCTION.put(program, fxgrad_program if _is_differentiable_by_jax(program) else _with_rule(
@@ -58,7 +59,7 @@ def _jax_function(program: Program) -> Callable[..., list[Any]]:
 
 
 def _with_rule(program: Program, emitted: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    """`emitted` with the derivative that fxgrad takes of `program`: what is known, and what is linear in the tangents.
+    """Return `emitted` with fxgrad's derivative of `program`: a known part, and a part linear in the tangents.
 
     Both are programs that are exported in turn, so that jax may differentiate the first again, and transpose the
     second.
@@ -97,9 +98,9 @@ def _zero_tangent(aval: Aval) -> Any:
 # --- linear programs that jax does not transpose as fxgrad does ------------------------------------------------------
 
 linear_p: Any = Primitive("fxgrad_linear")
-"""A linear program as one operation of jax's: derivatives, transposes and batches are those that fxgrad has for it.
+"""A linear program as one operation of jax's, with fxgrad's derivatives, transposes and batches.
 
-Where the program says on which devices it runs, `places` is what it is lowered to: there jax looks for meshes.
+If the program names its devices, `places` is what it is lowered to, since jax looks for meshes there.
 """
 linear_p.multiple_results = True
 
@@ -136,7 +137,7 @@ def _batch(values: Sequence[Any], axes: Sequence[int | None], *, program: Progra
 
 @program_property
 def _names_devices(program: Program) -> bool:
-    """Whether some operation of `program` has a parameter that says on which devices it runs."""
+    """Return whether an operation of `program` has a parameter that names the devices it runs on."""
     return any("mesh" in equation.params or any(map(_names_devices, equation.programs))
                for equation in program.equations)
 
@@ -155,7 +156,7 @@ batching.primitive_batchers[linear_p] = _batch
 
 @program_property
 def _is_differentiable_by_jax(program: Program) -> bool:
-    """Whether jax differentiates all that `program` is emitted as just as fxgrad does."""
+    """Return whether jax differentiates all emitted operations of `program` exactly as fxgrad does."""
     return all(map(_is_equation_differentiable_by_jax, program.equations))
 
 

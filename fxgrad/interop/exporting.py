@@ -20,16 +20,16 @@ from fxgrad.interop.manual import mapped_axis_sizes, mesh_around
 
 
 def to_jax(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """`fn`, a function written for fxgrad, as one of jax's: jax may jit, vmap and shard it, and differentiate it.
+    """Return `fn`, a function written for fxgrad, as a jax function: jax may jit, vmap, shard and differentiate it.
 
-    It is traced for the types of its arguments, as under `jit`, and becomes operations of `jax.lax`. Its derivatives
-    of every order are those that fxgrad has for it, rules of `custom_jvp` and `custom_vjp` among them. Arguments and
-    results are containers of arrays and numbers; other leaves among the arguments, such as strings and functions, are
-    handed on as they are. 64-bit dtypes of arrays are kept; what comes of Python's numbers alone is as wide as jax has
-    it. It may close over values that jax traces.
+    It is traced for the types of its arguments, as under `jit`, and becomes operations of `jax.lax`. Its derivatives of
+    every order are fxgrad's, rules of `custom_jvp` and `custom_vjp` included. Arguments and results are containers of
+    arrays and numbers; other leaves among the arguments, such as strings and functions, are passed on unchanged. 64-bit
+    dtypes of arrays are kept; results of Python's numbers alone have jax's default width. It may close over jax
+    tracers.
 
-    Raises `ArgumentError` if `fn` is no function or returns something that is no array, and what fxgrad raises for
-    functions that need values to be traced (`ConcretizationError`).
+    Raises `ArgumentError` if `fn` is not a function or returns anything but arrays, and fxgrad's errors for functions
+    that need concrete values (`ConcretizationError`).
 
     >>> import fxgrad, fxgrad.numpy as fnp, jax
     >>> f = fxgrad.to_jax(lambda x: fnp.sum(fnp.sin(x) * 2))
@@ -69,7 +69,7 @@ def to_jax(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_jax_width(output: Any, aval: Aval) -> Any:
-    """A result that met nothing but Python's numbers, in the width that jax gives them."""
+    """Return a result of Python's numbers alone in jax's default width."""
     narrower = NARROWER.get(aval.dtype) if aval.weak else None
     if narrower is None or jax.config.jax_enable_x64:  # type: ignore[attr-defined]
         return output

@@ -1,4 +1,4 @@
-"""Programs as functions of jax on flat lists of leaves: what exporters of compiled programs take from the engine."""
+"""Programs as functions of jax on flat lists of leaves: the interface for exporters of compiled programs."""
 
 from fxgrad.engine.api.conversions import like_arguments
 from fxgrad.engine.core.avals import keys_to_jax

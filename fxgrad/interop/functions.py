@@ -27,23 +27,23 @@ from fxgrad.interop.manual import trace_in_mesh
 from fxgrad.interop.settings import Settings
 
 _OUTSIDE = get_opaque_trace_state()
-"""What jax says of its traces where there are none."""
+"""jax's state outside of its traces."""
 LIMIT = 256
 """Programs that one function remembers, for arguments of different types."""
 
 
 def from_jax(fn: Callable[..., Any], static_argnums: int | Sequence[int] = (),
              static_argnames: str | Iterable[str] = ()) -> Callable[..., Any]:
-    """`fn`, a function of jax arrays, as one of fxgrad's: it may be transformed, and called in functions that are.
+    """Return `fn`, a function of jax arrays, as a function of fxgrad's, which can be transformed and traced.
 
-    It is traced by jax for the types of its arguments, and its operations become fxgrad's, which from then on
-    differentiate, batch, print and run it; what fxgrad has no counterpart for is an operation `jax_call`, whose rules
-    are jax's. Arguments are containers of arrays and numbers; other leaves, such as strings and functions, and the
-    arguments of `static_argnums` and `static_argnames` are handed to `fn` as they are, and tell programs apart. Of
-    NumPy arrays the results are NumPy's, of jax arrays jax's; 64-bit dtypes are kept. Programs are remembered.
+    It is traced by jax for the types of its arguments, and its operations become fxgrad's, which then differentiates,
+    batches, prints and runs it. An operation without a counterpart becomes a `jax_call`, whose rules are jax's.
+    Arguments are containers of arrays and numbers; other leaves, such as strings and functions, and the arguments of
+    `static_argnums` and `static_argnames` are passed to `fn` unchanged, and are part of the cache key. NumPy in, NumPy
+    out; jax in, jax out; 64-bit dtypes are kept. Programs are cached.
 
-    `fn` may not use traced arrays of fxgrad's that it closes over: pass them as arguments (`UnsupportedError`). Raises
-    `ArgumentError` if `fn` is no function, and what jax raises for arguments that `fn` cannot be called with.
+    `fn` may not close over traced arrays of fxgrad's: pass them as arguments (`UnsupportedError`). Raises
+    `ArgumentError` if `fn` is not a function, and jax's errors for arguments that `fn` cannot be called with.
 
     >>> import fxgrad, jax.numpy as jnp
     >>> f = fxgrad.from_jax(lambda x: jnp.sum(jnp.sin(x) * 2))
@@ -84,7 +84,7 @@ class _TraceRecord(NamedTuple):
     out_static: list[_StaticLeaf | None]
 
     def results(self, values: Sequence[Any]) -> Any:
-        """The container of results."""
+        """Return the container of results."""
         found = iter(values)
         return tree.unflatten(self.out_tree, [next(found) if static is None else static.value
                                               for static in self.out_static])
@@ -117,7 +117,7 @@ class _CallLeaves:
             self._narrow()
 
     def _narrow(self) -> None:
-        """Python's numbers as jax takes them where it has no 64 bits."""
+        """Give Python's numbers jax's 32-bit types where jax has no 64 bits."""
         for index, aval in enumerate(self.avals):
             narrower = NARROWER.get(aval.dtype)
             if narrower is not None:
@@ -125,17 +125,17 @@ class _CallLeaves:
                 self.avals[index] = Aval(aval.shape, narrower, True, aval.vma)
 
     def _other_leaf(self, leaf: Any) -> tuple[Any, Aval | None]:
-        """A leaf that is no array and no number of the usual classes; raises `DTypeError` for an array of others."""
+        """Return a leaf that is not an array or number of the usual classes; raise `DTypeError` for foreign arrays."""
         check_dtype(leaf, f"from_jax: an argument of {function_name(self._fn)}")
         number = as_typed_number(leaf)
         return number, None if number is leaf else leaf_aval(number)
 
     def is_traced_by_jax_alone(self) -> bool:
-        """Whether jax is tracing the code around, and nothing of fxgrad's is: then there is nothing to import."""
+        """Return whether jax is tracing the calling code and fxgrad is not: then there is nothing to import."""
         return get_opaque_trace_state() != _OUTSIDE and innermost_for(self.values) is None
 
     def _settings(self) -> Settings:
-        """Those of the caller, but for 64-bit arguments, which are not narrowed.
+        """Return the caller's settings, except that 64-bit arguments are not narrowed.
 
         Python's numbers are arguments of 64 bits too, but give way to arrays: beside narrower ones they are as jax has
         them, unless they do not fit.
@@ -146,7 +146,7 @@ class _CallLeaves:
             type(value) is int and not -2**31 <= value < 2**31 for value in self.values))
 
     def key(self) -> Hashable | None:
-        """What the program follows from; None if that cannot be told."""
+        """Return the cache key of the program; None if there is none."""
         key = (self._structure, len(self._args), config.default_float(), Settings.now(), *self.avals,
                *[None if leaf is None else comparison_key(leaf.value) for leaf in self._static])
         if self._positions or self._names:
@@ -158,11 +158,11 @@ class _CallLeaves:
         try:
             hash(key)
         except TypeError:
-            return None  # a container of a class of the user's whose structure cannot be hashed
+            return None  # a user's container whose structure cannot be hashed
         return key
 
     def traced(self) -> _TraceRecord:
-        """The program of this call."""
+        """Return the program of this call."""
         found: list[Any] = []
 
         def flat(*values: Any) -> list[Any]:

@@ -19,7 +19,7 @@ from fxgrad.interop.importing import aval_of_jax, import_rule
 
 
 class JaxHost(ByValue):
-    """A Python function of flat arrays that jax would call; it gets NumPy's, as those of fxgrad do."""
+    """A Python function of flat arrays that jax would call; it gets NumPy arrays, like fxgrad's callbacks."""
 
     __slots__ = ()
 
@@ -32,12 +32,12 @@ class JaxHost(ByValue):
         return function_name(getattr(self._key[0], "callback_func", self._key[0]))
 
     def __call__(self, *values: Any) -> list[Any]:
-        """The results as arrays of NumPy's."""
+        """Return the results as NumPy arrays."""
         return [np.asarray(result)[()] for result in self._key[0](*map(_own_copy, values)) or ()]
 
 
 class JaxPrint(ByValue):
-    """What `jax.debug.print` prints: a text with places for the leaves of its arguments, some of them static."""
+    """The text of a `jax.debug.print`: a format with the leaves of its arguments, some of them static."""
 
     __slots__ = ()
 
@@ -50,7 +50,7 @@ class JaxPrint(ByValue):
         return "print"
 
     def __call__(self, *values: Any) -> list[Any]:
-        """Prints the text; there are no results."""
+        """Print the text; return no results."""
         text, in_tree, static = self._key
         leaves = [*map(_own_copy, values)]
         for position, constant in static:

@@ -32,7 +32,7 @@ from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError
 Rule = Callable[..., Any]
 """(equation of jax's, *operands) -> the output, or a list of the outputs.
 
-NotImplemented, or a `DTypeError` or `UnsupportedError`, says that the equation has no counterpart.
+A rule returns NotImplemented, or raises `DTypeError` or `UnsupportedError`, if the equation has no counterpart.
 """
 
 rules: dict[str, Rule] = {}
@@ -54,7 +54,7 @@ names_in_jax: Analysis[tuple[str, ...]] = Analysis(
 def import_rule(*names: str, made: Primitive | None = None) -> Callable[[Rule], Rule]:
     """Decorate a function as the rule for jax's primitives of these names.
 
-    `made` is needed where that primitive has another name, or where they have several.
+    `made` is needed if that primitive has another name, or if there are several names.
     """
     if made is not None:
         names_in_jax.enter(names, made)
@@ -76,35 +76,35 @@ class ImportedProgram(NamedTuple):
     originals: list[Any]
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
-        """Runs the program, or records it; the constants are jax's where one of the inputs is."""
+        """Run the program, or record it; the constants are jax's if one of the inputs is."""
         constants = self.originals if self.originals and any(map(_is_on_device, inputs)) else self.constants
         return apply_program(self.program, [*constants, *inputs])
 
     @property
     def captures_tracers(self) -> bool:
-        """Whether a tracer of jax's is among the constants, which is right for one call only."""
+        """Whether a tracer of jax's is among the constants, so that the program is valid for one call only."""
         return any(is_jax_tracer(constant) for constant in self.constants)
 
 
 def is_jax_tracer(value: Any) -> bool:
-    """Whether a value belongs to a trace of jax's."""
+    """Return whether a value belongs to a trace of jax's."""
     return isinstance(value, jax.core.Tracer)
 
 
 def _is_on_device(value: Any) -> bool:
-    """Whether a value is jax's, or traced with one that is."""
+    """Return whether a value is a jax array, or traced together with one."""
     if type(value) is Tracer:
         return value.tape.values is not None and any(map(_is_on_device, value.tape.values))
     return is_jax(value)
 
 
 def import_jaxpr(jaxpr: ClosedJaxpr) -> Program:
-    """The program that computes what `jaxpr` does, as `jax.make_jaxpr` returns it.
+    """Return the program that computes the same as `jaxpr`, as returned by `jax.make_jaxpr`.
 
-    Each of its equations becomes operations of fxgrad, those of the jaxprs inside included; one that has no
-    counterpart becomes an operation `jax_call`, whose rules are jax's. The constants are those of `jaxpr`, as NumPy
-    arrays. Raises `ArgumentError` if `jaxpr` is something else, and `UnsupportedError` for inputs, outputs and
-    constants of dtypes that fxgrad does not have.
+    Each of its equations becomes operations of fxgrad, inner jaxprs included; an equation without a counterpart becomes
+    a `jax_call`, whose rules are jax's. The constants are those of `jaxpr`, as NumPy arrays. Raises `ArgumentError` if
+    `jaxpr` is something else, and `UnsupportedError` for inputs, outputs and constants of dtypes that fxgrad does not
+    have.
 
     >>> import fxgrad, jax, jax.numpy as jnp
     >>> program = fxgrad.import_jaxpr(jax.make_jaxpr(lambda x: jnp.sin(x) * 2)(1.0))
@@ -158,7 +158,7 @@ class ImportState:
         known = self._arrays.get(id(value))
         if known is None:
             array = np.array(to_numpy(value) if is_jax(value) else value)
-            array.flags.writeable = False  # as the tape asks of arrays that it need not copy
+            array.flags.writeable = False  # the tape requires this of arrays that it does not copy
             known = self._arrays[id(value)] = value, array
             self._originals[id(array)] = value
         return known[1]
@@ -202,7 +202,7 @@ def inline_jaxpr(jaxpr: Any, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _constant(value: Any, aval: Any) -> Any:
-    """A constant of a jaxpr: a literal if it is a number, an array of NumPy's, or the tracer of jax's that it is."""
+    """Return a constant of a jaxpr: a number as a literal, an array as NumPy's, a jax tracer unchanged."""
     if is_jax_tracer(value):
         return value
     known = aval_of_jax(aval)
@@ -218,7 +218,7 @@ _DTYPES = frozenset([*dtypes.SUPPORTED.values(), dtypes.key_dtype])
 
 
 def aval_of_jax(aval: Any) -> Aval:
-    """The type of a variable of jax's; tangents of integers (float0), which say nothing, become bools."""
+    """Return the type of a variable of jax's; tangents of integers (float0), which carry no value, become bools."""
     dtype = dtypes.from_jax(aval.dtype) if hasattr(aval, "dtype") else None
     if dtype == dtypes.float0:
         return Aval(tuple(aval.shape), dtypes.bool_)
@@ -250,7 +250,7 @@ def eval_jaxpr(jaxpr: Jaxpr, inputs: Sequence[Any]) -> list[Any]:
 
 
 def equation_source_of(equation: JaxprEqn, outer: Source | None) -> Source | None:
-    """The user's line that an equation of jax's comes from, or `outer`, and the scopes of `jax.named_scope` there."""
+    """Return the user's line of an equation of jax's, or `outer`, and the scopes of `jax.named_scope` there."""
     traceback = equation.source_info.traceback
     frames: Iterable[Any] = () if traceback is None else zip(*traceback.raw_frames(), strict=True)
     found = next((Source(code, instruction) for code, instruction in frames if is_user_file(code.co_filename)), outer)
@@ -265,7 +265,7 @@ def apply_jax_equation(equation: JaxprEqn, operands: Sequence[Any]) -> list[Any]
     rule = rules.get(equation.primitive.name)
     result = NotImplemented
     if rule is not None:
-        with suppress(DTypeError, UnsupportedError):  # jax's own rules know more
+        with suppress(DTypeError, UnsupportedError):  # jax's own rules know more (kept as a jax_call)
             result = rule(equation, *operands)
     if result is NotImplemented:
         result = rules[OTHERS](equation, *operands)
@@ -279,5 +279,5 @@ def apply_jax_equation(equation: JaxprEqn, operands: Sequence[Any]) -> list[Any]
 
 
 def _with_jax_weakness(value: Any, aval: Aval) -> Any:
-    """An output with the weakness that jax's has."""
+    """Return an output with jax's weak type."""
     return value if aval_of(value).weak == aval.weak else convert(value, aval.dtype, aval.weak)

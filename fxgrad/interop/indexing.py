@@ -31,7 +31,7 @@ _WINDOWS = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
 
 
 def _check_mode(mode: Any) -> Any:
-    """A mode of jax's, if it is one of the three that fxgrad has."""
+    """Return a mode of jax's if fxgrad has it."""
     if mode.name not in lax.GatherScatterMode.__members__:
         raise UnsupportedError(f"the mode {mode} has no counterpart")
     return mode
@@ -46,7 +46,7 @@ def _gather(equation: Any, x: Any, indices: Any) -> Any:
 
 
 def _scatter(name: str) -> Rule:
-    """The rule of a scatter whose combination of elements is known by its name."""
+    """Return the rule of a scatter whose combination of elements is identified by its name."""
     function = getattr(lax, name)
 
     def rule(equation: Any, x: Any, indices: Any, updates: Any) -> Any:
@@ -66,7 +66,7 @@ _set = _scatter("scatter")
 
 @import_rule("scatter")
 def _scatter_set(equation: Any, x: Any, indices: Any, updates: Any) -> Any:
-    """Updates put into their places; or, several of ours for one, a function of the user's applied to the elements."""
+    """Scatter updates; or, as several operations of ours, apply a user's function to the elements."""
     jaxpr = equation.params["update_jaxpr"]
     if jaxpr is None:
         return _set(equation, x, indices, updates)

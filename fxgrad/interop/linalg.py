@@ -28,28 +28,28 @@ def _qr(equation: Any, x: Any) -> Any:
 
 @import_rule("householder_product")
 def _householder_product(equation: Any, reflectors: Any, factors: Any) -> Any:
-    """Several of ours for one: a product of matrices, and a triangular system."""
+    """Import as several operations of ours: a product of matrices, and a triangular system."""
     read_parameters(equation)
     return lax.linalg.householder_product(reflectors, factors)
 
 
 @import_rule("ormqr")
 def _ormqr(equation: Any, reflectors: Any, factors: Any, x: Any) -> Any:
-    """Several of ours for one, as above."""
+    """Import as several operations of ours, as above."""
     left, transpose = read_parameters(equation, "left", "transpose")
     return lax.linalg.ormqr(reflectors, factors, x, left=left, transpose=transpose)
 
 
 @import_rule("cholesky_update")
 def _cholesky_update(equation: Any, factor: Any, vector: Any) -> Any:
-    """Several of ours for one: the QR decomposition of the factor with one more row, its signs put right."""
+    """Import as several operations of ours: the QR decomposition of the factor with one more row, signs fixed."""
     read_parameters(equation)
     return lax.linalg.cholesky_update(factor, vector)
 
 
 @import_rule("symmetric_product")
 def _symmetric_product(equation: Any, a: Any, c: Any) -> Any:
-    """Several of ours for one: alpha a aᵀ + beta c."""
+    """Import as several operations of ours: alpha a aᵀ + beta c."""
     alpha, beta = read_parameters(equation, "alpha", "beta")
     return lax.linalg.symmetric_product(a, c, alpha=alpha, beta=beta)
 

@@ -22,7 +22,7 @@ from fxgrad.engine.tracing.varying import MeshAxes
 
 
 def mesh_around() -> MeshAxes | None:
-    """The mesh axes that jax maps what is being traced over, where it knows which values vary; None if it does not."""
+    """Return the mesh axes that jax is mapping the trace over, if it tracks which values vary; None otherwise."""
     mesh = jax.sharding.get_abstract_mesh()
     checked = frozenset(name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True)
                         if kind == AxisType.Manual and _is_checked(name))
@@ -50,12 +50,12 @@ def _is_checked(name: str) -> bool:
 
 
 def _position_aval(name: str) -> Any:
-    """The type of the position along a mesh axis, which varies over it."""
+    """Return the type of the position along a mesh axis, which varies over it."""
     return jax.eval_shape(lambda: lax.axis_index(name))
 
 
 def struct_for_jax(aval: Aval) -> Any:
-    """The type of a value of ours, as jax describes it."""
+    """Return the type of one of our values, as jax describes it."""
     if dtypes.is_key(aval.dtype):
         return jax.ShapeDtypeStruct(aval.shape, _key_dtype())
     return aval.struct
@@ -76,7 +76,7 @@ def trace_in_mesh(axes: Mapping[str, int], mesh: MeshAxes | None, function: Call
 
 
 def _jaxpr_within(mesh: MeshAxes, axes: Mapping[str, int], function: Callable[..., Any], avals: Sequence[Aval]) -> Any:
-    """The jaxpr of `function` where it is mapped over `mesh` and `axes`, for inputs of the types `avals`."""
+    """Return the jaxpr of `function` mapped over `mesh` and `axes`, for inputs of the types `avals`."""
     found: list[Any] = []
 
     def body() -> tuple[()]:
@@ -90,7 +90,7 @@ def _jaxpr_within(mesh: MeshAxes, axes: Mapping[str, int], function: Callable[..
 
 
 def example_value(aval: Aval) -> Any:
-    """A value of a type, or outside of meshes that type as jax describes it."""
+    """Return a value of a type; outside of meshes jax's description of the type."""
     if not aval.vma:
         return struct_for_jax(aval)
     if dtypes.is_key(aval.dtype):
@@ -100,6 +100,6 @@ def example_value(aval: Aval) -> Any:
 
 
 def type_in_jax(aval: Aval) -> Any:
-    """jax's own type of a value, within the mesh around."""
+    """Return jax's own type of a value, within the mesh around."""
     known, = jax.make_jaxpr(lambda: example_value(aval))().out_avals
     return known

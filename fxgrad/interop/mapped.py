@@ -37,7 +37,7 @@ _reduction("pmin", reduce_min, collectives.pmin)
 
 
 def axis_names_of_params(params: dict[str, Any]) -> Any:
-    """The name or names of the axis that a collective of jax's speaks over."""
+    """Return the name or names of the axis that a collective of jax's reduces or moves over."""
     name = params["axis_name"]
     return name[0] if isinstance(name, tuple) and len(name) == 1 else name
 

@@ -1,4 +1,4 @@
-"""What the rules of the bridge share: reading the parameters of jax's equations, handing an equation on as it is."""
+"""Shared parts of the bridge's rules: reading the parameters of jax's equations, passing an equation on unchanged."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fxgrad.interop.importing import import_rule, inline_jaxpr
 
 
 def read_parameters(equation: Any, *names: str, ignored: Sequence[str] = ()) -> list[Any]:
-    """The parameters of these names, None for one that this version of jax does not have.
+    """Return the parameters of these names, None for those that this version of jax does not have.
 
-    All others must be None or `ignored`. Raises `UnsupportedError` if one is not, and then the equation stays jax's:
-    a setting that fxgrad does not know is never dropped.
+    All others must be None or `ignored`. Raises `UnsupportedError` if one is not, and then the equation stays jax's: an
+    unknown setting is never dropped.
     """
     for name, value in equation.params.items():
         if value is not None and name not in names and name not in ignored and not _is_anywhere(value):
@@ -34,7 +34,7 @@ def integer_params(values: Any) -> Shape:
 
 
 def _is_anywhere(value: Any) -> bool:
-    """Whether a parameter is a placement that names no mesh axis, which jax's own batching and transposing leave."""
+    """Return whether a parameter is a sharding that names no mesh axis, as jax's batching and transposing leave."""
     return isinstance(value, jax.sharding.NamedSharding) and not any(value.spec)
 
 
@@ -48,7 +48,7 @@ def register_same(primitive: Primitive, *names: str) -> None:
 
 
 def precision_of(value: Any) -> Any:
-    """A precision of jax's, or a pair of them, as ours; raises `UnsupportedError` for algorithms without a name."""
+    """Return a precision of jax's, or a pair of them, as ours; raise `UnsupportedError` for unnamed algorithms."""
     pair = value if isinstance(value, tuple) else (value,)
     if any(each is not None and not isinstance(each, jax.lax.Precision | jax.lax.DotAlgorithmPreset) for each in pair):
         raise UnsupportedError(f"precision {value!r} has no counterpart")

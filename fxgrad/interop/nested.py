@@ -32,16 +32,16 @@ from fxgrad.interop.importing import as_closed_jaxpr, import_nested, import_rule
 # --- calls ------------------------------------------------------------------------------------------------------
 
 SMALL = 8
-"""Jitted functions of so many equations or fewer are put in place."""
+"""Jitted functions of this many equations or fewer are inlined."""
 _OF_JAX = os.path.dirname(jax.__file__)
 
 
 @import_rule("jit", "pjit", made=jit_call_p)
 def _jit(equation: JaxprEqn, *operands: Any) -> list[Any]:
-    """A jitted function stays a `jit_call`, or a `named_call` if it is jax's own, unless it is small or `inline=True`.
+    """Import a jitted function as a `jit_call`, or a `named_call` if it is jax's own.
 
-    Those are put in place. Its shardings are constraints on what goes in and comes out. Whether an inner function gives
-    up what it is handed is left out: it says nothing of the values.
+    A small one, or one with `inline=True`, is inlined. Its shardings become constraints on inputs and outputs. Donation
+    by an inner function is left out: it does not affect values.
     """
     params = equation.params
     inner, inline = params["jaxpr"], params.get("inline", False)
@@ -63,7 +63,7 @@ def _constrain_values(values: Sequence[Any], shardings: Sequence[Any] | None) ->
 
 
 def equation_count(jaxpr: Any) -> int:
-    """The number of equations, those of the jaxprs inside included."""
+    """Return the number of equations, inner jaxprs included."""
     count = 0
     for equation in jaxpr.eqns:
         count += 1
@@ -108,9 +108,9 @@ def _while(equation: JaxprEqn, *operands: Any) -> list[Any]:
 
 
 def _loop_while_any(condition: ClosedJaxpr, body: ClosedJaxpr, count: int) -> tuple[ClosedJaxpr, ClosedJaxpr]:
-    """The condition and body of a loop that jax batched: it goes on as long as any example does, and moves only these.
+    """Return the condition and body of a loop that jax batched: it runs while any example does, and updates only these.
 
-    The body is given the condition's constants, so many as `count`, before its own.
+    The body gets the `count` constants of the condition before its own.
     """
     asked, moved = jaxpr_as_fun(condition), jaxpr_as_fun(body)
     own = len(body.in_avals) - len(body.out_avals)
@@ -144,7 +144,7 @@ def _name(equation: JaxprEqn, operand: Any) -> list[Any]:
 
 @import_rule("remat2", "checkpoint", "remat", made=checkpoint_p)
 def _checkpoint(equation: JaxprEqn, *operands: Any) -> list[Any]:
-    """Of a derivative that jax took already (`differentiated`), what is computed a second time is ours as well."""
+    """Import a checkpoint; in a derivative that jax took already (`differentiated`), recomputation is kept as well."""
     params = equation.params
     program, constants = import_nested(params["jaxpr"])
     name = jaxpr_name(params["jaxpr"])
@@ -158,7 +158,7 @@ def _checkpoint(equation: JaxprEqn, *operands: Any) -> list[Any]:
 
 
 def _policy(policy: Any) -> Any:
-    """A policy of jax's as ours: the known ones by name, any other asked about the primitives that it knows."""
+    """Return a policy of jax's as ours: known ones by name, any other is called with jax's primitives."""
     for name in ("everything_saveable", "nothing_saveable", "dots_saveable", "dots_with_no_batch_dims_saveable"):
         if policy == getattr(jax.checkpoint_policies, name):
             known: Policy = getattr(policies, name)
@@ -167,7 +167,7 @@ def _policy(policy: Any) -> Any:
 
 
 class JaxPolicy(ByValue):
-    """A policy of jax's; it is asked about primitives of ours as if they were jax's of the same name."""
+    """A policy of jax's; it is called with jax's primitives of the same names as ours."""
 
     __slots__ = ()
 
@@ -180,12 +180,12 @@ class JaxPolicy(ByValue):
         return getattr(self._key[0], "__name__", None) or type(self._key[0]).__name__
 
     def __call__(self, primitive: ours.Primitive, *avals: Any, **params: Any) -> bool | str:
-        """Whether to keep what `primitive` computes; primitives that jax has not are not kept by a policy of names.
+        """Return whether to save results of `primitive`; policies of names do not save primitives that jax lacks.
 
-        What jax offloads is offloaded.
+        Residuals that jax offloads are offloaded.
         """
         answer = self._key[0](_jax_primitive(primitive.name), *avals, **params)
-        # Beside bools there are classes of answers, of which only one means no.
+        # Beside bools there are classes of answers, only one of which means no.
         return HOST if hasattr(answer, "dst") else bool(answer) and not type(answer).__name__.startswith("Recompute")
 
 

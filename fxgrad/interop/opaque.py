@@ -1,4 +1,4 @@
-"""Operations of jax's that fxgrad has no counterpart for: one equation each, whose rules are jax's own."""
+"""Operations of jax's without a counterpart in fxgrad: one equation each, whose rules are jax's own."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, call: JaxCal
 
 
 def _cost(*avals: Aval, call: JaxCall) -> Cost:
-    """What jax does is not known; the least is an operation for each element of the outputs."""
+    """Return a lower bound, since jax's work is unknown: one operation for each element of the outputs."""
     return Cost(sum(aval.size for aval in call.out_avals), total_bytes(avals, call.out_avals))
 
 
@@ -58,13 +58,13 @@ def _opaque_primitive(name: str, effectful: bool) -> Primitive:
 
 
 jax_call_p = _opaque_primitive("jax_call", effectful=False)
-"""An operation of jax's; its parameter has the equation. What jax derives of it is imported, native where it can be."""
+"""An operation of jax's, whose equation is its parameter. Its derivatives are imported, natively where possible."""
 jax_effect_p = _opaque_primitive("jax_effect", effectful=True)
-"""The same for an operation that does something beside computing its outputs."""
+"""An operation of jax's with effects beside its outputs."""
 
 
 def _names_mapped_axis(equation: JaxprEqn) -> bool:
-    """Whether an equation without jaxprs inside names a mapped axis."""
+    """Return whether an equation without inner jaxprs names a mapped axis."""
     axes = axes_in_scope().keys()
     said = [value if isinstance(value, tuple | list | set | frozenset) else (value,) for value in
             equation.params.values()]
@@ -73,7 +73,7 @@ def _names_mapped_axis(equation: JaxprEqn) -> bool:
 
 @import_rule(OTHERS)
 def bind_opaque(equation: JaxprEqn, *operands: Any) -> Sequence[Any]:
-    """The outputs of an equation without a counterpart; raises `UnsupportedError` if it speaks over a mapped axis."""
+    """Bind an equation without a counterpart; raise `UnsupportedError` if it is a collective over a mapped axis."""
     kinds = {type(effect).__name__ for effect in equation.effects}
     if "NamedAxisEffect" in kinds or _names_mapped_axis(equation):
         raise UnsupportedError(at_user_line(

@@ -16,7 +16,7 @@ from fxgrad.interop.matching import integer_params, precision_of, read_parameter
 
 
 def _preferred(dtype: Any, *operands: Any) -> Any:
-    """The dtype of sums and result; None if it is that of the operands, so that the program does not repeat it."""
+    """Return the dtype of sums and result; None if it is that of the operands, so that the program omits it."""
     if dtype is None or all(aval_of(operand).dtype == dtype for operand in operands):
         return None
     return dtypes.canonical(dtype)
@@ -31,7 +31,7 @@ def _dot_general(equation: Any, x: Any, y: Any) -> Any:
 
 @import_rule("scaled_dot")
 def _scaled_dot(equation: Any, x: Any, y: Any, x_scale: Any, y_scale: Any) -> Any:
-    """Several of ours for one: a product of operands times their scales."""
+    """Import as several operations of ours: a product of operands times their scales."""
     numbers, dtype = read_parameters(equation, "dimension_numbers", "preferred_element_type")
     return lax.scaled_dot(x, y, lhs_scale=x_scale, rhs_scale=y_scale, dimension_numbers=numbers,
                           preferred_element_type=dtype)
@@ -39,7 +39,7 @@ def _scaled_dot(equation: Any, x: Any, y: Any, x_scale: Any, y_scale: Any) -> An
 
 @import_rule("ragged_dot_general")
 def _ragged_dot_general(equation: Any, x: Any, y: Any, sizes: Any) -> Any:
-    """Several of ours for one: a product of operands masked for each group."""
+    """Import as several operations of ours: a product of operands masked for each group."""
     numbers, precision, dtype = read_parameters(equation, "ragged_dot_dimension_numbers", "precision",
                                          "preferred_element_type")
     return lax.ragged_dot_general(x, y, sizes, numbers, precision_of(precision), _preferred(dtype, x, y))

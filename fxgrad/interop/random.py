@@ -19,14 +19,14 @@ for _name in ("threefry2x32", "random_unwrap", "random_clone", "random_fold_in")
 
 
 def _check_partitionable() -> None:
-    """Raises unless each element's bits are the hash of its own counter: jax had, and still has, another order."""
+    """Raise unless each element's bits are the hash of its own counter: jax had, and still has, another order."""
     if not jax.config.jax_threefry_partitionable:  # type: ignore[attr-defined]
         raise UnsupportedError("jax_threefry_partitionable is off")
 
 
 @import_rule("random_seed")
 def _random_seed(equation: Any, seeds: Any) -> Any:
-    read_parameters(equation, ignored=("impl",))  # keys of other generators have types that fxgrad has not
+    read_parameters(equation, ignored=("impl",))  # keys of other generators have types that fxgrad lacks
     return bind(random.random_seed_p, seeds)
 
 

@@ -55,7 +55,7 @@ for _name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"):
 
 @import_rule("reduce")
 def _reduce(equation: Any, *operands: Any) -> Any:
-    """Several of ours for one: the function is applied to halves until one element is left."""
+    """Import as several operations of ours: the function is applied to halves until one element is left."""
     jaxpr, axes = read_parameters(equation, "jaxpr", "dimensions", ignored=("computation",))
     arrays, starts = _halves(operands)
     return lax.reduce(arrays, starts, scalar_function(jaxpr), integer_params(axes))
@@ -71,7 +71,7 @@ def _halves(operands: Any) -> tuple[list[Any], list[Any]]:
 
 @import_rule("reduce_window")
 def _reduce_window(equation: Any, *operands: Any) -> Any:
-    """Several of ours for one: the function is applied once for each element of a window."""
+    """Import as several operations of ours: the function is applied once for each element of a window."""
     jaxpr, constants, *windows = read_parameters(equation, "jaxpr", "consts", *pool.Sliding._fields)
     arrays, starts = _halves(operands)
     size, strides, padding, base, holes = windows
@@ -129,10 +129,10 @@ def _top_k(equation: Any, x: Any) -> Any:
 
 @import_rule("approx_top_k")
 def _approx_top_k(equation: Any, x: Any) -> Any:
-    """Exact, which satisfies every recall that is asked for; the least elements are the greatest negatives."""
+    """Compute exactly, which satisfies every recall; the smallest elements are the largest negatives."""
     count, axis, is_max, whole = read_parameters(
         equation, "k", "reduction_dimension", "is_max_k", "aggregate_to_topk",
         ignored=("recall_target", "reduction_input_size_override"))
     if not whole:
-        return NotImplemented  # parts of the result, as many as the device likes
+        return NotImplemented  # partial results, whose number depends on the device
     return (lax.approx_max_k if is_max else lax.approx_min_k)(x, int(count), int(axis))

@@ -1,4 +1,4 @@
-"""The settings of jax's under which a function was imported: what is derived of it later is derived under them too."""
+"""The settings of jax under which a function was imported, and under which later derivatives are taken, too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax
 
 
 class Settings(NamedTuple):
-    """Whether jax keeps 64-bit dtypes, the precision of products where none is given, the order of random bits."""
+    """Whether jax keeps 64-bit dtypes, the default precision of products, the order of random bits."""
 
     wide: bool
     precision: Any
@@ -17,13 +17,13 @@ class Settings(NamedTuple):
 
     @classmethod
     def now(cls) -> Settings:
-        """Those in force."""
+        """Return the current settings."""
         config: Any = jax.config  # its attributes are not declared
         return cls(bool(config.jax_enable_x64), config.jax_default_matmul_precision,
                    bool(config.jax_threefry_partitionable))
 
     def scope(self) -> AbstractContextManager[Any]:
-        """A scope in which they hold."""
+        """Return a context manager in which they hold."""
         stack = ExitStack()
         stack.enter_context(jax.enable_x64(self.wide))
         stack.enter_context(jax.default_matmul_precision(self.precision))

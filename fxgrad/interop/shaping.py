@@ -99,14 +99,14 @@ def _iota(equation: Any) -> Any:
 
 @import_rule("empty", "empty2")
 def _empty(equation: Any) -> Any:
-    """Zeros: a value that is not defined has no place in a program."""
+    """Return zeros: programs have no undefined values."""
     read_parameters(equation, "shape", "dtype")
     return structural.zeros(aval_of_jax(equation.outvars[0].aval))
 
 
 @import_rule("device_put")
 def _device_put(equation: Any, *arrays: Any) -> Any:
-    """Nothing, where no device is named: then arrays are where they are."""
+    """Return the arrays unchanged if no device is named: they stay where they are."""
     devices, sources = read_parameters(equation, "devices", "srcs", ignored=("copy_semantics",))
     if any(at is not None and not isinstance(at, NamedSharding) for at in (*devices, *sources)):
         return NotImplemented
@@ -126,7 +126,7 @@ def _sharding_constraint(equation: Any, array: Any) -> Any:
 
 @import_rule("reshard")
 def _reshard(equation: Any, array: Any) -> Any:
-    """A constraint along the axes that are Explicit; of others the type speaks, and the value is what it was."""
+    """Constrain the sharding along Explicit axes; other axes concern only the type, and the value is unchanged."""
     to, mesh = read_parameters(equation, "dst_sharding", "concrete_mesh")
     kinds = set(to.mesh.axis_types)
     if AxisType.Explicit not in kinds:
@@ -140,7 +140,7 @@ def _reshard(equation: Any, array: Any) -> Any:
 
 @import_rule("platform_index")
 def _platform_index(equation: Any) -> Any:
-    """Which of several versions for platforms runs: known if none of them is for a platform that arrays are on."""
+    """Return which of several versions for platforms runs: known if none is for a platform that arrays are on."""
     platforms, = read_parameters(equation, "platforms")
     named = [name for group in platforms if group is not None for name in group]
     if None not in platforms or not set(named).isdisjoint(("cpu", "cuda", "rocm", "gpu", "tpu")):

@@ -1,4 +1,4 @@
-"""jax's operations over meshes of devices: `shard_map` and what is in it become ours."""
+"""Import jax's operations over meshes of devices: `shard_map` and its body become ours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fxgrad.lax import collectives
 
 @import_rule("shard_map")
 def _shard_map(equation: JaxprEqn, *operands: Any) -> list[Any]:
-    """The body's types say what varies, as ours do; what jax has not proved to be equal is taken for it."""
+    """Import a `shard_map`; types of its body track what varies, as ours do. Unproven equality is taken for granted."""
     params = equation.params
     mesh, avals = mesh_shape("shard_map", params["mesh"]), [*map(aval_of, operands)]
     names = tuple(name for name in mesh.names if name in params["newly_manual_axes"])

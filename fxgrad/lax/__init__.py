@@ -1,7 +1,7 @@
 """The functions of jax.lax, under their own names.
 
-Nothing is promoted here but Python's numbers, and shapes must be equal (or a scalar): `fxgrad.numpy` does both. What
-jax.lax has and this module has not, and why, says `ABSENT`.
+Only Python's numbers are promoted here, and shapes must be equal (or a scalar): `fxgrad.numpy` promotes and broadcasts.
+`ABSENT` lists the names of jax.lax that this module lacks, with the reasons.
 """
 
 # ruff: noqa: A004  (the names are jax's)
@@ -255,7 +255,7 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return [*__all__]  # so that completion shows no modules of the inside
+    return [*__all__]  # without modules, for completion
 
 
 _DEVICES = "one device sends and another waits; `ppermute` moves values between devices"
@@ -274,10 +274,10 @@ ABSENT = {
     "rng_bit_generator": "its bits depend on the device; draw with fxgrad.random",
     "rng_uniform": "it draws from a hidden state; draw with fxgrad.random.uniform",
 }
-"""Names of jax.lax that are not here, each with the reason; primitives (`..._p`) belong to jax."""
+"""Names of jax.lax that are missing here, each with the reason; primitives (`..._p`) belong to jax."""
 __getattr__ = _of_module(__name__, ABSENT)
 
-# These return what they got, where nothing is to be done.
+# These return their arguments unchanged if there is nothing to do.
 for _name in ("broadcast_to_rank", "convert_element_type", "full_like", "reduce_and", "reduce_max", "reduce_min",
               "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor", "stage"):
     globals()[_name] = _making(globals()[_name])

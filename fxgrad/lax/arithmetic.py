@@ -1,4 +1,4 @@
-"""The functions of `jax.lax` of each element of several arrays: arithmetic, comparison, bits, choice."""
+"""The elementwise functions of `jax.lax` of several arrays: arithmetic, comparison, bits, selection."""
 # ruff: noqa: A001, A002  (the names are jax's)
 
 from __future__ import annotations
@@ -52,72 +52,74 @@ def _binary(name: str, primitive: Primitive, doc: str) -> Function:
 
 # --- two operands -------------------------------------------------------------------------------------------------
 
-add = _binary("add", add_p, """The sum.
+add = _binary("add", add_p, """Return the sum.
 >>> float(add(1.0, 2.0))
 3.0""")
-sub = _binary("sub", arithmetic.sub_p, """The difference.
+sub = _binary("sub", arithmetic.sub_p, """Return the difference.
 >>> float(sub(1.0, 2.0))
 -1.0""")
-div = _binary("div", arithmetic.div_p, """The quotient, of integers toward zero.
+div = _binary("div", arithmetic.div_p, """Return the quotient, of integers toward zero.
 >>> int(div(-7, 2))
 -3""")
-rem = _binary("rem", arithmetic.rem_p, """The remainder of that division; its sign is that of x.
+rem = _binary("rem", arithmetic.rem_p, """Return the remainder of that division; its sign is that of x.
 >>> int(rem(-7, 2))
 -1""")
-max = _binary("max", arithmetic.max_p, """The greater one.
+max = _binary("max", arithmetic.max_p, """Return the greater one.
 >>> float(max(1.0, 2.0))
 2.0""")
-min = _binary("min", arithmetic.min_p, """The lesser one.
+min = _binary("min", arithmetic.min_p, """Return the lesser one.
 >>> float(min(1.0, 2.0))
 1.0""")
-atan2 = _binary("atan2", trigonometric.atan2_p, """The angle of the point with abscissa y and ordinate x.
+atan2 = _binary("atan2", trigonometric.atan2_p, """Return the angle of the point with abscissa y and ordinate x.
 >>> float(atan2(0.0, 1.0))
 0.0""")
-mulhi = _binary("mulhi", arithmetic.mulhi_p, """The upper half of the bits of the product of integers.
+mulhi = _binary("mulhi", arithmetic.mulhi_p, """Return the upper half of the bits of the product of integers.
 >>> int(mulhi(2**62, 8))
 2""")
-eq = _binary("eq", comparison.eq_p, """Whether x equals y.
+eq = _binary("eq", comparison.eq_p, """Return whether x equals y.
 >>> bool(eq(1.0, 2.0))
 False""")
-ne = _binary("ne", comparison.ne_p, """Whether x differs from y.
+ne = _binary("ne", comparison.ne_p, """Return whether x differs from y.
 >>> bool(ne(1.0, 2.0))
 True""")
-lt = _binary("lt", comparison.lt_p, """Whether x is less than y.
+lt = _binary("lt", comparison.lt_p, """Return whether x is less than y.
 >>> bool(lt(1.0, 2.0))
 True""")
-le = _binary("le", comparison.le_p, """Whether x is not greater than y.
+le = _binary("le", comparison.le_p, """Return whether x is not greater than y.
 >>> bool(le(1.0, 2.0))
 True""")
-gt = _binary("gt", comparison.gt_p, """Whether x is greater than y.
+gt = _binary("gt", comparison.gt_p, """Return whether x is greater than y.
 >>> bool(gt(1.0, 2.0))
 False""")
-ge = _binary("ge", comparison.ge_p, """Whether x is not less than y.
+ge = _binary("ge", comparison.ge_p, """Return whether x is not less than y.
 >>> bool(ge(1.0, 2.0))
 False""")
-bitwise_and = _binary("bitwise_and", comparison.and_p, """Bits that are 1 in both.
+bitwise_and = _binary("bitwise_and", comparison.and_p, """Return bits that are 1 in both.
 >>> int(bitwise_and(6, 3))
 2""")
-bitwise_or = _binary("bitwise_or", comparison.or_p, """Bits that are 1 in either.
+bitwise_or = _binary("bitwise_or", comparison.or_p, """Return bits that are 1 in either.
 >>> int(bitwise_or(6, 3))
 7""")
-bitwise_xor = _binary("bitwise_xor", comparison.xor_p, """Bits that are 1 in one only.
+bitwise_xor = _binary("bitwise_xor", comparison.xor_p, """Return bits that are 1 in one only.
 >>> int(bitwise_xor(6, 3))
 5""")
-shift_left = _binary("shift_left", comparison.shift_left_p, """The bits of x moved up by y.
+shift_left = _binary("shift_left", comparison.shift_left_p, """Return the bits of x moved up by y.
 >>> int(shift_left(3, 2))
 12""")
 shift_right_arithmetic = _binary(
-    "shift_right_arithmetic", comparison.shift_right_arithmetic_p, """The bits of x moved down by y, the sign coming in.
+    "shift_right_arithmetic", comparison.shift_right_arithmetic_p, """Return the bits of x moved down by y, sign kept.
 >>> int(shift_right_arithmetic(-8, 1))
 -4""")
 shift_right_logical = _binary(
-    "shift_right_logical", comparison.shift_right_logical_p, """The bits of x moved down by y, zeros coming in.
+    "shift_right_logical", comparison.shift_right_logical_p, """Return the bits of x moved down by y, with zeros.
 >>> int(shift_right_logical(8, 1))
 4""")
 
 
 def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
-    """The product; dtypes and shapes must be equal, or one a number or a scalar. Raises `DTypeError`, `ShapeError`.
+    """Return the product; operands have one dtype and shape, or one is a number or a scalar.
+
+    Raises `DTypeError`, `ShapeError`.
 
     With `out_dtype` the operands are converted to it first.
 
@@ -131,7 +133,7 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
 
 
 def pow(x: Any, y: Any) -> Any:
-    """`x` to the power `y`: x is inexact, and y of the same dtype or an integer. Raises `DTypeError`, `ShapeError`.
+    """Return `x` to the power `y`: x is inexact, y of the same dtype or an integer. Raises `DTypeError`, `ShapeError`.
 
     >>> float(pow(2.0, 3.0)), float(pow(2.0, 3))
     (8.0, 8.0)
@@ -144,7 +146,7 @@ def pow(x: Any, y: Any) -> Any:
 
 
 def complex(x: Any, y: Any) -> Any:
-    """The complex number x + i y, of float32 or float64. Raises `DTypeError`, `ShapeError`.
+    """Return the complex number x + i y, of float32 or float64. Raises `DTypeError`, `ShapeError`.
 
     >>> bool(complex(1.0, 2.0) == 1 + 2j)
     True
@@ -153,7 +155,7 @@ def complex(x: Any, y: Any) -> Any:
 
 
 def nextafter(x1: Any, x2: Any) -> Any:
-    """The float next to `x1` in the direction of `x2`. Raises `DTypeError`, `ShapeError`.
+    """Return the float next to `x1` in the direction of `x2`. Raises `DTypeError`, `ShapeError`.
 
     >>> import numpy as np
     >>> bool(nextafter(np.float32(1.0), np.float32(2.0)) > 1)
@@ -166,7 +168,7 @@ def nextafter(x1: Any, x2: Any) -> Any:
 
 
 def clamp(min: Any, x: Any, max: Any) -> Any:
-    """`x` held between bounds, each of which is a scalar or of the shape of x. Raises `DTypeError`, `ShapeError`.
+    """Return `x` clipped to bounds, each a scalar or of the shape of x. Raises `DTypeError`, `ShapeError`.
 
     >>> import numpy as np
     >>> clamp(0.0, np.array([-1.0, 0.5, 2.0]), 1.0)
@@ -181,9 +183,9 @@ def clamp(min: Any, x: Any, max: Any) -> Any:
 
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:
-    """`on_true` where `pred` holds, else `on_false`: of one shape and dtype, which pred has too or is a scalar.
+    """Return `on_true` where `pred` is true, else `on_false`.
 
-    Raises `DTypeError`, `ShapeError`.
+    Both have one shape and dtype; `pred` has that shape or is a scalar. Raises `DTypeError`, `ShapeError`.
 
     >>> import numpy as np
     >>> select(np.array([True, False]), np.ones(2), np.zeros(2))
@@ -193,7 +195,7 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
 
 
 def select_n(which: Any, *cases: Any) -> Any:
-    """Elements of `cases[which]`: cases have one shape and dtype; `which`, bool or integer, that shape or none.
+    """Return elements of `cases[which]`: cases have one shape and dtype; `which`, bool or integer, that shape or none.
 
     Raises `DTypeError`, `ShapeError`, `ArgumentError`.
 

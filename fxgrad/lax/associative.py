@@ -16,13 +16,13 @@ from fxgrad.lax.bodies import check_function, flatten_checked
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
-    """The running combinations `e0, fn(e0, e1), fn(fn(e0, e1), e2), ...` along `axis` of containers of arrays.
+    """Return the running combinations `e0, fn(e0, e1), fn(fn(e0, e1), e2), ...` along `axis` of containers of arrays.
 
     `fn` must be associative and work on many pairs at once (arrays with an axis of any length at `axis`). It is called
-    about 2 log2(n) times, on ever fewer pairs (Blelloch, "Prefix sums and their applications", 1990). With `reverse`
-    the last entry comes first.
+    about 2 log2(n) times, on fewer and fewer pairs (Blelloch, "Prefix sums and their applications", 1990). With
+    `reverse` the scan starts at the last entry.
 
-    Raises `AxisError` or `ShapeError` for an axis that is not there, or not equally long in all arrays.
+    Raises `AxisError` or `ShapeError` for an axis that does not exist, or has different sizes.
 
     >>> import numpy as np
     >>> associative_scan(np.add, np.arange(5))
@@ -73,7 +73,7 @@ def _running_results(combine: Callable[..., list[Any]], values: list[Any], axes:
 
 
 def _interleave(even: Any, odd: Any, axis: int) -> Any:
-    """Entries of both in turn along `axis`; `even` may have one more."""
+    """Return entries of both in turn along `axis`; `even` may have one more."""
     count = aval_of(odd).shape[axis]
     pairs = stack([slice_in_dim(even, 0, count, axis), odd], axis + 1)
     shape = aval_of(odd).shape

@@ -15,7 +15,7 @@ __all__ = ["optimization_barrier", "stop_gradient"]
 
 
 def stop_gradient(x: Any) -> Any:
-    """The arrays of a container themselves, as constants to every derivative. Raises `ArgumentError` for other leaves.
+    """Return the arrays of a container unchanged, with zero derivatives. Raises `ArgumentError` for other leaves.
 
     >>> import fxgrad
     >>> float(fxgrad.grad(lambda x: x * stop_gradient(x))(3.0))
@@ -27,7 +27,7 @@ def stop_gradient(x: Any) -> Any:
 
 
 def optimization_barrier(operand: Any, /) -> Any:
-    """The arrays of a container themselves; XLA computes all of them before anything that uses one.
+    """Return the arrays of a container unchanged; XLA computes all of them before any operation that uses one.
 
     No computation is moved, merged or left out across it. Derivatives pass. Raises `ArgumentError` for other leaves.
 

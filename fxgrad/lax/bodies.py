@@ -23,7 +23,7 @@ from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError
 
 
 class FlatTree(NamedTuple):
-    """A container of arrays as its leaves, their types, their names, and its structure."""
+    """A container of arrays: its leaves, their types, their names, and its structure."""
 
     leaves: list[Any]
     avals: list[Aval]
@@ -31,12 +31,12 @@ class FlatTree(NamedTuple):
     names: list[str]
 
     def rebuild(self, leaves: Sequence[Any]) -> Any:
-        """The container with other leaves."""
+        """Return the container with other leaves."""
         return tree.unflatten(self.structure, leaves)
 
 
 def flatten_checked(what: str, container: Any, root: str) -> FlatTree:
-    """Flatten `container`; raise `ArgumentError` for a leaf that is no array and no number."""
+    """Flatten `container`; raise `ArgumentError` for a leaf that is neither an array nor a number."""
     leaves, structure = tree.flatten(container)
     names = tree.leaf_names(container, root)
     avals = [check_leaf(leaf, what, constant_name(name)) for leaf, name in zip(leaves, names, strict=True)]
@@ -52,7 +52,7 @@ def vary_like(flat: FlatTree, aval: Aval) -> FlatTree:
 
 
 def check_function(what: str, function: Any, name: str) -> None:
-    """Raises `ArgumentError` unless `function` can be called."""
+    """Raise `ArgumentError` unless `function` is callable."""
     if not callable(function):
         raise ArgumentError(at_user_line(
             f"{what}: {name} is a {type(function).__name__}, where a function is needed. "
@@ -61,7 +61,7 @@ def check_function(what: str, function: Any, name: str) -> None:
 
 def trace_body(what: str, function: Callable[..., Any], call: Callable[..., Any], avals: Sequence[Aval],
                names: Sequence[str], arguments: Sequence[TreeDef] = ()) -> TracedCall:
-    """Traces `call`, which applies the user's `function` to flat tracers; values are not known inside.
+    """Trace `call`, which applies the user's `function` to flat tracers; values are unknown inside.
 
     `names` are those of the tracers in messages; `arguments` are the structures in which the function gets them, if
     it does.
@@ -73,7 +73,7 @@ def trace_body(what: str, function: Callable[..., Any], call: Callable[..., Any]
 
 
 def _parameters(function: Any, arguments: Sequence[TreeDef]) -> list[str]:
-    """What a function calls the leaves of its arguments, which have these structures."""
+    """Return a function's own names for the leaves of its arguments, which have these structures."""
     roots = parameter_names(function, len(arguments))
     return [path if root.isidentifier() else "" for structure, root in zip(arguments, roots, strict=True)
             for path in leaf_paths(structure, root)]
@@ -84,12 +84,12 @@ class _BodyTape(Tape):
 
 
 def leaf_paths(structure: TreeDef, root: str) -> list[str]:
-    """The names of the leaves of containers of this structure."""
+    """Return the names of the leaves of containers of this structure."""
     return tree.leaf_names(tree.unflatten(structure, range(structure.num_leaves)), root)
 
 
 def first_difference(one: TreeDef, other: TreeDef, root: str) -> str:
-    """The first path that containers of one structure have and those of the other have not; `root` if all are alike."""
+    """Return the first path that only one of two structures has; `root` if there is none."""
     first, second = leaf_paths(one, root), leaf_paths(other, root)
     lacking = [path for path in first if path not in second] or [path for path in second if path not in first]
     return lacking[0] if lacking else root
@@ -110,10 +110,10 @@ class LoopBody(NamedTuple):
 def trace_step(what: str, function: Callable[..., Any], init: FlatTree, entries: Sequence[Aval], names: Sequence[str],
                call: Callable[[list[Any], list[Any]], Any], carry_of: Callable[[TreeDef], TreeDef],
                arguments: Sequence[TreeDef]) -> LoopBody:
-    """Traces a step until the carry it returns has the type of the one it takes.
+    """Trace a step until the carry that it returns has the type of the carry that it takes.
 
-    `call` takes lists of tracers for carry and entries. Weak scalars that a loop begins with, such as 0.0, become
-    what the step makes of them. Raises `TreeError`, `ShapeError` or `DTypeError` for a carry of another type.
+    `call` takes lists of tracers for carry and entries. Weak scalars among the initial values, such as 0.0, get the
+    type that the step returns. Raises `TreeError`, `ShapeError` or `DTypeError` for a carry of another type.
     """
     avals, count = list(init.avals), len(init.avals)
     while True:
@@ -138,7 +138,7 @@ def trace_step(what: str, function: Callable[..., Any], init: FlatTree, entries:
 
 
 def _joined_type(before: Aval, after: Aval) -> Aval:
-    """The type to begin with: that of the carry, or if it is weak, what the step returns in its place."""
+    """Return the initial type: that of the carry, or if it is weak, the type that the step returns for it."""
     vma = before.vma | after.vma
     if not before.weak or before == after or before.shape != after.shape:
         return before.varying(vma)
@@ -183,7 +183,7 @@ class JoinedBranches(NamedTuple):
 
 def join_branches(what: str, functions: Sequence[Any], names: Sequence[str],
                   branches: Sequence[TracedCall]) -> JoinedBranches:
-    """Gives every branch the inputs of all, and outputs of joint types; raises where they do not fit together."""
+    """Give every branch the inputs of all, and outputs of joint types; raise if the types do not match."""
     first, *rest = branches
     for function_number, branch in enumerate(rest, 1):
         if branch.out_tree != first.out_tree:
@@ -220,7 +220,7 @@ def join_branches(what: str, functions: Sequence[Any], names: Sequence[str],
 
 
 def _branch_type(what: str, path: str, names: Sequence[str], number: int, one: Aval, other: Aval) -> Aval:
-    """The joint type of an output: equal types, or a weak one becoming the other."""
+    """Return the joint type of an output: equal types, or a weak one converted to the other."""
     if one.shape != other.shape:
         raise ShapeError(at_user_line(
             f"{what}: {path} is {one} from {names[0]} and {other} from {names[number]}; the shapes must be equal. "

@@ -25,12 +25,12 @@ _NONE: Any = object()
 @hide_frames
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = _NONE,
          linear: Any = None) -> Any:  # noqa: ARG001  (jax has it, and gives it no meaning)
-    """`true_fun(*operands)` where the scalar `pred` is true, and `false_fun(*operands)` where it is not.
+    """Return `true_fun(*operands)` if the scalar `pred` is true, and `false_fun(*operands)` if not.
 
-    Both are traced; one is computed. Under `vmap` with a `pred` that differs between entries both are, and no
-    derivative or NaN of the branch not taken gets into the result. The operands and what is returned are containers of
-    arrays; both functions must return the same structure, shapes and dtypes. `operand` is an older way to pass one
-    operand; `linear` says nothing here.
+    Both are traced; one is computed. Under `vmap` with a `pred` that differs between entries both are computed, and no
+    derivative or NaN of the branch not taken reaches the result. The operands and results are containers of arrays;
+    both functions must return the same structure, shapes and dtypes. `operand` is an older way to pass one operand;
+    `linear` has no effect here.
 
     Raises `ShapeError` or `DTypeError` if `pred` is no scalar, or if the outputs differ in type, and `TreeError` if
     they differ in structure, naming the first path.
@@ -55,7 +55,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
 
 @hide_frames
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NONE) -> Any:
-    """`branches[index](*operands)`; an index out of range means the first or the last branch.
+    """Return `branches[index](*operands)`; an index out of range means the first or the last branch.
 
     `index` is an integer scalar. All branches are traced and one is computed; they must return the same structure,
     shapes and dtypes, with errors as in `cond`.
@@ -91,7 +91,7 @@ def _choose(what: str, index: Any, functions: Sequence[Callable[..., Any]], name
     given = flatten_checked(what, tuple(operands), "operands")
     traced = [trace_body(what, function, lambda *tracers, function=function: function(*given.rebuild(tracers)),
                          given.avals, given.names, given.structure.children()) for function in functions]
-    # Messages name the branches as the user wrote them, so the first of them is the one that leads.
+    # In the user's order, since messages name the branch that comes first.
     order = [1, 0] if what == "cond" else range(len(traced))
     joined = join_branches(what, [functions[number] for number in order], [names[number] for number in order],
                            [traced[number] for number in order])

@@ -1,4 +1,4 @@
-"""Collectives: what the entries of an axis that `vmap` maps under a name say to each other.
+"""Collectives: communication between the entries of an axis that `vmap` maps under a name.
 
 `axis_name` is the name given to `fxgrad.vmap(..., axis_name=...)`, or a tuple of such names, which count as one axis
 with the first name changing slowest. Containers of arrays are taken leaf by leaf.
@@ -32,11 +32,11 @@ from fxgrad.numpy.arithmetic import add, divide, multiply
 
 
 def pcast(x: Any, axis_name: AxisName, *, to: str) -> Any:
-    """`x`, whose type says from here on that it may differ along the mesh axes `axis_name` (`to="varying"`).
+    """Return `x` with a type that varies along the mesh axes `axis_name` (`to="varying"`).
 
-    Within `shard_map`, where operations do it by themselves: a loop that begins with zeros may be told so, and a
-    gradient in the result is one in the value of each device alone. Raises `ArgumentError` for another `to`, and for
-    an axis that is not in scope.
+    It is for code within `shard_map`, where operations cast automatically: a loop may need it for its initial zeros;
+    and a gradient of the result is that of each device's own value. Raises `ArgumentError` for another `to`, and for an
+    axis that is not in scope.
 
     >>> import numpy as np, fxgrad
     >>> from jax.sharding import AbstractMesh, PartitionSpec as P
@@ -56,12 +56,12 @@ def pcast(x: Any, axis_name: AxisName, *, to: str) -> Any:
 
 
 def psum(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
-    """The sum of `x` over all entries of a mapped axis, which is the same for all of them.
+    """Return the sum of `x` over all entries of a mapped axis, which is equal for all of them.
 
-    With `axis_index_groups`, a list of lists of positions along the axis that has each of them once, it is the sum over
-    the entries of the same group. Bools are counted. Of a constant it is the product with the number of entries; of a
-    Python number, a Python number. Raises `ArgumentError` for an axis that is not in scope, and for groups that do not
-    part it.
+    With `axis_index_groups`, a list of lists of positions along the axis that contains each of them once, it is the sum
+    over the entries of the same group. Bools are counted. For a constant it is the product with the number of entries;
+    for a Python number, a Python number. Raises `ArgumentError` for an axis that is not in scope, and for groups that
+    do not partition it.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.vmap(lambda x: x / psum(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
@@ -83,7 +83,7 @@ def psum(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
 
 
 def pmean(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
-    """The mean of `x` over all entries of a mapped axis, or of a group; of integers it is a float.
+    """Return the mean of `x` over all entries of a mapped axis, or of a group; for integers a float.
 
     Raises as `psum` does.
 
@@ -96,9 +96,9 @@ def pmean(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
 
 
 def pmax(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
-    """The greatest of `x` over all entries of a mapped axis; a NaN wins.
+    """Return the greatest of `x` over all entries of a mapped axis; a NaN wins.
 
-    Its derivative, which jax has not, is the mean of those of the entries that attain it, as for `max` of an array.
+    Its derivative, which jax lacks, is the mean of those of the entries that attain it, as for `max` of an array.
     Raises as `psum` does, and `DTypeError` for complex numbers.
 
     >>> import numpy as np, fxgrad
@@ -109,7 +109,7 @@ def pmax(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
 
 
 def pmin(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
-    """The least of `x` over all entries of a mapped axis; otherwise as `pmax`.
+    """Return the least of `x` over all entries of a mapped axis; otherwise like `pmax`.
 
     Raises as `pmax` does.
 
@@ -127,7 +127,7 @@ def _extremum(what: str, primitive: Primitive, x: Any, axis_name: AxisName, axis
 
 
 def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
-    """What the entry that `perm` pairs with this one has; zeros where `perm` has no pair.
+    """Return the value of the entry that `perm` sends to this one; zeros if `perm` has no pair for it.
 
     `perm` is a sequence of pairs (source, target) of positions along the mapped axis, each of which may occur once as a
     source and once as a target. Raises `ArgumentError` for other pairs and for an axis that is not in scope.
@@ -141,9 +141,9 @@ def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> An
 
 
 def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
-    """What the entry at `perm[i]` has, for the entry at position i; `perm` is a permutation of the positions.
+    """Return the value of the entry at `perm[i]`, for the entry at position i.
 
-    Raises `ArgumentError` unless it is one.
+    Raises `ArgumentError` unless `perm` is a permutation of the positions.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.vmap(lambda x: pshuffle(x, "i", [2, 0, 1]), axis_name="i")(np.array([1.0, 2.0, 3.0]))
@@ -170,7 +170,7 @@ def _permute(what: str, x: Any, axis_name: AxisName, perm: Sequence[tuple[int, i
 
 
 def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
-    """What the entry at position `source` has, for all entries of a mapped axis.
+    """Return the value of the entry at position `source`, for all entries of a mapped axis.
 
     Raises `ArgumentError` for a position that the axis does not have.
 
@@ -192,12 +192,12 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
 
 def all_gather(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False,
                to: str = "varying") -> Any:
-    """What all entries of a mapped axis have, which is the same for all of them.
+    """Return the values of all entries of a mapped axis, equal for all of them.
 
-    They are stacked along a new axis at `axis`, or with `tiled` joined along the one that is there. Within `shard_map`,
-    `to="invarying"` says in the type too that the result is the same along the axes of the mesh; otherwise a gradient
-    in it is that of each device alone, and these are summed. Raises `ShapeError` for an axis that the array does not
-    have, `ArgumentError` for another `to`, and as `psum` does.
+    They are stacked along a new axis at `axis`, or with `tiled` concatenated along the existing one. Within
+    `shard_map`, `to="invarying"` gives the result a type that does not vary along the axes of the mesh; otherwise a
+    gradient of it is that of each device alone, and these are summed. Raises `ShapeError` for an axis that the array
+    does not have, `ArgumentError` for another `to`, and as `psum` does.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.vmap(lambda x: all_gather(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
@@ -224,10 +224,10 @@ def all_gather(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None, ax
 
 def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, axis_index_groups: Any = None,
                  tiled: bool = False) -> Any:
-    """The sum over all entries of a mapped axis, cut along `scatter_dimension` into a piece for each of them.
+    """Return the sum over all entries of a mapped axis, split along `scatter_dimension` into a piece for each of them.
 
-    That axis of the array has the size of the mapped one and is taken away, or with `tiled` is a multiple of it and
-    stays. Raises `ShapeError` for other sizes, and as `psum` does.
+    That axis of the array has the size of the mapped one and is removed, or with `tiled` is a multiple of it and stays.
+    Raises `ShapeError` for other sizes, and as `psum` does.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.vmap(lambda x: psum_scatter(x, "i"), axis_name="i")(np.array([[1.0, 3.0], [10.0, 30.0]]))
@@ -258,11 +258,11 @@ def _check_one_each(what: str, argument: str, shape: Sequence[int], axis: int, a
 
 def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *, axis_index_groups: Any = None,
                tiled: bool = False) -> Any:
-    """`x` of each entry cut along `split_axis` into a piece for each entry, and what arrives put along `concat_axis`.
+    """Split `x` along `split_axis` into a piece for each entry, and join the received pieces along `concat_axis`.
 
-    The axis that is cut has the size of the mapped one and is taken away, and what arrives is stacked along a new axis;
-    with `tiled` it is a multiple of it and stays, and what arrives is joined. Raises `ShapeError` for other sizes, and
-    as `psum` does.
+    The split axis has the size of the mapped one and is removed, and the received pieces are stacked along a new axis;
+    with `tiled` it is a multiple of it and stays, and the pieces are concatenated. Raises `ShapeError` for other sizes,
+    and as `psum` does.
 
     >>> import numpy as np, fxgrad
     >>> swap = fxgrad.vmap(lambda row: all_to_all(row, "i", 0, 0), axis_name="i")
@@ -274,7 +274,7 @@ def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *
 
 
 def pswapaxes(x: Any, axis_name: AxisName, axis: int, *, axis_index_groups: Any = None) -> Any:
-    """`x` with a mapped axis and the axis `axis` of each entry, of the same size, in each other's place.
+    """Return `x` with a mapped axis and the axis `axis` of each entry, of the same size, in each other's place.
 
     Raises as `all_to_all` does.
 
@@ -297,7 +297,7 @@ def _exchange(what: str, x: Any, axis_name: AxisName, split_axis: int, concat_ax
         if tiled:
             return apply_over_axes(all_to_all_p, [leaf], axes, split_axis=cut, concat_axis=joined, **groups)
         _check_one_each(what, "split_axis", shape, cut, axes, count, groups)
-        # The new axis stands where it ends up once the one that was cut is gone.
+        # The position of the new axis after the split one is removed.
         joined, cut = (joined + 1, cut) if cut < joined else (joined, cut + 1)
         leaf = reshape(leaf, (*shape[:joined], 1, *shape[joined:]))
         pieces = apply_over_axes(all_to_all_p, [leaf], axes, split_axis=cut, concat_axis=joined, **groups)
@@ -307,7 +307,7 @@ def _exchange(what: str, x: Any, axis_name: AxisName, split_axis: int, concat_ax
 
 
 def axis_index(axis_name: AxisName) -> Any:
-    """The position of each entry along a mapped axis, an int32 scalar.
+    """Return the position of each entry along a mapped axis, an int32 scalar.
 
     Raises `ArgumentError` for an axis that is not in scope.
 
@@ -323,7 +323,7 @@ def axis_index(axis_name: AxisName) -> Any:
 
 
 def axis_size(axis_name: AxisName) -> int:
-    """The number of entries along a mapped axis, a Python integer.
+    """Return the number of entries along a mapped axis, a Python integer.
 
     Raises `ArgumentError` for an axis that is not in scope.
 

@@ -22,7 +22,7 @@ from fxgrad.errors import ArgumentError
 
 def combining_program(name: str, computation: Callable[..., Any], avals: Sequence[Aval], structure: Any,
                       operands: int = 2) -> tuple[Program, list[Any]]:
-    """The program of a function of scalars, or of `operands` trees of scalars like `structure`; and what it captured.
+    """Return the program of a function of scalars, or of `operands` trees of scalars like `structure`; and captures.
 
     `avals` give the dtypes. Raises `ArgumentError` unless it returns such a tree of the same dtypes.
     """
@@ -47,7 +47,7 @@ def combining_program(name: str, computation: Callable[..., Any], avals: Sequenc
 
 
 def only_primitive(program: Program) -> Primitive | None:
-    """The primitive that the program applies to its two inputs, if that is all it does."""
+    """Return the primitive that the program applies to its two inputs, if it does nothing else."""
     if len(program.equations) != 1 or len(program.inputs) != 2:
         return None
     equation, = program.equations
@@ -56,7 +56,7 @@ def only_primitive(program: Program) -> Primitive | None:
 
 
 def apply_to_elements(program: Program, captured: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
-    """The program of scalars applied to each element of arrays of one shape."""
+    """Apply a program of scalars to each element of arrays of one shape."""
     shape = aval_of(arrays[0]).shape
     size = prod(shape)
     batched = batched_program(program, size, (*(None for _ in captured), *(0 for _ in arrays)))

@@ -1,4 +1,4 @@
-"""The convolutions of `jax.lax`: conv_general_dilated, what is made of it, and the shapes of their results."""
+"""The convolutions of `jax.lax`: conv_general_dilated, its variants, and the shapes of their results."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padd
                          lhs_dilation: Sequence[int] | None = None, rhs_dilation: Sequence[int] | None = None,
                          dimension_numbers: Any = None, feature_group_count: int = 1, batch_group_count: int = 1,
                          precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
-    """The sums of products of windows of an image `lhs` with a kernel `rhs`, for each pair of features.
+    """Return the sums of products of windows of an image `lhs` with a kernel `rhs`, for each pair of features.
 
-    Both have one dtype, and one batch axis (of the kernel: output features), one feature axis and any number of
-    spatial axes, in this order or as `dimension_numbers` says: `("NHWC", "HWIO", "NHWC")` for example. The entries
-    of the other arguments belong to the spatial axes in the order of the kernel's. `padding` is `"SAME"`,
-    `"SAME_LOWER"`, `"VALID"` or pairs (low, high), which may be negative; a dilation d puts d - 1 holes between
-    elements. With groups, each group of features (or of the batch) meets its own part of the kernel. Sums are made
-    in, and returned as, `preferred_element_type`. Raises `ShapeError` and `DTypeError`; `precision` is XLA's.
+    Both have one dtype, and one batch axis (of the kernel: output features), one feature axis and any number of spatial
+    axes, in this order or as given by `dimension_numbers`: `("NHWC", "HWIO", "NHWC")` for example. The entries of the
+    other arguments belong to the spatial axes in the order of the kernel's. `padding` is `"SAME"`, `"SAME_LOWER"`,
+    `"VALID"` or pairs (low, high), which may be negative; a dilation d puts d - 1 holes between elements. With groups,
+    each group of features (or of the batch) has its own part of the kernel. Sums accumulate in, and are returned as,
+    `preferred_element_type`. Raises `ShapeError` and `DTypeError`; `precision` is XLA's.
 
     >>> import numpy as np
     >>> image, kernel = np.arange(5.0).reshape(1, 1, 5), np.array([[[1.0, 0.0, -1.0]]])
@@ -78,7 +78,7 @@ def _dtype(dtype: Any) -> Any:
 
 
 def _precision(precision: Any) -> Any:
-    """A precision as a string, or a pair of them: the names of `jax.lax.Precision` in small letters."""
+    """Return a precision as a string, or a pair of them: the names of `jax.lax.Precision` in lower case."""
     if isinstance(precision, tuple | list):
         return tuple(map(_precision, precision))
     return precision if precision is None or isinstance(precision, str) else precision.name.lower()
@@ -94,13 +94,13 @@ def _pads(padding: Padding, numbers: ConvDimensionNumbers, lhs: Shape, rhs: Shap
                                              "high) for each spatial axis is needed")) from None
     sizes, window = [lhs[axis] for axis in numbers.lhs_spec[2:]], [rhs[axis] for axis in numbers.rhs_spec[2:]]
     if not len(sizes) == len(strides) == len(holes):
-        return ((0, 0),) * len(sizes)  # the strides or holes are wrong, and are told so with the convolution
+        return ((0, 0),) * len(sizes)  # invalid strides or dilations, which the convolution reports
     return window_pads(sizes, list(map(dilated, window, holes)), strides, padding)
 
 
 def conv(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str, precision: Any = None,
          preferred_element_type: Any = None) -> Any:
-    """`conv_general_dilated` with strides and a padding by name, the axes being batch, features, space.
+    """Return `conv_general_dilated` with strides and a padding by name, the axes being batch, features, space.
 
     >>> import numpy as np
     >>> conv(np.ones((1, 1, 4)), np.ones((2, 1, 3)), (1,), "SAME")[0]
@@ -114,7 +114,7 @@ def conv(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str, precis
 def conv_with_general_padding(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Padding,
                               lhs_dilation: Sequence[int] | None, rhs_dilation: Sequence[int] | None,
                               precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """`conv_general_dilated` without groups, the axes being batch, features, space.
+    """Return `conv_general_dilated` without groups, the axes being batch, features, space.
 
     >>> import numpy as np
     >>> conv_with_general_padding(np.ones((1, 1, 3)), np.ones((1, 1, 2)), (1,), [(1, 0)], None, (2,))
@@ -132,12 +132,12 @@ def conv_transpose(lhs: Any, rhs: Any, strides: Sequence[int], padding: Padding,
                    rhs_dilation: Sequence[int] | None = None, dimension_numbers: Any = None,
                    transpose_kernel: bool = False, precision: Any = None, preferred_element_type: Any = None,
                    use_consistent_padding: bool = False) -> Any:
-    """A convolution that makes an image larger by `strides`: its elements are put apart by holes first.
+    """Return a convolution that enlarges an image by `strides`: its elements are first dilated by holes.
 
-    By default features come last (`("NHWC", "HWIO", "NHWC")`). A padding by name is that of the convolution which
-    this one would undo the shape of, as pairs are too with `use_consistent_padding`; otherwise pairs are taken as
-    they are. With `transpose_kernel` the result is the transpose of that convolution in its image. Raises
-    `ShapeError` and `DTypeError` as `conv_general_dilated` does.
+    By default features come last (`("NHWC", "HWIO", "NHWC")`). A padding given by name is that of the convolution whose
+    shapes this one reverses, and so are pairs with `use_consistent_padding`; otherwise pairs are applied directly. With
+    `transpose_kernel` the result is the transpose of that convolution in its image. Raises `ShapeError` and
+    `DTypeError` as `conv_general_dilated` does.
 
     >>> import numpy as np
     >>> conv_transpose(np.ones((1, 2, 1)), np.arange(1.0, 4.0).reshape(3, 1, 1), (2,), "VALID")[0, :, 0]
@@ -167,7 +167,7 @@ def conv_transpose(lhs: Any, rhs: Any, strides: Sequence[int], padding: Padding,
 
 
 def _transposed_pads(span: int, stride: int, padding: Any) -> tuple[int, int]:
-    """The padding along one axis, for windows that reach over `span` elements of the larger image."""
+    """Return the padding along one axis, for windows that span `span` elements of the larger image."""
     if padding == "SAME":
         total = span + stride - 2
         low = span - 1 if stride > span - 1 else -(-total // 2)
@@ -187,7 +187,7 @@ def conv_general_dilated_patches(lhs: Any, filter_shape: Sequence[int], window_s
                                  padding: Padding, lhs_dilation: Sequence[int] | None = None,
                                  rhs_dilation: Sequence[int] | None = None, dimension_numbers: Any = None,
                                  precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """The windows of an image, each laid out along the feature axis: all places of the first feature come first.
+    """Return the windows of an image, each along the feature axis: all positions of the first feature come first.
 
     The arguments are those of `conv_general_dilated`; `filter_shape` is the shape of the windows.
 
@@ -212,7 +212,7 @@ def conv_general_dilated_local(lhs: Any, rhs: Any, window_strides: Sequence[int]
                                filter_shape: Sequence[int], lhs_dilation: Sequence[int] | None = None,
                                rhs_dilation: Sequence[int] | None = None, dimension_numbers: Any = None,
                                precision: Any = None) -> Any:
-    """As `conv_general_dilated`, with a kernel of its own for each place of the result.
+    """Return a convolution like `conv_general_dilated`, with a separate kernel for each position of the result.
 
     The feature axis of `rhs` is as long as a patch of `conv_general_dilated_patches`, and its spatial axes are those
     of the result.
@@ -242,7 +242,7 @@ def conv_general_dilated_local(lhs: Any, rhs: Any, window_strides: Sequence[int]
 
 def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int],
                            dimension_numbers: Any) -> ConvDimensionNumbers:
-    """`dimension_numbers` in any of its forms as numbers; raises `ShapeError` and `ArgumentError`.
+    """Return `dimension_numbers` in any of its forms as numbers; raise `ShapeError` and `ArgumentError`.
 
     >>> conv_dimension_numbers((1, 8, 3), (5, 3, 2), ("NHC", "HIO", "NHC"))
     ConvDimensionNumbers(lhs_spec=(0, 2, 1), rhs_spec=(2, 1, 0), out_spec=(0, 2, 1))
@@ -263,7 +263,7 @@ def conv_dimension_numbers(lhs_shape: Sequence[int], rhs_shape: Sequence[int],
 
 
 def conv_general_permutations(dimension_numbers: Any) -> tuple[tuple[int, ...], ...]:
-    """Where the batch, the features and the spatial axes of the three arrays stand, read from three strings.
+    """Return the positions of batch, features and spatial axes of the three arrays, read from three strings.
 
     >>> conv_general_permutations(("NHWC", "HWIO", "NCHW"))
     ((0, 3, 1, 2), (3, 2, 0, 1), (0, 1, 2, 3))
@@ -286,7 +286,7 @@ def conv_general_permutations(dimension_numbers: Any) -> tuple[tuple[int, ...], 
 
 def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int],
                     padding: Any) -> list[tuple[int, int]]:
-    """The pairs (low, high) that a padding by name stands for: `"VALID"`, `"SAME"` or `"SAME_LOWER"`.
+    """Return the pairs (low, high) of a padding given by name: `"VALID"`, `"SAME"` or `"SAME_LOWER"`.
 
     >>> padtype_to_pads((5, 4), (3, 2), (1, 2), "SAME")
     [(1, 1), (0, 0)]
@@ -297,7 +297,7 @@ def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window
 
 def conv_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides: Sequence[int], pads: Any,
                      batch_group_count: int = 1) -> Shape:
-    """The shape of a convolution of arrays whose axes are batch, features, space.
+    """Return the shape of a convolution of arrays whose axes are batch, features, space.
 
     >>> conv_shape_tuple((2, 3, 8), (4, 3, 3), (2,), "VALID")
     (2, 4, 3)
@@ -311,7 +311,7 @@ def conv_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], strides
 
 def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
                              padding: Any, dimension_numbers: Any) -> Shape:
-    """The shape of a convolution with these dimension numbers.
+    """Return the shape of a convolution with these dimension numbers.
 
     >>> conv_general_shape_tuple((2, 8, 3), (3, 3, 4), (2,), "VALID", ("NHC", "HIO", "NHC"))
     (2, 3, 4)
@@ -321,7 +321,7 @@ def conv_general_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int],
 
 def conv_transpose_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int], window_strides: Sequence[int],
                                padding: Any, dimension_numbers: Any) -> Shape:
-    """The shape of a `conv_transpose` with these dimension numbers.
+    """Return the shape of a `conv_transpose` with these dimension numbers.
 
     >>> conv_transpose_shape_tuple((2, 3, 3), (3, 3, 4), (2,), "VALID", ("NHC", "HIO", "NHC"))
     (2, 7, 4)
@@ -337,7 +337,7 @@ def conv_transpose_shape_tuple(lhs_shape: Sequence[int], rhs_shape: Sequence[int
 
 def _arrange_shape(shape: Any, lhs: Sequence[int], rhs: Sequence[int], strides: Sequence[int], padding: Any,
                    dimension_numbers: Any) -> Shape:
-    """`shape` of arrays in another order of axes, brought into the order of the result."""
+    """Return `shape` of arrays in another order of axes, brought into the order of the result."""
     lhs, rhs, strides = (as_integers("the shape of a convolution", each) for each in (lhs, rhs, strides))
     lhs_spec, rhs_spec, out_spec = conv_general_permutations(dimension_numbers)
     sizes = shape([lhs[axis] for axis in lhs_spec], [rhs[axis] for axis in rhs_spec], strides, padding)

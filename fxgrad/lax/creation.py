@@ -1,4 +1,4 @@
-"""The functions of `jax.lax` that make arrays and change their dtypes."""
+"""The functions of `jax.lax` that create arrays and change their dtypes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["bitcast_convert_type", "broadcasted_iota", "convert_element_type", "
 
 
 def iota(dtype: Any, size: int) -> Any:
-    """The numbers 0, 1, 2, ... up to `size`. Raises `DTypeError` for bool.
+    """Return the numbers 0, 1, 2, ... up to `size`. Raises `DTypeError` for bool.
 
     >>> iota("int32", 3)
     array([0, 1, 2], dtype=int32)
@@ -34,7 +34,7 @@ def iota(dtype: Any, size: int) -> Any:
 
 
 def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sharding: Any = None) -> Any:
-    """An array that counts 0, 1, 2, ... along one axis. Raises `DTypeError` for bool, `ShapeError`.
+    """Return an array that counts 0, 1, 2, ... along one axis. Raises `DTypeError` for bool, and `ShapeError`.
 
     >>> broadcasted_iota("int32", (2, 2), 1)
     array([[0, 1],
@@ -49,7 +49,7 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
 
 
 def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
-    """An array of one repeated scalar, in its dtype or the one given. Raises `ShapeError`.
+    """Return an array of one repeated scalar, in its dtype or the one given. Raises `ShapeError`.
 
     >>> full((2,), 1.5)
     array([1.5, 1.5], dtype=float32)
@@ -67,7 +67,7 @@ def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, *, sharding: 
 
 
 def _default(dtype: DType) -> DType:
-    """The dtype of a number of the kind of `dtype` that meets no array."""
+    """Return the default dtype of a number of the kind of `dtype`, without an array beside it."""
     if dtypes.is_complex(dtype):
         return dtypes.complex_dtype(dtypes.default_float())
     return dtypes.default_float() if dtypes.is_floating(dtype) else dtype
@@ -75,7 +75,9 @@ def _default(dtype: DType) -> DType:
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] | None = None,
               sharding: Any = None) -> Any:
-    """As `full`, in the shape and dtype of `x`, an array or its type, unless others are given. Raises `ShapeError`.
+    """Return an array like `full`, in the shape and dtype of `x`, an array or its type, unless others are given.
+
+    Raises `ShapeError`.
 
     >>> import numpy as np
     >>> full_like(np.ones(2), 3)
@@ -87,7 +89,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] |
 
 
 def empty(shape: Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:
-    """An array whose elements do not matter: zeros.
+    """Return zeros, as an array whose elements do not matter.
 
     >>> empty((2,), "float32").shape
     (2,)
@@ -98,9 +100,9 @@ def empty(shape: Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:
 
 
 def convert_element_type(operand: Any, new_dtype: Any) -> Any:
-    """The array in another dtype; complex numbers lose their imaginary part on the way to real ones.
+    """Return the array in another dtype; complex numbers lose their imaginary part in real dtypes.
 
-    Raises `DTypeError` for dtypes that there are not.
+    Raises `DTypeError` for unknown dtypes.
 
     >>> import numpy as np
     >>> convert_element_type(np.array([1.5, -1.5]), "int32")
@@ -110,9 +112,9 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
 
 
 def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
-    """The bits of the array read as another dtype; a narrower one gets a new last axis, a wider one takes the last.
+    """Return the bits of the array read as another dtype; a narrower one adds a last axis, a wider one removes it.
 
-    Raises `DTypeError` for bool and complex, `ShapeError` where the last axis does not fit.
+    Raises `DTypeError` for bool and complex, `ShapeError` if the last axis does not match.
 
     >>> import numpy as np
     >>> bitcast_convert_type(np.float32(1.0), "int32") == 0x3F800000
@@ -124,7 +126,7 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
 
 
 def dtype(x: Any) -> DType:
-    """The dtype of an array or a number.
+    """Return the dtype of an array or a number.
 
     >>> dtype(1.0), dtype(True)
     (dtype('float64'), dtype('bool'))
@@ -133,7 +135,7 @@ def dtype(x: Any) -> DType:
 
 
 def shape_as_value(shape: Sequence[int]) -> Any:
-    """A shape as an array of int32.
+    """Return a shape as an array of int32.
 
     >>> shape_as_value((2, 3))
     array([2, 3], dtype=int32)
@@ -142,7 +144,7 @@ def shape_as_value(shape: Sequence[int]) -> Any:
 
 
 def stage(x: Any, /) -> Any:
-    """The array itself: a number is as good as an array everywhere.
+    """Return the array itself, since numbers are accepted as arrays everywhere.
 
     >>> import numpy as np
     >>> stage(np.ones(2))

@@ -36,7 +36,7 @@ __all__ = ["GatherDimensionNumbers", "GatherScatterMode", "ScatterDimensionNumbe
 
 
 def _starts(name: str, given: Any, shape: Shape, allow_negative: bool | Sequence[bool]) -> list[Any]:
-    """The start indices as scalars of one dtype, those that count from the end turned around."""
+    """Return the start indices as scalars of one dtype, with negative ones counted from the end."""
     starts = unstacked(given, 0) if hasattr(given, "shape") and len(given.shape) == 1 else list(given)
     if len(starts) != len(shape):
         raise ShapeError(at_user_line(f"{name}: {len(starts)} start indices for an array of shape {shape}; one is "
@@ -63,7 +63,7 @@ def _from_front(start: Any, size: int) -> Any:
 
 def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int], *,
                   allow_negative_indices: bool | Sequence[bool] = True) -> Any:
-    """The window of static sizes that begins at computed indices, one for each axis, moved into range if need be.
+    """Return the window of static sizes at computed start indices, one for each axis, clamped to the array's range.
 
     Negative indices count from the end. Raises `ShapeError`, `DTypeError`.
 
@@ -80,7 +80,7 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int], 
 
 def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0, *,
                          allow_negative_indices: bool = True) -> Any:
-    """As `dynamic_slice` along one axis.
+    """Return a window along one axis, like `dynamic_slice`.
 
     >>> import numpy as np
     >>> dynamic_slice_in_dim(np.arange(5), 1, 2)
@@ -103,7 +103,7 @@ def _starts_along(start: Any, axis: int, rank: int) -> list[Any]:
 
 def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True, *,
                          allow_negative_indices: bool = True) -> Any:
-    """The elements at one computed place along an axis, which stays with size 1 unless `keepdims` is false.
+    """Return the elements at one computed index along an axis, kept with size 1 unless `keepdims` is false.
 
     >>> import numpy as np
     >>> dynamic_index_in_dim(np.array([1.0, 2.0]), 1)
@@ -117,7 +117,7 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool
 
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *,
                          allow_negative_indices: bool | Sequence[bool] = True) -> Any:
-    """The array with `update` in the window that begins at computed indices, moved into range if need be.
+    """Return the array with `update` in the window at computed start indices, clamped to the array's range.
 
     Raises `ShapeError`, `DTypeError`.
 
@@ -133,7 +133,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *,
 
 def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int, *,
                                 allow_negative_indices: bool = True) -> Any:
-    """As `dynamic_update_slice` along one axis.
+    """Return the array with a window along one axis replaced, like `dynamic_update_slice`.
 
     >>> import numpy as np
     >>> dynamic_update_slice_in_dim(np.zeros(3), np.ones(1), -1, 0)
@@ -147,7 +147,7 @@ def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axi
 
 def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int, *,
                                 allow_negative_indices: bool = True) -> Any:
-    """The array with the elements at one computed place along an axis replaced; `update` may lack that axis.
+    """Return the array with the elements at one computed index along an axis replaced; `update` may lack that axis.
 
     >>> import numpy as np
     >>> dynamic_update_index_in_dim(np.zeros((2, 2)), np.ones(2), 1, 0)
@@ -166,7 +166,7 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
 
 
 class GatherDimensionNumbers(NamedTuple):
-    """Which axes of the operand, the indices and the result belong together in `gather`.
+    """How the axes of the operand, the indices and the result correspond in `gather`.
 
     Along `start_index_map[k]` a window starts at `indices[..., k]`. Its axes without `collapsed_slice_dims` are the
     axes `offset_dims` of the result. Along `operand_batching_dims` the windows move with the axes
@@ -184,7 +184,7 @@ class GatherDimensionNumbers(NamedTuple):
 
 
 class ScatterDimensionNumbers(NamedTuple):
-    """As `GatherDimensionNumbers`, for the updates of a scatter in the place of the result.
+    """Dimension numbers like `GatherDimensionNumbers`, for the updates of a scatter instead of the result.
 
     >>> ScatterDimensionNumbers((), (0,), (0,)).inserted_window_dims
     (0,)
@@ -198,7 +198,7 @@ class ScatterDimensionNumbers(NamedTuple):
 
 
 class GatherScatterMode(enum.Enum):
-    """What becomes of windows that are not inside the array: moved, left out, or a promise that there are none.
+    """The treatment of windows outside of the array: clamped, left out, or promised not to occur.
 
     >>> GatherScatterMode.CLIP.name
     'CLIP'
@@ -213,7 +213,7 @@ _MODES = {"clip": "clip", "fill": "fill", "drop": "fill", "fill_or_drop": "fill"
 
 
 def _mode(name: str, mode: Any, promised: str) -> str:
-    """What `mode` means here; for no mode and for a promise `promised`: what XLA does where the promise is broken."""
+    """Return our name of `mode`; without one, or for a promise, `promised`: XLA's behaviour if the promise fails."""
     if mode is None:
         return promised
     given = mode if isinstance(mode, str) else getattr(mode, "name", str(mode)).lower()
@@ -230,11 +230,11 @@ def _promises(is_sorted: bool, unique: bool) -> tuple[str, ...]:
 def gather(operand: Any, start_indices: Any, dimension_numbers: Any, slice_sizes: Sequence[int], *,
            unique_indices: bool = False, indices_are_sorted: bool = False, mode: Any = None,
            fill_value: Any = None) -> Any:
-    """Windows of static sizes that begin at `start_indices`; see `GatherDimensionNumbers`.
+    """Return windows of static sizes that begin at `start_indices`; see `GatherDimensionNumbers`.
 
-    `mode` says what becomes of windows out of range, also of those with negative starts, which do not count from the
-    end: `"clip"` (and by default, and where it is promised that there are none) moves them into the array, `"fill"`
-    gives `fill_value` (by default NaN, the least or largest integer, True). Raises `ShapeError`, `DTypeError`,
+    `mode` handles windows out of range, also those with negative starts, which do not count from the end. `"clip"`
+    moves them into the array; it is the default, and used for a promise that there are none. `"fill"` gives
+    `fill_value` (by default NaN, the least or largest integer, True). Raises `ShapeError`, `DTypeError`,
     `ArgumentError`.
 
     >>> import numpy as np
@@ -251,12 +251,12 @@ def gather(operand: Any, start_indices: Any, dimension_numbers: Any, slice_sizes
 
 
 def _fields(kind: Any, numbers: Any) -> list[Any]:
-    """The fields of dimension numbers, ours or jax's."""
+    """Return the fields of dimension numbers, ours or jax's."""
     return [getattr(numbers, field) for field in kind._fields]
 
 
 def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
-    """The slices at the positions `idxs[k][i]` along `axes[k]`, stacked along a new first axis.
+    """Return the slices at the positions `idxs[k][i]` along `axes[k]`, stacked along a new first axis.
 
     Positions are vectors of integers, taken modulo the size of their axis. Raises `ShapeError`, `DTypeError`.
 
@@ -304,32 +304,32 @@ def _scatter(name: str, combine: str, doc: str) -> Callable[..., Any]:
     return function
 
 
-scatter = _scatter("scatter", "set", """The array with `updates` put into
+scatter = _scatter("scatter", "set", """Return the array with `updates` put into
 >>> import numpy as np
 >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
 >>> scatter(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)
 array([1., 4.])""")
-scatter_add = _scatter("scatter_add", "add", """The array with `updates` added to
+scatter_add = _scatter("scatter_add", "add", """Return the array with `updates` added to
 >>> import numpy as np
 >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
 >>> scatter_add(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)
 array([1., 5.])""")
-scatter_sub = _scatter("scatter_sub", "sub", """The array with `updates` subtracted from
+scatter_sub = _scatter("scatter_sub", "sub", """Return the array with `updates` subtracted from
 >>> import numpy as np
 >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
 >>> scatter_sub(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)
 array([ 1., -3.])""")
-scatter_mul = _scatter("scatter_mul", "mul", """The array with `updates` multiplied into
+scatter_mul = _scatter("scatter_mul", "mul", """Return the array with `updates` multiplied into
 >>> import numpy as np
 >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
 >>> scatter_mul(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)
 array([1., 4.])""")
-scatter_min = _scatter("scatter_min", "min", """The array with `updates` in the place of greater elements of
+scatter_min = _scatter("scatter_min", "min", """Return the array with `updates` in the place of greater elements of
 >>> import numpy as np
 >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
 >>> scatter_min(np.ones(2), np.array([[1]]), np.array([0.5]), numbers)
 array([1. , 0.5])""")
-scatter_max = _scatter("scatter_max", "max", """The array with `updates` in the place of lesser elements of
+scatter_max = _scatter("scatter_max", "max", """Return the array with `updates` in the place of lesser elements of
 >>> import numpy as np
 >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
 >>> scatter_max(np.ones(2), np.array([[1]]), np.array([4.0]), numbers)
@@ -339,7 +339,7 @@ array([1., 4.])""")
 def scatter_apply(operand: Any, scatter_indices: Any, func: Callable[[Any], Any], dimension_numbers: Any, *,
                   update_shape: Sequence[int] = (), indices_are_sorted: bool = False, unique_indices: bool = False,
                   mode: Any = None) -> Any:
-    """The array with `func`, a function of scalars, applied to the elements in windows; once for each window over them.
+    """Return the array with `func`, a function of scalars, applied to elements in windows, once for each window.
 
     `update_shape` is the shape that updates would have. The other arguments are those of `scatter`. Raises
     `ShapeError`, `DTypeError`, `ArgumentError`.

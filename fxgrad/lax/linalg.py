@@ -1,4 +1,4 @@
-"""The functions of jax.lax.linalg: the decompositions themselves, without promotion of their operands."""
+"""The functions of jax.lax.linalg: decompositions without promotion of their operands."""
 # ruff: noqa: ARG001  (signatures are jax's, with arguments that choose between kernels)
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ def _check_subset(name: str, subset: tuple[int, int] | None, size: int) -> None:
 
 
 def _hermitian(name: str, x: Any, symmetrize_input: bool, lower: bool = True) -> Any:
-    """The means of the matrices and their adjoints, or what one triangle says."""
+    """Return the means of the matrices and their adjoints, or the Hermitian matrices of one triangle."""
     matrices.check_matrices(name, aval_of(x), square=True)
     return symmetrize(x) if symmetrize_input else from_triangle(x, lower)
 
 
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
-    """The lower triangular L with `L @ L.T.conj() = x`, for positive definite matrices.
+    """Return the lower triangular L with `L @ L.T.conj() = x`, for positive definite matrices.
 
-    Unless `symmetrize_input`, the lower triangle alone is looked at. Raises `numpy.linalg.LinAlgError` for others;
+    Unless `symmetrize_input`, only the lower triangle is read. Raises `numpy.linalg.LinAlgError` for other matrices;
     under `jit` the result is then NaN.
 
     >>> import numpy as np
@@ -48,7 +48,7 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
 
 
 def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
-    """The upper triangular S with `S.T @ S = R.T @ R + outer(w, w)`, for an upper triangular R.
+    """Return the upper triangular S with `S.T @ S = R.T @ R + outer(w, w)`, for an upper triangular R.
 
     >>> import numpy as np
     >>> cholesky_update(np.array([[3.0]]), np.array([4.0])).round(12)
@@ -59,10 +59,10 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
 
 def eig(x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,
         enable_eigvec_derivs: bool = False, implementation: Any = None, use_magma: bool | None = None) -> list[Any]:
-    """[eigenvalues, left vectors, right vectors] of square matrices, those asked for; all complex.
+    """Return [eigenvalues, left vectors, right vectors] of square matrices, vectors if requested; all complex.
 
-    Vectors are columns of length 1, their largest element real; they always have derivatives, which are right where
-    the eigenvalues are distinct.
+    Vectors are columns of length 1, their largest element real; they always have derivatives, which are right if the
+    eigenvalues are distinct.
 
     >>> import numpy as np
     >>> eig(np.diag([1.0, 2.0]))[0]
@@ -73,7 +73,7 @@ def eig(x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenve
 
 def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
          subset_by_index: tuple[int, int] | None = None, implementation: Any = None) -> tuple[Any, Any]:
-    """Eigenvectors (columns) and ascending eigenvalues of Hermitian matrices; see `fxgrad.numpy.linalg.eigh`.
+    """Return eigenvectors (columns) and ascending eigenvalues of Hermitian matrices; see `fxgrad.numpy.linalg.eigh`.
 
     >>> import numpy as np
     >>> eigh(np.diag([2.0, 1.0]))[1]
@@ -85,7 +85,7 @@ def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eige
 
 
 def hessenberg(a: Any) -> tuple[Any, Any]:
-    """H (zero below the diagonal next to the main one), with the reflectors that lead to it below, and their factors.
+    """Return H (zero below its first subdiagonal) with the reflectors that give it stored below, and their factors.
 
     >>> import numpy as np
     >>> hessenberg(np.array([[1.0, 2.0], [3.0, 4.0]]))[0]
@@ -97,7 +97,9 @@ def hessenberg(a: Any) -> tuple[Any, Any]:
 
 
 def householder_product(a: Any, taus: Any) -> Any:
-    """The first columns of the product of the reflectors 1 - taus[i] v vᴴ, where v is below the diagonal in column i.
+    """Return the first columns of the product of the reflectors 1 - taus[i] v vᴴ.
+
+    v is below the diagonal in column i.
 
     >>> import numpy as np
     >>> householder_product(np.array([[0.0], [1.0]]), np.array([1.0]))
@@ -108,7 +110,7 @@ def householder_product(a: Any, taus: Any) -> Any:
 
 
 def lu(x: Any) -> tuple[Any, Any, Any]:
-    """L (below the diagonal, without its ones) and U in one, the exchanges of rows, and the order they lead to.
+    """Return L (below the diagonal, without its ones) and U in one, the exchanges of rows, and the order they lead to.
 
     >>> import numpy as np
     >>> lu(np.array([[1.0, 2.0], [2.0, 2.0]]))[2]
@@ -119,7 +121,7 @@ def lu(x: Any) -> tuple[Any, Any, Any]:
 
 
 def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
-    """The order of rows that exchanges of row i with row `pivots[i]`, one after the other, lead to.
+    """Return the order of rows after exchanging row i with row `pivots[i]`, one after the other.
 
     >>> import numpy as np
     >>> lu_pivots_to_permutation(np.array([1, 1], np.int32), 3)
@@ -130,7 +132,7 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
 
 
 def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Any:
-    """`Q @ c`, or `c @ Q` unless `left`, where Q is the product of the reflectors in `a` (see `householder_product`).
+    """Return `Q @ c`, or `c @ Q` unless `left`; Q is the product of the reflectors in `a` (`householder_product`).
 
     With `transpose`, that of the conjugate transpose of Q.
 
@@ -144,7 +146,7 @@ def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = Fal
 
 def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True,
        use_magma: bool | None = None) -> tuple[Any, ...]:
-    """Q with orthonormal columns and the upper triangular R, and with `pivoting` the order of columns.
+    """Return Q with orthonormal columns and the upper triangular R, and with `pivoting` the order of columns.
 
     `Q @ R` is `x`, or `x[:, order]`.
 
@@ -157,7 +159,7 @@ def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True,
 
 def schur(x: Any, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False,
           select_callable: Callable[..., Any] | None = None) -> tuple[Any, ...]:
-    """The triangular T and, if asked for, the unitary Q with `Q @ T @ Q.T.conj() = x`; without derivatives.
+    """Return the triangular T and, on request, the unitary Q with `Q @ T @ Q.T.conj() = x`; without derivatives.
 
     >>> import numpy as np
     >>> schur(np.array([[1.0, 2.0], [0.0, 3.0]]))[0]
@@ -171,7 +173,7 @@ def schur(x: Any, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = F
 
 def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True,
         subset_by_index: tuple[int, int] | None = None, algorithm: Any = None) -> Any:
-    """U, the descending singular values s and Vh with `(U * s) @ Vh = x`, or s; see `fxgrad.numpy.linalg.svd`.
+    """Return U, the descending singular values s and Vh with `(U * s) @ Vh = x`, or s; see `fxgrad.numpy.linalg.svd`.
 
     >>> import numpy as np
     >>> svd(np.diag([1.0, 2.0]), compute_uv=False)
@@ -185,7 +187,7 @@ def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True,
 
 def symmetric_product(a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta: float = 0.0,
                       symmetrize_output: bool = False) -> Any:
-    """`alpha * a @ a.T + beta * c`; all of it is symmetric if `c` is, whatever `symmetrize_output` says.
+    """Return `alpha * a @ a.T + beta * c`; symmetric if `c` is, so `symmetrize_output` has no effect.
 
     >>> import numpy as np
     >>> symmetric_product(np.array([[1.0, 2.0]]), np.zeros((1, 1)))
@@ -202,7 +204,7 @@ def symmetric_product(a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta:
 
 def triangular_solve(a: Any, b: Any, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
                      conjugate_a: bool = False, unit_diagonal: bool = False) -> Any:
-    """The x with `op(a) @ x = b`, or `x @ op(a) = b` unless `left_side`; the other triangle is not looked at.
+    """Return the x with `op(a) @ x = b`, or `x @ op(a) = b` unless `left_side`; the other triangle is not read.
 
     `op` transposes or conjugates. With `unit_diagonal` the diagonal of `a` counts as ones. `b` may have one axis less
     than `a`: then it holds vectors.
@@ -223,7 +225,7 @@ def triangular_solve(a: Any, b: Any, *, left_side: bool = False, lower: bool = F
 
 
 def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
-    """The reflectors that make a Hermitian matrix tridiagonal, its diagonal, the one beside it, and their factors.
+    """Return the reflectors that make a Hermitian matrix tridiagonal, both its diagonals, and their factors.
 
     >>> import numpy as np
     >>> tridiagonal(np.array([[1.0, 2.0], [2.0, 3.0]]))[1]
@@ -234,7 +236,7 @@ def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
 
 
 def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool = False) -> Any:
-    """The x with `A @ x = b` for the A with the diagonals `dl`, `d` and `du`, all of one size.
+    """Return the x with `A @ x = b` for the A with the diagonals `dl`, `d` and `du`, all of one size.
 
     The first element of `dl` and the last of `du` do not count. Raises `numpy.linalg.LinAlgError` for a singular A;
     under `jit` the result is then not finite.

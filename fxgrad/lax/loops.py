@@ -48,12 +48,11 @@ Carry = Any
 
 @hide_frames
 def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Carry], init_val: Carry) -> Carry:
-    """Repeats `value = body_fun(value)` from `init_val` on while `cond_fun(value)` is true; returns the last value.
+    """Repeat `value = body_fun(value)` from `init_val` on while `cond_fun(value)` is true; return the last value.
 
     The value is a container of arrays, whose structure, shapes and dtypes must not change. All transformations work,
-    reverse mode among them, without a bound on the number of steps: NumPy keeps every value, XLA a fixed number of them
-    and computes the others again. Under `vmap` it goes on until every entry has stopped; one that has stopped keeps its
-    value.
+    reverse mode included, without a bound on the number of steps: NumPy saves every value, XLA a fixed number of them
+    and recomputes the others. Under `vmap` it runs until every entry has stopped; one that has stopped keeps its value.
 
     Raises `TreeError`, `ShapeError` or `DTypeError`, naming the path, if the type of the value changes or the condition
     is not a bool scalar.
@@ -105,13 +104,13 @@ def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Car
 @hide_frames
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], init_val: Carry, *,
               unroll: int | bool | None = None) -> Carry:
-    """Repeats `value = body_fun(i, value)` for `i` from `lower` to `upper - 1`; returns the last value.
+    """Repeat `value = body_fun(i, value)` for `i` from `lower` to `upper - 1`; return the last value.
 
-    With bounds that are known it is a `scan`, with traced ones a loop whose length is found at run time; both have all
+    With known bounds it is a `scan`, with traced ones a loop whose length is determined at run time; both have all
     derivatives. The bounds are real scalars; the counter has their type. `unroll` is that of `scan`, and needs known
     bounds.
 
-    Raises as `while_loop` does, and `DTypeError` for bounds that are no real numbers, or whose dtypes differ.
+    Raises as `while_loop` does, and `DTypeError` for bounds that are not real numbers, or whose dtypes differ.
 
     >>> import fxgrad
     >>> float(fori_loop(0, 4, lambda i, total: total + i * i, 0.0))
@@ -146,7 +145,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
         if unroll not in (None, False, 1):
             raise ArgumentError(at_user_line(
                 "fori_loop: unroll needs bounds that are known while tracing. Leave it out, or make the bounds static"))
-        # Narrow integers would overflow, and unsigned ones wrap around where the bounds are the wrong way round.
+        # Narrow integers would overflow, and unsigned ones wrap around if the upper bound is below the lower.
         wide = kind if kind.itemsize >= 4 or kind.kind == "f" else dtypes.int32
         first, last = convert(lower, wide), convert(upper, wide)
         count = where(lt(first, last), sub(last, first), 0)
@@ -173,14 +172,14 @@ def _check_unroll(what: str, unroll: int | bool, length: int) -> int:
 def scan(f: Callable[[Carry, Any], tuple[Carry, Any]], init: Carry, xs: Any = None, length: int | None = None,
          reverse: bool = False, unroll: int | bool = 1, _split_transpose: bool = False,
          ) -> tuple[Carry, Any]:
-    """Applies `carry, y = f(carry, x)` to each entry `x` of `xs` along its first axis, from `carry = init` on.
+    """Apply `carry, y = f(carry, x)` to each entry `x` of `xs` along its first axis, from `carry = init` on.
 
     Returns the last carry and the `y` of all steps, stacked along a new first axis. Carry, `x` and `y` are containers
-    of arrays (or None); the type of the carry must not change. `length` is needed only without `xs`. `reverse` begins
-    at the last entry, and stacks each `y` at the place of its `x`. `unroll` is how many steps one round of the
-    compiled loop takes (True for all). `_split_transpose` is jax's, and changes nothing here.
+    of arrays (or None); the type of the carry must not change. `length` is needed only without `xs`. `reverse` starts
+    at the last entry, and stacks each `y` at the position of its `x`. `unroll` is the number of steps in one iteration
+    of the compiled loop (True for all). `_split_transpose` is jax's, and has no effect here.
 
-    Reverse mode keeps for each step what is dear to compute again, and computes the rest again.
+    Reverse mode saves the residuals of each step that are expensive to recompute, and recomputes the rest.
 
     Raises `TreeError`, `ShapeError` or `DTypeError`, naming the path, if `f` returns no pair or changes the type of the
     carry, and `ShapeError` if the entries of `xs` are not equally many.
@@ -233,10 +232,10 @@ def _length(entries: FlatTree, length: int | None) -> int:
 
 @hide_frames
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:  # noqa: A001  (jax's name)
-    """`f(x)` for each entry of `xs` along its first axis, one after the other, stacked.
+    """Return `f(x)` for each entry of `xs` along its first axis, one after the other, stacked.
 
-    With `batch_size`, that many entries are computed at once, as under `vmap`; what remains at the end, too. `xs` and
-    what `f` returns are containers of arrays. Raises as `scan` does.
+    With `batch_size`, that many entries are computed at once, as under `vmap`, and so is the remainder. `xs` and the
+    results of `f` are containers of arrays. Raises as `scan` does.
 
     >>> import numpy as np
     >>> map(lambda x: x * x, np.arange(3.0))
@@ -268,7 +267,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
 
 
 def _as_scan_step(f: Callable[[Any], Any]) -> Callable[[None, Any], tuple[None, Any]]:
-    """`f` as the step of a scan, which calls its entry as `f` does."""
+    """Return `f` as the step of a scan, which calls its entry as `f` does."""
     def step(_: None, x: Any) -> tuple[None, Any]:
         return None, f(x)
 

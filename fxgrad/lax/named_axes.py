@@ -1,4 +1,4 @@
-"""The mapped axes that a collective says: their sizes, groups of their entries, and the operation over them."""
+"""The mapped axes of a collective: their sizes, groups of their entries, and the operation over them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ AxisName = str | tuple[str, ...]
 
 
 def named_axes(what: str, axis_name: Any) -> dict[str, int]:
-    """The sizes of the axes that `axis_name` says, by name; raises `ArgumentError` for one that is not in scope.
+    """Return the sizes of the axes named by `axis_name`, by name; raise `ArgumentError` for one not in scope.
 
-    Those that jax maps around a trace of its own, such as that of a function of `to_jax`, are in scope too.
+    Axes that jax maps around a trace of its own, such as that of a function of `to_jax`, are in scope too.
     """
     names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
     scope, sizes = axes_in_scope(), {}
@@ -58,7 +58,7 @@ def _not_in_scope(what: str, name: str) -> ArgumentError:
 
 def axis_groups_of(what: str, groups: Any, axes: dict[str, int], alike: bool = True) -> tuple[dict[str, Any],
                                                                                               int | None]:
-    """The parameter for `axis_index_groups`, and how many entries speak with each other; None if that differs."""
+    """Return the parameter for `axis_index_groups`, and the size of the groups; None if sizes differ."""
     if groups is None:
         return {}, math.prod(axes.values())
     if len(axes) != 1:
@@ -85,7 +85,7 @@ def apply_over_axes(primitive: Primitive, values: Sequence[Any], axes: dict[str,
 
 def _over_mesh(primitive: Primitive, values: Sequence[Any], axes: dict[str, int], mesh: MeshAxes,
                params: dict[str, Any]) -> Any:
-    """The collective on values that vary over its mesh axes; where these are checked, it is known what is equal."""
+    """Apply the collective to values that vary over its mesh axes; equal results get an invariant type if checked."""
     names = [name for name in axes if name in mesh.names]
     checked = [name for name in names if name in mesh.checked]
     values = [pvary(value, names) for value in values]
@@ -100,7 +100,7 @@ def _over_mesh(primitive: Primitive, values: Sequence[Any], axes: dict[str, int]
 
 
 def mark_invariant(value: Any, axes: dict[str, int]) -> Any:
-    """Return `value`, equal for all entries, in a type that says so where these are devices."""
+    """Return `value`, equal for all entries, in a type that does not vary over the axes of a mesh."""
     mesh = mesh_in_scope()
     checked = [] if mesh is None else [name for name in axes if name in mesh.checked]
     return take_equal(value, checked) if checked else value
@@ -110,11 +110,11 @@ def _apply_collective(primitive: Primitive, values: Sequence[Any], axes: dict[st
     if not axes:
         return values[0]
     over = axis_params([*axes], [*axes.values()])
-    if innermost_for(values) is None and not axes.keys() & axes_in_scope().keys():  # jax is asked for the axes alone
+    if innermost_for(values) is None and not axes.keys() & axes_in_scope().keys():  # jax needs to know the axes alone
         return evaluate(primitive, values, {**over, **params})[0]
     return bind(primitive, *values, **over, **params)[0]
 
 
 def map_leaves(what: str, function: Callable[[Any], Any], x: Any) -> Any:
-    """`function` of each array of a container."""
+    """Return `function` of each array of a container."""
     return tree.map(lambda leaf: function(require_array(what, leaf)), x)

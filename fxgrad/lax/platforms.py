@@ -23,12 +23,11 @@ __all__ = ["composite", "platform_dependent"]
 @hide_frames
 def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any],
                        ) -> Any:
-    """The function for the platform that computes, called with `args`: `cpu=`, `cuda=`, `rocm=`, `tpu=`, or `default`.
+    """Call the function for the current platform with `args`: `cpu=`, `cuda=`, `rocm=`, `tpu=`, or `default`.
 
-    It is chosen where the function around is traced, for the platform of jax's default device under `jit`, and for that
-    of the arrays otherwise; programs have the code of that platform alone. All functions must return the same
-    structure, shapes and dtypes. Raises `UnsupportedError` where there is none for the platform, and otherwise as
-    `cond` does.
+    It is chosen while tracing: under `jit` for the platform of jax's default device, otherwise for that of the arrays.
+    Programs have the code of that platform alone. All functions must return the same structure, shapes and dtypes.
+    Raises `UnsupportedError` if there is none for the platform, and otherwise as `cond` does.
 
     >>> import fxgrad.numpy as fnp
     >>> platform_dependent(fnp.arange(3), cpu=lambda x: x + 1, default=lambda x: 1 + x)
@@ -51,7 +50,7 @@ def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **
 
 
 def _check_alike(given: dict[str, Callable[..., Any]], args: tuple[Any, ...]) -> None:
-    """Raises `TreeError`, `ShapeError` or `DTypeError` unless all functions return the same structure and types."""
+    """Raise `TreeError`, `ShapeError` or `DTypeError` unless all functions return the same structure and types."""
     what = "platform_dependent"
     operands = flatten_checked(what, args, "args")
     traced = [trace_body(what, function, lambda *tracers, function=function: function(*operands.rebuild(tracers)),
@@ -60,12 +59,12 @@ def _check_alike(given: dict[str, Callable[..., Any]], args: tuple[Any, ...]) ->
 
 
 def composite(decomposition: Callable[..., Any], name: str, version: int = 0) -> Callable[..., Any]:
-    """`decomposition`, called by a name: `composite(f, "my.square")(x, attribute=2)` is `f(x, attribute=2)`.
+    """Return `decomposition`, called by a name: `composite(f, "my.square")(x, attribute=2)` is `f(x, attribute=2)`.
 
     Positional arguments are arrays or containers of them, keyword arguments attributes: numbers and texts that are
-    known when it is traced. Programs show one call of `name`, and derivatives and batches look inside. The StableHLO
+    known while tracing. Programs show one call of `name`; derivatives and batches transform its body. The StableHLO
     text has the operations of `decomposition`, and no composite of that name and `version`. Raises `ArgumentError` if
-    `name` is no text or `version` no whole number from 0 on.
+    `name` is not a text or `version` not a non-negative integer.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> tangent = composite(lambda x, *, scale: scale * fnp.sin(x) / fnp.cos(x), "my.tangent")

@@ -1,4 +1,4 @@
-"""The products of `jax.lax`, dot and dot_general, with what their arguments are, and its Fourier transform."""
+"""The products of `jax.lax`, dot and dot_general, with the classes of their arguments, and its Fourier transform."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DotDimensionNumbers = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[
 
 
 class Precision(enum.Enum):
-    """How exact XLA's products of float32 are, on devices where there is a choice.
+    """The precision of XLA's products of float32, on devices that offer a choice.
 
     >>> Precision.HIGHEST.name
     'HIGHEST'
@@ -38,9 +38,10 @@ class Precision(enum.Enum):
 
 
 class DotAlgorithmPreset(enum.Enum):
-    """By which algorithm XLA multiplies, in the place of a precision: dtypes of the operands and of sums, and passes.
+    """The algorithm of XLA's products, instead of a precision: dtypes of operands and sums, and number of passes.
 
-    Which there are depends on the device; jax refuses others. Un-jitted, NumPy multiplies in the dtype of the operands.
+    The available ones depend on the device; jax refuses others. Un-jitted, NumPy multiplies in the dtype of the
+    operands.
 
     >>> import numpy as np
     >>> float(dot(np.ones(2, np.float32), np.ones(2, np.float32), precision=DotAlgorithmPreset.F32_F32_F32))
@@ -71,11 +72,11 @@ PrecisionLike = None | str | Precision | tuple[str, str] | tuple[Precision, Prec
 
 def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = None,
                 preferred_element_type: Any = None, *, out_sharding: Any = None) -> Any:
-    """The sum of products over contracted axes, for each index along batch axes.
+    """Return the sum of products over contracted axes, for each index along batch axes.
 
     The result has the batch axes, then the other axes of `lhs`, then those of `rhs`. Operands of different dtypes are
-    promoted; sums are made in, and returned as, `preferred_element_type`, with which float8 meets other floats too.
-    Raises `ShapeError`.
+    promoted; sums accumulate in, and are returned as, `preferred_element_type`, with which float8 may be combined with
+    other floats too. Raises `ShapeError`.
 
     >>> import numpy as np
     >>> dot_general(np.ones((2, 3)), np.ones((4, 3)), (((1,), (1,)), ((), ()))).shape
@@ -95,7 +96,7 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = Non
 
 def dot(lhs: Any, rhs: Any, *, dimension_numbers: Any = None, precision: Any = None,
         preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
-    """The product of vectors and matrices, or with `dimension_numbers` that of `dot_general`. Raises `ShapeError`.
+    """Return the product of vectors and matrices, or with `dimension_numbers` of `dot_general`. Raises `ShapeError`.
 
     >>> import numpy as np
     >>> float(dot(np.array([1.0, 2.0]), np.array([3.0, 4.0])))
@@ -112,7 +113,7 @@ def dot(lhs: Any, rhs: Any, *, dimension_numbers: Any = None, precision: Any = N
 
 
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
-    """The matrix products of two stacks of matrices with equal batch axes in front. Raises `ShapeError`.
+    """Return the matrix products of two stacks of matrices with equal batch axes in front. Raises `ShapeError`.
 
     >>> import numpy as np
     >>> batch_matmul(np.ones((5, 2, 3)), np.ones((5, 3, 4))).shape
@@ -128,11 +129,11 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
 
 def scaled_dot(lhs: Any, rhs: Any, *, lhs_scale: Any = None, rhs_scale: Any = None, dimension_numbers: Any = None,
                preferred_element_type: Any = None) -> Any:
-    """`dot_general` of operands times their scales, in `preferred_element_type`, by default bfloat16.
+    """Return `dot_general` of operands times their scales, in `preferred_element_type`, by default bfloat16.
 
-    A scale has the shape of its operand, but each of its entries may stand for several in a row along an axis. By
-    default the last axis of `lhs` meets the second to last of `rhs`, and those before are batch axes. Raises
-    `ShapeError`.
+    A scale has the shape of its operand, but each of its entries may scale several consecutive ones along an axis. By
+    default the last axis of `lhs` is contracted with the second to last of `rhs`, and the axes before are batch axes.
+    Raises `ShapeError`.
 
     >>> import numpy as np
     >>> scale = np.array([[0.5, 2.0]], np.float32)
@@ -180,7 +181,7 @@ class FftType(enum.IntEnum):
 
 
 def fft(x: Any, fft_type: Any, fft_lengths: Sequence[int]) -> Any:
-    """The discrete Fourier transform of the last axes, whose sizes (of the result, for irfft) are `fft_lengths`.
+    """Return the discrete Fourier transform of the last axes, whose sizes (of the result, for irfft) are `fft_lengths`.
 
     `fft_type` is an `FftType` or its name; other dtypes become those that it takes. Raises `ShapeError`, `DTypeError`,
     `ArgumentError`.

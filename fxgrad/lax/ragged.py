@@ -15,10 +15,10 @@ __all__ = ["RaggedDotDimensionNumbers", "ragged_dot", "ragged_dot_general"]
 
 
 class RaggedDotDimensionNumbers(NamedTuple):
-    """Which axes `ragged_dot_general` multiplies: as in `dot_general`, the axis of lhs in groups, and that of rhs.
+    """The axes of `ragged_dot_general`: those of `dot_general`, the grouped axis of lhs, and the group axis of rhs.
 
-    `lhs_ragged_dimensions` has one axis. `rhs_group_dimensions` has one with an entry for each group where that axis
-    is neither contracted nor a batch axis, and none otherwise.
+    `lhs_ragged_dimensions` has one axis. `rhs_group_dimensions` has one axis, with an entry for each group, if the
+    grouped axis is neither contracted nor a batch axis, and none otherwise.
 
     >>> RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), [0], [0]).lhs_ragged_dimensions
     [0]
@@ -31,7 +31,7 @@ class RaggedDotDimensionNumbers(NamedTuple):
 
 def ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None, preferred_element_type: Any = None,
                group_offset: Any = None, out_sharding: Any = None) -> Any:
-    """The rows of `lhs` times one of the matrices `rhs` each: the first `group_sizes[0]` rows times rhs[0], and so on.
+    """Return rows of `lhs` times one of the matrices `rhs` each: the first `group_sizes[0]` times rhs[0], and so on.
 
     The shapes are (rows, inner), (groups, inner, columns), (groups,); rows beyond the last group become 0. Raises
     `ShapeError`, `DTypeError`, and `UnsupportedError` for `group_offset`.
@@ -53,14 +53,14 @@ def ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None, pref
 
 def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any, ragged_dot_dimension_numbers: Any, precision: Any = None,
                        preferred_element_type: Any = None, group_offset: Any = None, out_sharding: Any = None) -> Any:
-    """`dot_general` where one axis of `lhs` is in groups of consecutive entries, of `group_sizes` each.
+    """Return `dot_general` with one axis of `lhs` in groups of consecutive entries, of `group_sizes` each.
 
-    What it means depends on that axis. Neither contracted nor a batch axis: each group is multiplied with the entry of
-    `rhs` that its group axis has for it, and the result has the shape of `dot_general`'s without that axis; entries
-    beyond the last group become 0. Contracted: one product for each group, along a new axis in front. A batch axis:
-    groups make no difference. `group_sizes` has the shape (groups,), or in front of that the sizes of the batch axes
-    of `lhs` and of those of its kind that come before the axis in groups. Raises `ShapeError`, `DTypeError`, and
-    `UnsupportedError` for `group_offset`.
+    The result depends on the kind of that axis. If it is neither contracted nor a batch axis, each group is multiplied
+    with its own entry along the group axis of `rhs`, and the result has the shape of `dot_general`'s without that axis;
+    entries beyond the last group become 0. If it is contracted, there is one product for each group, along a new first
+    axis. If it is a batch axis, groups have no effect. `group_sizes` has the shape (groups,), preceded or not by the
+    sizes of the batch axes of `lhs` and of those of its kind that come before the grouped axis. Raises `ShapeError`,
+    `DTypeError`, and `UnsupportedError` for `group_offset`.
 
     >>> import numpy as np
     >>> columns = RaggedDotDimensionNumbers((((1,), (0,)), ((), ())), [1], [])

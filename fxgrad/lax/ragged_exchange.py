@@ -1,4 +1,4 @@
-"""Exchange of slices of different sizes between the entries of a mapped axis, made of the other collectives."""
+"""Exchange of slices of different sizes between the entries of a mapped axis, built from other collectives."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _PLACES = ("input_offsets", "send_sizes", "output_offsets", "recv_sizes")
 
 def ragged_all_to_all(operand: Any, output: Any, input_offsets: Any, send_sizes: Any, output_offsets: Any,
                       recv_sizes: Any, *, axis_name: AxisName, axis_index_groups: Any = None) -> Any:
-    """`output` of each entry of a mapped axis, with slices of the operands of all entries written into it.
+    """Return `output` of each entry of a mapped axis, with slices of the operands of all entries written into it.
 
     `operand` is of shape (N, ...), `output` of shape (M, ...). The four arrays of integers are of shape (K,), where K
     is a multiple of the size n of the axis: slice i of K, which is `operand[input_offsets[i]:][:send_sizes[i]]`, goes
-    to the entry at i // (K // n), where it is written at `output_offsets[i]`. `recv_sizes` are the sizes of what
-    arrives, which is `all_to_all(send_sizes, axis_name, 0, 0, tiled=True)`. Where slices are written over each other,
-    one of them stays. It is an `all_gather` of the operands, of which each entry takes its own, so that derivatives are
-    right where slices of the operand overlap, too.
+    to the entry at i // (K // n), where it is written at `output_offsets[i]`. `recv_sizes` are the sizes of the
+    received slices, `all_to_all(send_sizes, axis_name, 0, 0, tiled=True)`. If slices overwrite each other, one of them
+    stays. It is an `all_gather` of the operands, from which each entry takes its slices, so that derivatives are right
+    even if slices of the operand overlap.
 
     Raises `ShapeError` and `DTypeError` for other shapes and dtypes, and as `all_to_all` does.
 

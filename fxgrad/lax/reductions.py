@@ -59,39 +59,39 @@ def _reduce(primitive: Primitive, operation: Function, operand: Any, axes: Seque
 
 
 reduce_prod = _reduction(reduce_room.reduce_prod_p, reduce_room.reduce_prod,
-                        """The product over axes.
+                        """Return the product over axes.
 >>> import numpy as np
 >>> float(reduce_prod(np.array([2.0, 3.0]), (0,)))
 6.0""")
 reduce_max = _reduction(reduce_room.reduce_max_p, reduce_room.reduce_max,
-                        """The greatest element over axes, or a NaN.
+                        """Return the greatest element over axes, or a NaN.
 >>> import numpy as np
 >>> float(reduce_max(np.array([2.0, 3.0]), (0,)))
 3.0""")
 reduce_min = _reduction(reduce_room.reduce_min_p, reduce_room.reduce_min,
-                        """The least element over axes, or a NaN.
+                        """Return the least element over axes, or a NaN.
 >>> import numpy as np
 >>> float(reduce_min(np.array([2.0, 3.0]), (0,)))
 2.0""")
 reduce_and = _reduction(reduce_room.reduce_and_p, reduce_room.reduce_and,
-                        """Bits that are 1 in all; of bools: whether all hold.
+                        """Return bits that are 1 in all; of bools: whether all hold.
 >>> import numpy as np
 >>> bool(reduce_and(np.array([True, False]), (0,)))
 False""")
 reduce_or = _reduction(reduce_room.reduce_or_p, reduce_room.reduce_or,
-                        """Bits that are 1 in any; of bools: whether any holds.
+                        """Return bits that are 1 in any; of bools: whether any holds.
 >>> import numpy as np
 >>> bool(reduce_or(np.array([True, False]), (0,)))
 True""")
 reduce_xor = _reduction(reduce_room.reduce_xor_p, reduce_room.reduce_xor,
-                        """Bits that are 1 in an odd number of elements.
+                        """Return bits that are 1 in an odd number of elements.
 >>> import numpy as np
 >>> int(reduce_xor(np.array([6, 3]), (0,)))
 5""")
 
 
 def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
-    """The sum over axes, in the dtype of the operand; axes count from the front. Raises `ShapeError`, `DTypeError`.
+    """Return the sum over axes, in the operand's dtype; axes count from the front. Raises `ShapeError`, `DTypeError`.
 
     >>> import numpy as np
     >>> float(reduce_sum(np.array([2.0, 3.0]), (0,)))
@@ -116,7 +116,7 @@ _reductions.enter((reduce_room.reduce_xor, xor), xor_p)
 
 def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Sequence[int],
            out_sharding: Any = None) -> Any:
-    """The elements along `dimensions` combined with the initial value by a function of two scalars.
+    """Combine the elements along `dimensions` with the initial value by a function of two scalars.
 
     The function, which must be associative, may also combine two trees of scalars, like those that `operands` and
     `init_values` are of. Sums, products, extrema and bitwise functions are recognised; others take log2(n) steps.
@@ -158,7 +158,7 @@ def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], An
 
 def _reduce_by_halves(program: Any, captured: Sequence[Any], arrays: Sequence[Any], axes: Shape,
                       kept: Shape) -> list[Any]:
-    """All elements along the axes combined: the first half with the second one, until one is left, order kept."""
+    """Combine all elements along the axes: pairs of neighbours, until one is left, in order."""
     shape = shape_of(arrays[0])
     order = [*axes, *(axis for axis in range(len(shape)) if axis not in axes)]
     count = prod(shape[axis] for axis in axes)
@@ -186,7 +186,9 @@ def _position(primitive: Primitive, operation: Function, operand: Any, axis: int
 
 
 def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
-    """Where along an axis the greatest element stands, or the first NaN. Raises `ShapeError`, `DTypeError`.
+    """Return the index of the greatest element along an axis, or of the first NaN.
+
+    Raises `ShapeError`, `DTypeError`.
 
     >>> import numpy as np
     >>> int(argmax(np.array([1.0, 3.0, 2.0]), 0, "int32"))
@@ -196,7 +198,9 @@ def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
 
 
 def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
-    """Where along an axis the least element stands, or the first NaN. Raises `ShapeError`, `DTypeError`.
+    """Return the index of the least element along an axis, or of the first NaN.
+
+    Raises `ShapeError`, `DTypeError`.
 
     >>> import numpy as np
     >>> int(argmin(np.array([1.0, 3.0, 2.0]), 0, "int32"))
@@ -217,23 +221,23 @@ def _running(primitive: Primitive, operation: Function, doc: str) -> Function:
                              "of all elements up to each one along an axis; with `reverse` from it on.")
 
 
-cumsum = _running(cumulative.cumsum_p, cumulative.cumsum, """The sum
+cumsum = _running(cumulative.cumsum_p, cumulative.cumsum, """Return the sum
 >>> import numpy as np
 >>> cumsum(np.array([1.0, 2.0]))
 array([1., 3.])""")
-cumprod = _running(cumulative.cumprod_p, cumulative.cumprod, """The product
+cumprod = _running(cumulative.cumprod_p, cumulative.cumprod, """Return the product
 >>> import numpy as np
 >>> cumprod(np.array([2.0, 3.0]))
 array([2., 6.])""")
-cummax = _running(cumulative.cummax_p, cumulative.cummax, """The greatest
+cummax = _running(cumulative.cummax_p, cumulative.cummax, """Return the greatest
 >>> import numpy as np
 >>> cummax(np.array([2.0, 1.0]))
 array([2., 2.])""")
-cummin = _running(cumulative.cummin_p, cumulative.cummin, """The least
+cummin = _running(cumulative.cummin_p, cumulative.cummin, """Return the least
 >>> import numpy as np
 >>> cummin(np.array([2.0, 3.0]))
 array([2., 2.])""")
-cumlogsumexp = _running(cumulative.cumlogsumexp_p, cumulative.cumlogsumexp, """The logarithm of the sum of exponentials
+cumlogsumexp = _running(cumulative.cumlogsumexp_p, cumulative.cumlogsumexp, """Return the log of the sum of exponentials
 >>> import numpy as np
 >>> cumlogsumexp(np.zeros(2)).round(4)
 array([0.    , 0.6931])""")
@@ -242,7 +246,7 @@ array([0.    , 0.6931])""")
 
 
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:  # noqa: ARG001
-    """The array sorted along an axis, NaNs last; or a sequence of arrays in the order that sorts the first ones.
+    """Return the array sorted along an axis, NaNs last; or a sequence of arrays in the order that sorts the first ones.
 
     The first `num_keys` arrays are the keys. Equal elements keep their order whether or not `is_stable`. Raises
     `ShapeError`, `ArgumentError`.
@@ -263,7 +267,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 
 
 def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = True) -> tuple[Any, Any]:
-    """`keys` sorted along an axis, and `values` in the same order; the shapes are equal. Raises `ShapeError`.
+    """Return `keys` sorted along an axis, and `values` in the same order; the shapes are equal. Raises `ShapeError`.
 
     >>> import numpy as np
     >>> sort_key_val(np.array([2.0, 1.0]), np.array([10, 20]))

@@ -32,12 +32,12 @@ _REDUCTIONS = {"add": reduce_sum, "mul": reduce_prod, "min": reduce_min, "max": 
 def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
                 unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
                 out_sharding: Any = None) -> Any:
-    """The sums of the rows of `data` that belong to each segment: result[i] is the sum of data[segment_ids == i].
+    """Return the sums of the rows of `data` in each segment: result[i] is the sum of data[segment_ids == i].
 
-    `segment_ids` has one integer for each row; those below 0 or from `num_segments` on are left out, or moved into
-    range by the mode `"clip"`. Without `num_segments` there are as many as the ids need, whose values must be known
-    then. The caller may promise that ids are sorted or unique. With `bucket_size`, rows are reduced in buckets of
-    that size first, which loses fewer digits. Raises `ShapeError`, `DTypeError`, `ArgumentError`.
+    `segment_ids` has one integer for each row; those below 0 or from `num_segments` on are dropped, or moved into range
+    by the mode `"clip"`. Without `num_segments` there are as many as the ids need, whose values must be known then. The
+    caller may promise that ids are sorted or unique. With `bucket_size`, rows are first reduced in buckets of that
+    size, which loses fewer digits. Raises `ShapeError`, `DTypeError`, `ArgumentError`.
 
     >>> segment_sum([1.0, 2.0, 4.0], [0, 2, 0], 3)
     array([5., 0., 2.])
@@ -49,7 +49,7 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None, in
 def segment_prod(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
                  unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
                  out_sharding: Any = None) -> Any:
-    """The products of the rows of each segment, 1 for none; the arguments are those of `segment_sum`.
+    """Return the products of the rows of each segment, 1 for none; the arguments are those of `segment_sum`.
 
     >>> segment_prod([1.0, 2.0, 4.0], [0, 2, 0], 3)
     array([4., 1., 2.])
@@ -61,7 +61,7 @@ def segment_prod(data: Any, segment_ids: Any, num_segments: int | None = None, i
 def segment_min(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
                 unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
                 out_sharding: Any = None) -> Any:
-    """The least of the rows of each segment, the greatest number of the dtype (or infinity) for none.
+    """Return the least of the rows of each segment, the greatest number of the dtype (or infinity) for none.
 
     The arguments are those of `segment_sum`; rows that are equal share the derivative.
 
@@ -75,7 +75,7 @@ def segment_min(data: Any, segment_ids: Any, num_segments: int | None = None, in
 def segment_max(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
                 unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
                 out_sharding: Any = None) -> Any:
-    """The greatest of the rows of each segment, the least number of the dtype (or minus infinity) for none.
+    """Return the greatest of the rows of each segment, the least number of the dtype (or minus infinity) for none.
 
     The arguments are those of `segment_sum`; rows that are equal share the derivative.
 

@@ -27,7 +27,7 @@ __all__ = ["broadcast", "broadcast_in_dim", "broadcast_like", "broadcast_shapes"
 
 
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:
-    """The array repeated along new axes of these sizes, in front of its own.
+    """Return the array repeated along new axes of these sizes, in front of its own.
 
     >>> import numpy as np
     >>> broadcast(np.ones(3), (2,)).shape
@@ -41,7 +41,7 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -
 
 def broadcast_in_dim(operand: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], *,
                      out_sharding: Any = None) -> Any:
-    """The array repeated to `shape`; its axes become the axes `broadcast_dimensions`, in order.
+    """Return the array repeated to `shape`; its axes become the axes `broadcast_dimensions`, in order.
 
     Raises `ShapeError` if a size is neither 1 nor that of its new axis.
 
@@ -61,7 +61,7 @@ _in_dim = shaping.broadcast_in_dim
 
 
 def broadcast_like(arr: Any, like_arr: Any) -> Any:
-    """`arr` with axes put in front and repeated to the shape of `like_arr`. Raises `ShapeError`.
+    """Return `arr` with axes put in front and repeated to the shape of `like_arr`. Raises `ShapeError`.
 
     >>> import numpy as np
     >>> broadcast_like(np.ones(3), np.ones((2, 3))).shape
@@ -72,7 +72,7 @@ def broadcast_like(arr: Any, like_arr: Any) -> Any:
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
-    """The shape that arrays of these shapes broadcast to, counted from the last axis. Raises `ShapeError`.
+    """Return the shape that arrays of these shapes broadcast to, counted from the last axis. Raises `ShapeError`.
 
     >>> broadcast_shapes((2, 1), (3,))
     (2, 3)
@@ -82,7 +82,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Any:
-    """The array with axes of size 1 put in front until it has `rank` axes; one that has more stays as it is.
+    """Return the array with axes of size 1 in front up to `rank` axes; one with more axes is unchanged.
 
     >>> import numpy as np
     >>> broadcast_to_rank(np.ones(3), 2).shape
@@ -97,7 +97,7 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
 
 def reshape(operand: Any, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, *,
             out_sharding: Any = None) -> Any:
-    """The elements in row-major order in another shape; `dimensions` gives another order of axes to read them in.
+    """Return the elements in row-major order in another shape; `dimensions` is another order of axes to read them in.
 
     Raises `ShapeError` if the number of elements differs (no size may be -1).
 
@@ -114,7 +114,7 @@ def reshape(operand: Any, new_sizes: Sequence[int], dimensions: Sequence[int] | 
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
-    """The axes from `start_dimension` up to `stop_dimension` (the last ones by default) as one. Raises `ShapeError`.
+    """Return the axes from `start_dimension` up to `stop_dimension` (None: the end) joined. Raises `ShapeError`.
 
     >>> import numpy as np
     >>> collapse(np.ones((2, 3, 4)), 0, 2).shape
@@ -131,7 +131,7 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
 
 
 def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
-    """The array without these axes, which have size 1. Raises `ShapeError`.
+    """Return the array without these axes, which have size 1. Raises `ShapeError`.
 
     >>> import numpy as np
     >>> squeeze(np.ones((1, 3)), (0,)).shape
@@ -149,7 +149,7 @@ def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
 
 
 def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
-    """The array with new axes of size 1 at these places of the result. Raises `ShapeError`.
+    """Return the array with new axes of size 1 at these places of the result. Raises `ShapeError`.
 
     >>> import numpy as np
     >>> expand_dims(np.ones(3), (0, 2)).shape
@@ -167,7 +167,7 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
 
 
 def transpose(operand: Any, permutation: Sequence[int]) -> Any:
-    """The array with its axes in the order `permutation`. Raises `ShapeError` if that is no permutation.
+    """Return the array with its axes in the order `permutation`. Raises `ShapeError` if that is not a permutation.
 
     >>> import numpy as np
     >>> transpose(np.ones((2, 3)), (1, 0)).shape
@@ -181,7 +181,7 @@ def transpose(operand: Any, permutation: Sequence[int]) -> Any:
 
 
 def rev(operand: Any, dimensions: Sequence[int]) -> Any:
-    """The array with the order of its elements reversed along these axes. Raises `ShapeError`.
+    """Return the array with the order of its elements reversed along these axes. Raises `ShapeError`.
 
     >>> import numpy as np
     >>> rev(np.arange(3), (0,))
@@ -193,7 +193,7 @@ def rev(operand: Any, dimensions: Sequence[int]) -> Any:
 
 
 def tile(operand: Any, reps: Sequence[int]) -> Any:
-    """The array as a whole repeated `reps[i]` times along axis i. Raises `ShapeError`.
+    """Return the array as a whole repeated `reps[i]` times along axis i. Raises `ShapeError`.
 
     >>> import numpy as np
     >>> tile(np.arange(2), (2,))
@@ -205,7 +205,7 @@ def tile(operand: Any, reps: Sequence[int]) -> Any:
 
 
 def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
-    """The array with a scalar put before, behind and between its elements: (low, high, interior) for each axis.
+    """Return the array with a scalar before, after and between its elements: (low, high, interior) for each axis.
 
     Negative numbers cut off instead. Raises `ShapeError`, `DTypeError`.
 
@@ -224,7 +224,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
 
 def slice(operand: Any, start_indices: Sequence[int], limit_indices: Sequence[int],
           strides: Sequence[int] | None = None) -> Any:
-    """The elements from the starts up to the limits, every `strides`-th, along each axis; all in range.
+    """Return the elements from the starts up to the limits, every `strides`-th, along each axis; all in range.
 
     Raises `ShapeError`.
 
@@ -241,7 +241,7 @@ def slice(operand: Any, start_indices: Sequence[int], limit_indices: Sequence[in
 
 def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1,
                  axis: int = 0) -> Any:
-    """As `slice` along one axis; indices may count from the end, and None is the end. Raises `ShapeError`.
+    """Return a slice along one axis; indices may count from the end, and None is the end. Raises `ShapeError`.
 
     >>> import numpy as np
     >>> slice_in_dim(np.arange(5), 1, -1)
@@ -259,9 +259,9 @@ def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None,
 
 
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
-    """The elements at one place along an axis, which stays with size 1 unless `keepdims` is false.
+    """Return the elements at one index along an axis, kept with size 1 unless `keepdims` is false.
 
-    Raises `IndexingError` if there is no such place.
+    Raises `IndexingError` if the index is out of range.
 
     >>> import numpy as np
     >>> index_in_dim(np.array([1.0, 2.0]), -1)
@@ -279,7 +279,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
 
 
 def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
-    """Consecutive pieces of these sizes along an axis, which they fill. Raises `ShapeError`.
+    """Return consecutive pieces of these sizes along an axis, which they fill. Raises `ShapeError`.
 
     >>> import numpy as np
     >>> split(np.arange(3), (1, 2))
@@ -292,7 +292,7 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
 
 
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The slices along an axis, without it. Raises `ShapeError`.
+    """Return the slices along an axis, without it. Raises `ShapeError`.
 
     >>> import numpy as np
     >>> [part.shape for part in unstack(np.ones((2, 3)), 1)]
@@ -306,7 +306,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
 
 
 def concatenate(operands: Sequence[Any], dimension: int) -> Any:
-    """Arrays of one dtype joined along an existing axis, counted from the front. Raises `ShapeError`, `DTypeError`.
+    """Return arrays of one dtype joined along an existing axis. Raises `ShapeError`, `DTypeError`.
 
     >>> import numpy as np
     >>> concatenate([np.zeros(1), np.ones(2)], 0)
@@ -318,7 +318,7 @@ def concatenate(operands: Sequence[Any], dimension: int) -> Any:
 
 
 def stack(operands: Sequence[Any], axis: int = 0) -> Any:
-    """Arrays of one shape and dtype joined along a new axis. Raises `ShapeError`, `DTypeError`.
+    """Return arrays of one shape and dtype joined along a new axis. Raises `ShapeError`, `DTypeError`.
 
     >>> import numpy as np
     >>> stack([np.zeros(2), np.ones(2)], 1)
@@ -331,7 +331,7 @@ def stack(operands: Sequence[Any], axis: int = 0) -> Any:
 
 
 def _several(name: str, operands: Sequence[Any]) -> list[Any]:
-    """The operands of a join."""
+    """Return the operands of a join."""
     if hasattr(operands, "shape") and shape_of(operands):
         return joining.unstack(operands, 0)
     if not operands:

@@ -1,4 +1,4 @@
-"""How values lie on meshes of devices, said within programs: `with_sharding_constraint`."""
+"""Sharding of values on meshes of devices within programs: `with_sharding_constraint`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["with_sharding_constraint"]
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """The arrays of the container `x` themselves, which XLA places as `shardings` say.
+    """Return the arrays of the container `x` unchanged, placed by XLA according to `shardings`.
 
-    Those are one sharding of jax's, or a container of them that is a prefix of `x`; a `PartitionSpec` alone is one on
-    the mesh of the `shard_map` around, or that `jax.set_mesh` has set. Cotangents lie as the arrays do; an axis that
-    `vmap` adds is left to XLA, or is cut along its `spmd_axis_name`. NumPy's arrays lie nowhere, and stay what they
-    are.
+    Those are one sharding of jax's, or a container of them that is a prefix of `x`; a `PartitionSpec` alone refers to
+    the mesh of the `shard_map` around, or the one set by `jax.set_mesh`. Cotangents are sharded like the arrays; an
+    axis that `vmap` adds is left to XLA, or is sharded along its `spmd_axis_name`. NumPy arrays are on no device, and
+    are unchanged.
 
-    Raises `ArgumentError` for shardings that are none, and axes that the mesh does not have; `ShapeError` for more
-    entries than axes, and un-jitted for sizes that do not divide. Within a program XLA pads such pieces.
+    Raises `ArgumentError` for invalid shardings, and axes that the mesh does not have; `ShapeError` for more entries
+    than axes, and un-jitted for sizes that do not divide. Within a program XLA pads such pieces.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> from fxgrad.sharding import NamedSharding, PartitionSpec

@@ -1,4 +1,4 @@
-"""Solvers that are differentiated by what they solve: `custom_root`, `custom_linear_solve`."""
+"""Solvers that are differentiated implicitly: `custom_root`, `custom_linear_solve`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fxgrad.lax.bodies import FlatTree, check_function, first_difference, flatte
 def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..., Any],
                         transpose_solve: Callable[..., Any] | None = None, symmetric: bool = False,
                         has_aux: bool = False) -> Any:
-    """`x = solve(matvec, b)` with the derivatives of the solution of `matvec(x) = b`, however it was found.
+    """Return `x = solve(matvec, b)` with the derivatives of the solution of `matvec(x) = b`, however it was found.
 
     `matvec` is a linear function of containers like `b`. Forward mode calls `solve` again with another right-hand side;
     reverse mode calls `transpose_solve(vecmat, b)`, or `solve` itself if the system is `symmetric`. With `has_aux` the
-    solvers return a pair, of which the second part has no derivative.
+    solvers return a pair, whose second part has no derivative.
 
     Raises `TreeError` or `ShapeError` if `matvec` or a solver returns another structure or other types than those of
     `b`, and `LinearityError` under reverse mode without a transposed solver.
@@ -63,7 +63,7 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..
 
 
 def _solution_leaves(what: str, result: Any, name: str, like: FlatTree, has_aux: bool, aux: list[TreeDef]) -> list[Any]:
-    """The leaves of a solver's result: those of the solution, and then those of the further output."""
+    """Return the leaves of a solver's result: those of the solution, then those of the auxiliary output."""
     if not has_aux:
         return _same(what, result, name, like)
     if not isinstance(result, tuple) or len(result) != 2:
@@ -76,7 +76,7 @@ def _solution_leaves(what: str, result: Any, name: str, like: FlatTree, has_aux:
 
 
 def _same(what: str, result: Any, name: str, like: FlatTree) -> list[Any]:
-    """The leaves of `result`, which must be a container like another one."""
+    """Return the leaves of `result`, which must have the structure of another container."""
     leaves, structure = tree.flatten(result)
     if structure != like.structure:
         raise TreeError(at_user_line(
@@ -91,11 +91,11 @@ def _same(what: str, result: Any, name: str, like: FlatTree) -> list[Any]:
 
 def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[..., Any],
                 tangent_solve: Callable[..., Any], has_aux: bool = False) -> Any:
-    """`x = solve(f, initial_guess)` with the derivatives of a root of `f`, by the implicit function theorem.
+    """Return `x = solve(f, initial_guess)` with the derivatives of a root of `f`, by the implicit function theorem.
 
-    `f` takes and returns containers like `initial_guess`, and closes over what the root depends on.
-    `tangent_solve(g, y)` solves `g(x) = y` for a linear function `g`, for the derivatives and their transposes. With
-    `has_aux`, `solve` returns a pair, of which the second part has no derivative. Derivatives of every order work.
+    `f` takes and returns containers like `initial_guess`, and closes over the parameters of the root. `tangent_solve(g,
+    y)` solves `g(x) = y` for a linear function `g`, for the derivatives and their transposes. With `has_aux`, `solve`
+    returns a pair, whose second part has no derivative. Derivatives of every order work.
 
     Raises `TreeError` or `ShapeError` if a function returns another structure or other types than the guess has.
 

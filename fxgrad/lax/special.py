@@ -36,13 +36,13 @@ erf = _unary("erf", special.erf_p, """2 / sqrt(pi) times the integral of exp(-t^
 erfc = _unary("erfc", special.erfc_p, """1 - erf(x), accurate for large x.
 >>> round(float(erfc(1.0)), 6)
 0.157299""")
-erf_inv = _unary("erf_inv", special.erf_inv_p, """The inverse of `erf`.
+erf_inv = _unary("erf_inv", special.erf_inv_p, """Return the inverse of `erf`.
 >>> round(float(erf_inv(0.5)), 6)
 0.476936""")
-lgamma = _unary("lgamma", special.lgamma_p, """The logarithm of |Gamma(x)|.
+lgamma = _unary("lgamma", special.lgamma_p, """Return the logarithm of |Gamma(x)|.
 >>> round(float(lgamma(5.0)), 6)
 3.178054""")
-digamma = _unary("digamma", special.digamma_p, """The derivative of `lgamma`.
+digamma = _unary("digamma", special.digamma_p, """Return the derivative of `lgamma`.
 >>> round(float(digamma(1.0)), 6)
 -0.577216""")
 bessel_i0e = _unary("bessel_i0e", special.bessel_i0e_p, """exp(-|x|) I_0(x).
@@ -54,23 +54,23 @@ bessel_i1e = _unary("bessel_i1e", special.bessel_i1e_p, """exp(-|x|) I_1(x).
 
 # --- of two and three ---------------------------------------------------------------------------------------------
 
-igamma = _binary("igamma", gamma.igamma_p, """The regularized lower incomplete gamma function P(a, x).
+igamma = _binary("igamma", gamma.igamma_p, """Return the regularized lower incomplete gamma function P(a, x).
 >>> round(float(igamma(2.0, 1.0)), 6)
 0.264241""")
-igammac = _binary("igammac", gamma.igammac_p, """The regularized upper incomplete gamma function Q(a, x).
+igammac = _binary("igammac", gamma.igammac_p, """Return the regularized upper incomplete gamma function Q(a, x).
 >>> round(float(igammac(2.0, 1.0)), 6)
 0.735759""")
-igamma_grad_a = _binary("igamma_grad_a", gamma.igamma_grad_a_p, """The derivative of `igamma` in a.
+igamma_grad_a = _binary("igamma_grad_a", gamma.igamma_grad_a_p, """Return the derivative of `igamma` in a.
 >>> round(float(igamma_grad_a(2.0, 1.0)), 6)
 -0.276196""")
 random_gamma_grad = _binary(
-    "random_gamma_grad", gamma.random_gamma_grad_p, """The derivative in `a` of draws x of a gamma distribution.
+    "random_gamma_grad", gamma.random_gamma_grad_p, """Return the derivative in `a` of draws x of a gamma distribution.
 >>> float(random_gamma_grad(2.0, 1.0)) > 0
 True""")
 
 
 def polygamma(m: Any, x: Any) -> Any:
-    """The derivative of `digamma` of the whole order `m`, a float. Raises `DTypeError`, `ShapeError`.
+    """Return the derivative of `digamma` of the whole order `m`, a float. Raises `DTypeError`, `ShapeError`.
 
     >>> round(float(polygamma(1.0, 1.0)), 6)
     1.644934
@@ -79,7 +79,7 @@ def polygamma(m: Any, x: Any) -> Any:
 
 
 def zeta(x: Any, q: Any) -> Any:
-    """Hurwitz's zeta function: the sum of (q + k)^-x over k from 0 on. Raises `DTypeError`, `ShapeError`.
+    """Return Hurwitz's zeta function: the sum of (q + k)^-x over k from 0 on. Raises `DTypeError`, `ShapeError`.
 
     >>> round(float(zeta(2.0, 1.0)), 6)
     1.644934
@@ -88,7 +88,7 @@ def zeta(x: Any, q: Any) -> Any:
 
 
 def betainc(a: Any, b: Any, x: Any) -> Any:
-    """The regularized incomplete beta function I_x(a, b). Raises `DTypeError`, `ShapeError`.
+    """Return the regularized incomplete beta function I_x(a, b). Raises `DTypeError`, `ShapeError`.
 
     >>> round(float(betainc(1.0, 2.0, 0.5)), 6)
     0.75

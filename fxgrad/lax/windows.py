@@ -43,11 +43,11 @@ _sliding.enter(("min", window_min), min_p)
 def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any], window_dimensions: Sequence[int],
                   window_strides: Sequence[int] | None = None, padding: Padding = "VALID",
                   base_dilation: Sequence[int] | None = None, window_dilation: Sequence[int] | None = None) -> Any:
-    """The elements of each window of `operand` combined by `computation`, from `init_value` on.
+    """Combine the elements of each window of `operand` by `computation`, starting from `init_value`.
 
     There is one window size, stride, dilation and pair of paddings for each axis; `padding` is `"SAME"`,
-    `"SAME_LOWER"`, `"VALID"` or pairs, and what is padded is `init_value`. Sums, maxima and minima (from 0 or an
-    infinity on) are operations of their own; any other function of two scalars, or of two trees of scalars like that
+    `"SAME_LOWER"`, `"VALID"` or pairs, and padded elements are `init_value`. Sums, maxima and minima (starting from 0
+    or an infinity) are operations of their own; any other function of two scalars, or of two trees of scalars like that
     of `operand`, is applied once for each element of a window. Raises `ShapeError`, `DTypeError`, `ArgumentError`.
 
     >>> import numpy as np
@@ -80,7 +80,7 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any]
 
 
 def _start(init: Any, array: Any) -> Any:
-    """An initial value in the dtype of its array."""
+    """Return an initial value in the dtype of its array."""
     init, dtype = as_array_operand(init), aval_of(array).dtype
     if shape_of(init):
         raise ShapeError(at_user_line(f"reduce_window: init_value of shape {shape_of(init)}; a scalar is needed"))
@@ -101,7 +101,7 @@ def _windows(shape: Shape, window: Sequence[int], strides: Sequence[int] | None,
     if not isinstance(padding, str) or len({len(shape), len(sizes), len(steps), len(holes)}) == 1:
         pads = window_pads(shape, list(map(dilated, sizes, holes)), steps, padding)
     else:
-        pads = ((0, 0),) * len(shape)  # another entry is wrong, which the check of the windows says
+        pads = ((0, 0),) * len(shape)  # another entry is invalid, which the check of the windows reports
     return Sliding(sizes, steps, pads, base, holes)
 
 
@@ -112,7 +112,7 @@ def _is_identity(name: str, start: Any, aval: Aval) -> bool:
 
 def _reduce_windows(program: Program, captured: list[Any], arrays: Sequence[Any], starts: Sequence[Any],
                     windows: Sliding) -> list[Any]:
-    """The first elements of all windows combined with the second ones, and so on, for all windows at once."""
+    """Combine the first elements of all windows with the second ones, and so on, for all windows at once."""
     counts = windows.result_shape(shape_of(arrays[0]))
     size = int(np.prod(counts))
     results = [broadcast_to(start, (size,)) for start in starts]
@@ -133,7 +133,7 @@ def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: S
                               window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
                               base_dilation: Sequence[int] | None = None,
                               window_dilation: Sequence[int] | None = None) -> Shape:
-    """How many windows there are along each axis of an array of this shape.
+    """Return the number of windows along each axis of an array of this shape.
 
     >>> reduce_window_shape_tuple((5, 4), (2, 2), (1, 2), [(0, 0), (1, 1)])
     (4, 3)
@@ -149,10 +149,10 @@ def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: S
 
 
 def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Any, Any]:
-    """The `k` greatest elements along `axis` in descending order, and where they stand (int32).
+    """Return the `k` greatest elements along `axis` in descending order, and their indices (int32).
 
-    NaNs come first, and of equal elements the first. Raises `AxisError`, `ShapeError` for a `k` that is larger than
-    the axis, `DTypeError` for complex numbers.
+    NaNs come first, and of equal elements the first. Raises `AxisError`, `ShapeError` for a `k` that is larger than the
+    axis, `DTypeError` for complex numbers.
 
     >>> top_k([3.0, 1.0, 2.0], 2)
     (array([3., 2.]), array([0, 2], dtype=int32))
@@ -164,9 +164,9 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Any, Any]:
 
 def approx_max_k(operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
                  reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Any, Any]:
-    """The `k` greatest elements of floats along an axis, and where they stand: here exactly, whatever is asked for.
+    """Return the `k` greatest elements of floats along an axis, and their indices: exact, whatever the recall target.
 
-    Raises `UnsupportedError` without `aggregate_to_topk`, and else what `top_k` raises.
+    Raises `UnsupportedError` without `aggregate_to_topk`, and otherwise as `top_k` does.
 
     >>> approx_max_k([3.0, 1.0, 2.0], 1)
     (array([3.]), array([0], dtype=int32))
@@ -177,7 +177,7 @@ def approx_max_k(operand: Any, k: int, reduction_dimension: int = -1, recall_tar
 
 def approx_min_k(operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
                  reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Any, Any]:
-    """The `k` least elements of floats along an axis in ascending order, and where they stand; as `approx_max_k`.
+    """Return the `k` least elements of floats along an axis in ascending order, and their indices; as `approx_max_k`.
 
     >>> approx_min_k([3.0, 1.0, 2.0], 2)
     (array([1., 2.]), array([1, 2], dtype=int32))

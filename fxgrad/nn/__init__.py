@@ -1,4 +1,4 @@
-"""The functions of neural networks: names, signatures and dtypes are those of jax.nn; and layers, which it has not."""
+"""The functions of neural networks: jax.nn's, with its names, signatures and dtypes, and layers, which it lacks."""
 
 from fxgrad.engine.pytorch_names import module_getattr as _of_module
 from fxgrad.nn import initializers
@@ -79,4 +79,4 @@ __getattr__ = _of_module(__name__)
 
 
 def __dir__() -> list[str]:
-    return [*__all__]  # so that completion shows no modules of the inside
+    return [*__all__]  # without modules, for completion

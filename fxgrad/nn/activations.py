@@ -1,4 +1,4 @@
-"""The activation functions of `jax.nn`: each shown by programs as one line where its parameters are numbers."""
+"""The activation functions of `jax.nn`: programs show each as one line if its parameters are numbers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def show_function(function: Function) -> Function:
 
 @show_function
 def relu(x: Any) -> Any:
-    """The greater of `x` and 0, in the dtype of `x`; the derivative at 0 is 0.
+    """Return the greater of `x` and 0, in the dtype of `x`; the derivative at 0 is 0.
 
     The derivative at the kink follows Bertoin et al., "Numerical influence of ReLU'(0) on backpropagation" (2021).
 
@@ -71,7 +71,7 @@ def relu(x: Any) -> Any:
 
 @show_function
 def relu6(x: Any) -> Any:
-    """`x` held between 0 and 6, as a float; the derivative at both bounds is 0.
+    """Return `x` held between 0 and 6, as a float; the derivative at both bounds is 0.
 
     >>> relu6([-1.0, 2.0, 8.0])
     array([0., 2., 6.])
@@ -81,7 +81,7 @@ def relu6(x: Any) -> Any:
 
 @show_function
 def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
-    """`x` where it is not negative, and `negative_slope` (a number or an array) times `x` elsewhere.
+    """Return `x` where it is not negative, and `negative_slope` (a number or an array) times `x` elsewhere.
 
     >>> leaky_relu([-1.0, 2.0], 0.5)
     array([-0.5,  2. ])
@@ -91,7 +91,7 @@ def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
 
 @show_function
 def hard_tanh(x: Any) -> Any:
-    """`x` held between -1 and 1, in the dtype of `x`; the derivative at both bounds is 1.
+    """Return `x` held between -1 and 1, in the dtype of `x`; the derivative at both bounds is 1.
 
     >>> hard_tanh([-2.0, 0.5, 2.0])
     array([-1. ,  0.5,  1. ])
@@ -102,7 +102,7 @@ def hard_tanh(x: Any) -> Any:
 
 @show_function
 def hard_sigmoid(x: Any) -> Any:
-    """The straight line from 0 at -3 to 1 at 3, and 0 and 1 beyond: relu6(x + 3) / 6.
+    """Return the straight line from 0 at -3 to 1 at 3, and 0 and 1 beyond: relu6(x + 3) / 6.
 
     >>> hard_sigmoid([-4.0, 0.0, 4.0])
     array([0. , 0.5, 1. ])
@@ -112,7 +112,7 @@ def hard_sigmoid(x: Any) -> Any:
 
 @show_function
 def hard_silu(x: Any) -> Any:
-    """`x` times its `hard_sigmoid`.
+    """Return `x` times its `hard_sigmoid`.
 
     >>> hard_silu([-4.0, 3.0])
     array([-0.,  3.])
@@ -125,7 +125,7 @@ hard_swish = hard_silu
 
 @show_function
 def sparse_sigmoid(x: Any) -> Any:
-    """The straight line from 0 at -1 to 1 at 1, and 0 and 1 beyond: the derivative of `sparse_plus`.
+    """Return the straight line from 0 at -1 to 1 at 1, and 0 and 1 beyond: the derivative of `sparse_plus`.
 
     Martins and Astudillo, "From softmax to sparsemax" (2016), for two classes.
 
@@ -140,7 +140,7 @@ def sparse_sigmoid(x: Any) -> Any:
 
 @show_function
 def identity(x: Any) -> Any:
-    """`x` itself, as an array.
+    """Return `x` itself, as an array.
 
     >>> identity([1.0, 2.0])
     array([1., 2.])
@@ -150,7 +150,7 @@ def identity(x: Any) -> Any:
 
 @show_function
 def tanh(x: Any) -> Any:
-    """The hyperbolic tangent of `x`; integers become floats.
+    """Return the hyperbolic tangent of `x`; integers become floats.
 
     >>> float(tanh(0.0))
     0.0
@@ -160,7 +160,7 @@ def tanh(x: Any) -> Any:
 
 @show_function
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x)), between 0 and 1, without overflow.
+    """Return 1 / (1 + exp(-x)), between 0 and 1, without overflow.
 
     >>> sigmoid([-1000.0, 0.0, 1000.0])
     array([0. , 0.5, 1. ])
@@ -170,7 +170,7 @@ def sigmoid(x: Any) -> Any:
 
 @show_function
 def silu(x: Any) -> Any:
-    """`x` times its `sigmoid`; also known as swish.
+    """Return `x` times its `sigmoid`; also known as swish.
 
     Hendrycks and Gimpel, "Gaussian error linear units" (2016).
 
@@ -185,7 +185,7 @@ swish = silu
 
 @show_function
 def softplus(x: Any) -> Any:
-    """log(1 + exp(x)), without overflow.
+    """Return log(1 + exp(x)), without overflow.
 
     >>> softplus([0.0, 1000.0])
     array([6.93147181e-01, 1.00000000e+03])
@@ -195,7 +195,7 @@ def softplus(x: Any) -> Any:
 
 @show_function
 def log_sigmoid(x: Any) -> Any:
-    """The logarithm of `sigmoid(x)`, also where that is 0 in floating point.
+    """Return the logarithm of `sigmoid(x)`, also where that is 0 in floating point.
 
     >>> log_sigmoid([-1000.0, 1000.0])
     array([-1000.,    -0.])
@@ -205,7 +205,7 @@ def log_sigmoid(x: Any) -> Any:
 
 @show_function
 def soft_sign(x: Any) -> Any:
-    """x / (|x| + 1).
+    """Return x / (|x| + 1).
 
     >>> soft_sign([-1.0, 3.0])
     array([-0.5 ,  0.75])
@@ -215,7 +215,7 @@ def soft_sign(x: Any) -> Any:
 
 @show_function
 def mish(x: Any) -> Any:
-    """`x` times tanh(softplus(x)).
+    """Return `x` times tanh(softplus(x)).
 
     Misra, "Mish: a self regularized non-monotonic activation function" (2019).
 
@@ -227,7 +227,7 @@ def mish(x: Any) -> Any:
 
 @show_function
 def elu(x: Any, alpha: Any = 1.0) -> Any:
-    """`x` where it is positive, and `alpha` (a number or an array) times exp(x) - 1 elsewhere.
+    """Return `x` where it is positive, and `alpha` (a number or an array) times exp(x) - 1 elsewhere.
 
     Clevert et al., "Fast and accurate deep network learning by exponential linear units" (2015).
 
@@ -240,7 +240,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
 
 @show_function
 def celu(x: Any, alpha: Any = 1.0) -> Any:
-    """`x` where it is positive, and `alpha` (a number or an array) times exp(x / alpha) - 1 elsewhere.
+    """Return `x` where it is positive, and `alpha` (a number or an array) times exp(x / alpha) - 1 elsewhere.
 
     Barron, "Continuously differentiable exponential linear units" (2017).
 
@@ -252,9 +252,9 @@ def celu(x: Any, alpha: Any = 1.0) -> Any:
 
 @show_function
 def selu(x: Any) -> Any:
-    """`elu` with the scale and the alpha that keep the mean 0 and the variance 1 from layer to layer.
+    """Return `elu` with the scale and the alpha that keep the mean 0 and the variance 1 from layer to layer.
 
-    Klambauer et al., "Self-normalizing neural networks" (2017), where the two numbers are from.
+    Klambauer et al., "Self-normalizing neural networks" (2017), is the source of the two numbers.
 
     >>> selu([-1000.0, 1.0])
     array([-1.75809934,  1.05070099])
@@ -264,7 +264,7 @@ def selu(x: Any) -> Any:
 
 @show_function
 def gelu(x: Any, approximate: bool = True) -> Any:
-    """`x` times the probability that a normal variable is less than `x`, or an approximation of it by tanh.
+    """Return `x` times the probability that a normal variable is less than `x`, or an approximation of it by tanh.
 
     Hendrycks and Gimpel, "Gaussian error linear units" (2016), section 2.
 
@@ -280,7 +280,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 @show_function
 def squareplus(x: Any, b: Any = 4) -> Any:
-    """(x + sqrt(x² + b)) / 2, with a number or an array `b`.
+    """Return (x + sqrt(x² + b)) / 2, with a number or an array `b`.
 
     Barron, "Squareplus: a softplus-like algebraic rectifier" (2021).
 
@@ -292,7 +292,7 @@ def squareplus(x: Any, b: Any = 4) -> Any:
 
 @show_function
 def sparse_plus(x: Any) -> Any:
-    """0 up to -1, (x + 1)² / 4 up to 1, and `x` beyond.
+    """Return 0 up to -1, (x + 1)² / 4 up to 1, and `x` beyond.
 
     >>> sparse_plus([-2.0, 0.0, 2.0])
     array([0.  , 0.25, 2.  ])
@@ -302,7 +302,7 @@ def sparse_plus(x: Any) -> Any:
 
 @show_function
 def log1mexp(x: Any) -> Any:
-    """log(1 - exp(-x)) of a positive `x`, without loss of digits near 0 and far from it.
+    """Return log(1 - exp(-x)) of a positive `x`, without loss of digits near 0 and far from it.
 
     Mächler, "Accurately computing log(1 - exp(-|a|))" (2012).
 
@@ -311,14 +311,14 @@ def log1mexp(x: Any) -> Any:
     """
     x, = as_numpy_scalars(promote_inexact(x))
     is_near = less(x, math.log(2.0))
-    # Each branch is given what it is defined for, so that no infinity gets into the derivative of the other.
+    # Each branch gets operands in its domain, so that no infinity enters the derivative of the other.
     near, far = where(is_near, x, 1.0), where(is_near, 1.0, x)
     return where(is_near, log(negative(expm1(negative(near)))), log1p(negative(exp(negative(far)))))
 
 
 @hide_frames
 def glu(x: Any, axis: int = -1) -> Any:
-    """The first half of `x` along `axis` times the `sigmoid` of the second half.
+    """Return the first half of `x` along `axis` times the `sigmoid` of the second half.
 
     Dauphin et al., "Language modeling with gated convolutional networks" (2016). Raises `AxisError`, and `ShapeError`
     if the size of the axis is odd.

@@ -39,21 +39,21 @@ def dot_product_attention(query: Any, key: Any, value: Any, bias: Any = None, ma
                           scale: float | None = None, is_causal: bool = False, query_seq_lengths: Any = None,
                           key_value_seq_lengths: Any = None, local_window_size: int | tuple[int, int] | None = None,
                           implementation: str | None = None, return_residual: bool = False) -> Any:
-    """The values weighted for each query by the softmax of its products with the keys.
+    """Return for each query the values weighted by the softmax of its products with the keys.
 
     `query` has the shape ([batch,] queries, heads, size), `key` and `value` have ([batch,] keys, groups, size), where
     heads is a multiple of groups; all have one dtype. The products are scaled by `scale`, by default 1 / sqrt(size),
-    and get `bias` added. Both it and `mask` (bool, True where a key counts) are broadcast to ([batch,] heads, queries,
-    keys). With `is_causal` a query sees no later key, with `local_window_size` only so many (before, after) it;
-    lengths of sequences (int32, one an entry of the batch) leave out the rest. With `return_residual` a pair: the
-    result and the logarithms of the sums of exponentials. The softmax is computed in float32. Raises `ShapeError`,
+    and `bias` is added. Both it and `mask` (bool, True where a key counts) are broadcast to ([batch,] heads, queries,
+    keys). With `is_causal` a query attends to no later key, with `local_window_size` only to that many (before, after)
+    it; sequence lengths (int32, one per entry of the batch) exclude the rest. With `return_residual` the result is a
+    pair with the logarithms of the sums of exponentials. The softmax is computed in float32. Raises `ShapeError`,
     `DTypeError`, `ArgumentError`, and `UnsupportedError` for the implementation `"cudnn"`.
 
-    With the implementation `"chunked"`, which jax has not, memory is linear in the number of queries: they are gone
-    through in chunks of `CHUNK`, and reverse mode keeps the operands alone and computes each chunk again.
+    With the implementation `"chunked"`, which jax lacks, memory is linear in the number of queries: they are processed
+    in chunks of `CHUNK`, and reverse mode saves only the operands and recomputes each chunk.
 
     Vaswani et al., "Attention is all you need" (2017); chunks: Rabe and Staats, "Self-attention does not need O(n^2)
-    memory" (2021), whose inner loop over keys is left out.
+    memory" (2021), without their inner loop over keys.
 
     >>> import numpy as np
     >>> query, key = np.ones((1, 1, 2)), np.array([[[0.0, 0.0]], [[30.0, 30.0]]])
@@ -89,7 +89,7 @@ class _Attention(NamedTuple):
 
     def __call__(self, at: Any, query: Any, key: Any, value: Any, bias: Any, mask: Any, lengths: Sequence[Any],
                  ) -> tuple[Any, Any]:
-        """The result, (batch, queries, heads, size), and the logarithms of the sums, (batch, queries, heads)."""
+        """Return the result, (batch, queries, heads, size), and the logarithms of the sums, (batch, queries, heads)."""
         logits = _logits(query, key, self.scale, bias)
         masks = _masks(shape_of(logits), at, mask, self.is_causal, self.window, lengths)
         if masks is not None:
@@ -107,12 +107,12 @@ class _Attention(NamedTuple):
 
 
 CHUNK = 128
-"""How many queries a chunk has."""
+"""The number of queries in a chunk."""
 
 
 def _attend_at_once(attend: _Attention, query: Any, key: Any, value: Any, bias: Any, mask: Any, lengths: Sequence[Any],
                     ) -> tuple[Any, Any]:
-    """All queries together, as one line of a program where the scale is a number."""
+    """Attend to all queries together, as one line of a program if the scale is a number."""
     if type(attend.scale) not in (int, float, NoneType):
         return attend(np.arange(shape_of(query)[1]), query, key, value, bias, mask, lengths)
     maybe = {"bias": bias, "mask": mask, "query_seq_lengths": lengths[0], "key_value_seq_lengths": lengths[1]}
@@ -133,7 +133,7 @@ def _line(query: Any, key: Any, value: Any, *more: Any, given: tuple[str, ...], 
 def _attend_in_chunks(attend: _Attention, query: Any, key: Any, value: Any, bias: Any, mask: Any,
                       lengths: Sequence[Any],
                       ) -> tuple[Any, Any]:
-    """The same chunk by chunk, each computed again for its derivative."""
+    """Attend chunk by chunk; each chunk is recomputed for its derivative."""
     queries = shape_of(query)[1]
     whole = queries // CHUNK * CHUNK
     if whole < 2 * CHUNK:
@@ -163,19 +163,19 @@ def _attend_in_chunks(attend: _Attention, query: Any, key: Any, value: Any, bias
 
 
 def _split_chunks(x: Any, axis: int) -> Any:
-    """The axis in chunks, of which the number is the first axis."""
+    """Split an axis into chunks, along a new first axis."""
     shape = shape_of(x)
     return move_axis(reshape(x, (*shape[:axis], shape[axis] // CHUNK, CHUNK, *shape[axis + 1:])), axis, 0)
 
 
 def _join_chunks(x: Any) -> Any:
-    """Chunks, (number, batch, CHUNK, ...), one after the other along axis 1."""
+    """Return chunks, (number, batch, CHUNK, ...), one after the other along axis 1."""
     number, batch, size, *rest = shape_of(x)
     return reshape(move_axis(x, 0, 1), (batch, number * size, *rest))
 
 
 def _with_batch(x: Any) -> Any:
-    """`x` with new axes of size 1 in front, so that there are 4."""
+    """Return `x` with axes of size 1 added in front, up to 4 axes."""
     shape = shape_of(x)
     return reshape(x, (1,) * (4 - len(shape)) + shape)
 
@@ -212,7 +212,7 @@ def _check(query: Any, key: Any, value: Any, bias: Any, mask: Any, lengths: list
 
 
 def _logits(query: Any, key: Any, scale: float | None, bias: Any) -> Any:
-    """The scaled products, (batch, heads, queries, keys), in float32 where the operands are narrower."""
+    """Return the scaled products, (batch, heads, queries, keys), in float32 if the operands are narrower."""
     (batch, queries, heads, size), (_, keys, groups, _) = shape_of(query), shape_of(key)
     dtype = dtypes.promote((aval_of(query).dtype, False), (dtypes.float32, False))[0]
     grouped = reshape(query, (batch, queries, groups, heads // groups, size))
@@ -227,7 +227,7 @@ def _scale(size: Any) -> Any:
 
 def _masks(shape: Shape, at: Any, mask: Any, is_causal: bool, window: tuple[int, int] | None, lengths: Sequence[Any],
            ) -> Any:
-    """All masks together, in a shape that broadcasts to that of the logits; None if there is none."""
+    """Return all masks combined, in a shape that broadcasts to that of the logits; None if there is none."""
     batch, _, queries, keys = shape
     at, other = reshape(at, (queries, 1)), iota(dtypes.int64, (keys,))
     masks = [] if mask is None else [mask]

@@ -1,4 +1,4 @@
-"""Layers that slide over space, channels last: convolutions, and what is said of windows by numbers or by name."""
+"""Layers that slide over space, channels last: convolutions, and the parsing of window settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def spatial_numbers(name: str, setting: str, value: Any, rank: int) -> tuple[int
 
 
 def spatial_padding(name: str, padding: Any, rank: int) -> str | tuple[tuple[int, int], ...]:
-    """`"SAME"`, `"VALID"` or a pair (before, after) for each axis of space, from numbers or pairs.
+    """Return `"SAME"`, `"VALID"` or a pair (before, after) for each axis of space, from numbers or pairs.
 
     Raises `ArgumentError` for anything else.
     """
@@ -49,7 +49,7 @@ def spatial_padding(name: str, padding: Any, rank: int) -> str | tuple[tuple[int
 
 
 def _entries(name: str, value: Any, count: int) -> tuple[Any, ...] | None:
-    """As many entries: one number that holds for all, or so many numbers and pairs; None for anything else."""
+    """Return `count` entries: one number repeated, or that many numbers and pairs; None for anything else."""
     if isinstance(value, bool):
         return None
     if isinstance(value, tuple | list):
@@ -72,12 +72,12 @@ def _integer(name: str, value: Any) -> int | None:
 @hide_frames
 def conv2d(x: Any, kernel: Any, bias: Any = None, *, strides: Numbers = 1, padding: Padding = "SAME",
            dilation: Numbers = 1, groups: int = 1) -> Any:
-    """The correlation of images with a kernel, plus `bias`: (batch, height, width, channels) as the kernel's last axis.
+    """Return the correlation of images with a kernel, plus `bias`: (batch, height, width, new channels).
 
-    `kernel` has the shape (height, width, channels / groups, new channels), `bias` (new channels,). `strides` and
-    `dilation` are one number or a pair, `padding` is `"SAME"`, `"VALID"`, a number, or two numbers or pairs (before,
-    after); `ArgumentError` is raised for others. What else there is has `fxgrad.lax.conv_general_dilated`, which
-    raises for shapes that do not fit.
+    `x` has the shape (batch, height, width, channels), `kernel` (height, width, channels / groups, new channels),
+    `bias` (new channels,). `strides` and `dilation` are one number or a pair, `padding` is `"SAME"`, `"VALID"`, a
+    number, or two numbers or pairs (before, after); `ArgumentError` is raised for others.
+    `fxgrad.lax.conv_general_dilated` has further options; it raises for shapes that do not match.
 
     >>> import numpy as np
     >>> image = np.arange(9.0).reshape(1, 3, 3, 1)
@@ -103,16 +103,16 @@ def _conv2d(x: Any, kernel: Any, *bias: Any, strides: Any, padding: Any, dilatio
 @hide_frames
 def conv_transpose(x: Any, kernel: Any, bias: Any = None, *, strides: Numbers = 1, padding: Padding = "SAME",
                    dilation: Numbers = 1, transpose_kernel: bool = False) -> Any:
-    """A convolution that makes images larger by `strides`, plus `bias`: it undoes the shapes of one so set.
+    """Return the reverse of a convolution, which enlarges images by `strides`, plus `bias`.
 
     `x` has the shape (batch, ..., channels) with one to three axes of space, `kernel` (..., channels, new channels),
     `bias` (new channels,). With `transpose_kernel` the kernel has the shape (..., new channels, channels) and the
     result is the transpose, as a linear map, of the convolution with that kernel, as in PyTorch; without it the
-    elements of `x` are put apart by holes and correlated with the kernel, as in Flax. `padding`, given as that of
-    `conv2d`, is that of the convolution undone; PyTorch's `output_padding` is so much less of it after.
+    elements of `x` are dilated by holes and correlated with the kernel, as in Flax. `padding`, in the forms of
+    `conv2d`, is that of the reversed convolution; PyTorch's `output_padding` reduces its second part.
 
     Dumoulin and Visin, "A guide to convolution arithmetic for deep learning" (2016). Raises `ShapeError` for shapes
-    that do not fit, `ArgumentError` for settings that are none.
+    that do not match, `ArgumentError` for invalid settings.
 
     >>> import numpy as np
     >>> conv_transpose(np.ones((1, 2, 1)), np.arange(1.0, 4.0).reshape(3, 1, 1), strides=2, padding="VALID")[0, :, 0]

@@ -57,13 +57,13 @@ _LEAST_LOGARITHM = -100.0
 
 @hide_frames
 def binary_cross_entropy(probabilities: Any, targets: Any, *, weights: Any = None, reduction: str = "mean") -> Any:
-    """-(t · log(p) + (1 - t) · log(1 - p)) for probabilities p and targets t from 0 to 1, of one shape.
+    """Return -(t · log(p) + (1 - t) · log(1 - p)) for probabilities p and targets t from 0 to 1, of one shape.
 
-    A logarithm of 0 counts as -100 with derivative 0, as in PyTorch, so that the loss is finite; a probability that is
-    none gives NaN. `weights` broadcast to the losses, and multiply them before they are reduced. Where there are
-    logits, `binary_cross_entropy_with_logits` loses no digits. The result has the common dtype of the arguments, a
-    float; half precision is computed in float32. Raises `ArgumentError` for a reduction that is none of `"mean"`,
-    `"sum"` and `"none"`, `ShapeError` for shapes that differ, `DTypeError` for complex numbers.
+    A logarithm of 0 counts as -100 with derivative 0, as in PyTorch, so that the loss is finite; a number outside of 0
+    to 1 gives NaN. `weights` broadcast to the losses, and multiply them before they are reduced. If there are logits,
+    `binary_cross_entropy_with_logits` loses no digits. The result has the common dtype of the arguments, a float; half
+    precision is computed in float32. Raises `ArgumentError` for a reduction other than `"mean"`, `"sum"` and `"none"`,
+    `ShapeError` for shapes that differ, `DTypeError` for complex numbers.
 
     >>> binary_cross_entropy([0.5, 0.0], [1.0, 1.0], reduction="none")
     array([  0.69314718, 100.        ])
@@ -75,7 +75,7 @@ def binary_cross_entropy(probabilities: Any, targets: Any, *, weights: Any = Non
 @hide_frames
 def binary_cross_entropy_with_logits(logits: Any, targets: Any, *, weights: Any = None, pos_weight: Any = None,
                                      reduction: str = "mean") -> Any:
-    """`binary_cross_entropy` of sigmoid(logits), exact also where that is 0 or 1 in floating point.
+    """Return `binary_cross_entropy` of sigmoid(logits), exact also where that is 0 or 1 in floating point.
 
     `pos_weight` broadcasts to the losses and multiplies the part of the positive class, t · log(p). Otherwise as
     `binary_cross_entropy`.
@@ -102,7 +102,7 @@ def _binary_cross_entropy(*arrays: Any, reduction: str, given: tuple[str, ...]) 
     least = dtypes.finfo(aval_of(probabilities).dtype).tiny  # below it XLA takes numbers for 0
 
     def held(logarithm: Any, of: Any, empty: Any, instead: float) -> Any:
-        """The logarithm, and -100 with no infinite slope on the way where nothing is left."""
+        """Return the logarithm, and -100 without an infinite slope where its argument is 0."""
         return choose(empty, _LEAST_LOGARITHM, logarithm(choose(empty, instead, of)))
 
     nothing = logical_and(greater_equal(probabilities, 0), less(probabilities, least))
@@ -130,18 +130,18 @@ def _binary_cross_entropy_with_logits(*arrays: Any, reduction: str, given: tuple
 @hide_frames
 def cross_entropy(logits: Any, labels: Any, *, axis: int = -1, weights: Any = None, label_smoothing: float = 0.0,
                   ignore_index: int = -100, where: Any = None, reduction: str = "mean") -> Any:
-    """-log(softmax(logits)) at the labels, along the classes at `axis`: nothing overflows.
+    """Return -log(softmax(logits)) at the labels, along the classes at `axis`, without overflow.
 
     Labels are integers, of the shape of the logits without `axis`; or probabilities q, floats of the shape of the
-    logits, of which the loss is the sum of -q · log(softmax(logits)). `label_smoothing` s takes (1 - s) · q + s / n in
-    place of q, for n classes. `weights`, shape (n,), multiply the terms of the classes. Integers equal to
-    `ignore_index`, and places where `where` is not true, have the loss 0 and do not count in the mean; other integers
-    that are no class give NaN. With integers the mean is divided by the sum of the weights of the labels, with
-    probabilities by the number of losses, as in PyTorch. The result has the dtype of the logits, a float; half
-    precision is computed in float32; the mean of nothing is NaN.
+    logits, whose loss is the sum of -q · log(softmax(logits)). `label_smoothing` s replaces q by (1 - s) · q + s / n,
+    for n classes. `weights`, shape (n,), multiply the terms of the classes. Integers equal to `ignore_index`, and
+    elements where `where` is not true, have the loss 0 and do not count in the mean; other integers that are no class
+    give NaN. With integers the mean is divided by the sum of the weights of the labels, with probabilities by the
+    number of losses, as in PyTorch. The result has the dtype of the logits, a float; half precision is computed in
+    float32; the mean of nothing is NaN.
 
-    Raises `ArgumentError` for a reduction that is none of `"mean"`, `"sum"` and `"none"` and for a smoothing that is no
-    number from 0 to 1, `ShapeError` for other shapes, `DTypeError` for labels that are floats of the shape of integers.
+    Raises `ArgumentError` for a reduction other than `"mean"`, `"sum"` and `"none"` and for a smoothing that is not a
+    number from 0 to 1, `ShapeError` for other shapes, `DTypeError` for floating labels of the shape of integer ones.
 
     >>> cross_entropy([[0.0, 0.0], [1000.0, 0.0]], [1, 1], reduction="none")
     array([6.93147181e-01, 1.00000000e+03])
@@ -160,7 +160,7 @@ def cross_entropy(logits: Any, labels: Any, *, axis: int = -1, weights: Any = No
 @hide_frames
 def nll_loss(log_probabilities: Any, labels: Any, *, axis: int = -1, weights: Any = None, ignore_index: int = -100,
              where: Any = None, reduction: str = "mean") -> Any:
-    """`cross_entropy` of logarithms of probabilities, such as `log_softmax` gives, and labels that are integers.
+    """Return `cross_entropy` for log-probabilities, such as `log_softmax` returns, and labels that are integers.
 
     >>> import numpy as np
     >>> float(nll_loss(np.log([[0.25, 0.75]]), [0]))
@@ -231,7 +231,7 @@ def _loss_of_logarithms(logarithms: Any, arrays: Sequence[Any], place: int, give
     weights = None
     if "weights" in named:
         weights = broadcast_to(broadcast_channels(astype(named["weights"], dtype), place, len(shape)), shape)
-    size = None  # the weight of each loss in the mean, where it is not 1
+    size = None  # the weight of each loss in the mean, if not 1
     if dtypes.kind_of(aval_of(labels).dtype) in "biu":
         labels, is_label = _places(labels, ignored)
         if is_label is not None:
@@ -250,7 +250,7 @@ def _loss_of_logarithms(logarithms: Any, arrays: Sequence[Any], place: int, give
 
 
 def _places(labels: Any, ignored: int) -> tuple[Any, Any]:
-    """The labels as integers, and which of them count (None: all)."""
+    """Return the labels as integers, and a mask of those that count (None: all)."""
     dtype = aval_of(labels).dtype
     if dtype == dtypes.bool_:
         return astype(labels, dtypes.int32), None
@@ -259,7 +259,7 @@ def _places(labels: Any, ignored: int) -> tuple[Any, Any]:
 
 
 def _at_labels(logarithms: Any, labels: Any, weights: Any, place: int, smoothing: float) -> tuple[Any, Any]:
-    """The loss for each label that is an integer, and its weight; NaN for one that is no class."""
+    """Return the loss for each integer label, and its weight; NaN for one that is no class."""
     shape = shape_of(logarithms)
     rest, classes = shape_of(labels), shape[place]
     is_class = greater_equal(labels, 0)
@@ -281,7 +281,7 @@ def _at_labels(logarithms: Any, labels: Any, weights: Any, place: int, smoothing
 
 
 def _evenly(smoothing: float, classes: int) -> Any:
-    """The part of each class of what is spread over all."""
+    """Return the share of each class in the smoothing."""
     return divide(smoothing, classes) if has_symbolic_dim(classes) else smoothing / max(classes, 1)
 
 
@@ -290,7 +290,7 @@ def _weight(values: Any, weights: Any) -> Any:
 
 
 def _product(share: Any, logarithms: Any) -> Any:
-    """share · logarithm, and 0 where a probability of 0 meets its logarithm."""
+    """Return share · logarithm, and 0 where a probability of 0 meets its logarithm."""
     nothing = logical_and(equal(share, 0), equal(logarithms, -math.inf))
     return multiply(share, choose(nothing, 0.0, logarithms))
 
@@ -300,7 +300,7 @@ def _product(share: Any, logarithms: Any) -> Any:
 
 @hide_frames
 def kl_div(log_predictions: Any, targets: Any, *, log_target: bool = False, reduction: str = "mean") -> Any:
-    """t · (log(t) - x): the terms of the divergence of distributions t from those whose logarithms are x, of one shape.
+    """Return t · (log(t) - x): the terms of the divergence of distributions t from those with logarithms x.
 
     With `log_target` the targets are logarithms too. The reduction `"batchmean"` is the sum divided by the size of the
     first axis: the mean of the divergences. Terms of probability 0 are 0. Kullback and Leibler (1951). Otherwise as

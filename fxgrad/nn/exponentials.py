@@ -1,4 +1,4 @@
-"""The functions of `jax.nn` of sums of exponentials, and of means and variances: softmax and its like, standardize."""
+"""The functions of `jax.nn` of sums of exponentials, and of means and variances: softmax and others, standardize."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _inexact(x: Any) -> Any:
 
 @hide_frames
 def softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
-    """exp(x) divided by its sum over `axis` (an int, several, or None for all): positive, and 1 in sum.
+    """Return exp(x) divided by its sum over `axis` (an int, several, or None for all): positive, and 1 in sum.
 
     Only elements where `where` is true count; the others become 0. Integers become floats. Nothing overflows; an
     infinity, and a whole row of minus infinities, give NaN, as inf / inf does.
@@ -74,14 +74,14 @@ def _softmax(x: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _peak(x: Any, axes: tuple[int, ...], where: Any = None) -> Any:
-    """The maximum with its axes kept, minus infinity of nothing; it moves no result and so has no derivative."""
+    """Return the maximum with its axes kept, minus infinity of nothing; results do not depend on it: no derivative."""
     inside = x if where is None else choose(where, x, -math.inf)
     return reshape(stop_gradient(reduce_max(inside, axes)), kept_shape(shape_of(x), axes))
 
 
 def _softmax_where(x: Any, axes: tuple[int, ...], where: Any) -> Any:
     inside = choose(where, x, -math.inf)
-    # Rows where nothing counts are 0, and so are their derivatives: no 0 / 0 is computed on the way.
+    # Rows without counted elements are 0, and so are their derivatives: no 0 / 0 is computed on the way.
     counts = any_of(_over(where, x), axes, keepdims=True)
     peak = choose(counts, _peak(x, axes, where), 0.0)
     exponentials = exp(subtract(inside, peak))
@@ -90,13 +90,13 @@ def _softmax_where(x: Any, axes: tuple[int, ...], where: Any) -> Any:
 
 
 def _over(where: Any, x: Any) -> Any:
-    """`where` in the shape of `x`."""
+    """Return `where` broadcast to the shape of `x`."""
     return broadcast_to(where, common_shape("where", shape_of(where), shape_of(x)))
 
 
 @hide_frames
 def log_softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
-    """The logarithm of `softmax`, exact also where that is 0 in floating point; minus infinity where nothing counts.
+    """Return the logarithm of `softmax`, exact also where that underflows to 0; minus infinity where nothing counts.
 
     The arguments are those of `softmax`.
 
@@ -126,7 +126,7 @@ def _log_softmax(x: Any, axes: tuple[int, ...]) -> Any:
 @hide_frames
 def logsumexp(a: Any, axis: Axis = None, b: Any = None, keepdims: bool = False, return_sign: bool = False,
               where: Any = None) -> Any:
-    """The logarithm of the sum of exp(a), each times `b` if given, over `axis` (None: all axes), without overflow.
+    """Return the logarithm of the sum of exp(a), each times `b` if given, over `axis` (None: all), without overflow.
 
     With `return_sign` a pair: the logarithm of the magnitude of the sum, and its sign; without it, a negative sum has
     the logarithm NaN. Only elements where `where` is true count. Complex numbers are accepted.
@@ -136,7 +136,7 @@ def logsumexp(a: Any, axis: Axis = None, b: Any = None, keepdims: bool = False, 
     """
     if where is not None:
         where = as_array_operand(where)
-        a = choose(where, a, False)  # of which dtypes stay as they are, bool too
+        a = choose(where, a, False)  # dtypes are unchanged, bool too
     if b is None:
         a = _inexact(a)
         axes = axes_of("logsumexp", axis, len(shape_of(a)))
@@ -159,7 +159,7 @@ def _logsumexp(a: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
 
 
 def _log_of_sum(a: Any, axes: tuple[int, ...], keepdims: bool, b: Any, where: Any, of_magnitude: bool) -> Any:
-    """The logarithm of the sum (of its magnitude, unless it is complex and not asked for), and the sign of the sum."""
+    """Return the logarithm of the sum, or of its magnitude, and the sign of the sum."""
     peak = _peak(real(a), axes, where)
     peak = choose(isfinite(peak), peak, 0.0)
     exponentials = exp(subtract(a, peak))
@@ -175,7 +175,7 @@ def _log_of_sum(a: Any, axes: tuple[int, ...], keepdims: bool, b: Any, where: An
 
 @hide_frames
 def logmeanexp(x: Any, axis: Axis = None, where: Any = None, keepdims: bool = False) -> Any:
-    """The logarithm of the mean of exp(x) over `axis` (None: all axes), without overflow.
+    """Return the logarithm of the mean of exp(x) over `axis` (None: all axes), without overflow.
 
     >>> float(logmeanexp([1000.0, 1000.0]))
     1000.0
@@ -201,9 +201,9 @@ def _log(count: Any) -> Any:
 @hide_frames
 def standardize(x: Any, axis: Axis = -1, mean: Any = None, variance: Any = None, epsilon: Any = 1e-5,
                 where: Any = None, *, algorithm: str = "fast") -> Any:
-    """(x - mean) / sqrt(variance + epsilon), with the mean and the variance over `axis` unless they are given.
+    """Return (x - mean) / sqrt(variance + epsilon), with the mean and the variance over `axis` unless they are given.
 
-    Only elements where `where` is true count for them. The algorithm `"fast"` takes the variance as the mean of the
+    Only elements where `where` is true count for them. The algorithm `"fast"` computes the variance as the mean of the
     squares less the square of the mean, which loses digits where the mean is large; `"stable"` does not. Raises
     `ArgumentError` for another algorithm.
 
@@ -241,7 +241,7 @@ def _normalize(x: Any, axes: tuple[int, ...], mean: Any, variance: Any, epsilon:
 
 @hide_frames
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
-    """For each number of a class in `x` a vector along the new `axis` that is 1 at that place, and 0 elsewhere.
+    """Return for each class number in `x` a vector along the new `axis`: 1 at that position, 0 elsewhere.
 
     Numbers that are no class, negative ones too, give zeros. The result has `dtype`, by default the default float.
 

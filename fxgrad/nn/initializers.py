@@ -1,4 +1,4 @@
-"""The initial weights of `jax.nn.initializers`: functions that make functions of a key, a shape and a dtype.
+"""The initializers of `jax.nn.initializers`: functions that return functions of a key, a shape and a dtype.
 
 The numbers are those of jax, to rounding, for the same key.
 """
@@ -34,18 +34,18 @@ Axes = int | Sequence[int]
 
 
 class Initializer(Protocol):
-    """What the functions here return: a function of a key, a shape and a dtype (None: the default float).
+    """The type of initializers: a function of a key, a shape and a dtype (None: the default float).
 
     >>> Initializer.__name__
     'Initializer'
     """
 
     def __call__(self, key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-        """The weights."""
+        """Return the weights."""
 
 
 def _initializer(make: Callable[[Any, Shape, DType], Any], default: Any) -> Initializer:
-    """`make(key, shape, dtype)` as an initializer with a dtype of its own."""
+    """Return `make(key, shape, dtype)` as an initializer with a dtype of its own."""
     def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
         if out_sharding is not None:
             return place_array("initializers", init(key, shape, dtype), out_sharding)
@@ -61,7 +61,7 @@ def _dtype(dtype: Any) -> DType:
 
 
 def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-    """Zeros, whatever the key; this is an initializer itself.
+    """Return zeros, whatever the key; this function is an initializer itself.
 
     >>> zeros(None, (2,))
     array([0., 0.], dtype=float32)
@@ -70,7 +70,7 @@ def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> 
 
 
 def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
-    """Ones, whatever the key; this is an initializer itself.
+    """Return ones, whatever the key; this function is an initializer itself.
 
     >>> ones(None, (2,))
     array([1., 1.], dtype=float32)
@@ -79,7 +79,7 @@ def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> A
 
 
 def constant(value: Any, dtype: Any = None) -> Initializer:
-    """An initializer of one repeated `value` (or of what broadcasts to the shape), whatever the key.
+    """Return an initializer of one repeated `value` (or one that broadcasts to the shape), for every key.
 
     >>> constant(0.5)(None, (2,))
     array([0.5, 0.5], dtype=float32)
@@ -91,7 +91,7 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
 
 
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """An initializer of numbers evenly distributed from 0 to `scale`.
+    """Return an initializer of numbers evenly distributed from 0 to `scale`.
 
     >>> import fxgrad
     >>> float(uniform(1.0)(fxgrad.random.key(0), ())) < 1
@@ -102,7 +102,7 @@ def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
 
 
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """An initializer of normally distributed numbers of mean 0 and standard deviation `stddev`.
+    """Return an initializer of normally distributed numbers of mean 0 and standard deviation `stddev`.
 
     >>> import fxgrad
     >>> normal()(fxgrad.random.key(0), (2, 3)).shape
@@ -113,7 +113,7 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
 
 
 def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0) -> Initializer:
-    """An initializer of normal numbers between `lower` and `upper`, which are then multiplied by `stddev`.
+    """Return an initializer of normal numbers between `lower` and `upper`, which are then multiplied by `stddev`.
 
     >>> import fxgrad
     >>> abs(float(truncated_normal(1.0)(fxgrad.random.key(0), ()))) < 2
@@ -132,7 +132,7 @@ def _number(value: Any, dtype: DType) -> Any:
 
 def variance_scaling(scale: Any, mode: str, distribution: str, in_axis: Axes = -2, out_axis: Axes = -1,
                      batch_axis: Axes = (), dtype: Any = None) -> Initializer:
-    """An initializer of numbers of mean 0 and variance `scale` / n, where n is the number of inputs or outputs.
+    """Return an initializer of numbers of mean 0 and variance `scale` / n, where n is the number of inputs or outputs.
 
     The `mode` is `"fan_in"` (inputs), `"fan_out"` (outputs), `"fan_avg"` or `"fan_geo_avg"` (their arithmetic or
     geometric mean); both count the elements along axes that are neither `in_axis`, `out_axis` nor `batch_axis`. The
@@ -167,7 +167,7 @@ _FANS: dict[str, Callable[[float, float], float]] = {
 
 
 def _fans(shape: Shape, in_axis: Axes, out_axis: Axes, batch_axis: Axes) -> tuple[float, float]:
-    """The numbers of inputs and outputs."""
+    """Return the numbers of inputs and outputs."""
     if len(shape) < 2 and in_axis == -2:
         raise ShapeError(at_user_line(f"initializers: weights of shape {shape} have no axis of inputs (in_axis=-2); "
                                       "two axes are needed, or in_axis="))
@@ -194,7 +194,7 @@ def _from_uniform(key: Any, shape: Shape, dtype: DType, variance: Any) -> Any:
 
 
 def _from_truncated(key: Any, shape: Shape, dtype: DType, variance: Any) -> Any:
-    # What is divided by is the standard deviation that is left of 1 after truncation at 2.
+    # The divisor is the standard deviation that truncation at 2 leaves of 1.
     if not dtypes.is_complex(dtype):
         deviation = divide(sqrt(variance), dtype.type(0.87962566103423978))
         return multiply(random.truncated_normal(key, -2, 2, shape, dtype), deviation)
@@ -207,7 +207,7 @@ def _from_truncated(key: Any, shape: Shape, dtype: DType, variance: Any) -> Any:
 
 
 def _turned(radius: Any, key: Any, shape: Shape, dtype: DType) -> Any:
-    """Points of the plane at this radius, in random directions."""
+    """Return points of the plane at this radius, in random directions."""
     angle = multiply(astype(random.uniform(key, shape, dtypes.real_dtype(dtype)), dtype), 2 * math.pi)
     return multiply(astype(radius, dtype), exp(multiply(angle, dtype.type(1j))))
 
@@ -218,7 +218,7 @@ _DISTRIBUTIONS: dict[str, Callable[..., Any]] = {
 
 
 def glorot_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None) -> Initializer:
-    """Even, of variance 1 / the mean of the numbers of inputs and outputs; also known as xavier_uniform.
+    """Return a uniform initializer of variance 1 / the mean of the numbers of inputs and outputs (xavier_uniform).
 
     Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks" (2010).
 
@@ -230,7 +230,7 @@ def glorot_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (
 
 
 def glorot_normal(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None) -> Initializer:
-    """Truncated normal, of the variance of `glorot_uniform`; also known as xavier_normal.
+    """Return a truncated normal initializer, of the variance of `glorot_uniform` (xavier_normal).
 
     >>> import fxgrad
     >>> glorot_normal()(fxgrad.random.key(0), (2, 3)).shape
@@ -240,7 +240,7 @@ def glorot_normal(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = ()
 
 
 def lecun_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None) -> Initializer:
-    """Even, of variance 1 / the number of inputs.
+    """Return a uniform initializer, of variance 1 / the number of inputs.
 
     LeCun et al., "Efficient backprop" (1998), section 4.6.
 
@@ -252,7 +252,7 @@ def lecun_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = ()
 
 
 def lecun_normal(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None) -> Initializer:
-    """Truncated normal, of variance 1 / the number of inputs.
+    """Return a truncated normal initializer, of variance 1 / the number of inputs.
 
     >>> import fxgrad
     >>> lecun_normal()(fxgrad.random.key(0), (2, 3)).shape
@@ -262,7 +262,7 @@ def lecun_normal(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (),
 
 
 def he_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None) -> Initializer:
-    """Even, of variance 2 / the number of inputs, for layers before a relu; also known as kaiming_uniform.
+    """Return a uniform initializer of variance 2 / the number of inputs, for layers before a relu (kaiming_uniform).
 
     He et al., "Delving deep into rectifiers" (2015), section 2.2.
 
@@ -274,7 +274,7 @@ def he_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), d
 
 
 def he_normal(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = None) -> Initializer:
-    """Truncated normal, of the variance of `he_uniform`; also known as kaiming_normal.
+    """Return a truncated normal initializer, of the variance of `he_uniform` (kaiming_normal).
 
     >>> import fxgrad
     >>> he_normal()(fxgrad.random.key(0), (2, 3)).shape
@@ -290,7 +290,7 @@ kaiming_uniform, kaiming_normal = he_uniform, he_normal
 
 
 def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """An initializer of matrices whose columns (rows, if there are fewer of them) are orthogonal and of length `scale`.
+    """Return an initializer of matrices with orthogonal columns (rows, if there are fewer) of length `scale`.
 
     The matrices have their columns along `column_axis`, and all other axes together are the rows. Raises `ShapeError`
     for shapes with fewer than two axes.
@@ -315,7 +315,7 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
 
 
 def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """An initializer of convolution kernels (space, inputs, outputs): `orthogonal` at the centre, and 0 elsewhere.
+    """Return an initializer of convolution kernels (space, inputs, outputs): `orthogonal` at the centre, 0 elsewhere.
 
     Xiao et al., "Dynamical isometry and a mean field theory of CNNs" (2018). Raises `ShapeError` unless there are
     one to three spatial axes, and at least as many outputs as inputs.

@@ -32,7 +32,7 @@ Axis = int | tuple[int, ...]
 
 
 def given_arrays(**arrays: Any) -> tuple[list[Any], tuple[str, ...]]:
-    """The arrays that were not left out, and their names."""
+    """Return the arrays that are not None, and their names."""
     there = {name: array for name, array in arrays.items() if array is not None}
     return [as_array_operand(array) for array in there.values()], tuple(there)
 
@@ -42,13 +42,13 @@ def given_arrays(**arrays: Any) -> tuple[list[Any], tuple[str, ...]]:
 
 @hide_frames
 def dropout(x: Any, rate: float, key: Any = None) -> Any:
-    """`x` with each element set to 0 with probability `rate`, and the others divided by 1 - rate.
+    """Return `x` with each element set to 0 with probability `rate`, and the others divided by 1 - rate.
 
-    Without a key it is `x`, as it is used after training. The mask is a function of the key and the shape of `x`, so
-    it is the same for the value and all derivatives, and where `checkpoint`, a memory budget or a loop computes it
-    again. Under `vmap` entries have a mask each if they have a key each. The dtype is that of `x`, a float.
+    Without a key the result is `x`, for use after training. The mask is a function of the key and the shape of `x`, so
+    it is the same for the value and all derivatives, and when `checkpoint`, a memory budget or a loop recomputes it.
+    Under `vmap` entries have separate masks if they have separate keys. The dtype is that of `x`, a float.
 
-    Srivastava et al., "Dropout" (2014). Raises `ArgumentError` for a rate that is no number from 0 to 1.
+    Srivastava et al., "Dropout" (2014). Raises `ArgumentError` for a rate that is not a number from 0 to 1.
 
     >>> import numpy as np, fxgrad
     >>> key = fxgrad.random.key(0)
@@ -75,7 +75,7 @@ def _dropout(x: Any, key: Any, *, rate: float) -> Any:
 
 @hide_frames
 def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axis = -1, epsilon: float = 1e-5) -> Any:
-    """(x - mean) / sqrt(variance + epsilon) · scale + bias, with mean and variance over `axis`.
+    """Return (x - mean) / sqrt(variance + epsilon) · scale + bias, with mean and variance over `axis`.
 
     `scale` and `bias` broadcast to `x`, and may be left out. Half precision is computed in float32; the dtype of the
     result is that of `x`. Ba, Kiros and Hinton, "Layer normalization" (2016).
@@ -95,7 +95,7 @@ def _layer_norm(x: Any, *weights: Any, axes: tuple[int, ...], epsilon: float, gi
 
 @hide_frames
 def rms_norm(x: Any, scale: Any = None, *, axis: Axis = -1, epsilon: float = 1e-6) -> Any:
-    """x / sqrt(mean(x²) + epsilon) · scale, with the mean over `axis`: no mean is subtracted.
+    """Return x / sqrt(mean(x²) + epsilon) · scale, with the mean over `axis`: no mean is subtracted.
 
     As `layer_norm` otherwise. Zhang and Sennrich, "Root mean square layer normalization" (2019).
 
@@ -117,11 +117,12 @@ def _rms_norm(x: Any, *weights: Any, axes: tuple[int, ...], epsilon: float, give
 @hide_frames
 def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis: int = -1,
                epsilon: float = 1e-5) -> Any:
-    """As `layer_norm`, with mean and variance of each entry of the first axis and each of `groups` of channels.
+    """Normalize like `layer_norm`, over each entry of the first axis and each of `groups` of channels.
 
     `x` has the shape (batch, ..., channels), or its channels at another `axis` but the first; `scale` and `bias` have
-    the shape (channels,). One group is all channels, as many groups as channels are instance normalisation. Raises
-    `ShapeError` unless the channels divide into the groups. Wu and He, "Group normalization" (2018).
+    the shape (channels,). One group normalizes over all channels; as many groups as channels are instance
+    normalisation. Raises `ShapeError` unless the channels divide into the groups. Wu and He, "Group normalization"
+    (2018).
 
     >>> group_norm([[1.0, 3.0, 10.0, 30.0]], 2, epsilon=0.0)
     array([[-1.,  1., -1.,  1.]])
@@ -150,11 +151,11 @@ def _group_norm(x: Any, *weights: Any, groups: int, place: int, epsilon: float, 
 @hide_frames
 def batch_norm(x: Any, scale: Any = None, bias: Any = None, *, mean: Any = None, variance: Any = None, axis: int = -1,
                epsilon: float = 1e-5) -> tuple[Any, Any, Any]:
-    """As `layer_norm`, with mean and variance of each channel over all other axes: a triple (result, mean, variance).
+    """Normalize like `layer_norm`, each channel over all other axes: return (result, mean, variance).
 
     The channels are at `axis`; `scale`, `bias` and both statistics have the shape (channels,). With `mean` and
-    `variance`, as they were averaged in training, those are used and returned. Raises `ArgumentError` for one of them
-    without the other. Ioffe and Szegedy, "Batch normalization" (2015).
+    `variance`, as averaged in training, those are used and returned. Raises `ArgumentError` for one of them without the
+    other. Ioffe and Szegedy, "Batch normalization" (2015).
 
     >>> result, mean, variance = batch_norm([[1.0], [3.0]], epsilon=0.0)
     >>> result.tolist(), mean.tolist(), variance.tolist()
@@ -211,13 +212,13 @@ def _normal(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
 
 
 def broadcast_channels(weight: Any, place: int, ndim: int) -> Any:
-    """Return a vector of channels with as many axes as the array that it meets."""
+    """Return a vector of channels with `ndim` axes, to broadcast with the array."""
     weight = as_array_operand(weight)
     return reshape(weight, tuple(shape_of(weight)[0] if axis == place else 1 for axis in range(ndim)))
 
 
 def _scale_and_shift(normal: Any, x: Any, weights: Sequence[Any], given: tuple[str, ...]) -> Any:
-    """Times the scale, and plus the bias, of those that there are; in the dtype of `x`."""
+    """Apply the scale and the bias, as far as given; in the dtype of `x`."""
     for name, weight in zip(given, weights, strict=True):
         normal = multiply(normal, weight) if name == "scale" else add(normal, weight)
     return astype(normal, aval_of(x).dtype) if aval_of(normal).dtype != aval_of(x).dtype else normal
@@ -229,12 +230,12 @@ def _scale_and_shift(normal: Any, x: Any, weights: Sequence[Any], given: tuple[s
 @hide_frames
 def gru_cell(state: Any, x: Any, input_weights: Any, state_weights: Any, input_bias: Any = None,
              state_bias: Any = None) -> Any:
-    """The next state of a gated recurrent unit, shape (..., size), of its state and an input of shape (..., inputs).
+    """Return the next state of a gated recurrent unit, shape (..., size), from its state and an input (..., inputs).
 
     With r, z, n the thirds of columns of `x @ input_weights + input_bias`, shape (inputs, 3 size), and r', z', n' those
     of `state @ state_weights + state_bias`, shape (size, 3 size): r = σ(r + r'), z = σ(z + z'), n = tanh(n + r · n'),
-    and the result is (1 - z) · n + z · state. So it is in PyTorch, whose weights are the transposed ones. Raises
-    `ShapeError` for weights of other shapes. Cho et al. (2014).
+    and the result is (1 - z) · n + z · state, as in PyTorch, whose weights are transposed. Raises `ShapeError` for
+    weights of other shapes. Cho et al. (2014).
 
     >>> import numpy as np
     >>> gru_cell(np.ones(2), np.ones(3), np.zeros((3, 6)), np.zeros((2, 6)))
@@ -256,11 +257,11 @@ def _gru_cell(state: Any, x: Any, input_weights: Any, state_weights: Any, input_
 @hide_frames
 def lstm_cell(state: tuple[Any, Any], x: Any, input_weights: Any, state_weights: Any, input_bias: Any = None,
               state_bias: Any = None) -> tuple[Any, Any]:
-    """The next state (h, c) of a long short-term memory, both of shape (..., size), of an input (..., inputs).
+    """Return the next state (h, c) of a long short-term memory, both of shape (..., size), for an input (..., inputs).
 
     With i, f, g, o the quarters of columns of `x @ input_weights + input_bias + h @ state_weights + state_bias`, shapes
-    (inputs, 4 size) and (size, 4 size): c = σ(f) · c + σ(i) · tanh(g), h = σ(o) · tanh(c). So it is in PyTorch, whose
-    weights are the transposed ones. Raises `ShapeError` for weights of other shapes. Hochreiter and Schmidhuber (1997).
+    (inputs, 4 size) and (size, 4 size): c = σ(f) · c + σ(i) · tanh(g), h = σ(o) · tanh(c), as in PyTorch, whose weights
+    are transposed. Raises `ShapeError` for weights of other shapes. Hochreiter and Schmidhuber (1997).
 
     >>> import numpy as np
     >>> h, c = lstm_cell((np.zeros(2), np.ones(2)), np.ones(3), np.zeros((3, 8)), np.zeros((2, 8)))
@@ -286,7 +287,7 @@ def _lstm_cell(hidden: Any, cell: Any, x: Any, input_weights: Any, state_weights
 
 def _cell(what: str, gates: int, state: list[Any], x: Any, input_weights: Any, state_weights: Any, input_bias: Any,
           state_bias: Any) -> list[Any]:
-    """The arrays that a cell computes with, their shapes checked; zeros for a bias that was left out."""
+    """Return the arrays that a cell computes with, their shapes checked; zeros for a missing bias."""
     arrays = list(inexact_operands(*state, x, input_weights, state_weights))
     inputs, size = shape_of(arrays[-3])[-1], shape_of(arrays[0])[-1]
     for name, weights, rows in (("input_weights", arrays[-2], inputs), ("state_weights", arrays[-1], size)):

@@ -30,11 +30,11 @@ __all__ = ["cosine_embedding_loss", "gaussian_nll_loss", "hinge_embedding_loss",
 REDUCTIONS = ("mean", "sum", "none")
 
 
-# --- what all losses share ------------------------------------------------------------------------------------------
+# --- common to all losses -------------------------------------------------------------------------------------------
 
 
 def loss_operands(name: str, reduction: str, reductions: tuple[str, ...] = REDUCTIONS, **arrays: Any) -> list[Any]:
-    """The arrays in one real inexact dtype; raises `ArgumentError` for a reduction that there is not."""
+    """Return the arrays in one real inexact dtype; raise `ArgumentError` for an unknown reduction."""
     check_reduction(name, reduction, reductions)
     read = inexact_operands(*arrays.values())
     refuse_complex(name, *read)
@@ -42,21 +42,21 @@ def loss_operands(name: str, reduction: str, reductions: tuple[str, ...] = REDUC
 
 
 def check_reduction(name: str, reduction: Any, reductions: tuple[str, ...] = REDUCTIONS) -> None:
-    """Raises `ArgumentError` for a reduction that is none of `reductions`."""
+    """Raise `ArgumentError` for a reduction that is not among `reductions`."""
     if not isinstance(reduction, str) or reduction not in reductions:
         *most, last = map(repr, reductions)
         raise ArgumentError(at_user_line(f"{name}: reduction={reduction!r}; it is {', '.join(most)} or {last}"))
 
 
 def check_not_negative(name: str, **settings: Any) -> None:
-    """Raises `ArgumentError` for a setting that is no number from 0 on; of a traced one that is not known."""
+    """Raise `ArgumentError` for a setting that is not a non-negative number; traced ones are not checked."""
     for setting, value in settings.items():
         if type(value) is not Tracer and (not isinstance(value, int | float) or not value >= 0):
             raise ArgumentError(at_user_line(f"{name}: {setting} is {value!r}, where a number from 0 on is needed"))
 
 
 def check_same_shapes(name: str, **arrays: Any) -> None:
-    """Raises `ShapeError` unless all have the shape of the first: broadcasting would count numbers several times."""
+    """Raise `ShapeError` unless all have the shape of the first: broadcasting would count numbers several times."""
     (first, shape), *others = ((argument, shape_of(array)) for argument, array in arrays.items())
     for argument, other in others:
         if other != shape:
@@ -78,9 +78,9 @@ def by_sign_of_label(labels: Any, positive: Any, negative: Any) -> Any:
 
 
 def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A loss of each element, of arrays and settings, as one line of a program, with its reduction.
+    """Return a loss of each element, of arrays and settings, as one line of a program, with its reduction.
 
-    Settings that are traced are operands of that line; the others are numbers of the program.
+    Settings that are traced are operands of that line; the others are numbers in the program.
     """
     @functools.partial(library_function_of_arrays, name=function.__name__.removeprefix("_"))
     @functools.wraps(function)
@@ -100,7 +100,7 @@ def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _number(setting: Any) -> Any:
-    """A setting: a float, or a traced array without axes."""
+    """Return a setting: a float, or a traced array without axes."""
     return setting if type(setting) is Tracer and not shape_of(setting) else float(setting)
 
 
@@ -109,11 +109,11 @@ def _number(setting: Any) -> Any:
 
 @hide_frames
 def mse_loss(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
-    """The squared error (prediction - target)², of arrays of one shape: its mean, its sum, or one for each element.
+    """Return the squared error (prediction - target)² of arrays of one shape: its mean, its sum, or one per element.
 
     The result has the common dtype of the arguments, a float; half precision is computed in float32. The mean of no
-    elements is NaN, as NumPy's. Raises `ArgumentError` for a reduction that is none of `"mean"`, `"sum"` and `"none"`,
-    `ShapeError` for shapes that differ, `DTypeError` for complex numbers. So do all losses.
+    elements is NaN, as NumPy's. Raises `ArgumentError` for a reduction other than `"mean"`, `"sum"` and `"none"`,
+    `ShapeError` for shapes that differ, `DTypeError` for complex numbers. This holds for all losses.
 
     >>> float(mse_loss([1.0, 2.0], [0.0, 4.0]))
     2.5
@@ -137,7 +137,7 @@ def _mse_loss(predictions: Any, targets: Any) -> Any:
 
 @hide_frames
 def l1_loss(predictions: Any, targets: Any, *, reduction: str = "mean") -> Any:
-    """The absolute error |prediction - target|, whose derivative is 0 where it is 0; otherwise as `mse_loss`.
+    """Return the absolute error |prediction - target|, with derivative 0 where it is 0; otherwise as `mse_loss`.
 
     >>> float(l1_loss([1.0, 2.0], [0.0, 4.0]))
     1.5
@@ -153,7 +153,7 @@ def _l1_loss(predictions: Any, targets: Any) -> Any:
 
 @hide_frames
 def huber_loss(predictions: Any, targets: Any, *, delta: float = 1.0, reduction: str = "mean") -> Any:
-    """Half the squared error where the error is at most `delta`, and delta · (|error| - delta / 2) beyond.
+    """Return half the squared error where the error is at most `delta`, and delta · (|error| - delta / 2) beyond.
 
     Huber, "Robust estimation of a location parameter" (1964). Raises `ArgumentError` for a `delta` that is negative;
     otherwise as `mse_loss`.
@@ -177,7 +177,7 @@ def _huber_loss(predictions: Any, targets: Any, delta: float) -> Any:
 
 @hide_frames
 def smooth_l1_loss(predictions: Any, targets: Any, *, beta: float = 1.0, reduction: str = "mean") -> Any:
-    """`huber_loss` divided by its `delta`, which is called `beta`: the absolute error for a `beta` of 0.
+    """Return `huber_loss` divided by its `delta`, here `beta`: the absolute error for a `beta` of 0.
 
     Girshick, "Fast R-CNN" (2015). Raises as `huber_loss` does.
 
@@ -198,7 +198,7 @@ def _smooth_l1_loss(predictions: Any, targets: Any, beta: float) -> Any:
             return size
         twice: Any = 2 * beta
     else:
-        twice = where(greater(beta, 0), 2 * beta, 1.0)  # nothing is divided by 0, of which no derivative came back
+        twice = where(greater(beta, 0), 2 * beta, 1.0)  # no division by 0, whose derivative would be NaN
     inside = where(less(size, beta), error, 0.0)
     return where(less(size, beta), divide(square(inside), twice), subtract(size, 0.5 * beta))
 
@@ -208,7 +208,7 @@ def _smooth_l1_loss(predictions: Any, targets: Any, beta: float) -> Any:
 
 @hide_frames
 def hinge_loss(predictions: Any, labels: Any, *, margin: float = 1.0, reduction: str = "mean") -> Any:
-    """max(0, margin - label · prediction), for labels 1 and -1; a label that is neither gives NaN.
+    """Return max(0, margin - label · prediction), for labels 1 and -1; a label that is neither gives NaN.
 
     The loss of support vector machines (Cortes and Vapnik, 1995). Otherwise as `mse_loss`.
 
@@ -226,7 +226,7 @@ def _hinge_loss(predictions: Any, labels: Any, margin: float) -> Any:
 
 @hide_frames
 def hinge_embedding_loss(distances: Any, labels: Any, *, margin: float = 1.0, reduction: str = "mean") -> Any:
-    """The distance where the label is 1, and max(0, margin - distance) where it is -1; NaN for other labels.
+    """Return the distance where the label is 1, and max(0, margin - distance) where it is -1; NaN for other labels.
 
     So it is in PyTorch. Otherwise as `mse_loss`.
 
@@ -245,7 +245,7 @@ def _hinge_embedding_loss(distances: Any, labels: Any, margin: float) -> Any:
 @hide_frames
 def cosine_embedding_loss(first: Any, second: Any, labels: Any, *, margin: float = 0.0,
                           reduction: str = "mean") -> Any:
-    """1 - cos where the label is 1, max(0, cos - margin) where it is -1, NaN elsewhere; of vectors along the last axis.
+    """Return 1 - cos where the label is 1, max(0, cos - margin) where it is -1, NaN elsewhere; along the last axis.
 
     `first` and `second` have one shape (..., size), `labels` the shape (...). The cosine is that of PyTorch's loss:
     1e-12 is added to both squared lengths, so that vectors of zeros have a derivative. Otherwise as `mse_loss`.
@@ -278,10 +278,10 @@ def _cosine_embedding_loss(first: Any, second: Any, labels: Any, margin: float) 
 @hide_frames
 def triplet_margin_loss(anchor: Any, positive: Any, negative: Any, *, margin: float = 1.0, epsilon: float = 1e-6,
                         swap: bool = False, reduction: str = "mean") -> Any:
-    """max(0, distance to the positive - distance to the negative + margin), of vectors along the last axis.
+    """Return max(0, distance to the positive - distance to the negative + margin), of vectors along the last axis.
 
     All three have one shape (..., size). The distance is the root of the sum of (difference + epsilon)², as in PyTorch.
-    With `swap` the distance from positive to negative counts where it is the less (Balntas et al., 2016). Otherwise as
+    With `swap` the distance from positive to negative is used if it is smaller (Balntas et al., 2016). Otherwise as
     `mse_loss`. Schroff et al., "FaceNet" (2015).
 
     >>> float(triplet_margin_loss([0.0, 0.0], [3.0, 4.0], [0.0, 2.0], epsilon=0.0))
@@ -312,10 +312,10 @@ def _triplet_margin_loss(anchor: Any, positive: Any, negative: Any, margin: floa
 @hide_frames
 def poisson_nll_loss(predictions: Any, targets: Any, *, log_input: bool = True, full: bool = False,
                      epsilon: float = 1e-8, reduction: str = "mean") -> Any:
-    """The negative log-likelihood of counts under Poisson distributions: exp(x) - target · x, with x = log(rate).
+    """Return the negative Poisson log-likelihood of counts: exp(x) - target · x, with x = log(rate).
 
     Without `log_input` predictions are the rates: rate - target · log(rate + epsilon). `full` adds Stirling's
-    approximation of log(target!) where the target is above 1. So it is in PyTorch. Otherwise as `mse_loss`.
+    approximation of log(target!) where the target is above 1. This is PyTorch's definition. Otherwise as `mse_loss`.
 
     >>> float(poisson_nll_loss([0.0], [3.0]))
     1.0
@@ -342,7 +342,7 @@ def _poisson_nll_loss(predictions: Any, targets: Any, log_input: bool, full: boo
 @hide_frames
 def gaussian_nll_loss(predictions: Any, targets: Any, variances: Any, *, full: bool = False, epsilon: float = 1e-6,
                       reduction: str = "mean") -> Any:
-    """The negative log-likelihood under normal distributions: half of log(variance) + (prediction - target)²/variance.
+    """Return the negative normal log-likelihood: half of log(variance) + (prediction - target)²/variance.
 
     `variances` broadcast to the predictions. Variances below `epsilon` count as `epsilon`, with derivative 0; negative
     ones give NaN. `full` adds half of log(2π). Nix and Weigend, "Estimating the mean and variance of the target
@@ -359,7 +359,7 @@ def gaussian_nll_loss(predictions: Any, targets: Any, variances: Any, *, full: b
 
 
 def check_broadcasts(name: str, argument: str, shape: Any, to: str, wanted: Any) -> None:
-    """Raises `ShapeError` unless an argument of this shape broadcasts to the other, which keeps its own."""
+    """Raise `ShapeError` unless an argument of this shape broadcasts to the other, which keeps its own."""
     if common_shape(name, shape, wanted) != wanted:
         raise ShapeError(at_user_line(f"{name}: {argument} has the shape {shape}, which does not broadcast to that of "
                                       f"{to}, {wanted}"))

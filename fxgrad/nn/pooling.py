@@ -51,16 +51,16 @@ Window = Sequence[int]
 @hide_frames
 def max_pool(x: Any, window: Window, *, strides: Numbers | None = None, padding: Padding = "VALID",
              dilation: Numbers = 1) -> Any:
-    """The greatest element of each window, for each channel: `x` has the shape (..., space, channels).
+    """Return the greatest element of each window, for each channel: `x` has the shape (..., space, channels).
 
     `window` has one size for each axis of space, as (2, 2) for images. `strides` are by default the sizes of the
-    window, as in PyTorch and other than in Flax, where they are 1; they and `dilation` are one number for all axes or
-    one for each. `padding` is `"SAME"`, `"VALID"`, a number, or one number or pair (before, after) for each axis; what
-    is padded does not count. Along each axis there are (size + padding - reach) // stride + 1 windows. Of equal
-    elements the first has the derivative. The result has the dtype of `x`.
+    window, as in PyTorch but not in Flax, where they are 1; they and `dilation` are one number for all axes or one for
+    each. `padding` is `"SAME"`, `"VALID"`, a number, or one number or pair (before, after) for each axis; padded
+    elements do not count. Along each axis there are (size + padding - reach) // stride + 1 windows. Of equal elements
+    the first has the derivative. The result has the dtype of `x`.
 
-    Raises `ShapeError` for fewer axes than the window needs and a window that does not fit in, `ArgumentError` for
-    settings that are none and a padding that a window would lie in, `DTypeError` for complex numbers.
+    Raises `ShapeError` for fewer axes than the window needs and a window that is too large, `ArgumentError` for invalid
+    settings and a padding that contains a whole window, `DTypeError` for complex numbers.
 
     >>> import numpy as np
     >>> max_pool(np.arange(16.0).reshape(1, 4, 4, 1), (2, 2))[0, :, :, 0]
@@ -80,11 +80,11 @@ def _max_pool(x: Any, *, windows: Sliding) -> Any:
 @hide_frames
 def avg_pool(x: Any, window: Window, *, strides: Numbers | None = None, padding: Padding = "VALID",
              dilation: Numbers = 1, count_include_pad: bool = True) -> Any:
-    """The mean of each window, for each channel; the arguments are those of `max_pool`.
+    """Return the mean of each window, for each channel; the arguments are those of `max_pool`.
 
-    With `count_include_pad` the sum is divided by the size of the window, so that what is padded counts as zeros, as in
-    PyTorch and Flax; without it by the number of elements that are there. Integers become floats; half precision is
-    computed in float32. Raises as `max_pool` does, but for complex numbers.
+    With `count_include_pad` the sum is divided by the size of the window, so that padded elements count as zeros, as in
+    PyTorch and Flax; without it by the number of actual elements. Integers become floats; half precision is computed in
+    float32. Raises as `max_pool` does, except for complex numbers.
 
     >>> import numpy as np
     >>> avg_pool(np.arange(4.0).reshape(1, 4, 1), (2,))[0, :, 0]
@@ -111,7 +111,7 @@ def _avg_pool(x: Any, *, windows: Sliding, padded: bool) -> Any:
 
 
 def _over_single(windows: Sliding) -> Sliding:
-    """The windows of an array that has the size 1 along the axes where all windows have that size."""
+    """Return the windows of an array that has size 1 along the axes on which all windows have that size."""
     fields = [list(field) for field in windows]
     for axis, span in enumerate(windows.window_dimensions):
         if span == 1:
@@ -156,12 +156,12 @@ def _space(name: str, setting: str, sizes: Any, shape: Shape) -> tuple[int, ...]
 
 @hide_frames
 def adaptive_avg_pool(x: Any, size: Window) -> Any:
-    """The means of as many parts of each axis of space as `size` says, for each channel: (..., space, channels).
+    """Return the means of `size` parts of each axis of space, for each channel: (..., space, channels).
 
-    Of an axis of n elements that becomes m, part i reaches from i n // m to the ceiling of (i + 1) n / m, as in
-    PyTorch: parts overlap where n is no multiple of m. A size of 1 along each axis is the mean over all of it. Integers
-    become floats; half precision is computed in float32. Raises `ShapeError` for fewer axes than `size` needs and for
-    axes without elements, `ArgumentError` for a size that is no tuple of numbers from 1 on.
+    If an axis of n elements becomes m, part i reaches from i n // m to the ceiling of (i + 1) n / m, as in PyTorch:
+    parts overlap if n is not a multiple of m. A size of 1 along each axis is the mean over all of it. Integers become
+    floats; half precision is computed in float32. Raises `ShapeError` for fewer axes than `size` needs and for axes
+    without elements, `ArgumentError` for a size that is not a tuple of positive integers.
 
     >>> import numpy as np
     >>> adaptive_avg_pool(np.arange(5.0).reshape(1, 5, 1), (2,))[0, :, 0]
@@ -210,11 +210,11 @@ def _as(result: Any, x: Any) -> Any:
 
 @hide_frames
 def embedding(table: Any, indices: Any, *, padding_idx: int | None = None) -> Any:
-    """The rows of `table`, shape (rows, ...), at `indices`, integers of any shape: (shape of the indices, ...).
+    """Return the rows of `table`, shape (rows, ...), at `indices`, integers of any shape: (shape of the indices, ...).
 
-    The row `padding_idx` gets no gradient, as in PyTorch. Raises `IndexingError` for an index that is no row, negative
-    ones among them; what shows only in compiled code gives NaN (of integers, the least). Raises `DTypeError` for
-    indices that are no integers, `ShapeError` for a table without rows.
+    The row `padding_idx` gets no gradient, as in PyTorch. Raises `IndexingError` for an index that is out of range,
+    negative ones included; in compiled code it gives NaN instead (the least integer, for integers). Raises `DTypeError`
+    for indices that are not integers, `ShapeError` for a table without rows.
 
     >>> import numpy as np, fxgrad
     >>> table = np.array([[0.0, 1.0], [2.0, 3.0]])
@@ -233,7 +233,7 @@ def embedding(table: Any, indices: Any, *, padding_idx: int | None = None) -> An
     if dtypes.kind_of(dtype) not in "iu":
         raise DTypeError(at_user_line(f"embedding: indices must be integers, got {dtype.name}; convert with "
                                       "indices.astype(int)"))
-    # of as many as there come, it shows when the program runs
+    # of symbolic size: found out of range at run time
     rows = np.inf if has_symbolic_dim(shape[0]) else shape[0]
     if padding_idx is not None and not 0 <= as_integer("embedding", padding_idx) < rows:
         raise IndexingError(at_user_line(f"embedding: padding_idx is {padding_idx}, where a row from 0 to "

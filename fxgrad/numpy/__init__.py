@@ -1,10 +1,10 @@
 """NumPy's functions, on traced arrays as on NumPy's and jax's: names, signatures and dtypes are those of jax.numpy.
 
-`np.sin(x)` with NumPy itself does the same as `fxgrad.numpy.sin(x)` where `x` is traced: NumPy hands it on. The names
-are also those of the array API standard, 2024.12.
+NumPy dispatches: `np.sin(x)` of a traced `x` calls `fxgrad.numpy.sin(x)`. The names are also those of the array API
+standard, 2024.12.
 """
 
-# Names are packed into lines, of which there would be five times as many.
+# Names are packed into lines, which would otherwise be five times as many.
 # isort: off
 from numpy import (
     array_repr, array_str, character, complexfloating, dtype, e, euler_gamma, flexible, floating, generic,
@@ -167,7 +167,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return [*__all__]  # so that completion shows no modules of the inside
+    return [*__all__]  # without modules, for completion
 
 
 _methods.attach_tracer_methods()
@@ -178,7 +178,7 @@ _protocol.install(_meanings.FUNCTIONS, accumulations={"add": cumsum, "multiply":
 _protocol.install(_triangles.FUNCTIONS, np_module="linalg")
 _protocol.install({name: getattr(fft, name) for name in fft.__all__}, np_module="fft")
 
-# These make arrays, or return what they got, in other ways than by primitives.
+# These make arrays, or return their arguments, by other means than primitives.
 for _name in ("arange", "array", "asarray", "astype", "atleast_1d", "atleast_2d", "atleast_3d", "copy",
               "diff", "digitize", "empty", "empty_like", "eye", "flatnonzero", "full", "full_like", "geomspace",
               "identity", "linspace", "logspace", "ones", "ones_like", "searchsorted", "tri", "zeros", "zeros_like"):

@@ -29,7 +29,7 @@ def _from_number(name: str, number: int, a: Any, dtype: Any, shape: Any, device:
 
 
 def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """An array of zeros of the shape and dtype of `a`: an array, a list, or what has a `shape` and a `dtype`.
+    """Return an array of zeros of the shape and dtype of `a`: an array, a list, or anything with `shape` and `dtype`.
 
     >>> zeros_like([1, 2])
     array([0, 0], dtype=int32)
@@ -38,7 +38,7 @@ def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = No
 
 
 def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """An array of ones of the shape and dtype of `a`.
+    """Return an array of ones of the shape and dtype of `a`.
 
     >>> ones_like([1, 2])
     array([1, 1], dtype=int32)
@@ -47,7 +47,7 @@ def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = Non
 
 
 def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
-    """As `zeros_like`.
+    """Return zeros like `zeros_like`, since programs have no undefined values.
 
     >>> empty_like([1, 2]).shape
     (2,)
@@ -58,7 +58,7 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: 
 
 def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None,
               out_sharding: Any = None) -> Any:
-    """An array of one repeated value, of the shape and dtype of `a`.
+    """Return an array of one repeated value, of the shape and dtype of `a`.
 
     >>> full_like([1, 2], 7)
     array([7, 7], dtype=int32)

@@ -36,7 +36,7 @@ Function = Callable[..., Any]
 
 
 def _map_function(what: str, function: Function, user: Function, size: int, axes: Sequence[int | None]) -> Function:
-    """The function applied to every entry along the first axis of those arguments whose axis is not None."""
+    """Return the function mapped over the first axis of those arguments whose axis is not None."""
     def call(*args: Any) -> Any:
         given = [arg for arg, axis in zip(args, axes, strict=True) if axis is not None]
         entries = [aval_of(arg) for arg in given]
@@ -54,7 +54,7 @@ def _map_function(what: str, function: Function, user: Function, size: int, axes
 
 def _over(what: str, function: Function, user: Function, loop: tuple[int, ...], args: Sequence[Any],
           cores: Sequence[int]) -> Any:
-    """The function applied at every place of the axes `loop`, to which what stands before the core axes broadcasts."""
+    """Apply the function at every index of the axes `loop`, to which the axes before the core axes broadcast."""
     used: list[Any] = []
     shapes = []
     for arg, core in zip(args, cores, strict=True):
@@ -79,7 +79,7 @@ _SIGNATURE = re.compile(rf"^\((?:{_NAME})\)(?:,\((?:{_NAME})\))*->\((?:{_NAME})\
 
 
 def _parse_signature(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """The names of the core axes of each argument and result."""
+    """Return the names of the core axes of each argument and result."""
     text = signature.replace(" ", "")
     if not _SIGNATURE.match(text):
         raise ArgumentError(at_user_line(f"vectorize: {signature!r} is no signature; one reads '(m,n),(n)->(m)'"))
@@ -90,10 +90,10 @@ def _parse_signature(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[
 
 def vectorize(pyfunc: Function, *, excluded: Collection[int | str] = frozenset(),
               signature: str | None = None) -> Function:
-    """The function that applies `pyfunc`, of numbers, to every element of its arguments, which broadcast.
+    """Return a function that applies `pyfunc`, a function of numbers, to every element of its broadcast arguments.
 
-    With a `signature` such as `"(n),(n)->()"`, `pyfunc` is one of arrays with so many axes, of equal sizes where names
-    are equal. `excluded` are the positions and names of arguments passed on as they are; other keyword arguments are
+    With a `signature` such as `"(n),(n)->()"`, `pyfunc` takes arrays with that many axes; axes of equal names have
+    equal sizes. `excluded` are the positions and names of arguments passed on unchanged; other keyword arguments are
     mapped too. The function is traced once, not called for each element. Raises `ArgumentError`, `ShapeError`.
 
     >>> product = vectorize(lambda a, b: np.sum(a * b), signature="(n),(n)->()")
@@ -165,7 +165,7 @@ def _check_function(function: Function, cores: Sequence[tuple[str, ...]], sizes:
 
 
 def frompyfunc(func: Function, /, nin: int, nout: int, *, identity: Any = None) -> Elementwise:
-    """A function of numbers as one of elements with NumPy's broadcasting, like `vectorize`.
+    """Return a function of numbers as an elementwise function with NumPy's broadcasting, like `vectorize`.
 
     >>> frompyfunc(lambda x, y: x * y, 2, 1)([1.0, 2.0], 3.0)
     array([3., 6.], dtype=float32)
@@ -175,7 +175,7 @@ def frompyfunc(func: Function, /, nin: int, nout: int, *, identity: Any = None) 
 
 
 def apply_along_axis(func1d: Function, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
-    """The results of a function of vectors, applied to every vector along `axis`; their axes take the place of it.
+    """Return the results of a function of vectors, applied along `axis`; their axes replace it.
 
     Other arguments are passed on. The function is traced once.
 
@@ -192,7 +192,7 @@ def apply_along_axis(func1d: Function, axis: int, arr: Any, *args: Any, **kwargs
 
 
 def apply_over_axes(func: Function, a: Any, axes: int | Sequence[int]) -> Any:
-    """The result of `func(a, axis)` over several axes, one after the other; each stays, of size 1.
+    """Return the result of `func(a, axis)` over several axes, one after the other; each is kept, of size 1.
 
     >>> apply_over_axes(np.sum, [[1.0, 2.0], [3.0, 4.0]], [0, 1])
     array([[10.]])
@@ -210,10 +210,10 @@ def apply_over_axes(func: Function, a: Any, axes: int | Sequence[int]) -> Any:
 
 
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
-    """For each element the value of the function (or the number) that belongs to the last condition true there.
+    """Return for each element the value of the function (or the number) of the last condition true there.
 
-    One function more than conditions is for all other elements, which are otherwise 0. All functions are computed
-    everywhere, in the dtype of `x`; other arguments are passed on to them. Raises `ArgumentError` for other numbers.
+    An additional last function is for all other elements, which are otherwise 0. All functions are computed everywhere,
+    in the dtype of `x`; other arguments are passed on to them. Raises `ArgumentError` for other numbers of functions.
 
     >>> piecewise(np.array([-1.0, 2.0]), [np.array([True, False])], [0.0, lambda v: v * v])
     array([0., 4.])

@@ -47,29 +47,29 @@ def _name_function(name: str, function: Any, doc: str) -> Elementwise:
 
 add = _name_function("add", binary_function(add_p, dispatch_bools(lambda x, y: apply(add_p, x, y), lambda x,
                                                                   y: apply(or_p, x, y))),
-                     "The sum of two operands; of bools, whether either is True.")
-subtract = _name_function("subtract", binary_function(arithmetic.sub_p), "The difference of two operands.")
+                     "Return the sum of two operands; for bools, whether either is True.")
+subtract = _name_function("subtract", binary_function(arithmetic.sub_p), "Return the difference of two operands.")
 multiply = _name_function(
     "multiply", binary_function(arithmetic.mul_p, dispatch_bools(lambda x, y: apply(arithmetic.mul_p, x, y),
                                                                  lambda x, y: apply(and_p, x, y))),
-    "The product of two operands; of bools, whether both are True.")
+    "Return the product of two operands; for bools, whether both are True.")
 divide = _name_function("divide", inexact_function(arithmetic.div_p),
-                        "The quotient of two operands, a float also for integers.")
+                        "Return the quotient of two operands, a float also for integers.")
 true_divide = divide
 
 
 def _numbers(x: Any, y: Any) -> list[Any]:
-    """The operands in their common dtype, bools as integers."""
+    """Return the operands in their common dtype, bools as integers."""
     return [without_bool(value) for value in as_numpy_scalars(promote_operands(*operands(x, y)))]
 
 
 def _nonzero(y: Any) -> Any:
-    """Integer divisors with 1 in place of 0, of which there is no remainder."""
+    """Return integer divisors with 1 for 0, by which there is no remainder."""
     return where(eq(y, scalar_like(0, y)), scalar_like(1, y), y) if dtypes.is_integer(aval_of(y).dtype) else y
 
 
 def _remainder(x: Any, y: Any) -> Any:
-    """The remainder with the sign of the divisor; of integers and 0 it is 0."""
+    """Return the remainder with the sign of the divisor; 0 for integers divided by 0."""
     x, y = _numbers(x, y)
     y = _nonzero(y)
     result = rem(x, y)
@@ -81,7 +81,7 @@ def _remainder(x: Any, y: Any) -> Any:
 
 
 def _floor_divide(x: Any, y: Any) -> Any:
-    """As NumPy has it; of integers and 0 it is 0."""
+    """Return NumPy's floor division; 0 for integers divided by 0."""
     x, y = _numbers(x, y)
     dtype = aval_of(x).dtype
     refuse_complex("floor_divide", x)
@@ -101,20 +101,20 @@ def _floor_divide(x: Any, y: Any) -> Any:
     return where(eq(y, 0.0), exact, where(eq(whole, 0.0), mul(exact, 0.0), whole))
 
 
-remainder = _name_function("remainder", _remainder, "The remainder of a division, with the sign of the divisor.")
+remainder = _name_function("remainder", _remainder, "Return the remainder of a division, with the sign of the divisor.")
 mod = remainder
 def _fmod(x: Any, y: Any) -> Any:
     x, y = _numbers(x, y)
     return rem(x, _nonzero(y))
 
 
-fmod = _name_function("fmod", _fmod, "The remainder of a division, with the sign of the dividend.")
+fmod = _name_function("fmod", _fmod, "Return the remainder of a division, with the sign of the dividend.")
 floor_divide = _name_function("floor_divide", _floor_divide,
-                              "The greatest whole number that is not above the quotient.")
+                              "Return the greatest whole number that is not above the quotient.")
 
 
 def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
-    """`(floor_divide(x1, x2), remainder(x1, x2))`; shapes broadcast.
+    """Return `(floor_divide(x1, x2), remainder(x1, x2))`; shapes broadcast.
 
     >>> [int(value) for value in divmod(-7, 2)]
     [-4, 1]
@@ -140,17 +140,18 @@ def _power(x: Any, y: Any) -> Any:
     return exponential.whole_pow(*(without_bool(value) for value in as_numpy_scalars([x, y])))
 
 
-power = _name_function("power", _power, "The first operand to the power of the second; a Python int there is static.")
+power = _name_function("power", _power,
+                       "Return the first operand to the power of the second; a Python int there is static.")
 pow = power
 float_power = _name_function("float_power", composite_function(exponential.pow),
-                             "The first operand to the power of the second, a float also for integers.")
+                             "Return the first operand to the power of the second, a float also for integers.")
 
 # --- extrema ------------------------------------------------------------------------------------------------------
 
 maximum = _name_function("maximum", binary_function(arithmetic.max_p, kinds="biufcV"),
-                         "The greater of two elements, or a NaN.")
+                         "Return the greater of two elements, or a NaN.")
 minimum = _name_function("minimum", binary_function(arithmetic.min_p, kinds="biufcV"),
-                         "The less of two elements, or a NaN.")
+                         "Return the less of two elements, or a NaN.")
 
 
 def _but_nans(choose: Any) -> Any:
@@ -162,13 +163,14 @@ def _but_nans(choose: Any) -> Any:
     return function
 
 
-fmax = _name_function("fmax", _but_nans(arithmetic.max), "The greater of two elements, of which NaNs are left out.")
-fmin = _name_function("fmin", _but_nans(arithmetic.min), "The less of two elements, of which NaNs are left out.")
+fmax = _name_function("fmax", _but_nans(arithmetic.max),
+                      "Return the greater of two elements, of which NaNs are left out.")
+fmin = _name_function("fmin", _but_nans(arithmetic.min), "Return the less of two elements, of which NaNs are left out.")
 
 
 def clip(arr: Any, /, min: Any = None, max: Any = None, *, out: Any = None, a_min: Any = None,
          a_max: Any = None) -> Any:
-    """`arr` held between `min` and `max` (None: no bound); the shapes broadcast, the dtypes promote.
+    """Return `arr` held between `min` and `max` (None: no bound); the shapes broadcast, the dtypes promote.
 
     `a_min` and `a_max` are NumPy's older names for the bounds.
 
@@ -186,7 +188,7 @@ def clip(arr: Any, /, min: Any = None, max: Any = None, *, out: Any = None, a_mi
 
 
 def _bound(bound: Any, like: Any, above: bool) -> Any:
-    """A bound of integers; one that their dtype cannot hold is none, or the last that it can."""
+    """Return a bound for integers; one that their dtype cannot hold becomes None, or the dtype's own limit."""
     aval = aval_of(like)
     if type(bound) is not int or not dtypes.is_integer(aval.dtype) or aval.weak:
         return bound
@@ -199,7 +201,7 @@ def _bound(bound: Any, like: Any, above: bool) -> Any:
 # --- functions of two -----------------------------------------------------------------------------------------------
 
 arctan2 = _name_function("arctan2", inexact_function(trigonometric.atan2_p),
-                         "The angle of the point (second, first operand).")
+                         "Return the angle of the point (second, first operand).")
 atan2 = arctan2
 
 
@@ -209,7 +211,7 @@ def _hypot(x: Any, y: Any) -> Any:
 
 
 hypot = _name_function("hypot", binary_function(trigonometric.hypot_p, _hypot, kinds="f"),
-                       "The length of the hypotenuse, sqrt(x^2 + y^2), without overflow.")
+                       "Return the length of the hypotenuse, sqrt(x^2 + y^2), without overflow.")
 
 
 def _logaddexp(x: Any, y: Any) -> Any:
@@ -217,7 +219,7 @@ def _logaddexp(x: Any, y: Any) -> Any:
         return exponential.logaddexp(x, y)
     first = or_(lt(parts.real(x), parts.real(y)), isnan(y))
     greater, less = where(first, y, x), where(first, x, y)
-    apart = where(eq(parts.real(greater), -math.inf), less, sub(less, greater))  # of two zeros, the sum is zero
+    apart = where(eq(parts.real(greater), -math.inf), less, sub(less, greater))  # of two zeros the sum is zero
     total = add_(greater, exponential.log1p(exponential.exp(apart)))
     angle = parts.imag(total)
     turn = scalar_like(2 * math.pi, angle)
@@ -246,8 +248,8 @@ def _heaviside(x: Any, y: Any) -> Any:
 
 
 copysign = _name_function("copysign", composite_function(_copysign, exact=True),
-                          "The size of the first operand with the sign of the second.")
+                          "Return the size of the first operand with the sign of the second.")
 heaviside = _name_function("heaviside", composite_function(_heaviside, exact=True),
                            "0 below zero, 1 above it, and the second operand at zero.")
 nextafter = _name_function("nextafter", composite_function(parts.nextafter, exact=True),
-                           "The next float of the first operand toward the second.")
+                           "Return the next float of the first operand toward the second.")

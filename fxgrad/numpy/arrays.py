@@ -1,4 +1,4 @@
-"""What `Array` does otherwise than NumPy's array, attached here: operators, items, updates, products."""
+"""Differences between `Array` and NumPy's array, attached here: operators, items, updates, products."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _own_setitem = np.ndarray.__setitem__
 
 _ALIKE = {"add": "iufc", "sub": "iufc", "mul": "iufc", "truediv": "fc", "matmul": "fc",
           **dict.fromkeys(COMPARISONS, "iuf"), **dict.fromkeys(("and", "or", "xor"), "iub")}
-"""Kinds of dtypes of which two operands of one dtype give the same with NumPy's operator, which takes less time."""
+"""Kinds of equal dtypes for which NumPy's operator gives the same result, and is faster."""
 
 _OPERANDS = (np.generic, np.ndarray, jax.Array, list, tuple, bool, int, float, complex)
 _DTYPES = frozenset(dtypes.SUPPORTED.values())
@@ -40,14 +40,14 @@ _OURS = ARRAYS | {WeakArray}
 
 
 def _promotes_as_jax(self: Any, other: Any) -> bool:
-    """Whether the operands are promoted as in jax; all else (objects, dates, masked arrays) is left to NumPy."""
+    """Return whether the operands are promoted as in jax; others (objects, dates, masked arrays) are left to NumPy."""
     kind = type(other)
     return self.dtype in _DTYPES and (kind in _OURS or not isinstance(other, np.ndarray)) and isinstance(
         other, _OPERANDS) and (not isinstance(other, np.generic | np.ndarray) or other.dtype in _DTYPES)
 
 
 def _operator(name: str, function: Function) -> Function:
-    """The operator on arrays of NumPy's; its result can be written to where an array among its operands can."""
+    """Return the operator on NumPy arrays; its result is writable if an array among its operands is."""
     own, kinds = getattr(np.ndarray, f"__{name}__"), _ALIKE.get(name, "")
     numbers = "" if name == "matmul" else kinds
     quick = silence_warnings(own)
@@ -61,10 +61,10 @@ def _operator(name: str, function: Function) -> Function:
                 _fits(self, other, kind, numbers)):
             try:
                 return _numpy_operator(quick, self, other, kind)
-            except ValueError:  # shapes that do not fit; ours says so with the user's line
+            except ValueError:  # shapes that do not broadcast; our own error has the user's line
                 return function(self, other)
         if isinstance(other, np.ndarray) and kind not in _OURS:
-            return NotImplemented  # a masked array knows better; what it leaves to NumPy comes back reflected
+            return NotImplemented  # a masked array's own rules apply; else this comes back reflected
         return _promote_operands(function, own, self, other, name)
     return method
 
@@ -82,7 +82,7 @@ def _reflected_operator(name: str, function: Function) -> Function:
 
 
 def _fits(self: Any, number: Any, kind: Any, kinds: str) -> bool:
-    """Whether NumPy's operator with a number does what ours does: it fits, and gives way to the array's dtype."""
+    """Return whether NumPy's operator with a number gives our result: it fits, and takes the array's dtype."""
     own = self.dtype.kind if self.dtype.num < dtypes.FIRST_ADDED else "V"
     if kind is float or kind is np.float64:
         return own in kinds and own in "fc"
@@ -90,7 +90,7 @@ def _fits(self: Any, number: Any, kind: Any, kinds: str) -> bool:
 
 
 def _numpy_operator(own: Function, self: Any, other: Any, kind: Any) -> Any:
-    """NumPy's operator, on plain arrays, for which it takes less time than for a subclass."""
+    """Apply NumPy's operator to plain arrays, which is faster than to a subclass."""
     plain = other.view(np.ndarray) if kind in ARRAYS else float(other) if kind is np.float64 else other
     result = np.asarray(own(self.view(np.ndarray), plain)).view(Array)
     if not (self.flags.writeable or (kind in ARRAYS and other.flags.writeable)):
@@ -99,9 +99,9 @@ def _numpy_operator(own: Function, self: Any, other: Any, kind: Any) -> Any:
 
 
 def _promote_operands(function: Function, own: Function, self: Any, other: Any, name: str) -> Any:
-    """The operands promoted as in jax; the result can be written to where one of them can.
+    """Promote the operands as in jax and apply the operator; the result is writable if one of them is.
 
-    Where the class of the other one has the reflected operator of this name, and is no array, it is asked.
+    If the other operand is no array and its class has the reflected operator of this name, that one is called.
     """
     if not isinstance(other, np.ndarray) and type(other) is not Tracer and hasattr(other, "__jax_array__") and \
             not isinstance(other, jax.Array):
@@ -121,9 +121,9 @@ def _promote_operands(function: Function, own: Function, self: Any, other: Any, 
 
 
 def _array_wrap(self: Array, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-    """The result of a ufunc of NumPy's; where a scalar of 64 bits was an operand, which gives way, it is ours.
+    """Return the result of a NumPy ufunc; recomputed by our function if a weak 64-bit scalar changed the dtype.
 
-    NumPy's scalars ask nobody when they stand on the left, so that this is the first that is heard of the operation.
+    NumPy's scalars on the left dispatch to nothing, so that this is the first place that sees the operation.
     """
     if context is not None and array.dtype != self.dtype:
         ufunc, operands, _ = context
@@ -149,7 +149,7 @@ def _operator_in_place(name: str, operator: Function) -> Function:
 
 
 def _getitem(self: Array, index: Any) -> Any:
-    """`x[index]`: an element or a part of the array, or, at traced places, what is traced."""
+    """Return `x[index]`: an element or a part of the array; a traced value at traced indices."""
     if type(index) is Tracer or (type(index) is tuple and any(type(entry) is Tracer for entry in index)):
         return indexing.getitem(self, index)
     part = _own_item(self, index)
@@ -165,7 +165,7 @@ def _getitem(self: Array, index: Any) -> Any:
 
 
 def _setitem(self: Array, index: Any, value: Any) -> None:
-    """`x[index] = value`, where the array is a caller's or a copy; raises `MutationError` where it is a result."""
+    """Set `x[index] = value`, if the array is a caller's or a copy; raise `MutationError` if it is a result."""
     if not self.flags.writeable:
         raise MutationError(at_user_line(
             f"x[...] = value: x, an array of shape {self.shape} and dtype {self.dtype.name}, cannot be written to: a "
@@ -183,7 +183,7 @@ _REDUCTIONS = {name: ("axis", *rest) for names, rest in {
     "prod sum": ("dtype", "out", "keepdims", "initial", "where"),
     "std var": ("dtype", "out", "ddof", "keepdims"),
 }.items() for name in names.split()}
-"""Methods for whose `where` and `initial` None means nothing in jax, and an object in NumPy, by their positions."""
+"""Methods with `where` and `initial`, by their positions: None is a default in jax, and an object in NumPy."""
 
 _OPTIONS_OF_JAX: dict[str, dict[str, Any]] = {
     "argsort": {"descending": False},
@@ -203,13 +203,13 @@ _OPTIONS_OF_JAX: dict[str, dict[str, Any]] = {
 
 
 def _reduction(name: str, positions: tuple[str, ...]) -> Function:
-    """NumPy's method, for which `where=None` and `initial=None` are as if they were not given."""
+    """Return NumPy's method, with `where=None` and `initial=None` treated as not given."""
     own = getattr(np.ndarray, name)
 
     def method(self: Array, *args: Any, **options: Any) -> Any:
         if len(args) > 3 or "where" in options or "initial" in options:
             options |= zip(positions, args, strict=False)
-            args = args[len(positions):]  # which are too many, as NumPy says
+            args = args[len(positions):]  # too many, which NumPy reports
             for option in ("where", "initial"):
                 if options.get(option, self) is None:
                     del options[option]
@@ -219,7 +219,7 @@ def _reduction(name: str, positions: tuple[str, ...]) -> Function:
 
 
 def _with_options_of_jax(name: str, own: Function, defaults: dict[str, Any]) -> Function:
-    """NumPy's method; with an option that only jax's arrays have, the one that traced arrays have."""
+    """Return NumPy's method; with an option that only jax's arrays have, the one that traced arrays have."""
     function = METHODS[name]
 
     def method(self: Array, *args: Any, **options: Any) -> Any:
@@ -232,40 +232,40 @@ def _with_options_of_jax(name: str, own: Function, defaults: dict[str, Any]) -> 
 
 
 def _astype(self: Array, dtype: Any, *args: Any, **options: Any) -> Any:
-    """NumPy's method; to and from dtypes of a byte that others add to it, the conversion of `fxgrad.numpy.astype`."""
+    """Return the converted array: NumPy's method; for one-byte dtypes that NumPy lacks `fxgrad.numpy.astype`."""
     if np.dtype(dtype).num >= dtypes.FIRST_ADDED or self.dtype.num >= dtypes.FIRST_ADDED:
         return METHODS["astype"](self, dtype, *args, **options)
     return np.ndarray.astype(self, dtype, *args, **options)
 
 
 def _ptp(self: Array, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
-    """The greatest element minus the least, which NumPy's arrays no longer have as a method."""
+    """Return the largest element minus the smallest; NumPy's arrays no longer have this method."""
     return METHODS["ptp"](self, axis, out, keepdims)
 
 
 def _dot(self: Array, b: Any, out: Any = None) -> Any:
-    """The product with `b`, which may be traced."""
+    """Return the product with `b`, which may be traced."""
     return products.dot(self, b) if out is None else np.ndarray.dot(self, b, out)
 
 
 def _block_until_ready(self: Array) -> Array:
-    """The array itself: it is computed already."""
+    """Return the array itself, which is computed already."""
     return self
 
 
 def _devices(self: Array) -> set[Any]:
-    """Where the array is."""
+    """Return the devices of the array."""
     del self
     return {DEVICE}
 
 
 def _at(self: Array) -> Updates:
-    """Updated copies: `x.at[index].set(value)` and its relatives."""
+    """Return updated copies: `x.at[index].set(value)` and its relatives."""
     return Updates(np.asarray(self))
 
 
 def _format(self: Array, specification: str) -> str:
-    """An array of shape () as the number that it is."""
+    """Format an array of shape () as a number."""
     return format(self.item() if not self.shape else np.asarray(self), specification)
 
 
@@ -275,14 +275,14 @@ def _round(self: Array, digits: int | None = None) -> Any:
 
 
 def _hash(self: Array) -> int:
-    """That of the number, for arrays of shape () that cannot be written to: a key of dictionaries as NumPy's scalar."""
+    """Return the hash of the number, for read-only arrays of shape (), which are dict keys like NumPy's scalars."""
     if self.shape or self.flags.writeable:
         raise TypeError(f"unhashable type: an array of shape {self.shape}")
     return hash(self.item())
 
 
 def attach_array_methods() -> None:
-    """Gives `Array` its methods."""
+    """Give `Array` its methods."""
     for name, member in {"__getitem__": _getitem, "__setitem__": _setitem, "dot": _dot, "ptp": _ptp,
                          "astype": _astype, "devices": _devices, "block_until_ready": _block_until_ready,
                          "at": property(_at),
@@ -304,7 +304,7 @@ def attach_array_methods() -> None:
 
 
 def _attach_to_weak() -> None:
-    """Gives `WeakArray` the operators that say what gives way, and its views, which give way as it does."""
+    """Attach operators to `WeakArray` that respect weak types, and its views, which are weak too."""
     for name, function in (BINARY | COMPARISONS).items():
         setattr(WeakArray, f"__{name}__", _weak_operator(f"__{name}__", function, name))
         if name in BINARY:

@@ -1,4 +1,4 @@
-"""The bits of arrays read in another way: `view` and `byteswap`."""
+"""Reinterpret the bits of arrays: `view` and `byteswap`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from fxgrad.numpy.shaping import flip
 
 
 def view(x: Any, dtype: Any = None) -> Any:
-    """The bytes of the last axis read as another dtype, as `ndarray.view`; None leaves the array as it is.
+    """Return the bytes of the last axis read as another dtype, like `ndarray.view`; None leaves the array unchanged.
 
-    Raises `ShapeError` where the bytes of the last axis are no whole number of elements, `DTypeError` for bool.
+    Raises `ShapeError` if the bytes of the last axis are no whole number of elements, `DTypeError` for bool.
 
     >>> view(np.array([1.0, 2.0], np.float32), "int32")
     array([1065353216, 1073741824], dtype=int32)
@@ -61,7 +61,7 @@ def view(x: Any, dtype: Any = None) -> Any:
 
 
 def byteswap(x: Any, inplace: bool = False) -> Any:
-    """The array with the bytes of each element in the other order.
+    """Return the array with the bytes of each element reversed.
 
     >>> byteswap(np.array([1], np.int16))
     array([256], dtype=int16)

@@ -35,7 +35,7 @@ from fxgrad.numpy.reductions import sum
 
 
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    """Differences of neighbours in the flattened array, with what is given put before and behind them.
+    """Return differences of neighbours in the flattened array, between `to_begin` and `to_end`.
 
     >>> ediff1d([1, 4, 9], to_end=0)
     array([3, 5, 0])
@@ -51,7 +51,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 
 
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
-    """The area under the lines through the elements of `y` along `axis`, which stand at `x`, or `dx` apart.
+    """Return the area under the lines through the elements of `y` along `axis`, at positions `x` or `dx` apart.
 
     `x` has the shape of `y`, or is a vector along `axis`.
 
@@ -73,9 +73,9 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 
 def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None, edge_order: int | None = None) -> Any:
-    """Slopes along each axis (or those given) from the neighbours on both sides, at the ends from the one neighbour.
+    """Return slopes along each axis (or those given) from the neighbours on both sides, at the ends from one side.
 
-    Elements are 1 apart, or as far as given: a number for all axes, or for each axis a number or the positions of the
+    Elements are 1 apart, or as given: a number for all axes, or for each axis a number or the positions of the
     elements. The result is one array, or a list of one for each axis. (Numerical differences: `fxgrad.grad` is exact.)
     Raises `ShapeError` for axes of fewer than 2 elements, `UnsupportedError` for `edge_order` other than 1.
 
@@ -136,11 +136,11 @@ def _slopes(f: Any, at: int, distance: Any) -> Any:
 
 
 def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """The sums of products of a vector with another that slides along it turned round.
+    """Return the sums of products of a vector with another, reversed one that slides along it.
 
-    `mode` says for which places: `"full"` for all where they meet, `"same"` for as many as the longer one has elements,
-    `"valid"` where the shorter one lies within the longer. Integers become floats. Raises `ShapeError` unless both are
-    vectors with elements.
+    `mode` selects the positions: `"full"` all where they overlap, `"same"` as many as the longer one has elements,
+    `"valid"` those where the shorter one lies within the longer. Integers become floats. Raises `ShapeError` unless
+    both are vectors with elements.
 
     >>> convolve([1.0, 2.0, 3.0], [1.0, 10.0])
     array([ 1., 12., 23., 30.])
@@ -150,7 +150,7 @@ def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, prefe
 
 def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None,
               preferred_element_type: Any = None) -> Any:
-    """The sums of products of a vector with another (conjugated) that slides along it; as `convolve` without turning.
+    """Return the sums of products of a vector with another (conjugated) that slides along it: not reversed.
 
     >>> correlate([1.0, 2.0, 3.0], [1.0, 10.0])
     array([21., 32.])
@@ -174,7 +174,7 @@ def _slide(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: Any,
     longer, shorter = (v, a) if swapped else (a, v)
     size = shape_of(shorter)[0]
     widths = {"full": (size - 1, size - 1), "same": (size // 2, size - size // 2 - 1), "valid": (0, 0)}[mode]
-    if swapped and turned:  # NumPy turns the whole of such a correlation round, and so its shorter side too
+    if swapped and turned:  # NumPy reverses the whole of such a correlation, and so its shorter operand too
         widths = widths[::-1]
     numbers = ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2))
     geometry = Geometry((1,), (widths,), (1,), (1,), (numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec), 1, 1)
@@ -185,9 +185,9 @@ def _slide(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: Any,
 
 
 def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * math.pi) -> Any:
-    """`p` with whole periods added along `axis`, so that neighbours differ by half a period at most.
+    """Return `p` with whole periods added along `axis`, so that neighbours differ by half a period at most.
 
-    Only jumps greater than `discont` (by default half a period) are made good.
+    Only jumps greater than `discont` (by default half a period) are corrected.
 
     >>> [round(float(angle), 4) for angle in unwrap([0.0, 3.0, -3.0])]
     [0.0, 3.0, 3.2832]

@@ -31,7 +31,7 @@ from fxgrad.numpy.statistics import mean
 
 
 def _variables(name: str, m: Any, y: Any, rowvar: bool) -> Any:
-    """The variables as rows of one matrix."""
+    """Return the variables as rows of one matrix."""
     arrays = as_numpy_scalars(promote_inexact(*operands(*([m] if y is None else [m, y]))))
     rows = []
     for array in arrays:
@@ -58,10 +58,10 @@ def _weights(name: str, given: Any, count: int, dtype: Any) -> Any:
 
 def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None,
         aweights: Any = None, *, dtype: Any = None) -> Any:
-    """The covariance matrix of variables in the rows of `m` and `y` (in their columns unless `rowvar`).
+    """Return the covariance matrix of variables in the rows of `m` and `y` (in their columns unless `rowvar`).
 
-    Divided by n - `ddof`, which is 1, or 0 with `bias`. `fweights` say how often each observation was made, `aweights`
-    how much it counts. Raises `ShapeError` for other shapes, `DTypeError` for a `dtype` of integers or bools.
+    Divided by n - `ddof`, which is 1, or 0 with `bias`. `fweights` are the numbers of repetitions of each observation,
+    `aweights` its weight. Raises `ShapeError` for other shapes, `DTypeError` for a `dtype` of integers or bools.
 
     >>> float(cov([1.0, 3.0]))
     2.0
@@ -105,13 +105,13 @@ def _covariance(name: str, m: Any, y: Any, rowvar: bool, bias: bool, ddof: int |
 
 
 def _divisor(count: Any, less: Any, own: Any) -> Any:
-    """The number of observations less the correction, and no less than 0."""
+    """Return the number of observations less the correction, at least 0."""
     return maximum(subtract(size_in(count, own), less), 0.0) if has_symbolic_dim(count) else max(float(count - less),
                                                                                                  0.0)
 
 
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
-    """The correlations of variables in the rows of `x` and `y` (in their columns unless `rowvar`), from -1 to 1.
+    """Return the correlations of variables in the rows of `x` and `y` (in their columns unless `rowvar`), from -1 to 1.
 
     >>> corrcoef([[1.0, 2.0, 4.0], [2.0, 4.0, 8.0]])
     array([[1., 1.],

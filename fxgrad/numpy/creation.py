@@ -1,4 +1,4 @@
-"""Making arrays: from lists, of constants, counting, and patterns such as the identity."""
+"""Create arrays: from lists, of constants, counting, and patterns such as the identity."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ from fxgrad.numpy.inspection import check_device
 from fxgrad.numpy.python_numbers import are_python_numbers, array_of_numbers, default_width
 from fxgrad.numpy.sizes import numbers_between
 
-# --- from what is there -------------------------------------------------------------------------------------------
+# --- from given values --------------------------------------------------------------------------------------------
 
 
 def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None, device: Any = None,
             out_sharding: Any = None) -> Any:
-    """`a` as an array: nested lists (of numbers and arrays, traced ones too), numbers, arrays of any kind.
+    """Return `a` as an array: nested lists (of numbers and arrays, traced ones too), numbers, arrays of any kind.
 
     Python numbers become the default float dtype, int32, or bool; arrays keep their dtype unless `dtype` is given.
-    Raises `ShapeError` for ragged lists of arrays, `ArgumentError` for what is no array, and `OverflowError` for a
-    Python integer that `dtype`, or any integer dtype, cannot hold.
+    Raises `ShapeError` for ragged lists of arrays, `ArgumentError` for other objects, and `OverflowError` for a Python
+    integer that `dtype`, or any integer dtype, cannot hold.
 
     >>> asarray([1.0, 2.0])
     array([1., 2.], dtype=float32)
@@ -61,7 +61,7 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     if out_sharding is not None:
         return place_array("asarray", asarray(a, dtype, order, copy=copy, device=device), out_sharding)
     check_device("asarray", device)
-    del order  # where elements lie in memory is for executors to say
+    del order  # executors choose the memory layout
     if are_python_numbers(a):
         return array_of_numbers(np.asarray(a), None if dtype is None else dtypes.canonical(dtype))
     array = operand(a)
@@ -73,7 +73,7 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
 
 def array(object: Any, dtype: Any = None, copy: bool = True, order: Any = "K", ndmin: int = 0, *, device: Any = None,
           out_sharding: Any = None) -> Any:
-    """As `asarray`, but NumPy arrays are copied, and axes of size 1 are put in front for at least `ndmin` axes.
+    """Return an array like `asarray`, but copy NumPy arrays, and put axes of size 1 in front up to `ndmin` axes.
 
     >>> array([1, 2], ndmin=2).shape
     (1, 2)
@@ -119,7 +119,7 @@ def as_arrays_keeping_dtypes(values: Sequence[Any]) -> list[Any]:
 
 
 def copy(a: Any, order: Any = None) -> Any:
-    """A copy of an array; a traced one never changes, and is its own copy.
+    """Return a copy of an array; a traced one is immutable, and its own copy.
 
     >>> copy([1.0])
     array([1.], dtype=float32)
@@ -128,7 +128,7 @@ def copy(a: Any, order: Any = None) -> Any:
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
-    """`x` converted to `dtype` (None: float64, as in NumPy); complex to real drops the imaginary part.
+    """Return `x` converted to `dtype` (None: float64, as in NumPy); complex to real drops the imaginary part.
 
     >>> astype([1.5], int)
     array([1])
@@ -145,7 +145,7 @@ def _dtype_or_default(dtype: Any) -> DType:
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """An array of zeros; `dtype` is by default the default float dtype.
+    """Return an array of zeros; `dtype` is by default the default float dtype.
 
     >>> zeros(2)
     array([0., 0.], dtype=float32)
@@ -157,7 +157,7 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """An array of ones; `dtype` is by default the default float dtype.
+    """Return an array of ones; `dtype` is by default the default float dtype.
 
     >>> ones(2, dtype=int)
     array([1, 1])
@@ -169,7 +169,7 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """As `zeros`: values that are not defined have no place in a program.
+    """Return zeros, like `zeros`: programs have no undefined values.
 
     >>> empty((0, 2)).shape
     (0, 2)
@@ -181,7 +181,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """An array of one repeated value, of its dtype unless `dtype` is given; `fill_value` broadcasts to `shape`.
+    """Return an array of one repeated value, of its dtype unless `dtype` is given; `fill_value` broadcasts to `shape`.
 
     >>> full(2, 7.0)
     array([7., 7.], dtype=float32)
@@ -201,7 +201,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, 
 
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None,
            out_sharding: Any = None) -> Any:
-    """Numbers from `start` (0 if only one bound is given) to below `stop`, `step` apart; all static.
+    """Return numbers from `start` (0 if only one bound is given) to below `stop`, `step` apart; all static.
 
     The dtype is int32 for integers and the default float dtype otherwise, unless given.
 
@@ -247,7 +247,7 @@ def _count(shape: tuple[int, int], axis: int) -> Any:
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Any:
-    """A matrix with ones on the `k`-th diagonal.
+    """Return a matrix with ones on the `k`-th diagonal.
 
     >>> eye(2)
     array([[1., 0.],
@@ -259,7 +259,7 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: 
 
 
 def identity(n: int, dtype: Any = None) -> Any:
-    """The identity matrix of size `n`.
+    """Return the identity matrix of size `n`.
 
     >>> identity(1)
     array([[1.]], dtype=float32)
@@ -268,14 +268,14 @@ def identity(n: int, dtype: Any = None) -> Any:
 
 
 def diagonal_number(name: str, k: Any) -> Any:
-    """The number of a diagonal that a caller gave, which may be traced."""
+    """Return the number of a diagonal that a caller gave, which may be traced."""
     if isinstance(k, Tracer) and not k.shape and dtypes.kind_of(k.dtype) in "iu":
         return convert(k, dtypes.int32)
     return as_integer(name, k)
 
 
 def lower_triangle(rows: int, columns: int, k: Any) -> Any:
-    """A matrix of bools: whether an element is on or below the `k`-th diagonal."""
+    """Return a matrix of bools: True on and below the `k`-th diagonal."""
     shape = rows, columns
     if is_staging() or type(k) is Tracer:
         return ge(add(_count(shape, 0), k), _count(shape, 1))
@@ -283,7 +283,7 @@ def lower_triangle(rows: int, columns: int, k: Any) -> Any:
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
-    """A matrix with ones on and below the `k`-th diagonal.
+    """Return a matrix with ones on and below the `k`-th diagonal.
 
     >>> tri(2)
     array([[1., 0.],
@@ -294,7 +294,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
 
 
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
-    """Coordinates of a grid: each vector repeated along the axes of the others (`sparse`: of size 1 there).
+    """Return coordinates of a grid: each vector repeated along the axes of the others (`sparse`: of size 1 there).
 
     Raises `ArgumentError` if `indexing` is neither `"xy"` nor `"ij"`.
 

@@ -59,9 +59,9 @@ def _refuse_inplace(name: str, inplace: bool) -> None:
 
 def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0,
              out: Any = None) -> Any:
-    """The entries of `a` along `axis` (None: of the flattened array) where a vector `condition` is true.
+    """Return the entries of `a` along `axis` (None: of the flattened array) where a vector `condition` is true.
 
-    The condition must be known unless `size` is given, to which the result is then cut or filled with `fill_value`.
+    The condition must be known unless `size` is given; the result is then cut or filled with `fill_value` to that size.
 
     >>> compress([True, False, True], [1, 2, 3])
     array([1, 3])
@@ -87,7 +87,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | Non
 
 
 def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
-    """The elements of `arr`, flattened, where `condition` is true; `size` and `fill_value` as in `compress`.
+    """Return the elements of `arr`, flattened, where `condition` is true; `size` and `fill_value` as in `compress`.
 
     >>> extract([[True, False], [False, True]], [[1, 2], [3, 4]])
     array([1, 4])
@@ -96,9 +96,10 @@ def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: An
 
 
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
-    """For each place the element there of the choice that `a` numbers; shapes broadcast, dtypes promote.
+    """Return for each position its element of choice number `a`; shapes broadcast, dtypes promote.
 
-    Numbers out of range are an error, which needs known values, or by `mode` moved into range: `"clip"`, `"wrap"`.
+    Indices out of range are an error, which needs known values; by `mode` they are moved into range: `"clip"`,
+    `"wrap"`.
 
     >>> choose([0, 1], [[1, 2], [30, 40]])
     array([ 1, 40], dtype=int32)
@@ -130,9 +131,9 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
 
 
 def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Any:
-    """`arr` without the entries along `axis` (None: of the flattened array) that a slice, integers or bools name.
+    """Return `arr` without the entries along `axis` (None: flattened) that a slice, integers or bools name.
 
-    Which ones must be known, unless they are integers of which `assume_unique_indices` says that all differ. Raises
+    `obj` must be known, unless it is integers that `assume_unique_indices` promises to be distinct. Raises
     `IndexingError` for integers out of range.
 
     >>> delete([10, 20, 30, 40], [0, -1])
@@ -160,7 +161,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
-    """`arr` with `values` put in before the entries along `axis` (None: of the flattened array) that `obj` names.
+    """Return `arr` with `values` inserted before the entries along `axis` (None: flattened) that `obj` names.
 
     `obj` is an integer, several, a slice or bools, and must be known; `values` broadcast and take the dtype of `arr`.
     Raises `IndexingError` for integers out of range.
@@ -199,14 +200,14 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
 
 
 def _with_rank(values: Any, least: int) -> Any:
-    """What a caller gave, with axes of size 1 in front for at least so many."""
+    """Return a caller's array with axes of size 1 in front, up to at least `least` axes."""
     values = as_array_operand(values)
     shape = shape_of(values)
     return reshape(values, (1,) * max(0, least - len(shape)) + shape)
 
 
 def _insert_traced(arr: Any, places: Any, values: Any, axis: int) -> Any:
-    """`insert` at places without a value: how many there are is known, and so is the shape."""
+    """Insert at traced positions: their number is known, and so is the shape."""
     shape = shape_of(arr)
     given, single = _with_rank(values, len(shape)), not places.shape
     if single:
@@ -220,10 +221,10 @@ def _insert_traced(arr: Any, places: Any, values: Any, axis: int) -> Any:
 
 
 def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
-    """A copy of `a` with values at positions in the flattened array; `v` repeats itself as often as needed.
+    """Return a copy of `a` with values at positions in the flattened array; `v` repeats as often as needed.
 
-    `inplace=False` must be given, for arrays here are not changed. Positions out of range are moved to the nearest end,
-    or by `mode` left out (`"drop"`), counted on from the other end (`"wrap"`), or an error (`"raise"`).
+    `inplace=False` must be given, since arrays here are immutable. Positions out of range are moved to the nearest end,
+    or by `mode` dropped (`"drop"`), wrapped around (`"wrap"`), or an error (`"raise"`).
 
     >>> put([1, 2, 3, 4], [0, 2], [10, 30], inplace=False)
     array([10,  2, 30,  4])
@@ -243,9 +244,9 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
 
 
 def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
-    """A copy of `arr` where the elements at which `mask` is true are those of `vals` in order, repeated as needed.
+    """Return a copy of `arr` with the elements where `mask` is true taken from `vals` in order, repeated as needed.
 
-    `inplace=False` must be given, for arrays here are not changed. Raises `ShapeError` unless the numbers of elements
+    `inplace=False` must be given, since arrays here are immutable. Raises `ShapeError` unless the numbers of elements
     of `arr` and `mask` are equal.
 
     >>> place([1, 2, 3, 4], [False, True, True, True], [7, 8], inplace=False)
@@ -271,9 +272,9 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = True, *,
                    mode: str | None = None) -> Any:
-    """A copy of `arr` with values along `axis` at indices that differ for each place along the other axes.
+    """Return a copy of `arr` with values along `axis` at indices that differ for each position on the other axes.
 
-    The counterpart of `take_along_axis`. `inplace=False` must be given, for arrays here are not changed.
+    The counterpart of `take_along_axis`. `inplace=False` must be given, since arrays here are immutable.
 
     >>> put_along_axis([[1, 2], [3, 4]], [[1], [0]], 9, axis=1, inplace=False)
     array([[1, 9],
@@ -294,9 +295,9 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None, inplac
 
 
 def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Any:
-    """A copy of `a` with `val` (a number, or values repeated as needed) on its main diagonal.
+    """Return a copy of `a` with `val` (a number, or values repeated as needed) on its main diagonal.
 
-    `inplace=False` must be given, for arrays here are not changed. With `wrap` the diagonal of a tall matrix begins
+    `inplace=False` must be given, since arrays here are immutable. With `wrap` the diagonal of a tall matrix starts
     again below. Raises `ShapeError` for vectors, and for more than two axes unless they have one size.
 
     >>> fill_diagonal([[1, 2], [3, 4]], 9, inplace=False)
@@ -320,7 +321,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
 
 
 def resize(a: Any, new_shape: Any) -> Any:
-    """The elements of `a`, repeated or cut off, in an array of another shape.
+    """Return the elements of `a`, repeated or cut off, in an array of another shape.
 
     >>> resize([1, 2, 3], (2, 2))
     array([[1, 2],
@@ -337,7 +338,7 @@ def resize(a: Any, new_shape: Any) -> Any:
 
 
 def trim_zeros(filt: Any, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Any:
-    """An array without the zeros at its front (`"f"` in `trim`) and back (`"b"`) along each axis (or those given).
+    """Return an array without zeros at its front (`"f"` in `trim`) and back (`"b"`) along each axis (or those given).
 
     Its values must be known.
 
@@ -360,7 +361,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: int | Sequence[int] | None = N
 
 
 def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
-    """`a` with one axis moved before the axis at `start`.
+    """Return `a` with one axis moved before the axis at `start`.
 
     >>> rollaxis(np.zeros((2, 3, 4)), 2).shape
     (4, 2, 3)
@@ -374,7 +375,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
 
 
 def block(arrays: Any) -> Any:
-    """An array from nested lists of blocks: the innermost are joined along the last axis, and so on outwards.
+    """Return an array from nested lists of blocks: the innermost are joined along the last axis, and so on outwards.
 
     Raises `ArgumentError` unless all are nested equally deep.
 

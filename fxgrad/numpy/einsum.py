@@ -30,12 +30,12 @@ class EinsumOperand(NamedTuple):
 
 def einsum(subscripts: Any, /, *operands: Any, out: Any = None, optimize: Any = "auto", precision: Any = None,
            preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
-    """Sums of products of elements, as `subscripts` such as `"ij,jk->ik"` say: letters name axes.
+    """Return sums of products of elements, given by `subscripts` such as `"ij,jk->ik"`: letters name axes.
 
-    A letter that is not behind the arrow is summed over; one that an operand has twice takes its diagonal; `...`
-    stands for axes that broadcast. Without an arrow the result has the letters that appear once, in alphabetical order.
-    Operands may also be given as `einsum(a, [0, 1], b, [1, 2], [0, 2])`. More than two are contracted in the order
-    that `optimize` (as in opt_einsum) finds. Sums are made in `preferred_element_type`.
+    A letter that is not after the arrow is summed over; one that an operand has twice takes its diagonal; `...` stands
+    for axes that broadcast. Without an arrow the result has the letters that appear once, in alphabetical order.
+    Operands may also be given as `einsum(a, [0, 1], b, [1, 2], [0, 2])`. More than two are contracted in the order that
+    `optimize` (as in opt_einsum) finds. Sums accumulate in `preferred_element_type`.
 
     Raises `ArgumentError` for subscripts that cannot be read, `ShapeError` if sizes of one letter differ.
 
@@ -67,7 +67,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: Any = None, optimize: Any = 
 
 
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list[tuple[int, ...]], Any]:
-    """The order in which `einsum` contracts its operands, pair by pair, and a description of its cost that prints.
+    """Return the order in which `einsum` contracts its operands, pair by pair, and a printable description of its cost.
 
     >>> einsum_path("ij,jk,k->i", [[1.0]], [[1.0]], [1.0])[0]
     [(0, 2), (0, 1)]
@@ -85,7 +85,7 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> t
 
 
 def _from_lists(given: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
-    """The form with lists of numbers as the form with letters."""
+    """Return the form with lists of numbers converted to the form with letters."""
     letters = string.ascii_letters
 
     def named(numbers: Any) -> str:
@@ -97,7 +97,7 @@ def _from_lists(given: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
 
 
 def _read(subscripts: str, arrays: list[Any]) -> tuple[list[str], str]:
-    """The names of the axes of each operand and of the result; axes of `...` get letters of their own."""
+    """Return the names of the axes of each operand and of the result; axes of `...` get letters of their own."""
     text = subscripts.replace(" ", "")
     inputs, arrow, result = text.partition("->")
     names = inputs.split(",")
@@ -134,7 +134,7 @@ def _read(subscripts: str, arrays: list[Any]) -> tuple[list[str], str]:
 
 
 def _without_repeats(term: EinsumOperand) -> EinsumOperand:
-    """Letters that an operand has twice taken as its diagonal."""
+    """Return letters that an operand has twice taken as its diagonal."""
     array, names = term
     for name in dict.fromkeys(names):
         while names.count(name) > 1:
@@ -149,7 +149,7 @@ def _without_repeats(term: EinsumOperand) -> EinsumOperand:
 
 
 def _squeeze_ones(subscripts: str, terms: list[EinsumOperand]) -> list[EinsumOperand]:
-    """The terms without axes of size 1 whose letter has a larger size elsewhere: they broadcast."""
+    """Return the terms without axes of size 1 whose letter has a larger size elsewhere: they broadcast."""
     sizes: dict[str, int] = {}
     for array, names in terms:
         for name, extent in zip(names, shape_of(array), strict=True):
@@ -173,7 +173,7 @@ def _squeeze_ones(subscripts: str, terms: list[EinsumOperand]) -> list[EinsumOpe
 
 
 def _order(terms: list[EinsumOperand], result: str, optimize: Any) -> list[tuple[int, ...]]:
-    """The pairs of places to contract, one after the other; what is made goes to the end."""
+    """Return the pairs of positions to contract, one after the other; results are appended."""
     count = len(terms)
     if count <= 2:
         return [tuple(range(count))]
@@ -187,14 +187,14 @@ def _order(terms: list[EinsumOperand], result: str, optimize: Any) -> list[tuple
 
 
 def _sum_names(term: EinsumOperand, needed: set[str]) -> EinsumOperand:
-    """The term summed over names that are not needed any more."""
+    """Return the term summed over names that are no longer needed."""
     gone = [axis for axis, name in enumerate(term.names) if name not in needed]
     return EinsumOperand(reduce_sum(term.array, gone), "".join(name for name in term.names if name in needed))
 
 
 def _contract(x: EinsumOperand, y: EinsumOperand, needed: set[str], result: str, precision: Any,
               preferred: Any) -> EinsumOperand:
-    """The sum of products over the names that are not needed any more."""
+    """Return the sum of products over the names that are no longer needed."""
     x, y = _sum_names(x, needed | set(y.names)), _sum_names(y, needed | set(x.names))
     both = [name for name in x.names if name in y.names]
     batch = [name for name in both if name in needed]
@@ -202,7 +202,7 @@ def _contract(x: EinsumOperand, y: EinsumOperand, needed: set[str], result: str,
     if not inner:
         return _product(x, y)
     if "".join([*batch, *(name for name in y.names + x.names if name not in both)]) == result:
-        x, y = y, x  # so that nothing is to be transposed
+        x, y = y, x  # avoids a transpose
     numbers = ((tuple(x.names.index(name) for name in inner), tuple(y.names.index(name) for name in inner)),
                (tuple(x.names.index(name) for name in batch), tuple(y.names.index(name) for name in batch)))
     names = [*batch, *(name for name in x.names if name not in both), *(name for name in y.names if name not in both)]
@@ -210,7 +210,7 @@ def _contract(x: EinsumOperand, y: EinsumOperand, needed: set[str], result: str,
 
 
 def _product(x: EinsumOperand, y: EinsumOperand) -> EinsumOperand:
-    """The product of elements: axes are brought in line, and broadcast."""
+    """Return the product of elements: axes are aligned, and broadcast."""
     names = x.names + "".join(name for name in y.names if name not in x.names)
     order = [y.names.index(name) for name in names if name in y.names]
     y_array = transpose(y.array, order)

@@ -49,12 +49,12 @@ def _name_function(name: str, function: Function, doc: str, nin: int = 1) -> Ele
 exp = _name_function("exp", unary_function(exponential.exp_p), "e to the power of each element.")
 exp2 = _name_function("exp2", unary_function(exponential.exp2_p), "2 to the power of each element.")
 expm1 = _name_function("expm1", unary_function(exponential.expm1_p), "exp(x) - 1, accurate for small x.")
-log = _name_function("log", unary_function(exponential.log_p), "The natural logarithm of each element.")
+log = _name_function("log", unary_function(exponential.log_p), "Return the natural logarithm of each element.")
 log1p = _name_function("log1p", unary_function(exponential.log1p_p), "log(1 + x), accurate for small x.")
 
 
 def _log_to_base(base: float) -> Function:
-    """Of complex numbers part by part: an infinite part times the 0 of a complex number would be a NaN."""
+    """Return a logarithm to a base, for complex numbers part by part, since an infinite part times 0 would be NaN."""
     def function(x: Any) -> Any:
         result = exponential.log(x)
         if not dtypes.is_complex(aval_of(x).dtype):
@@ -63,10 +63,11 @@ def _log_to_base(base: float) -> Function:
     return composite_function(function)
 
 
-log2 = _name_function("log2", _log_to_base(2), "The logarithm to base 2.")
-log10 = _name_function("log10", _log_to_base(10), "The logarithm to base 10.")
-sqrt = _name_function("sqrt", unary_function(exponential.sqrt_p), "The non-negative square root of each element.")
-cbrt = _name_function("cbrt", unary_function(exponential.cbrt_p, "f"), "The real cube root of each element.")
+log2 = _name_function("log2", _log_to_base(2), "Return the logarithm to base 2.")
+log10 = _name_function("log10", _log_to_base(10), "Return the logarithm to base 10.")
+sqrt = _name_function("sqrt", unary_function(exponential.sqrt_p),
+                      "Return the non-negative square root of each element.")
+cbrt = _name_function("cbrt", unary_function(exponential.cbrt_p, "f"), "Return the real cube root of each element.")
 
 
 def _square(x: Any) -> Any:
@@ -75,41 +76,43 @@ def _square(x: Any) -> Any:
     return apply(exponential.square_p, without_bool(operand(x)))
 
 
-square = _name_function("square", _square, "Each element times itself.")
+square = _name_function("square", _square, "Return each element times itself.")
 reciprocal = _name_function("reciprocal", composite_function(lambda x: exponential.integer_pow(x, -1)),
                             "1 / x of each element.")
 
 
 def without_bool(x: Any) -> Any:
-    """`x` with bools as integers."""
+    """Return `x` with bools as integers."""
     return as_dtype(x, np.int32) if aval_of(x).dtype == dtypes.bool_ else x
 
 
 # --- trigonometry -------------------------------------------------------------------------------------------------
 
-sin = _name_function("sin", unary_function(trigonometric.sin_p), "The sine of angles in radians.")
-cos = _name_function("cos", unary_function(trigonometric.cos_p), "The cosine of angles in radians.")
-tan = _name_function("tan", unary_function(trigonometric.tan_p), "The tangent of angles in radians.")
+sin = _name_function("sin", unary_function(trigonometric.sin_p), "Return the sine of angles in radians.")
+cos = _name_function("cos", unary_function(trigonometric.cos_p), "Return the cosine of angles in radians.")
+tan = _name_function("tan", unary_function(trigonometric.tan_p), "Return the tangent of angles in radians.")
 arcsin = _name_function("arcsin", unary_function(trigonometric.asin_p),
-                        "The angle, from -pi/2 to pi/2, with this sine.")
-arccos = _name_function("arccos", unary_function(trigonometric.acos_p), "The angle, from 0 to pi, with this cosine.")
+                        "Return the angle, from -pi/2 to pi/2, with this sine.")
+arccos = _name_function("arccos", unary_function(trigonometric.acos_p),
+                        "Return the angle, from 0 to pi, with this cosine.")
 arctan = _name_function("arctan", unary_function(trigonometric.atan_p),
-                        "The angle, from -pi/2 to pi/2, with this tangent.")
-sinh = _name_function("sinh", unary_function(trigonometric.sinh_p), "The hyperbolic sine.")
-cosh = _name_function("cosh", unary_function(trigonometric.cosh_p), "The hyperbolic cosine.")
-tanh = _name_function("tanh", unary_function(trigonometric.tanh_p), "The hyperbolic tangent.")
-arcsinh = _name_function("arcsinh", unary_function(trigonometric.asinh_p), "The inverse of the hyperbolic sine.")
+                        "Return the angle, from -pi/2 to pi/2, with this tangent.")
+sinh = _name_function("sinh", unary_function(trigonometric.sinh_p), "Return the hyperbolic sine.")
+cosh = _name_function("cosh", unary_function(trigonometric.cosh_p), "Return the hyperbolic cosine.")
+tanh = _name_function("tanh", unary_function(trigonometric.tanh_p), "Return the hyperbolic tangent.")
+arcsinh = _name_function("arcsinh", unary_function(trigonometric.asinh_p), "Return the inverse of the hyperbolic sine.")
 arccosh = _name_function("arccosh", unary_function(trigonometric.acosh_p),
-                         "The inverse of the hyperbolic cosine, not negative.")
-arctanh = _name_function("arctanh", unary_function(trigonometric.atanh_p), "The inverse of the hyperbolic tangent.")
+                         "Return the inverse of the hyperbolic cosine, not negative.")
+arctanh = _name_function("arctanh", unary_function(trigonometric.atanh_p),
+                         "Return the inverse of the hyperbolic tangent.")
 deg2rad = _name_function("deg2rad", composite_function(lambda x: mul(x, math.pi / 180)),
-                         "Angles in degrees as radians.")
+                         "Return angles in degrees as radians.")
 rad2deg = _name_function("rad2deg", composite_function(lambda x: mul(x, 180 / math.pi)),
-                         "Angles in radians as degrees.")
+                         "Return angles in radians as degrees.")
 
 
 def _sinc(x: Any) -> Any:
-    """By its series near 0, so that derivatives up to the fourth are right there too."""
+    """Return sinc, by its series near 0, so that derivatives up to the fourth are right there too."""
     t = mul(x, math.pi)
     squared = exponential.square(t)
     small = lt(parts.abs(t), 1e-2)
@@ -124,7 +127,7 @@ sinc = _name_function("sinc", composite_function(_sinc), "sin(pi x) / (pi x), wh
 
 
 def _rounding_function(operation: Function) -> Function:
-    """The function that leaves integers alone."""
+    """Return the rounding function that leaves integers unchanged."""
     def function(x: Any) -> Any:
         x = as_array_operand(x)
         return new_array(x, x) if dtypes.kind_of(aval_of(x).dtype) in "iub" else operation(x)
@@ -132,16 +135,17 @@ def _rounding_function(operation: Function) -> Function:
 
 
 floor = _name_function("floor", _rounding_function(parts.floor),
-                       "The greatest whole number that is not above each element.")
-ceil = _name_function("ceil", _rounding_function(parts.ceil), "The least whole number that is not below each element.")
+                       "Return the greatest whole number that is not above each element.")
+ceil = _name_function("ceil", _rounding_function(parts.ceil),
+                      "Return the least whole number that is not below each element.")
 
 
 def _trunc(x: Any) -> Any:
     return where(lt(x, 0.0), parts.ceil(x), parts.floor(x))
 
 
-trunc = _name_function("trunc", _rounding_function(_trunc), "Each element rounded toward zero.")
-fix = _name_function("fix", _rounding_function(_trunc), "Each element rounded toward zero.")
+trunc = _name_function("trunc", _rounding_function(_trunc), "Return each element rounded toward zero.")
+fix = _name_function("fix", _rounding_function(_trunc), "Return each element rounded toward zero.")
 
 
 def _rint(x: Any) -> Any:
@@ -149,18 +153,19 @@ def _rint(x: Any) -> Any:
     return _by_part(parts.round, x)
 
 
-rint = _name_function("rint", _rint, "The nearest whole number of each element, halves to the even one; a float.")
+rint = _name_function("rint", _rint,
+                      "Return the nearest whole number of each element, halves to the even one; a float.")
 
 
 def _by_part(operation: Function, x: Any) -> Any:
-    """`operation` of a real array, or of both parts of a complex one."""
+    """Return `operation` of a real array, or of both parts of a complex one."""
     if not dtypes.is_complex(aval_of(x).dtype):
         return operation(x)
     return complex_(operation(parts.real(x)), operation(parts.imag(x)))
 
 
 def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
-    """The nearest number with so many decimals, halves to the even one; integers stay as they are.
+    """Return the nearest number with that many decimals, halves to even; integers are unchanged.
 
     Raises `UnsupportedError` for integers and negative `decimals`.
 
@@ -198,9 +203,10 @@ def _absolute(x: Any) -> Any:
     return new_array(as_array_operand(x), x) if dtypes.kind_of(aval_of(x).dtype) in "bu" else apply(parts.abs_p, x)
 
 
-negative = _name_function("negative", unary_function(neg_p, "iufcbV"), "Each element with the other sign.")
-positive = _name_function("positive", _positive, "The array itself.")
-absolute = _name_function("absolute", _absolute, "The absolute value of each element; the modulus of complex numbers.")
+negative = _name_function("negative", unary_function(neg_p, "iufcbV"), "Return each element with the other sign.")
+positive = _name_function("positive", _positive, "Return the array itself.")
+absolute = _name_function("absolute", _absolute,
+                          "Return the absolute value of each element; the modulus of complex numbers.")
 abs = absolute
 
 
@@ -209,12 +215,13 @@ def _fabs(x: Any) -> Any:
     return parts.abs(x)
 
 
-fabs = _name_function("fabs", composite_function(_fabs, exact=True), "The absolute value of each element as a float.")
+fabs = _name_function("fabs", composite_function(_fabs, exact=True),
+                      "Return the absolute value of each element as a float.")
 sign = _name_function("sign", unary_function(parts.sign_p, "iufcbV"), "-1, 0 or 1; of complex numbers x / |x|.")
 
 
 def sign_bit(x: Any) -> Any:
-    """Whether the sign of real floats is negative, by their bits: those of zeros and of NaNs too."""
+    """Return whether the sign bit of real floats is set, that of zeros and NaNs too."""
     if dtypes.bits_of(aval_of(x).dtype) < 8:
         x = convert(x, dtypes.float32)
     integer = np.dtype(f"int{8 * aval_of(x).dtype.itemsize}")
@@ -229,7 +236,7 @@ def _signbit(x: Any) -> Any:
     return sign_bit(x)
 
 
-signbit = _name_function("signbit", _signbit, "Whether the sign is negative; that of -0.0 is.")
+signbit = _name_function("signbit", _signbit, "Return whether the sign is negative; that of -0.0 is.")
 
 # --- complex numbers ----------------------------------------------------------------------------------------------
 
@@ -250,14 +257,14 @@ def _conj(x: Any) -> Any:
     return parts.conj(x) if dtypes.is_complex(aval_of(x).dtype) else new_array(x, x)
 
 
-real = _name_function("real", _real, "The real part of each element.")
-imag = _name_function("imag", _imag, "The imaginary part of each element.")
-conjugate = _name_function("conjugate", _conj, "Each element with the sign of its imaginary part changed.")
+real = _name_function("real", _real, "Return the real part of each element.")
+imag = _name_function("imag", _imag, "Return the imaginary part of each element.")
+conjugate = _name_function("conjugate", _conj, "Return each element with the sign of its imaginary part changed.")
 conj = conjugate
 
 
 def angle(z: Any, deg: bool = False) -> Any:
-    """The angle of complex numbers with the positive real axis, in radians or with `deg` in degrees.
+    """Return the angle of complex numbers with the positive real axis, in radians or with `deg` in degrees.
 
     >>> float(angle(1j, deg=True))
     90.0
@@ -301,11 +308,11 @@ def _signed_infinity(infinity: float) -> Function:
     return function
 
 
-isfinite = _name_function("isfinite", _isfinite, "Whether each element is neither infinite nor a NaN.")
-isnan = _name_function("isnan", _isnan, "Whether each element is a NaN.")
-isinf = _name_function("isinf", _isinf, "Whether each element is infinite.")
-isposinf = _name_function("isposinf", _signed_infinity(math.inf), "Whether each element is plus infinity.")
-isneginf = _name_function("isneginf", _signed_infinity(-math.inf), "Whether each element is minus infinity.")
+isfinite = _name_function("isfinite", _isfinite, "Return whether each element is neither infinite nor a NaN.")
+isnan = _name_function("isnan", _isnan, "Return whether each element is a NaN.")
+isinf = _name_function("isinf", _isinf, "Return whether each element is infinite.")
+isposinf = _name_function("isposinf", _signed_infinity(math.inf), "Return whether each element is plus infinity.")
+isneginf = _name_function("isneginf", _signed_infinity(-math.inf), "Return whether each element is minus infinity.")
 
 
 def _isreal(x: Any) -> Any:
@@ -313,14 +320,14 @@ def _isreal(x: Any) -> Any:
     return eq(parts.imag(x), 0.0) if dtypes.is_complex(aval_of(x).dtype) else _everywhere(x, True)
 
 
-isreal = _name_function("isreal", _isreal, "Whether the imaginary part of each element is zero.")
+isreal = _name_function("isreal", _isreal, "Return whether the imaginary part of each element is zero.")
 iscomplex = _name_function("iscomplex", lambda x: not_(_isreal(x)),
-                           "Whether the imaginary part of each element is not zero.")
+                           "Return whether the imaginary part of each element is not zero.")
 
 
 def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None,
                neginf: float | None = None) -> Any:
-    """`x` with NaNs replaced by `nan`, and infinities by `posinf` and `neginf` (the largest finite numbers).
+    """Return `x` with NaNs replaced by `nan`, and infinities by `posinf` and `neginf` (the largest finite numbers).
 
     >>> import numpy as np
     >>> nan_to_num(np.array([1.0, np.nan]))
@@ -333,7 +340,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None
     if dtypes.is_complex(dtype):
         return complex_(*(nan_to_num(part(x), copy, nan, posinf, neginf) for part in (parts.real, parts.imag)))
     limits = ml_dtypes.finfo(dtype)
-    # Each is looked for among what was given, since what replaces one may be another.
+    # Each is searched in the original, since a replacement may be another of them.
     places = ne(x, x), eq(x, math.inf), eq(x, -math.inf)
     numbers = nan, float(limits.max) if posinf is None else posinf, float(limits.min) if neginf is None else neginf
     for there, number in zip(places, numbers, strict=True):

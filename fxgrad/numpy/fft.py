@@ -38,7 +38,7 @@ _NORMS = ("backward", "ortho", "forward")
 
 
 def _as_operand(name: str, kind: str, a: Any) -> Any:
-    """Real numbers for rfft and complex ones for the others, of 32 or 64 bits."""
+    """Return real numbers for rfft and complex ones for the others, of 32 or 64 bits."""
     a, = inexact_operands(a)
     dtype = aval_of(a).dtype
     if kind == "rfft" and dtypes.is_complex(dtype):
@@ -51,7 +51,7 @@ def _as_operand(name: str, kind: str, a: Any) -> Any:
 
 
 def _many(name: str, kind: str, a: Any, s: Any, axes: Any, norm: str | None) -> Any:
-    """The transform over `axes`, after padding with zeros or cutting to the sizes `s`."""
+    """Return the transform over `axes`, after padding with zeros or cutting to the sizes `s`."""
     if norm not in (None, *_NORMS):
         raise ArgumentError(at_user_line(f"{name}: norm={norm!r}; it is one of 'backward', 'ortho', 'forward'"))
     a = _as_operand(name, kind, a)
@@ -83,7 +83,7 @@ def _many(name: str, kind: str, a: Any, s: Any, axes: Any, norm: str | None) -> 
 
 
 def _resize(a: Any, axis: int, size: int) -> Any:
-    """`a` with zeros at the end of `axis`, or cut there."""
+    """Return `a` with zeros at the end of `axis`, or cut there."""
     given = shape_of(a)[axis]
     if given > size:
         return slice_in_dim(a, 0, size, axis)
@@ -93,7 +93,7 @@ def _resize(a: Any, axis: int, size: int) -> Any:
 
 
 def _rescale(x: Any, kind: str, count: int, norm: str | None) -> Any:
-    """Inverse transforms have been divided by `count`; `norm` may ask for something else."""
+    """Return the transform rescaled for `norm`; inverse transforms have been divided by `count` already."""
     is_inverse = kind.startswith("i")
     if norm == "ortho":
         return mul(x, math.sqrt(count) if is_inverse else 1 / math.sqrt(count))
@@ -112,10 +112,10 @@ def _one(name: str, kind: str, a: Any, n: int | None, axis: int, norm: str | Non
 
 
 def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The Fourier transform along `axis`, sum_j a[j] exp(-2πi jk/n), of `n` points; complex.
+    """Return the Fourier transform along `axis`, sum_j a[j] exp(-2πi jk/n), of `n` points; complex.
 
-    The array is cut, or padded with zeros, to `n` points. `norm` says which transform is divided by n: the inverse one
-    (None or "backward"), this one ("forward"), or each by the root of n ("ortho"). float32 gives complex64.
+    The array is cut, or padded with zeros, to `n` points. `norm` selects the transform that is divided by n: the
+    inverse one (None or "backward"), this one ("forward"), or each by the root of n ("ortho"). float32 gives complex64.
 
     >>> fft([1.0, 0.0, 0.0, 0.0])
     array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j])
@@ -124,7 +124,7 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
 
 
 def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The inverse of `fft`, with the same arguments.
+    """Return the inverse of `fft`, with the same arguments.
 
     >>> ifft([4.0, 0.0, 0.0, 0.0])
     array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j])
@@ -133,7 +133,9 @@ def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 
 def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The first half (n // 2 + 1 points) of `fft` of real numbers: the other mirrors it. Raises for complex numbers.
+    """Return the first half (n // 2 + 1 points) of `fft` of real numbers: the other mirrors it.
+
+    Raises for complex numbers.
 
     >>> rfft([1.0, 1.0, 1.0, 1.0])
     array([4.+0.j, 0.+0.j, 0.+0.j])
@@ -142,7 +144,7 @@ def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 
 def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The inverse of `rfft`: `n` real numbers, by default 2 (points - 1).
+    """Return the inverse of `rfft`: `n` real numbers, by default 2 (points - 1).
 
     >>> irfft([4.0, 0.0, 0.0])
     array([1., 1., 1., 1.])
@@ -154,7 +156,7 @@ _SWAPPED = {None: "forward", "backward": "forward", "forward": "backward", "orth
 
 
 def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """`fft` of a signal that mirrors itself (its second half is the conjugate of the first, which is given); real.
+    """Return `fft` of a signal whose second half, not given, is the conjugate of its first half mirrored; real.
 
     >>> hfft([1.0, 0.0, 0.0])
     array([1., 1., 1., 1.])
@@ -163,7 +165,7 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The inverse of `hfft`: the first half of the transform of real numbers.
+    """Return the inverse of `hfft`: the first half of the transform of real numbers.
 
     >>> ihfft([1.0, 1.0, 1.0, 1.0])
     array([1.-0.j, 0.-0.j, 0.-0.j])
@@ -175,7 +177,7 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
 
 
 def fftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
-    """`fft` along several axes, by default all, cut or padded to the sizes `s` (by default of the last axes).
+    """Return `fft` along several axes, by default all, cut or padded to the sizes `s` (by default of the last axes).
 
     >>> fftn([[1.0, 1.0], [1.0, 1.0]])
     array([[4.+0.j, 0.+0.j],
@@ -185,7 +187,7 @@ def fftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = No
 
 
 def ifftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
-    """The inverse of `fftn`, with the same arguments.
+    """Return the inverse of `fftn`, with the same arguments.
 
     >>> ifftn([[4.0, 0.0], [0.0, 0.0]])
     array([[1.+0.j, 1.+0.j],
@@ -195,7 +197,7 @@ def ifftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = N
 
 
 def rfftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
-    """`rfft` along the last of `axes`, and `fft` along the others. Raises for complex numbers.
+    """Return `rfft` along the last of `axes`, and `fft` along the others. Raises for complex numbers.
 
     >>> rfftn([[1.0, 1.0], [1.0, 1.0]])
     array([[4.+0.j, 0.+0.j],
@@ -205,7 +207,7 @@ def rfftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = N
 
 
 def irfftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
-    """The inverse of `rfftn`; real.
+    """Return the inverse of `rfftn`; real.
 
     >>> irfftn([[4.0, 0.0], [0.0, 0.0]])
     array([[1., 1.],
@@ -221,7 +223,7 @@ def _plane(name: str, axes: Sequence[int]) -> Sequence[int]:
 
 
 def fft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
-    """`fftn` along two axes, the last ones by default.
+    """Return `fftn` along two axes, the last ones by default.
 
     >>> fft2([[1.0, 1.0], [1.0, 1.0]]).real
     array([[4., 0.],
@@ -231,7 +233,7 @@ def fft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1),
 
 
 def ifft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
-    """`ifftn` along two axes.
+    """Return `ifftn` along two axes.
 
     >>> ifft2([[4.0, 0.0], [0.0, 0.0]]).real
     array([[1., 1.],
@@ -241,7 +243,7 @@ def ifft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1)
 
 
 def rfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
-    """`rfftn` along two axes.
+    """Return `rfftn` along two axes.
 
     >>> rfft2([[1.0, 1.0], [1.0, 1.0]]).real
     array([[4., 0.],
@@ -251,7 +253,7 @@ def rfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1)
 
 
 def irfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
-    """`irfftn` along two axes.
+    """Return `irfftn` along two axes.
 
     >>> irfft2([[4.0, 0.0], [0.0, 0.0]])
     array([[1., 1.],
@@ -271,8 +273,7 @@ def _points(name: str, n: Any) -> int:
 
 
 def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:  # noqa: ARG001
-    """The frequencies of the `n` points of `fft`, for samples at a distance `d`: first those from 0 up, then the
-    negative ones.
+    """Return the frequencies of the `n` points of `fft`, for samples `d` apart: from 0 up, then the negative ones.
 
     >>> fftfreq(4)
     array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
@@ -286,7 +287,7 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
 
 
 def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:  # noqa: ARG001
-    """The frequencies of the points of `rfft` of `n` samples at a distance `d`.
+    """Return the frequencies of the points of `rfft` of `n` samples at a distance `d`.
 
     >>> rfftfreq(4)
     array([0.  , 0.25, 0.5 ], dtype=float32)
@@ -299,7 +300,7 @@ def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> 
 
 
 def fftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:
-    """`x` with the frequency 0 in the middle of `axes` (by default all).
+    """Return `x` with the frequency 0 in the middle of `axes` (by default all).
 
     >>> fftshift([0.0, 1.0, -2.0, -1.0])
     array([-2., -1.,  0.,  1.])
@@ -308,7 +309,7 @@ def fftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:
 
 
 def ifftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:
-    """The inverse of `fftshift`.
+    """Return the inverse of `fftshift`.
 
     >>> ifftshift([-2.0, -1.0, 0.0, 1.0])
     array([ 0.,  1., -2., -1.])

@@ -13,7 +13,7 @@ from fxgrad.numpy.creation import array
 
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:
-    """A vector of the numbers of a dtype that lie in a buffer, a copy.
+    """Return a vector of the numbers of a dtype in a buffer, copied.
 
     >>> frombuffer(bytes([1, 2]), dtype="uint8")
     array([1, 2], dtype=uint8)
@@ -23,7 +23,7 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
 
 
 def fromiter(iter: Iterable[Any], dtype: Any = float, count: int = -1) -> Any:
-    """A vector of the numbers that come from an iterator.
+    """Return a vector of the numbers of an iterator.
 
     >>> fromiter(range(3), dtype=int)
     array([0, 1, 2])
@@ -32,7 +32,7 @@ def fromiter(iter: Iterable[Any], dtype: Any = float, count: int = -1) -> Any:
 
 
 def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
-    """A vector of the numbers written in a text, between which `sep` stands.
+    """Return a vector of the numbers in a text, separated by `sep`.
 
     >>> fromstring("1 2 3", dtype=int, sep=" ")
     array([1, 2, 3])
@@ -41,7 +41,7 @@ def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) ->
 
 
 def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0) -> Any:
-    """A vector of the numbers in a file, binary, or as text between which `sep` stands.
+    """Return a vector of the numbers in a file, binary, or as text separated by `sep`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryFile() as file:
@@ -54,7 +54,7 @@ def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offs
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
-    """An array of another library as NumPy's, which shares its memory unless `copy` is given; it must be on the CPU.
+    """Return a CPU array of another library as NumPy's, sharing its memory unless `copy` is given.
 
     >>> from_dlpack(np.array([1.0, 2.0]))
     array([1., 2.])

@@ -32,7 +32,7 @@ from fxgrad.errors import ArgumentError, ShapeError
 
 
 def true_places(mask: Any, size: int | None, fill: Any, use: str) -> Any:
-    """The positions (int32) of the true elements of a vector, cut or filled up to `size` if that is given."""
+    """Return the positions (int32) of the true elements of a vector, cut or filled to `size` if that is given."""
     if size is None or is_concrete(mask):
         places = np.flatnonzero(require_concrete(mask, use)).astype(np.int32)
         if size is None:
@@ -53,7 +53,7 @@ def true_places(mask: Any, size: int | None, fill: Any, use: str) -> Any:
 
 
 def size_of(name: str, size: Any) -> int | None:
-    """A `size=` that a caller gave; raises `ArgumentError` if it is negative."""
+    """Return the caller's `size=`; raise `ArgumentError` if it is negative."""
     if size is None:
         return None
     number = as_integer(name, size)
@@ -63,10 +63,10 @@ def size_of(name: str, size: Any) -> int | None:
 
 
 def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
-    """The positions (int32) of the elements that are not zero, one array an axis; their values must be known.
+    """Return the positions (int32) of nonzero elements, one array per axis; their values must be known.
 
-    With `size` there are as many positions, and values need not be known: positions that are missing are `fill_value`
-    (a number, or one an axis; 0). Raises `ShapeError` for scalars.
+    With `size` there are that many positions, and values need not be known: missing positions are `fill_value` (a
+    number, or one per axis; 0). Raises `ShapeError` for scalars.
 
     >>> nonzero([0.0, 3.0, 0.0, 5.0])
     (array([1, 3], dtype=int32),)
@@ -93,7 +93,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
 
 
 def split_places(flat: Any, shape: Shape) -> list[Any]:
-    """Positions in the flattened array as positions along each axis."""
+    """Return positions in the flattened array as positions along each axis."""
     parts = []
     for extent in reversed(shape):
         by = scalar_like(max(extent, 1), flat)
@@ -103,7 +103,7 @@ def split_places(flat: Any, shape: Shape) -> list[Any]:
 
 
 def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The positions (int32) of the elements that are not zero in the flattened array; their values must be known.
+    """Return the positions (int32) of nonzero elements in the flattened array; their values must be known.
 
     `size` and `fill_value` as in `nonzero`.
 
@@ -117,7 +117,7 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> A
 
 
 def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The positions (int32) of the elements that are not zero, one row each; their values must be known.
+    """Return the positions (int32) of nonzero elements, one row each; their values must be known.
 
     `size` and `fill_value` as in `nonzero`.
 

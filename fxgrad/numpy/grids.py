@@ -37,7 +37,7 @@ from fxgrad.numpy.spaced import linspace
 
 
 def ix_(*args: Any) -> tuple[Any, ...]:
-    """Vectors of positions (or bools) shaped so that together they index a grid: `x[ix_([0, 2], [1])]`.
+    """Return vectors of positions (or bools) shaped so that together they index a grid: `x[ix_([0, 2], [1])]`.
 
     >>> [places.shape for places in ix_([0, 2], [1])]
     [(2, 1), (1, 1)]
@@ -56,7 +56,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
 
 
 def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) -> Any:
-    """The positions of all elements of an array of a shape, along each axis: stacked, or with `sparse` to broadcast.
+    """Return the positions of all elements of an array along each axis: stacked, or with `sparse` to broadcast.
 
     >>> indices((2, 3)).shape
     (2, 2, 3)
@@ -71,7 +71,7 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
 
 
 def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
-    """The results of a function of the positions of all elements of an array of a shape; called once, with arrays.
+    """Return the results of a function of the positions of all elements of an array; called once, with arrays.
 
     >>> fromfunction(lambda row, column: row + 10 * column, (2, 2), dtype=int)
     array([[ 0, 10],
@@ -84,7 +84,7 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None,
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
-    """The positions of the main diagonal of an array with `ndim` axes of size `n`.
+    """Return the positions of the main diagonal of an array with `ndim` axes of size `n`.
 
     >>> diag_indices(2)
     (array([0, 1], dtype=int32), array([0, 1], dtype=int32))
@@ -96,7 +96,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
 
 
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:
-    """The positions of the main diagonal of an array, whose axes have one size. Raises `ShapeError` for others.
+    """Return the positions of the main diagonal of an array, whose axes have one size. Raises `ShapeError` for others.
 
     >>> diag_indices_from([[1, 2], [3, 4]])
     (array([0, 1], dtype=int32), array([0, 1], dtype=int32))
@@ -109,7 +109,9 @@ def diag_indices_from(arr: Any) -> tuple[Any, ...]:
 
 
 def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0, *, size: int | None = None) -> tuple[Any, Any]:
-    """The positions of the elements of an n by n matrix that `mask_func(matrix, k)` leaves; `size` as in `nonzero`.
+    """Return the positions of the elements of an n by n matrix that `mask_func(matrix, k)` leaves nonzero.
+
+    `size` as in `nonzero`.
 
     >>> mask_indices(2, np.triu)
     (array([0, 0, 1], dtype=int32), array([0, 1, 1], dtype=int32))
@@ -126,7 +128,7 @@ def _triangle(name: str, n: int, m: int | None, k: int, lower: bool) -> tuple[An
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
-    """The positions on and below the `k`-th diagonal of an n by m matrix (n by n).
+    """Return the positions on and below the `k`-th diagonal of an n by m matrix (n by n).
 
     >>> tril_indices(2)
     (array([0, 1, 1], dtype=int32), array([0, 0, 1], dtype=int32))
@@ -135,7 +137,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
-    """The positions on and above the `k`-th diagonal of an n by m matrix (n by n).
+    """Return the positions on and above the `k`-th diagonal of an n by m matrix (n by n).
 
     >>> triu_indices(2)
     (array([0, 0, 1], dtype=int32), array([0, 1, 1], dtype=int32))
@@ -151,7 +153,7 @@ def _matrix_shape(name: str, arr: Any) -> tuple[int, ...]:
 
 
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
-    """The positions on and below the `k`-th diagonal of a matrix.
+    """Return the positions on and below the `k`-th diagonal of a matrix.
 
     >>> tril_indices_from([[1, 2], [3, 4]])
     (array([0, 1, 1], dtype=int32), array([0, 0, 1], dtype=int32))
@@ -161,7 +163,7 @@ def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
 
 
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
-    """The positions on and above the `k`-th diagonal of a matrix.
+    """Return the positions on and above the `k`-th diagonal of a matrix.
 
     >>> triu_indices_from([[1, 2], [3, 4]])
     (array([0, 0, 1], dtype=int32), array([0, 1, 1], dtype=int32))
@@ -175,10 +177,10 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
 
 def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str = "raise", order: str = "C",
                       *, dtype: Any = None) -> Any:
-    """Positions along each axis as positions in the flattened array (with `order="F"`, flattened columns first).
+    """Return positions along each axis as positions in the flattened array (with `order="F"`, flattened columns first).
 
-    Positions out of range are an error, which needs known values, or by `mode` moved into range: `"clip"`, `"wrap"`.
-    `dtype` is that of the result, an integer.
+    Positions out of range are an error, which needs known values; by `mode` they are moved into range: `"clip"`,
+    `"wrap"`. `dtype` is the integer dtype of the result.
 
     >>> int(ravel_multi_index((1, 2), (2, 3)))
     5
@@ -213,7 +215,7 @@ def _hold_in_range(name: str, positions: Any, extent: int, axis: int, mode: str)
 
 
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
-    """Positions in the flattened array as positions along each axis; those out of range are moved to the nearest end.
+    """Return positions in the flattened array as positions along each axis, clipped to the array.
 
     Negative positions count from the end. The sizes in `shape` may be traced.
 
@@ -233,7 +235,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
 
 
 def _sizes(shape: Any) -> tuple[Any, ...]:
-    """The sizes in a shape, some of which may be traced."""
+    """Return the sizes in a shape, some of which may be traced."""
     entries = shape
     if type(shape) is Tracer and shape.ndim == 1:
         entries = [getitem(shape, at) for at in range(shape.shape[0])]
@@ -282,7 +284,7 @@ def _axis_of_grid(key: slice) -> Any:
 
 
 def _numbers_of(key: slice) -> Any:
-    """`_axis_of_grid`, but of Python's floats a list of them, which gives way to what it is joined with."""
+    """Return the numbers of a slice; Python floats in a list, whose dtype gives way to the arrays it is joined with."""
     if are_python_numbers([bound for bound in (key.start, key.stop, key.step) if bound is not None]):
         numbers = np.mgrid[key]
         if numbers.dtype.kind == "f":
@@ -296,8 +298,8 @@ mgrid, ogrid = _Grid("mgrid", sparse=False), _Grid("ogrid", sparse=True)
 class _Joined:
     """Arrays, numbers and slices (as in `mgrid`) joined along an axis, written as an index.
 
-    A string in front holds up to three numbers: the axis, how many axes there are to be at least, and where those of
-    an array with fewer stand among them.
+    A string in front holds up to three numbers: the axis, the least number of axes, and the position of the axes of an
+    array with fewer.
 
     >>> r_[1:3, 5]
     array([1, 2, 5], dtype=int32)
@@ -345,7 +347,7 @@ class _Joined:
 
 
 def _as_matrix(joined: Any, text: str) -> Any:
-    """What `r_["r", ...]` and `r_["c", ...]` give: a vector as a row or as a column."""
+    """Return the result of `r_["r", ...]` or `r_["c", ...]`: a vector as a row or as a column."""
     if len(shape_of(joined)) > 1:
         return joined
     return reshape(joined, (1, shape_of(joined)[0]) if text == "r" else (shape_of(joined)[0], 1))

@@ -40,10 +40,10 @@ from fxgrad.numpy.spaced import linspace
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None,
              out_sharding: Any = None) -> Any:
-    """How often each whole number from 0 on occurs in a vector (int32), or the sum of the `weights` there.
+    """Return how often each integer from 0 on occurs in a vector (int32), or the sum of its `weights`.
 
     Without `length` there are as many counts as needed, at least `minlength`, and the values must be known. With it
-    numbers from `length` on are left out. Negative ones count as 0. Raises `DTypeError` unless they are integers.
+    integers from `length` on are dropped. Negative ones count as 0. Raises `DTypeError` unless they are integers.
 
     >>> bincount([1, 1, 3])
     array([0, 2, 0, 1], dtype=int32)
@@ -72,7 +72,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
 
 
 def _add_weights(places: Any, weights: Any, length: int) -> Any:
-    """The sums of weights by places; those beyond are left out."""
+    """Return the sums of weights by position; positions beyond are dropped."""
     start = constant_array((length,), 0, aval_of(weights).dtype)
     count = shape_of(places)[0]
     if not length or not count:
@@ -81,7 +81,7 @@ def _add_weights(places: Any, weights: Any, length: int) -> Any:
 
 
 def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
-    """The number (int32) of the bin that each element is in; `bins` are their edges, increasing or decreasing.
+    """Return the number (int32) of each element's bin; `bins` are the edges, increasing or decreasing.
 
     0 is below the first edge. An edge belongs to the bin that it begins, or with `right` to the one that it ends.
     `method` is that of `searchsorted`.
@@ -109,9 +109,9 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
 
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
-    """The edges of so many bins of equal width from the least element to the greatest, or over `range`.
+    """Return the edges of that many bins of equal width from the least element to the greatest, or over `range`.
 
-    Edges given as an array stay what they are. Raises `ArgumentError` for names of rules.
+    Edges given as an array are returned unchanged. Raises `ArgumentError` for names of rules.
 
     >>> histogram_bin_edges([0.0, 1.0, 4.0], bins=2)
     array([0., 2., 4.])
@@ -143,7 +143,7 @@ def _is_edges(bins: Any) -> bool:
 
 
 def histogram(a: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool | None = None) -> Any:
-    """How many elements fall into each bin, and the edges of the bins; the counts are floats, as in jax.
+    """Return how many elements are in each bin, and the edges of the bins; the counts are floats, as in jax.
 
     `bins` and `range` as in `histogram_bin_edges`; each bin holds its lower edge, the last one its upper edge too. With
     `weights` elements count by their weights; with `density` the sum over all bins, times their widths, is 1.
@@ -165,7 +165,7 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, weights: Any = None, de
 
 
 def _bins(edges: Any, x: Any) -> Any:
-    """The number of the bin of each element, counted from 1; 0 is below all, and too large ones above."""
+    """Return the number of each element's bin, counted from 1; 0 is below all, too large numbers above all."""
     count = shape_of(edges)[0]
     last = slice_in_dim(edges, count - 1, count, 0)
     return where(equal(x, last), np.int32(count - 1), searchsorted(edges, x, "right"))
@@ -173,7 +173,7 @@ def _bins(edges: Any, x: Any) -> Any:
 
 def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: Any = None,
                 density: bool | None = None) -> tuple[Any, list[Any]]:
-    """How many points, the rows of `sample`, fall into each box of a grid, and the edges of the boxes along each axis.
+    """Return how many points, the rows of `sample`, are in each box of a grid, and the edges along each axis.
 
     `bins` and `range` as in `histogram`, or one for each column; the counts are int32, of the dtype of `weights`, or
     with `density` floats whose sum, times the sizes of the boxes, is 1. Raises `ShapeError` unless
@@ -214,9 +214,9 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: Any = N
 
 def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, weights: Any = None,
                 density: bool | None = None) -> tuple[Any, Any, Any]:
-    """How many points with coordinates `x` and `y` fall into each box of a grid, and the edges along both axes.
+    """Return how many points with coordinates `x` and `y` are in each box of a grid, and the edges along both axes.
 
-    `bins` is a number or edges for both, or a pair of them; all else as in `histogramdd`.
+    `bins` is a number or edges for both axes, or a pair of them; everything else is as in `histogramdd`.
 
     >>> histogram2d([0.0, 1.0, 1.0], [0.0, 1.0, 0.9], bins=2)[0]
     array([[1, 0],

@@ -1,8 +1,8 @@
 """Indexing `x[...]`: an index is read once into a plan of slices, reversals, reshapes and at most one gather.
 
-NumPy's rules hold: integers drop an axis, slices keep it, None adds one, `...` stands for as many full slices as are
-missing, and arrays of integers or bools are broadcast together. Where they stand side by side their axes come in
-their place, otherwise first. Plain integers count as arrays only where there is an array too.
+NumPy's rules hold. Integers drop an axis, slices keep it, None adds one, and `...` stands for the missing full slices.
+Arrays of integers or bools are broadcast together; if they are adjacent, their axes take their place, otherwise they
+come first. Plain integers count as arrays only if there is an array too.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Index = Any
 class IndexPlan(NamedTuple):
     """An index applied to a shape: first a slice, then a reversal, then new axes, then a gather.
 
-    `kept` is the shape after the slice, without the axes of integers; `shape` is that with the new axes of None.
-    `arrays` are the index arrays by their axis in `kept`, broadcast together; `placed` is where their axes go.
+    `kept` is the shape after the slice, without the axes of integers; `shape` adds the new axes of None. `arrays` are
+    the index arrays by their axis in `kept`, broadcast together; `placed` is the position of their axes in the result.
     """
 
     starts: list[int]
@@ -50,7 +50,7 @@ class IndexPlan(NamedTuple):
     sliced: bool
 
     def is_basic(self) -> bool:
-        """Whether no arrays are in the index: every element is addressed at most once, in order."""
+        """Return whether the index has no arrays: every element is addressed at most once, in order."""
         return not self.arrays
 
 
@@ -62,7 +62,7 @@ def plan_index(shape: Shape, index: Index, mode: str | None = None) -> IndexPlan
     strict = mode in (None, "raise", "promise_in_bounds")
     entries = _expand_index(shape, index)
     plan = IndexPlan([], [], [], [], [], [], {}, 0, sliced=False)
-    # A traced integer alone is no array; it is gathered, but changes nothing about the others.
+    # A traced integer alone does not count as an array; it is gathered without affecting the others.
     advanced = any(_is_array(entry) and shape_of_entry(entry) for entry in entries)
     axis, out = 0, 0  # the axis of the operand, and that of the result of all but the gather
     places: list[int] = []  # of arrays among the entries
@@ -107,7 +107,7 @@ def plan_index(shape: Shape, index: Index, mode: str | None = None) -> IndexPlan
 
 
 def _expand_index(shape: Shape, index: Index) -> list[Any]:
-    """One entry for each axis, and None for each new one: `...` and what is left out become full slices."""
+    """Return one entry for each axis, and None for each new one: `...` and missing entries become full slices."""
     given = index if isinstance(index, tuple) else (index,)
     entries: list[Any] = []
     for entry in given:
@@ -140,7 +140,7 @@ class _Flag(NamedTuple):
 
 
 def _read(entry: Any) -> list[Any]:
-    """An entry as those that take up one axis each: a mask of several axes becomes one array for each."""
+    """Return an entry as entries for one axis each: a mask of several axes becomes one array for each."""
     if entry is None or entry is Ellipsis or isinstance(entry, slice):
         return [entry]
     if isinstance(entry, bool | np.bool_):
@@ -168,7 +168,7 @@ def _read(entry: Any) -> list[Any]:
 
 
 def _mask(mask: Any) -> list[Any]:
-    """A mask as its positions, which must be known: they decide the shape of the result."""
+    """Return a mask as its positions; it must be known, since it decides the shape of the result."""
     known = mask.tape.force(mask, "a mask x[mask], whose result has a size that depends on it, for which you can "
                             "write where(mask, x, 0): it") if type(mask) is Tracer else np.asarray(mask)
     if not known.shape:
@@ -177,7 +177,7 @@ def _mask(mask: Any) -> list[Any]:
 
 
 def _check_masks(shape: Shape, entries: list[Any]) -> None:
-    """Raises `IndexingError` unless masks have the sizes of the axes that they stand for."""
+    """Raise `IndexingError` unless masks have the sizes of their axes."""
     axis = 0
     for entry in entries:
         if entry is None or isinstance(entry, _Flag):
@@ -194,12 +194,12 @@ def _is_array(entry: Any) -> bool:
 
 
 def shape_of_entry(entry: Any) -> Shape:
-    """The shape of an index array."""
+    """Return the shape of an index array."""
     return entry.positions.shape if isinstance(entry, _MaskPart | _Flag) else shape_of(entry)
 
 
 def _positions(entry: Any, extent: int, axis: int, strict: bool) -> Any:
-    """Index arrays, checked where they are known."""
+    """Return index arrays, checked if they are known."""
     if isinstance(entry, _MaskPart):
         return entry.positions
     if not is_concrete(entry):
@@ -209,7 +209,7 @@ def _positions(entry: Any, extent: int, axis: int, strict: bool) -> Any:
 
 
 def _bounds(entry: slice, extent: int) -> tuple[int, int, int]:
-    """Start, limit and stride of a slice of an axis; the stride is negative for reversed ones."""
+    """Return start, limit and stride of a slice of an axis; the stride is negative for reversed ones."""
     try:
         begin, stop, step = entry.indices(extent)
     except FxgradError:
@@ -232,7 +232,7 @@ def _bounds(entry: slice, extent: int) -> tuple[int, int, int]:
 
 
 def basic_shape(plan: IndexPlan) -> Shape:
-    """The shape after slicing, dropping and adding axes."""
+    """Return the shape after slicing, dropping and adding axes."""
     sizes = [-(-(limit - start) // stride) for start, limit, stride in
              zip(plan.starts, plan.limits, plan.strides, strict=True)]
     kept = [size for axis, size in enumerate(sizes) if axis not in plan.dropped]
@@ -242,9 +242,9 @@ def basic_shape(plan: IndexPlan) -> Shape:
 
 
 def getitem(x: Any, index: Index, mode: str | None = None, fill_value: Any = None) -> Any:
-    """`x[index]` by NumPy's rules; `mode` is that of `take`, for index arrays that are traced.
+    """Return `x[index]` by NumPy's rules; `mode` is that of `take`, for index arrays that are traced.
 
-    Raises `IndexingError`, naming index, axis and size, for what is out of range or no index.
+    Raises `IndexingError`, naming index, axis and size, for an index that is out of range or invalid.
     """
     shape = shape_of(x)
     if (type(index) is int or type(index) is slice) and shape and mode is None:
@@ -265,7 +265,7 @@ _ALL = slice(None)
 
 
 def _widened(shape: Shape, index: tuple[Any, ...]) -> Shape | None:
-    """The shape of `x[None, :]`, and of other indices of None and full slices; None for all else."""
+    """Return the shape of `x[None, :]`, and of other indices of None and full slices; None for all others."""
     widened: list[int] = []
     axis = 0
     for entry in index:
@@ -280,7 +280,7 @@ def _widened(shape: Shape, index: tuple[Any, ...]) -> Shape | None:
 
 
 def _first_axis(x: Any, shape: Shape, index: Any) -> Any:
-    """`x[3]` and `x[1:]`, without the plan: the path of loops over rows."""
+    """Return `x[3]` and `x[1:]`, without the plan: the path of loops over rows."""
     extent: Any = shape[0]
     rest = shape[1:]
     zeros, ones = (0,) * len(rest), (1,) * len(rest)
@@ -296,7 +296,7 @@ def _first_axis(x: Any, shape: Shape, index: Any) -> Any:
 
 
 def apply_basic(x: Any, plan: IndexPlan) -> Any:
-    """All of the index but its arrays."""
+    """Apply all of the index but its arrays."""
     if plan.sliced:
         x = slice_(x, plan.starts, plan.limits, plan.strides)
     if plan.reversed_axes:
@@ -305,7 +305,7 @@ def apply_basic(x: Any, plan: IndexPlan) -> Any:
 
 
 def gather_form(shape: Shape, plan: IndexPlan, mode: str | None) -> tuple[Windows, Shape, Any, str]:
-    """What `gather` and `scatter` take for the index arrays: dimension numbers, window, indices, mode."""
+    """Return the arguments of `gather` and `scatter` for the index arrays: dimension numbers, window, indices, mode."""
     axes = sorted(plan.arrays)
     read = [gather_indices("x[...]", plan.arrays[axis], shape[axis], axis, mode) for axis in axes]
     how = "checked" if any(each == "checked" for _, each in read) else read[0][1]
@@ -319,7 +319,7 @@ def gather_form(shape: Shape, plan: IndexPlan, mode: str | None) -> tuple[Window
 
 
 def _joined(arrays: Sequence[Any]) -> Any:
-    """Index arrays as the columns of one."""
+    """Return index arrays as the columns of one."""
     if all(map(is_concrete, arrays)):
         return np.stack([np.asarray(array, np.int32) for array in arrays], -1)
     if len(arrays) == 1:

@@ -20,11 +20,11 @@ from fxgrad.numpy.positions import take_along_one
 
 
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
-    """The piecewise linear function through the points (`xp`, `fp`), `xp` increasing, at `x`.
+    """Return the piecewise linear function through the points (`xp`, `fp`), `xp` increasing, at `x`.
 
-    Outside of the points it is constant, or `left` and `right`, which are a number or `"extrapolate"` for the line
-    through the outermost two points. With `period` the function repeats itself, and `xp` need not increase. `fp` may
-    be complex. Raises `ShapeError` unless `xp` and `fp` are vectors of one size.
+    Outside of the points it is constant, or `left` and `right`, each a number or `"extrapolate"` for the line through
+    the outermost two points. With `period` the function is periodic, and `xp` need not increase. `fp` may be complex.
+    Raises `ShapeError` unless `xp` and `fp` are vectors of one size.
 
     >>> float(interp(1.5, [1.0, 2.0], [10.0, 20.0]))
     15.0
@@ -60,7 +60,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
 
 def _repeat_period(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
-    """All positions brought into one period, in order, with a point of the periods before and behind it."""
+    """Return all positions in one period, in order, with a point of the neighbouring periods on each side."""
     if shape_of(period):
         raise ShapeError(at_user_line(f"interp: period must be a number, its shape is {shape_of(period)}"))
     period = absolute(period)

@@ -22,7 +22,7 @@ from fxgrad.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, ravel
 
 
 def _arrays(name: str, arrays: Any, dtype: Any) -> list[Any]:
-    """The arrays that a caller gave as a sequence, or as the rows of one array, in one dtype."""
+    """Return the arrays of a caller's sequence, or the rows of one array, in one dtype."""
     if type(arrays) is Tracer or (isinstance(arrays, np.ndarray) and arrays.ndim):
         rows: Any = arrays
         parts = list(rows)
@@ -36,7 +36,7 @@ def _arrays(name: str, arrays: Any, dtype: Any) -> list[Any]:
 
 
 def concatenate(arrays: Any, axis: int | None = 0, out: Any = None, dtype: Any = None) -> Any:
-    """Arrays joined along an existing axis (None: flattened first); dtypes promote.
+    """Return arrays joined along an existing axis (None: flattened first); dtypes promote.
 
     Raises `ShapeError` if their other sizes differ, or for scalars.
 
@@ -53,7 +53,7 @@ def concatenate(arrays: Any, axis: int | None = 0, out: Any = None, dtype: Any =
 
 
 def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
-    """As `concatenate`, by the signature of the array API standard.
+    """Join arrays like `concatenate`, with the signature of the array API standard.
 
     >>> concat([[1, 2], [3]])
     array([1, 2, 3], dtype=int32)
@@ -62,7 +62,7 @@ def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
 
 
 def stack(arrays: Any, axis: int = 0, out: Any = None, dtype: Any = None) -> Any:
-    """Arrays of one shape joined along a new axis; dtypes promote. Raises `ShapeError` if their shapes differ.
+    """Return arrays of one shape joined along a new axis; dtypes promote. Raises `ShapeError` if their shapes differ.
 
     >>> stack([1.0, 2.0])
     array([1., 2.], dtype=float32)
@@ -73,7 +73,7 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, dtype: Any = None) -> Any
 
 
 def hstack(tup: Any, dtype: Any = None) -> Any:
-    """Arrays joined along the second axis, vectors along their only one.
+    """Return arrays joined along the second axis, vectors along their only one.
 
     >>> hstack([[1, 2], [3]])
     array([1, 2, 3], dtype=int32)
@@ -83,7 +83,7 @@ def hstack(tup: Any, dtype: Any = None) -> Any:
 
 
 def vstack(tup: Any, dtype: Any = None) -> Any:
-    """Arrays joined along the first axis, vectors as rows.
+    """Return arrays joined along the first axis, vectors as rows.
 
     >>> vstack([[1, 2], [3, 4]])
     array([[1, 2],
@@ -93,7 +93,7 @@ def vstack(tup: Any, dtype: Any = None) -> Any:
 
 
 def dstack(tup: Any, dtype: Any = None) -> Any:
-    """Arrays joined along the third axis.
+    """Return arrays joined along the third axis.
 
     >>> dstack([[1, 2], [3, 4]]).shape
     (1, 2, 2)
@@ -102,7 +102,7 @@ def dstack(tup: Any, dtype: Any = None) -> Any:
 
 
 def column_stack(tup: Any) -> Any:
-    """Vectors as the columns of a matrix; matrices are joined along their second axis.
+    """Return vectors as the columns of a matrix; matrices are joined along their second axis.
 
     >>> column_stack([[1, 2], [3, 4]])
     array([[1, 3],
@@ -114,7 +114,7 @@ def column_stack(tup: Any) -> Any:
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
-    """`values` joined to the end of `arr` along `axis` (None: both flattened).
+    """Return `values` joined to the end of `arr` along `axis` (None: both flattened).
 
     >>> append([1, 2], 3)
     array([1, 2, 3], dtype=int32)
@@ -127,7 +127,7 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
 
 
 def unstack(x: Any, *, axis: int = 0) -> tuple[Any, ...]:
-    """The slices of `x` along `axis`, without that axis.
+    """Return the slices of `x` along `axis`, without that axis.
 
     >>> [int(part) for part in unstack([1, 2])]
     [1, 2]
@@ -157,7 +157,7 @@ def _pieces(name: str, ary: Any, indices_or_sections: Any, axis: int, even: bool
 
 
 def split(ary: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
-    """`ary` cut along `axis` into so many equal parts, or at the given places.
+    """Return `ary` split along `axis` into that many equal parts, or at the given positions.
 
     Raises `ShapeError` if equal parts are not possible.
 
@@ -168,7 +168,7 @@ def split(ary: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> 
 
 
 def array_split(ary: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
-    """As `split`, but the first parts are larger by one where equal ones are not possible.
+    """Split like `split`, but make the first parts larger by one if equal ones are not possible.
 
     >>> [len(part) for part in array_split([1, 2, 3], 2)]
     [2, 1]
@@ -177,7 +177,7 @@ def array_split(ary: Any, indices_or_sections: int | Sequence[int], axis: int = 
 
 
 def hsplit(ary: Any, indices_or_sections: int | Sequence[int]) -> list[Any]:
-    """`split` along the second axis, of a vector along its only one.
+    """Return `split` along the second axis, of a vector along its only one.
 
     >>> len(hsplit([[1, 2], [3, 4]], 2))
     2
@@ -186,7 +186,7 @@ def hsplit(ary: Any, indices_or_sections: int | Sequence[int]) -> list[Any]:
 
 
 def vsplit(ary: Any, indices_or_sections: int | Sequence[int]) -> list[Any]:
-    """`split` along the first axis.
+    """Return `split` along the first axis.
 
     >>> len(vsplit([[1, 2], [3, 4]], 2))
     2
@@ -195,7 +195,7 @@ def vsplit(ary: Any, indices_or_sections: int | Sequence[int]) -> list[Any]:
 
 
 def dsplit(ary: Any, indices_or_sections: int | Sequence[int]) -> list[Any]:
-    """`split` along the third axis.
+    """Return `split` along the third axis.
 
     >>> len(dsplit([[[1, 2], [3, 4]]], 2))
     2

@@ -49,7 +49,7 @@ def _name_function(name: str, function: Function, doc: str, nin: int = 2) -> Ele
 
 
 def _comparable(x: Any, y: Any) -> list[Any]:
-    """The operands in one dtype. A Python integer that the other's dtype cannot hold is beyond all of its values."""
+    """Return the operands in one dtype; a Python integer that the other's dtype cannot hold exceeds all its values."""
     for number, other in ((x, y), (y, x)):
         aval = aval_of(other)
         if type(number) is int and dtypes.is_integer(aval.dtype) and not aval.weak:
@@ -61,13 +61,13 @@ def _comparable(x: Any, y: Any) -> list[Any]:
 
 
 def _are_of_both_signs(x: Any, y: Any) -> bool:
-    """Whether these are integers that no integer dtype holds together: unsigned ones of 64 bits, and signed ones."""
+    """Return whether no integer dtype holds both: unsigned 64-bit integers, and signed ones."""
     kinds = {(aval.dtype.kind, aval.dtype.itemsize == 8) for aval in map(aval_of, (x, y)) if not aval.weak}
     return ("u", True) in kinds and bool(kinds & {("i", True), ("i", False)})
 
 
 def _of_both_signs(operation: Function, x: Any, y: Any) -> Any:
-    """The comparison of integers of 64 bits with and without a sign, in which no digit is lost as in float64."""
+    """Return the comparison of signed and unsigned 64-bit integers, exact unlike one in float64."""
     unsigned = dtypes.SUPPORTED["uint64"]
     signed, negative = (x, (-1, 0)) if dtypes.kind_of(aval_of(x).dtype) == "i" else (y, (0, -1))
     same = operation(convert(x, unsigned), convert(y, unsigned))
@@ -85,7 +85,7 @@ def _equality(primitive: Any, operation: Function) -> Function:
 
 
 def _ordering_function(primitive: Any, of_parts: Function) -> Function:
-    """The comparison; complex numbers by their real parts first, then by their imaginary parts."""
+    """Return the comparison; complex numbers by their real parts first, then by their imaginary parts."""
     def general(x: Any, y: Any) -> Any:
         if _are_of_both_signs(x, y):
             return _of_both_signs(of_parts, x, y)
@@ -96,15 +96,17 @@ def _ordering_function(primitive: Any, of_parts: Function) -> Function:
     return binary_function(primitive, general, kinds="biufV")
 
 
-equal = _name_function("equal", _equality(comparison.eq_p, comparison.eq), "Whether two elements are equal.")
-not_equal = _name_function("not_equal", _equality(comparison.ne_p, comparison.ne), "Whether two elements differ.")
-less = _name_function("less", _ordering_function(comparison.lt_p, comparison.lt), "Whether the first element is less.")
+equal = _name_function("equal", _equality(comparison.eq_p, comparison.eq), "Return whether two elements are equal.")
+not_equal = _name_function("not_equal", _equality(comparison.ne_p, comparison.ne),
+                           "Return whether two elements differ.")
+less = _name_function("less", _ordering_function(comparison.lt_p, comparison.lt),
+                      "Return whether the first element is less.")
 less_equal = _name_function("less_equal", _ordering_function(comparison.le_p, comparison.le),
-                            "Whether the first is less or equal.")
+                            "Return whether the first is less or equal.")
 greater = _name_function("greater", _ordering_function(comparison.gt_p, comparison.gt),
-                         "Whether the first element is greater.")
+                         "Return whether the first element is greater.")
 greater_equal = _name_function("greater_equal", _ordering_function(comparison.ge_p, comparison.ge),
-                               "Whether the first element is greater or equal.")
+                               "Return whether the first element is greater or equal.")
 
 # --- logic and bits -----------------------------------------------------------------------------------------------
 
@@ -113,19 +115,22 @@ def _logical(operation: Function) -> Function:
     return lambda *values: operation(*(as_bool(as_array_operand(value)) for value in values))
 
 
-logical_and = _name_function("logical_and", _logical(comparison.and_), "Whether both elements are true (not zero).")
-logical_or = _name_function("logical_or", _logical(comparison.or_), "Whether either element is true (not zero).")
-logical_xor = _name_function("logical_xor", _logical(comparison.xor), "Whether just one element is true (not zero).")
-logical_not = _name_function("logical_not", _logical(comparison.not_), "Whether each element is false (zero).", 1)
+logical_and = _name_function("logical_and", _logical(comparison.and_),
+                             "Return whether both elements are true (not zero).")
+logical_or = _name_function("logical_or", _logical(comparison.or_), "Return whether either element is true (not zero).")
+logical_xor = _name_function("logical_xor", _logical(comparison.xor),
+                             "Return whether just one element is true (not zero).")
+logical_not = _name_function("logical_not", _logical(comparison.not_),
+                             "Return whether each element is false (zero).", 1)
 
 bitwise_and = _name_function("bitwise_and", binary_function(comparison.and_p, kinds="biu"),
-                             "The bits that both integers have.")
+                             "Return the bits that both integers have.")
 bitwise_or = _name_function("bitwise_or", binary_function(comparison.or_p, kinds="biu"),
-                            "The bits that either integer has.")
+                            "Return the bits that either integer has.")
 bitwise_xor = _name_function("bitwise_xor", binary_function(comparison.xor_p, kinds="biu"),
-                             "The bits that just one integer has.")
+                             "Return the bits that just one integer has.")
 bitwise_not = _name_function("bitwise_not", unary_function(comparison.not_p, "biufcV"),
-                             "All bits of each integer changed.", 1)
+                             "Return all bits of each integer inverted.", 1)
 invert = bitwise_invert = bitwise_not
 
 
@@ -134,7 +139,7 @@ def _left_shift(x: Any, y: Any) -> Any:
     return apply(comparison.shift_left_p, x, y)
 
 
-left_shift = _name_function("left_shift", _left_shift, "The bits moved to the left.")
+left_shift = _name_function("left_shift", _left_shift, "Return the bits moved to the left.")
 
 
 def _right_shift(x: Any, y: Any) -> Any:
@@ -143,7 +148,7 @@ def _right_shift(x: Any, y: Any) -> Any:
     return apply(shift_right_logical_p if dtypes.kind_of(aval_of(x).dtype) == "u" else shift_right_arithmetic_p, x, y)
 
 
-right_shift = _name_function("right_shift", _right_shift, "The bits moved to the right; the sign stays.")
+right_shift = _name_function("right_shift", _right_shift, "Return the bits moved to the right; the sign stays.")
 bitwise_left_shift, bitwise_right_shift = left_shift, right_shift
 
 
@@ -153,13 +158,14 @@ def _bitwise_count(x: Any) -> Any:
     return as_dtype(comparison.population_count(absolute(x)), np.uint8)
 
 
-bitwise_count = _name_function("bitwise_count", _bitwise_count, "How many bits of the absolute value are set.", 1)
+bitwise_count = _name_function("bitwise_count", _bitwise_count,
+                               "Return how many bits of the absolute value are set.", 1)
 
 # --- choices ------------------------------------------------------------------------------------------------------
 
 
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """Elements of `x` where `condition` is true, and of `y` elsewhere; shapes broadcast, dtypes promote.
+    """Return elements of `x` where `condition` is true, and of `y` elsewhere; shapes broadcast, dtypes promote.
 
     With `condition` alone: `nonzero(condition)`, which `size` and `fill_value` are for. Derivatives flow to the chosen
     elements only.
@@ -184,9 +190,9 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
-    """For each place the element of the first choice whose condition is true there, or `default`.
+    """Return for each position the element of the first choice whose condition is true there, or `default`.
 
-    Raises `ArgumentError` unless there are as many conditions as choices, and at least one.
+    Raises `ArgumentError` unless there are equally many conditions and choices, at least one.
 
     >>> select([[True, False], [True, True]], [[1.0, 2.0], [3.0, 4.0]])
     array([1., 4.])
@@ -204,7 +210,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
-    """Whether |a - b| <= atol + rtol |b|, element by element; shapes broadcast.
+    """Return whether |a - b| <= atol + rtol |b|, element by element; shapes broadcast.
 
     >>> isclose([1.0, 2.0], [1.0, 2.1])
     array([ True, False])
@@ -233,7 +239,7 @@ def _all(x: Any) -> Any:
 
 
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
-    """Whether all elements are close, as `isclose` says.
+    """Return whether all elements are close, in the sense of `isclose`.
 
     >>> bool(allclose([1.0, 2.0], [1.0, 2.0 + 1e-9]))
     True
@@ -242,7 +248,7 @@ def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
-    """Whether two arrays have the same shape and the same elements.
+    """Return whether two arrays have the same shape and the same elements.
 
     >>> bool(array_equal([1, 2], [1, 2])), bool(array_equal([1, 2], [1]))
     (True, False)
@@ -255,7 +261,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
 
 def array_equiv(a1: Any, a2: Any) -> Any:
-    """Whether two arrays are equal when broadcast to one shape.
+    """Return whether two arrays are equal when broadcast to one shape.
 
     >>> bool(array_equiv([1, 1], 1))
     True

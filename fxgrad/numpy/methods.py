@@ -79,7 +79,7 @@ _METHODS: dict[str, Function] = {
 
 
 def _compress(self: Any, condition: Any, axis: int | None = None, **options: Any) -> Any:
-    """The entries along `axis` where a vector `condition` is true."""
+    """Return the entries along `axis` where a vector `condition` is true."""
     return editing.compress(condition, self, axis, **options)
 
 
@@ -89,19 +89,19 @@ METHODS: dict[str, Function] = {**_METHODS, "compress": _compress,
 
 
 def _comparison(function: Function) -> Function:
-    """The operator; against None and strings Python's own answer stands."""
+    """Return the operator; comparisons with None and strings are left to Python."""
     def method(self: Any, other: Any) -> Any:
         return NotImplemented if other is None or isinstance(other, str) else function(self, other)
     return method
 
 
 def _reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
-    """The elements in another shape, given as one tuple or as several integers; one size may be -1."""
+    """Return the elements in another shape, given as one tuple or as several integers; one size may be -1."""
     return shaping.reshape(self, shape[0] if len(shape) == 1 else shape, order, copy=copy)
 
 
 def _transpose(self: Any, *axes: Any) -> Any:
-    """The axes in the order given as one tuple or as several integers, or reversed."""
+    """Return the array with its axes in the order given as one tuple or as several integers, or reversed."""
     order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
     return shaping.transpose(self, order)
 
@@ -113,13 +113,13 @@ def _iterate(self: Any) -> Iterator[Any]:
 
 
 def _rows(array: Any) -> Iterator[Any]:
-    """The rows; in NumPy those to come see a change of the array, so it is held as long as there are some."""
+    """Yield the rows; later ones see changes of a NumPy array, so it is frozen until they are exhausted."""
     rows = unstack(array, 0)
     yield from note_view(rows, (array,)) if len(array.shape) > 1 else rows
 
 
 def _astype(self: Any, dtype: Any, *args: Any, copy: bool = True, **options: Any) -> Any:
-    """The array converted; with `copy=False` NumPy's is the array itself where that has the dtype already."""
+    """Return the array converted; with `copy=False` a NumPy array of that dtype already is returned itself."""
     result = _converted(self, dtype, *args, **options)
     return result if copy or result.dtype != self.dtype else note_view(result, (self,))
 
@@ -146,14 +146,14 @@ def _matrix_transpose(self: Any) -> Any:
 
 
 def _array_namespace(self: Any, *, api_version: str | None = None) -> ModuleType:
-    """The module that has the functions of the array API standard for this array."""
+    """Return the module with the functions of the array API standard for this array."""
     del self
     inspection.check_version(api_version)
     return sys.modules["fxgrad.numpy"]
 
 
 def _to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
-    """The array itself: programs say where they run, arrays do not."""
+    """Return the array itself: programs choose their devices, arrays do not."""
     del stream
     inspection.check_device("to_device", device)
     return self
@@ -170,7 +170,7 @@ _PROPERTIES: dict[str, Function] = {
 
 
 def attach_tracer_methods() -> None:
-    """Gives `Tracer` the operators, methods and properties of arrays."""
+    """Give `Tracer` the operators, methods and properties of arrays."""
     members: dict[str, Any] = {f"__{name}__": function for name, function in UNARY.items()}
     for name, function in BINARY.items():
         members[f"__{name}__"], members[f"__r{name}__"] = operator_pair(name, function)

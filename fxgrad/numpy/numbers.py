@@ -48,7 +48,7 @@ from fxgrad.numpy.shaping import moveaxis, ravel
 
 _FORMATS: dict[str, tuple[str, int, int]] = {"float16": ("int16", 10, 15), "bfloat16": ("int16", 7, 127),
                                              "float32": ("int32", 23, 127), "float64": ("int64", 52, 1023)}
-"""How a float is stored: the integer of its width, the bits of its mantissa, the bias of its exponent."""
+"""The format of a float: the integer dtype of its width, the mantissa's bits, the exponent's bias."""
 
 
 def _name_function(name: str, function: Any, doc: str, nin: int) -> Elementwise:
@@ -68,7 +68,7 @@ def _integers(name: str, x1: Any, x2: Any) -> list[Any]:
 
 @cached("greatest common divisors", 256)
 def _euclid(aval: Aval) -> tuple[Program, Program]:
-    """Whether a remainder is left, and one step of Euclid's algorithm (Elements VII.2), for all elements at once."""
+    """Return the condition and the body of Euclid's algorithm (Elements VII.2), for all elements at once."""
     def goes_on(_: Any, y: Any) -> list[Any]:
         return [reduce_or(comparison.ne(y, scalar_like(0, y)), range(aval.ndim))]
 
@@ -82,7 +82,7 @@ def _euclid(aval: Aval) -> tuple[Program, Program]:
 
 
 def _in_bytes(x: Any) -> Any:
-    """NumPy's integers, those of less than 8 bits in 8, since NumPy does not compute with them."""
+    """Return NumPy's integers; those of fewer than 8 bits as 8 bits, since NumPy does not compute with them."""
     return x.astype(np.int8) if dtypes.is_below_byte(aval_of(x).dtype) else x
 
 
@@ -116,8 +116,8 @@ def _lcm(x1: Any, x2: Any) -> Any:
     return mul(x, div(y, where(none, scalar_like(1, divisor), divisor)))
 
 
-gcd = _name_function("gcd", _gcd, "The greatest integer that divides both operands; gcd(0, 0) is 0.", 2)
-lcm = _name_function("lcm", _lcm, "The least integer that both operands divide; 0 if one of them is 0.", 2)
+gcd = _name_function("gcd", _gcd, "Return the greatest integer that divides both operands; gcd(0, 0) is 0.", 2)
+lcm = _name_function("lcm", _lcm, "Return the least integer that both operands divide; 0 if one of them is 0.", 2)
 
 # --- parts of floats ----------------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ def _floats(name: str, x: Any) -> Any:
 
 
 def _wide_floats(name: str, x: Any) -> Any:
-    """The same, of dtypes with a format that is known here."""
+    """Return a float operand whose format is known here; raise `DTypeError` for other dtypes."""
     x = _floats(name, x)
     if (dtype := aval_of(x).dtype).name not in _FORMATS:
         raise DTypeError(at_user_line(f"{name}: not defined for {dtype.name}; convert first, for example "
@@ -138,7 +138,7 @@ def _wide_floats(name: str, x: Any) -> Any:
 
 
 def _bits(x: Any) -> tuple[Any, Any, str, int, int]:
-    """The integer that a float is stored as, its biased exponent, and the format."""
+    """Return the integer that stores a float, its biased exponent, and the format."""
     integer, mantissa, bias = _FORMATS[aval_of(x).dtype.name]
     bits = bitcast_convert_type(x, np.dtype(integer))
     width = 8 * np.dtype(integer).itemsize - 1 - mantissa
@@ -147,7 +147,7 @@ def _bits(x: Any) -> tuple[Any, Any, str, int, int]:
 
 
 def frexp(x: Any, /) -> tuple[Any, Any]:
-    """`(m, e)` with x = m 2^e and 1/2 <= |m| < 1; the exponents e are int32. 0, infinities and NaNs are their own m.
+    """Return `(m, e)` with x = m 2^e and 1/2 <= |m| < 1; 0, infinities and NaNs are their own m, e is int32.
 
     >>> mantissa, exponent = frexp(3.0)
     >>> float(mantissa), int(exponent)
@@ -163,21 +163,21 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     plain = comparison.or_(comparison.eq(x, 0.0), comparison.not_(parts.is_finite(x)))
     exponent = sub(convert(biased, dtypes.int32), np.int32(bias - 1))
     exponent = where(plain, np.int32(0), exponent)
-    # Times a power of two, so that derivatives are those of x at fixed exponents.
+    # A product with a power of two, so that derivatives are those of x at fixed exponents.
     result = where(plain, x, _scale_by_power(scaled, sub(scalar_like(0, exponent), exponent)))
     shift = where(small, np.int32(mantissa + 1), np.int32(0))
     return result, where(plain, np.int32(0), sub(exponent, shift))
 
 
 def _power_of_two(exponent: Any, dtype: DType) -> Any:
-    """2 to the power of integers within the range of normal numbers, exactly: from its bits."""
+    """Return 2 to the power of integers within the range of normal numbers, exactly: from its bits."""
     integer, mantissa, bias = _FORMATS[dtype.name]
     biased = convert(add(exponent, scalar_like(bias, exponent)), np.dtype(integer))
     return bitcast_convert_type(comparison.shift_left(biased, scalar_like(mantissa, biased)), dtype)
 
 
 def _scale_by_power(x: Any, exponent: Any) -> Any:
-    """x 2^exponent in four steps, of which none over- or underflows before its time."""
+    """Return x 2^exponent in four steps, none of which over- or underflows prematurely."""
     dtype = aval_of(x).dtype
     bias = _FORMATS[dtype.name][2]
     reach = scalar_like(bias - 1, exponent)
@@ -199,11 +199,11 @@ def _ldexp(x1: Any, x2: Any) -> Any:
     return convert(_scale_by_power(wide, convert(exponent, dtypes.int32)), dtype, aval_of(x).weak)
 
 
-ldexp = _name_function("ldexp", _ldexp, "The first operand times 2 to the power of the second, an integer.", 2)
+ldexp = _name_function("ldexp", _ldexp, "Return the first operand times 2 to the power of the second, an integer.", 2)
 
 
 def modf(x: Any, /, out: Any = None) -> tuple[Any, Any]:
-    """The fractional part of each element and its whole part, both with its sign; infinities have the fraction 0.
+    """Return the fractional part of each element and its integer part, both with its sign; 0 for infinities.
 
     >>> fraction, whole = modf(-2.5)
     >>> float(fraction), float(whole)
@@ -229,16 +229,16 @@ def _spacing(x: Any) -> Any:
     normal = comparison.shift_left(exponent, shift)
     tiny = comparison.shift_left(one, where(comparison.lt(place, zero), zero, place))
     gap = where(comparison.gt(exponent, zero), normal, tiny)
-    least = scalar_like(np.iinfo(integer).min, bits)  # the sign alone, which is that of -0.0, whose gap is positive
+    least = scalar_like(np.iinfo(integer).min, bits)  # the sign bit alone, that of -0.0, whose gap is positive
     sign = where(comparison.eq(bits, least), zero, comparison.and_(bits, least))
     gap = bitcast_convert_type(comparison.or_(gap, sign), aval_of(x).dtype)
     return where(parts.is_finite(x), gap, math.nan)
 
 
 spacing = _name_function("spacing", _spacing,
-                         "The distance to the next float away from zero, with the sign of the element.", 1)
+                         "Return the distance to the next float away from zero, with the sign of the element.", 1)
 i0 = _name_function("i0", lambda x: mul(exponential.exp(parts.abs(_floats("i0", x))), bessel_i0e(_floats("i0", x))),
-                    "The modified Bessel function of the first kind and order 0.", 1)
+                    "Return the modified Bessel function of the first kind and order 0.", 1)
 
 # --- packed bits --------------------------------------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ def _check_order(name: str, bitorder: str) -> None:
 
 
 def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
-    """Eight elements along `axis` (None: of the flattened array) as the bits of one uint8; zeros fill the last one up.
+    """Return each eight elements along `axis` (None: flattened) as the bits of one uint8; zeros fill the last one.
 
     The first element is the highest bit, with `bitorder="little"` the lowest. Raises `DTypeError` for floats.
 
@@ -273,10 +273,10 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
 
 
 def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Any:
-    """The bits of uint8 along `axis` (None: of the flattened array) as elements 0 and 1, of type uint8.
+    """Return the bits of uint8 along `axis` (None: of the flattened array) as elements 0 and 1, of type uint8.
 
-    `count` says how many to keep (if negative: how many to leave out), or of how many to add zeros for. The highest bit
-    comes first, with `bitorder="little"` the lowest. Raises `DTypeError` for other dtypes.
+    `count` is the number of bits to keep (if negative: to drop); missing ones are zeros. The highest bit comes first,
+    with `bitorder="little"` the lowest. Raises `DTypeError` for other dtypes.
 
     >>> unpackbits(np.array([5], np.uint8))
     array([0, 0, 0, 0, 0, 1, 0, 1], dtype=uint8)

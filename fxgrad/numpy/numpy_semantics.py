@@ -1,4 +1,4 @@
-"""What NumPy's functions mean where jax's of the same names mean something else.
+"""NumPy's functions that differ from jax's of the same names.
 
 `fxgrad.numpy.sum(x)` is jax's, and keeps integers in 32 bits; `np.sum(x)` and `x.sum()` of a traced `x` give the value
 that NumPy gives: sums and products of narrow integers and of bools are of 64 bits.
@@ -53,7 +53,7 @@ Function = Callable[..., Any]
 
 
 def as_numpy_adds(function: Function) -> Function:
-    """A sum or product of ours with NumPy's dtype where none is given."""
+    """Return our sum or product, with NumPy's default dtype."""
     place = [*inspect.signature(function).parameters].index("dtype")
 
     @functools.wraps(function)
@@ -116,7 +116,7 @@ def _reciprocal(x: Any) -> Any:
 
 
 def _exact(function: Function) -> Function:
-    """A product of sequences: of integers it is made of integers."""
+    """Return a product of sequences that keeps integers."""
     @functools.wraps(function)
     def exact(a: Any, v: Any, *args: Any, **options: Any) -> Any:
         a, v = as_array_operand(a), as_array_operand(v)
@@ -128,7 +128,7 @@ def _exact(function: Function) -> Function:
 
 
 def _polyder(p: Any, m: int = 1) -> Any:
-    """`np.polyder`: of integers it is made of integers of 64 bits."""
+    """Compute `np.polyder`, which keeps 64-bit integers for integers."""
     p = as_array_operand(p)
     if dtypes.kind_of(aval_of(p).dtype) not in "iu":
         return polyder(p, m)
@@ -139,7 +139,7 @@ def _polyder(p: Any, m: int = 1) -> Any:
 
 
 def _nan_class(z: Any) -> Any:
-    """0 for complex numbers without NaNs, 1 with one in the imaginary part, 2 in the real part, 3 in both."""
+    """Return 0 for complex numbers without NaNs, 1 with one in the imaginary part, 2 in the real part, 3 in both."""
     real_is_nan, imag_is_nan = (convert(isnan.function(part(z)), dtypes.int32) for part in (real, imag))
     return add(multiply.function(real_is_nan, 2), imag_is_nan)
 
@@ -178,7 +178,7 @@ def _sort_complex(a: Any) -> Any:
 def _partition(a: Any, kth: Any, axis: int | None = -1, kind: Any = None, order: Any = None) -> Any:
     """`np.partition`: sorted, as `np.sort` does."""
     del kind, order
-    partition(a, kth, axis)  # looks at `kth`; what it records is not used
+    partition(a, kth, axis)  # checks `kth`; its equations are not used
     return _sort(a, axis)
 
 
@@ -190,7 +190,7 @@ def _argpartition(a: Any, kth: Any, axis: int | None = -1, kind: Any = None, ord
 
 
 def _tuple_of(function: Function) -> Function:
-    """A function whose result is a list in jax and a tuple in NumPy."""
+    """Return a function whose result is a tuple, as in NumPy, not a list, as in jax."""
     @functools.wraps(function)
     def as_tuple(*args: Any, **options: Any) -> Any:
         result = function(*args, **options)
@@ -206,4 +206,4 @@ FUNCTIONS: dict[str, Function] = WIDENED | {
     **{function.__name__: _tuple_of(function) for function in (gradient, meshgrid, broadcast_arrays, atleast_1d,
                                                                atleast_2d, atleast_3d)},
 }
-"""What `np.name(x)` of a traced `x` calls, where `fxgrad.numpy.name` means what jax's does."""
+"""The functions that `np.name(x)` calls for a traced `x` if `fxgrad.numpy.name` follows jax."""

@@ -51,7 +51,7 @@ def flatten_if_none(name: str, a: Any, axis: int | None) -> tuple[Any, int]:
 
 def sort(a: Any, axis: int | None = -1, *, kind: Any = None, order: Any = None, stable: bool = True,
          descending: bool = False) -> Any:
-    """`a` with its elements in order along `axis` (None: flattened), NaNs last; with `descending` from the greatest.
+    """Return `a` sorted along `axis` (None: flattened), NaNs last; with `descending` from the greatest.
 
     >>> sort([3, 1, 2])
     array([1, 2, 3])
@@ -64,7 +64,7 @@ def sort(a: Any, axis: int | None = -1, *, kind: Any = None, order: Any = None, 
 
 def argsort(a: Any, axis: int | None = -1, *, kind: Any = None, order: Any = None, stable: bool = True,
             descending: bool = False, dtype: Any = None) -> Any:
-    """The positions (int32, or `dtype`) that put `a` in order along `axis`; the arguments are those of `sort`.
+    """Return the positions (int32, or `dtype`) that put `a` in order along `axis`; the arguments are those of `sort`.
 
     >>> argsort([3, 1, 2])
     array([1, 2, 0], dtype=int32)
@@ -78,7 +78,7 @@ def argsort(a: Any, axis: int | None = -1, *, kind: Any = None, order: Any = Non
 
 
 def lexsort(keys: Any, axis: int = -1) -> Any:
-    """The positions (int32) that put several keys in order, the last one mattering most.
+    """Return the positions (int32) that put several keys in order; the last key is the primary one.
 
     >>> lexsort([[3, 2, 1], [0, 0, 1]])
     array([1, 0, 2], dtype=int32)
@@ -91,7 +91,7 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
 
 
 def sort_complex(a: Any) -> Any:
-    """`a` as complex numbers with its elements in order along the last axis, by their real parts first.
+    """Return `a` as complex numbers with its elements in order along the last axis, by their real parts first.
 
     >>> sort_complex([2.0, 1.0])
     array([1.+0.j, 2.+0.j])
@@ -101,9 +101,9 @@ def sort_complex(a: Any) -> Any:
 
 
 def partition(a: Any, kth: int, axis: int | None = -1) -> Any:
-    """`a` with the elements along `axis` that belong before place `kth` of the sorted order before it, others behind.
+    """Return `a` with the elements along `axis` split at rank `kth`: smaller ones before it, others after it.
 
-    All of them come sorted, which is one such order.
+    The elements are sorted, which is one such order.
 
     >>> partition([3, 1, 2], 1)
     array([1, 2, 3])
@@ -114,7 +114,7 @@ def partition(a: Any, kth: int, axis: int | None = -1) -> Any:
 
 
 def argpartition(a: Any, kth: int, axis: int | None = -1) -> Any:
-    """The positions (int32) that put `a` in the order of `partition`.
+    """Return the positions (int32) that put `a` in the order of `partition`.
 
     >>> argpartition([3, 1, 2], 1)
     array([1, 2, 0], dtype=int32)
@@ -135,7 +135,7 @@ _SEARCHES = ("scan", "scan_unrolled", "sort", "compare_all")
 
 
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
-    """Where each of `v` belongs in the sorted vector `a` (int32): before equal elements, or with `"right"` behind them.
+    """Return where each of `v` belongs in the sorted vector `a` (int32): before equal elements, or `"right"` after.
 
     `sorter` are positions that put `a` in order. `method` is one of jax's: with `"sort"`, and for long `a` unless it is
     `"compare_all"`, traced elements are found by sorting `v` among those of `a`, otherwise each is compared with all.
@@ -163,11 +163,11 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
 
 
 _FEW = 64
-"""How many elements are compared with each other in less time than they are sorted."""
+"""Most elements that are compared with each other faster than sorted."""
 
 
 def _below(x: Any, y: Any) -> Any:
-    """Whether x comes before y in sorted order, in which NaNs are last."""
+    """Return whether x comes before y in sorted order, in which NaNs are last."""
     before = less(x, y)
     return before if not dtypes.is_inexact(aval_of(x).dtype) else logical_or(before, logical_and(isnan(y), equal(x, x)))
 
@@ -178,7 +178,7 @@ def _not_above(x: Any, y: Any) -> Any:
 
 
 def _among(a: Any, v: Any, side: str) -> Any:
-    """How many of `a` come before each of `v`: the place of each among all, less that among those of `v`."""
+    """Return how many of `a` come before each of `v`: its rank among all, less that among `v`."""
     values = reshape(v, (math.prod(shape_of(v)),))
     count, wanted = shape_of(a)[0], shape_of(values)[0]
     together = _ranks(concatenate([values, a] if side == "left" else [a, values], 0))
@@ -187,7 +187,7 @@ def _among(a: Any, v: Any, side: str) -> Any:
 
 
 def _ranks(x: Any) -> Any:
-    """The place of each element of a vector in the sorted order: the inverse of the permutation that sorts."""
+    """Return the rank of each element of a vector: the inverse of the permutation that sorts it."""
     return sorting.argsort(sorting.argsort(x, 0), 0)
 
 
@@ -204,7 +204,7 @@ def _running(name: str, operation: Callable[..., Any], a: Any, axis: int | None,
 
 
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
-    """The running sum along `axis` (None: of the flattened array).
+    """Return the running sum along `axis` (None: of the flattened array).
 
     >>> cumsum([1, 2, 3])
     array([1, 3, 6])
@@ -214,7 +214,7 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
 
 
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
-    """The running product along `axis` (None: of the flattened array).
+    """Return the running product along `axis` (None: of the flattened array).
 
     >>> cumprod([1, 2, 3])
     array([1, 2, 6])
@@ -224,7 +224,7 @@ def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None)
 
 
 def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
-    """As `cumsum`, with NaNs counted as 0.
+    """Return the running sum like `cumsum`, with NaNs counted as 0.
 
     >>> nancumsum([1.0, float("nan"), 3.0])
     array([1., 1., 4.])
@@ -233,7 +233,7 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = Non
 
 
 def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
-    """As `cumprod`, with NaNs counted as 1.
+    """Return the running product like `cumprod`, with NaNs counted as 1.
 
     >>> nancumprod([1.0, float("nan"), 3.0])
     array([1., 1., 3.])
@@ -260,7 +260,7 @@ def _cumulative(name: str, function: Callable[..., Any], first: int, x: Any, axi
 
 
 def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
-    """As `cumsum`, with the sum of no elements in front if `include_initial`; small integers become 32 bits wide.
+    """Return the running sum, with a 0 in front if `include_initial`; small integers become 32 bits wide.
 
     >>> cumulative_sum([1, 2], include_initial=True)
     array([0, 1, 3])
@@ -269,7 +269,7 @@ def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, inc
 
 
 def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
-    """As `cumprod`, with the product of no elements in front if `include_initial`; dtypes as in `cumulative_sum`.
+    """Return the running product, with a 1 in front if `include_initial`; dtypes as in `cumulative_sum`.
 
     >>> cumulative_prod([2, 3], include_initial=True)
     array([1, 2, 6])
@@ -278,7 +278,7 @@ def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
 
 
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """Differences of neighbouring elements along `axis`, taken `n` times; `prepend` and `append` are joined first.
+    """Return differences of neighbours along `axis`, taken `n` times; `prepend` and `append` are joined first.
 
     >>> diff([1, 4, 9])
     array([3, 5])
@@ -288,7 +288,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         raise ArgumentError(at_user_line(f"diff: n={n}; the number of differences must not be negative"))
     at = axis_of("diff", axis, len(shape_of(as_array_operand(a))))
     if not n:
-        return new_array(as_array_operand(a), a)  # as it is, without what is put at its ends
+        return new_array(as_array_operand(a), a)  # unchanged, without additions at its ends
     given = [part for part in (prepend, a, append) if part is not None]
     parts = promote_operands(*operands(*given))
     shape = kept_shape(shape_of(parts[prepend is not None]), (at,))

@@ -34,14 +34,15 @@ _OPTIONS = {"constant": {"constant_values"}, "reflect": {"reflect_type"}, "symme
 
 
 def pad(array: Any, pad_width: Any, mode: str | Callable[..., Any] = "constant", **options: Any) -> Any:
-    """`array` with elements put before and behind along its axes: `pad_width` is n, (before, behind), or such a pair
-    for each axis.
+    """Return `array` with elements added before and after along its axes.
 
-    `mode` says which: `"constant"` (`constant_values`, by default 0, in the same forms), `"edge"`, `"reflect"`,
-    `"symmetric"` (`reflect_type`), `"wrap"`, `"linear_ramp"` (`end_values`), `"maximum"`, `"mean"`, `"median"`,
-    `"minimum"` (`stat_length`), `"empty"` (zeros), as in NumPy; or a function of (vector padded with zeros, widths,
-    axis, options) that returns the vector. Raises `ShapeError` for widths that do not fit, `UnsupportedError` for other
-    modes.
+    `pad_width` is n, (before, after), or such a pair for each axis.
+
+    `mode` selects the elements: `"constant"` (`constant_values`, by default 0, in the same forms), `"edge"`,
+    `"reflect"`, `"symmetric"` (`reflect_type`), `"wrap"`, `"linear_ramp"` (`end_values`), `"maximum"`, `"mean"`,
+    `"median"`, `"minimum"` (`stat_length`), `"empty"` (zeros), as in NumPy; or a function of (vector padded with zeros,
+    widths, axis, options) that returns the vector. Raises `ShapeError` for widths that do not fit, `UnsupportedError`
+    for other modes.
 
     >>> pad([1, 2, 3], (2, 0), "reflect")
     array([3, 2, 1, 2, 3])
@@ -96,7 +97,7 @@ def _ramp(array: Any, axis: int, width: tuple[int, int], ends: tuple[Any, Any]) 
 
 def _statistic(array: Any, axis: int, width: tuple[int, int], function: Callable[..., Any],
                lengths: tuple[Any, Any]) -> Any:
-    """What the function makes of the elements on each side, or of so many of them."""
+    """Return the function's values at the elements of each side, all of them or the number in `lengths`."""
     shape, dtype = shape_of(array), aval_of(array).dtype
     extent = shape[axis]
     parts = []
@@ -118,7 +119,7 @@ def _mirror(array: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
 
 
 def _pairs(name: str, given: Any, rank: int) -> list[tuple[Any, Any]]:
-    """(before, behind) for each axis."""
+    """Return (before, behind) for each axis."""
     if isinstance(given, Sequence | np.ndarray) and [each for each in given if isinstance(each, Sequence | np.ndarray)]:
         pairs = [tuple(each) for each in given]
     else:
@@ -157,7 +158,7 @@ def _read(array: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
 
 
 def _runs(order: list[int]) -> list[list[int]]:
-    """The order cut where the step from one element to the next changes: into runs of steps 1, -1 and 0."""
+    """Split the order where the step between elements changes: into runs of steps 1, -1 and 0."""
     runs = [[order[0]]]
     for value in order[1:]:
         last = runs[-1]

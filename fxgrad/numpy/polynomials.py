@@ -39,7 +39,7 @@ from fxgrad.numpy.shaping import atleast_1d, matrix_transpose
 
 
 def _coefficients(name: str, *values: Any) -> list[Any]:
-    """Vectors of coefficients in one dtype; a number is a polynomial of degree 0."""
+    """Return vectors of coefficients in one dtype; a number is a polynomial of degree 0."""
     arrays = [atleast_1d(each) for each in as_numpy_scalars(promote_operands(*operands(*values)))]
     for array in arrays:
         if len(shape_of(array)) != 1:
@@ -48,18 +48,18 @@ def _coefficients(name: str, *values: Any) -> list[Any]:
 
 
 def _grown(p: Any, size: int) -> Any:
-    """The polynomial with zeros for higher powers, in so many coefficients."""
+    """Return the polynomial with zeros for higher powers, with `size` coefficients."""
     return pad(p, aval_of(p).dtype.type(0), [(size - shape_of(p)[0], 0, 0)])
 
 
 def polyval(p: Any, x: Any, *, unroll: int | None = 16) -> Any:
-    """The value of a polynomial at each of `x`, by Horner's rule; the axes of coefficients behind the first broadcast.
+    """Return the value of a polynomial at each of `x`, by Horner's rule; later axes of coefficients broadcast.
 
     >>> polyval([1.0, 0.0, 2.0], [2.0, 3.0])
     array([ 6., 11.])
     """
     if unroll is not None:
-        as_integer("polyval", unroll)  # there is no loop to unroll
+        as_integer("polyval", unroll)  # checked, though there is no loop to unroll
     p, x = as_numpy_scalars(promote_operands(*operands(p, x)))
     if not shape_of(p):
         raise ShapeError(at_user_line("polyval: coefficients are a vector, a number came; write [p]"))
@@ -71,7 +71,7 @@ def polyval(p: Any, x: Any, *, unroll: int | None = 16) -> Any:
 
 
 def polyadd(a1: Any, a2: Any) -> Any:
-    """The sum of two polynomials.
+    """Return the sum of two polynomials.
 
     >>> polyadd([1, 2], [1, 0, 0])
     array([1, 1, 2])
@@ -82,7 +82,7 @@ def polyadd(a1: Any, a2: Any) -> Any:
 
 
 def polysub(a1: Any, a2: Any) -> Any:
-    """The difference of two polynomials.
+    """Return the difference of two polynomials.
 
     >>> polysub([1, 2], [1, 0, 0])
     array([-1,  1,  2])
@@ -93,7 +93,7 @@ def polysub(a1: Any, a2: Any) -> Any:
 
 
 def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
-    """The product of two polynomials, in floats; with `trim_leading_zeros`, without those of the operands.
+    """Return the product of two polynomials, in floats; with `trim_leading_zeros`, without those of the operands.
 
     >>> polymul([1.0, 1.0], [1.0, -1.0])
     array([ 1.,  0., -1.])
@@ -107,7 +107,7 @@ def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
 
 
 def _trim(p: Any) -> Any:
-    """The polynomial without leading zeros, whose values must be known; at least one coefficient stays."""
+    """Return the polynomial without leading zeros, whose values must be known; at least one coefficient is kept."""
     known = require_concrete(p, "trim_leading_zeros=True, whose result has a size that depends on the values,")
     places = np.flatnonzero(known)
     size = known.shape[0]
@@ -115,7 +115,7 @@ def _trim(p: Any) -> Any:
 
 
 def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
-    """The quotient and the remainder of two polynomials, by long division; the remainder keeps its leading zeros.
+    """Return quotient and remainder of two polynomials, by long division; the remainder keeps its leading zeros.
 
     With `trim_leading_zeros`, without them. Raises `ShapeError` if `v` has no coefficients.
 
@@ -140,7 +140,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
 
 
 def polyder(p: Any, m: int = 1) -> Any:
-    """The coefficients of the `m`-th derivative.
+    """Return the coefficients of the `m`-th derivative.
 
     >>> polyder([1.0, 2.0, 3.0])
     array([2., 2.])
@@ -156,7 +156,7 @@ def polyder(p: Any, m: int = 1) -> Any:
 
 
 def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
-    """The coefficients of the `m`-th antiderivative, with the constants `k` (one for each integration, or 0).
+    """Return the coefficients of the `m`-th antiderivative, with the constants `k` (one for each integration, or 0).
 
     >>> polyint([2.0, 2.0])
     array([1., 2., 0.])
@@ -188,7 +188,7 @@ def _order(name: str, m: Any) -> int:
 
 
 def poly(seq_of_zeros: Any) -> Any:
-    """The polynomial with given roots and leading coefficient 1, or that of the eigenvalues of a matrix.
+    """Return the polynomial with given roots and leading coefficient 1, or that of the eigenvalues of a matrix.
 
     Raises `ShapeError` for other arrays.
 
@@ -209,10 +209,10 @@ def poly(seq_of_zeros: Any) -> Any:
 
 
 def roots(p: Any, *, strip_zeros: bool = True) -> Any:
-    """The roots of a polynomial, complex: the eigenvalues of its companion matrix.
+    """Return the roots of a polynomial, complex: the eigenvalues of its companion matrix.
 
-    Zeros at either end change how many roots there are, so the values must be known; with `strip_zeros=False` they
-    need not be, and a leading zero gives NaNs.
+    Zeros at either end change the number of roots, so the values must be known; with `strip_zeros=False` they need not
+    be, and a leading zero gives NaNs.
 
     >>> [round(float(root), 4) for root in sorted(roots([1.0, -3.0, 2.0]).real)]
     [1.0, 2.0]
@@ -240,7 +240,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
-    """The matrix whose columns are powers of a vector, the highest first (the lowest, with `increasing`).
+    """Return the matrix whose columns are powers of a vector, the highest first (the lowest, with `increasing`).
 
     >>> vander([1, 2, 3], 3)
     array([[1, 1, 1],
@@ -264,11 +264,11 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
 
 def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = False, w: Any = None,
             cov: bool | str = False) -> Any:
-    """The polynomial of degree `deg` with the least sum of squared distances from the points (`x`, `y`).
+    """Return the polynomial of degree `deg` with the least sum of squared distances from the points (`x`, `y`).
 
-    `w` are weights of the distances; the columns of a matrix `y` are fitted each. With `full` the result is
-    `(p, residuals, rank, singular values, rcond)`, with `cov` it is p and its covariance (`"unscaled"`: as if the
-    weights were exact). Raises `ShapeError` for other shapes, `ArgumentError` for a negative degree.
+    `w` are weights of the distances; each column of a matrix `y` is fitted separately. With `full` the result is `(p,
+    residuals, rank, singular values, rcond)`, with `cov` it is p and its covariance (`"unscaled"`: as if the weights
+    were exact). Raises `ShapeError` for other shapes, `ArgumentError` for a negative degree.
 
     >>> [round(float(coefficient), 4) for coefficient in polyfit([0.0, 1.0, 2.0], [1.0, 3.0, 5.0], 1)]
     [2.0, 1.0]

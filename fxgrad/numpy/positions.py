@@ -1,4 +1,4 @@
-"""Integer positions: checked where they are known, and turned into what `gather` and `scatter` take."""
+"""Integer indices: checked if they are known, and converted for `gather` and `scatter`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fxgrad.numpy.logic import less, where
 
 
 def check_in_range(name: str, indices: Any, extent: int, axis: int) -> Any:
-    """Known integers counted from the front; raises `IndexingError` if one is out of range."""
+    """Return known integers counted from the front; raise `IndexingError` if one is out of range."""
     indices = np.asarray(indices)
     if not indices.size:
         return indices
@@ -42,7 +42,7 @@ def check_in_range(name: str, indices: Any, extent: int, axis: int) -> Any:
 
 
 def place_in(name: str, index: Any, extent: Any, axis: int) -> Any:
-    """One known integer counted from the front; for sizes with names what is out of range may show at the call."""
+    """Return a known integer counted from the front; with symbolic sizes it may be found out of range in the call."""
     if not has_symbolic_dim(extent, index):
         return int(check_in_range(name, index, extent, axis))
     _refuse_certain(name, index, extent, axis)
@@ -58,8 +58,8 @@ def _refuse_certain(name: str, index: Any, extent: Any, axis: int) -> None:
 def gather_indices(name: str, indices: Any, extent: int, axis: int, mode: str | None) -> tuple[Any, str]:
     """Return integers as `gather` takes them, and its mode for them.
 
-    Known ones are looked at here: out of range is an error, negative ones count from the end. Traced ones are looked
-    at when the program runs. Raises `DTypeError` for indices that are no integers.
+    Known ones are checked here: out of range is an error, negative ones count from the end. Traced ones are checked at
+    run time. Raises `DTypeError` for indices that are not integers.
     """
     indices = as_array_operand(indices)
     dtype = aval_of(indices).dtype
@@ -88,9 +88,9 @@ def gather_indices(name: str, indices: Any, extent: int, axis: int, mode: str | 
 
 
 def without_negatives(name: str, index: Any, mode: str | None) -> Any:
-    """An index of which negative integers do not count from the end: they are out of range, and what `mode` says then.
+    """Return an index whose negative integers do not count from the end: they are out of range, as `mode` handles it.
 
-    Raises `IndexingError` for one that is known where nothing is said.
+    Raises `IndexingError` for a known one if there is no mode.
     """
     if isinstance(index, tuple):
         return tuple(without_negatives(name, entry, mode) for entry in index)
@@ -110,7 +110,7 @@ def without_negatives(name: str, index: Any, mode: str | None) -> Any:
 
 
 def _from_the_front(indices: Any, extent: int) -> Any:
-    """Integers of which the negative ones, which count from the end, are made to count from the front."""
+    """Return integers with negative ones, which count from the end, converted to count from the front."""
     dtype = aval_of(indices).dtype
     if dtypes.kind_of(dtype) == "u":
         return indices
@@ -119,7 +119,7 @@ def _from_the_front(indices: Any, extent: int) -> Any:
 
 
 def _roomy(indices: Any, extent: int) -> Any:
-    """Integers in a dtype that has the number `extent` too."""
+    """Return integers in a dtype that has the number `extent` too."""
     if not has_symbolic_dim(extent) and extent <= np.iinfo(aval_of(indices).dtype).max:
         return indices
     return convert(indices, np.dtype(np.int32 if not has_symbolic_dim(extent) and extent <= np.iinfo(np.int32).max
@@ -128,7 +128,7 @@ def _roomy(indices: Any, extent: int) -> Any:
 
 def take_along_one(a: Any, indices: Any, axis: int, mode: str, fill_value: Any = None,
                    promises: Sequence[str] = ()) -> Any:
-    """The elements of `a` at `indices` along `axis`, which the axes of `indices` take the place of."""
+    """Return the elements of `a` at `indices` along `axis`, which the axes of `indices` replace."""
     sizes, places = shape_of(a), shape_of(indices)
     kept = (*range(axis), *range(axis + len(places), len(places) + len(sizes) - 1))
     window = tuple(1 if at == axis else extent for at, extent in enumerate(sizes))

@@ -59,9 +59,9 @@ def _dtype(given: Any) -> Any:
 @partial(replay_calls, captures=True)
 def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
            out_sharding: Any = None) -> Any:
-    """The matrix product of the last two axes; the others broadcast, and vectors count as a row and a column.
+    """Return the matrix product of the last two axes; the others broadcast, and vectors count as a row and a column.
 
-    Raises `ShapeError` for scalars, and if the sizes that are summed over differ. Sums are made in
+    Raises `ShapeError` for scalars, and if the sizes that are summed over differ. Sums accumulate in
     `preferred_element_type`.
 
     >>> matmul([[1.0, 2.0]], [[3.0], [4.0]])
@@ -92,7 +92,7 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
 
 
 def _stack_product(a: Any, b: Any, precision: Any, preferred: Any) -> Any:
-    """The product of stacks of matrices: batch axes where both have them, free ones where one alone has."""
+    """Return the product of stacks of matrices: shared leading axes are batch axes, others free ones."""
     a_rank, b_rank = len(shape_of(a)), len(shape_of(b))
     rank = max(a_rank, b_rank, 2) - 2  # of the stacks
     a_row, b_column = a_rank > 1, b_rank > 1
@@ -119,7 +119,7 @@ def _stack_product(a: Any, b: Any, precision: Any, preferred: Any) -> Any:
 @partial(replay_calls, captures=True)
 def dot(a: Any, b: Any, out: Any = None, *, precision: Any = None, preferred_element_type: Any = None,
         out_sharding: Any = None) -> Any:
-    """The product of two arrays, summed over the last axis of `a` and the second-to-last (or only) one of `b`.
+    """Return the product of two arrays, summed over the last axis of `a` and the second-to-last (or only) one of `b`.
 
     With a scalar it is `a * b`. Raises `ShapeError` if the sizes that are summed over differ.
 
@@ -142,7 +142,7 @@ def dot(a: Any, b: Any, out: Any = None, *, precision: Any = None, preferred_ele
 
 @partial(replay_calls, captures=True)
 def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """The product of two arrays, summed over the last axis of both.
+    """Return the product of two arrays, summed over the last axis of both.
 
     >>> float(inner([1.0, 2.0], [3.0, 4.0]))
     11.0
@@ -159,7 +159,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
 
 @partial(replay_calls, captures=True)
 def outer(a: Any, b: Any, out: Any = None) -> Any:
-    """The products of every element of `a` with every one of `b`, as a matrix; both are flattened.
+    """Return the products of every element of `a` with every one of `b`, as a matrix; both are flattened.
 
     >>> outer([1.0, 2.0], [3.0, 4.0])
     array([[3., 4.],
@@ -172,7 +172,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
 
 @partial(replay_calls, captures=True)
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """The product of two flattened arrays, the first one conjugated. Raises `ShapeError` if their sizes differ.
+    """Return the product of two flattened arrays, the first one conjugated. Raises `ShapeError` if their sizes differ.
 
     >>> complex(vdot([1j], [1j]))
     (1+0j)
@@ -185,7 +185,7 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
 
 @partial(replay_calls, captures=True)
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """The product of vectors along `axis`, the first ones conjugated; the other axes broadcast.
+    """Return the product of vectors along `axis`, the first ones conjugated; the other axes broadcast.
 
     >>> vecdot([[1.0, 2.0]], [3.0, 4.0])
     array([11.])
@@ -201,7 +201,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, prefer
 
 
 def matvec(x1: Any, x2: Any, /) -> Any:
-    """The products of matrices (the last two axes) and vectors (the last axis); the other axes broadcast.
+    """Return the products of matrices (the last two axes) and vectors (the last axis); the other axes broadcast.
 
     >>> matvec([[1.0, 2.0]], [3.0, 4.0])
     array([11.])
@@ -212,7 +212,7 @@ def matvec(x1: Any, x2: Any, /) -> Any:
 
 
 def vecmat(x1: Any, x2: Any, /) -> Any:
-    """The products of vectors (the last axis, conjugated) and matrices (the last two); the other axes broadcast.
+    """Return the products of vectors (the last axis, conjugated) and matrices (the last two); the other axes broadcast.
 
     >>> vecmat([1.0, 2.0], [[3.0], [4.0]])
     array([11.])
@@ -227,7 +227,7 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
 @partial(replay_calls, captures=True)
 def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None,
               out_sharding: Any = None) -> Any:
-    """The product of two arrays, summed over pairs of axes.
+    """Return the product of two arrays, summed over pairs of axes.
 
     `axes` is a number n (the last n of `a` with the first n of `b`), or the axes of each in a pair of sequences.
     Raises `ShapeError` if the sizes of a pair differ.
@@ -265,7 +265,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred
 
 
 def kron(a: Any, b: Any) -> Any:
-    """The Kronecker product: blocks of `b`, each times an element of `a`.
+    """Return the Kronecker product: blocks of `b`, each times an element of `a`.
 
     >>> kron([1, 2], [1, 10])
     array([ 1, 10,  2, 20])
@@ -280,7 +280,7 @@ def kron(a: Any, b: Any) -> Any:
 
 
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
-    """The cross product of vectors of 3 (or 2) components along an axis; the other axes broadcast.
+    """Return the cross product of vectors of 3 (or 2) components along an axis; the other axes broadcast.
 
     Raises `ShapeError` for other numbers of components.
 

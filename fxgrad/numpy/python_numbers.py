@@ -1,4 +1,4 @@
-"""Python's numbers as arrays: what consists of them alone, how wide they are, and which an integer dtype holds."""
+"""Arrays of Python's numbers: which values consist of them alone, their width, and which fit an integer dtype."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fxgrad.errors import DTypeError
 
 
 def are_python_numbers(values: Any) -> bool:
-    """Whether what a caller gave consists of Python's numbers alone, in lists or not."""
+    """Return whether a caller's value consists of Python's numbers alone, in lists or not."""
     if isinstance(values, list | tuple):
         return all(map(are_python_numbers, values))
     return type(values) in PYTHON_SCALARS
 
 
 def array_of_numbers(array: Any, dtype: DType | None) -> Any:
-    """NumPy's array of Python's numbers, of `dtype` or else as wide as they are here."""
+    """Return NumPy's array of Python's numbers, in `dtype` or else in the default width."""
     if dtype is None:
         if array.dtype.kind == "O":
             number = _beyond(array, np.iinfo(np.int64).min, np.iinfo(np.uint64).max)
@@ -46,7 +46,7 @@ def array_of_numbers(array: Any, dtype: DType | None) -> Any:
 
 
 def _fits(floats: Any, dtype: DType) -> Any:
-    """Which floats are in the range of an integer dtype, whose ends float64 does not all have."""
+    """Return which floats are in the range of an integer dtype, whose limits float64 does not all represent."""
     limits = dtypes.iinfo(dtype)
     return (floats > float(limits.min) - 1) & (floats < float(limits.max) + 1) | (floats == float(limits.min))
 
@@ -57,7 +57,7 @@ def _beyond(numbers: Any, least: int, greatest: int) -> str:
 
 
 def default_width(array: Any) -> Any:
-    """Numbers as wide as arrays of them are by default."""
+    """Return numbers in the default width of arrays of them."""
     kind = array.dtype.kind
     if kind == "f":
         return array.astype(default_float_dtype())
@@ -68,6 +68,6 @@ def default_width(array: Any) -> Any:
 
 
 def array_of_traced_numbers(array: Any) -> Any:
-    """An array made of traced numbers of Python's, no longer weak and as wide as an array of them is by default."""
+    """Return an array of traced Python numbers, no longer weak, in the default width."""
     aval = aval_of(array)
     return convert(array, default_width(np.empty(0, aval.dtype)).dtype) if aval.weak else array

@@ -37,19 +37,19 @@ Axis = int | Sequence[int] | None
 
 _LINES = {"linear": (1.0, 1.0), "interpolated_inverted_cdf": (0.0, 1.0), "hazen": (0.5, 0.5), "weibull": (0.0, 0.0),
           "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (3 / 8, 3 / 8)}
-"""The methods that draw lines between elements, by their (alpha, beta): Hyndman and Fan, 1996."""
+"""The methods that interpolate linearly, by their (alpha, beta): Hyndman and Fan, 1996."""
 _STEPS = ("lower", "higher", "midpoint", "nearest", "inverted_cdf", "averaged_inverted_cdf", "closest_observation")
 
 
 def quantile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False,
              method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
-    """The values below which the fractions `q` of the elements over `axis` lie; a NaN if there is one.
+    """Return the values below which the fractions `q` of the elements over `axis` lie; NaN if there is a NaN.
 
-    Between two elements the value is interpolated (`"linear"`), or by `method` the `"lower"`, `"higher"`, `"nearest"`
-    of them, their `"midpoint"`, or what the other methods of NumPy make of them (Hyndman and Fan, Sample quantiles in
-    statistical packages, 1996). `weights`, with `"inverted_cdf"` only, say how often each element counts. The axes of
-    `q` come first. Raises `ShapeError` for no elements, `DTypeError` for complex ones, `ArgumentError` for a `q`
-    that is known and does not lie from 0 to 1.
+    Between two elements the value is interpolated (`"linear"`), or by `method` it is the `"lower"`, `"higher"` or
+    `"nearest"` of them, their `"midpoint"`, or the value of NumPy's other methods (Hyndman and Fan, Sample quantiles in
+    statistical packages, 1996). `weights`, with `"inverted_cdf"` only, are the weights of the elements. The axes of `q`
+    come first. Raises `ShapeError` for no elements, `DTypeError` for complex ones, `ArgumentError` for a known `q`
+    outside of 0 to 1.
 
     >>> float(quantile([1.0, 2.0, 4.0], 0.75))
     3.0
@@ -61,7 +61,7 @@ def quantile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_input
 
 def percentile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False,
                method: str = "linear", keepdims: bool = False, *, weights: Any = None, out_sharding: Any = None) -> Any:
-    """As `quantile`, with `q` from 0 to 100.
+    """Return quantiles like `quantile`, with `q` from 0 to 100.
 
     >>> float(percentile([1.0, 2.0, 4.0], 75.0))
     3.0
@@ -75,7 +75,7 @@ def percentile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_inp
 
 
 def median(a: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
-    """The middle one of the elements over `axis`, or the mean of the middle two; a NaN if there is one.
+    """Return the middle one of the elements over `axis`, or the mean of the middle two; NaN if there is a NaN.
 
     >>> float(median([3.0, 1.0, 2.0, 10.0]))
     2.5
@@ -85,7 +85,7 @@ def median(a: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = F
 
 def nanquantile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False,
                 method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
-    """As `quantile`, with NaNs left out; a NaN where there is nothing else.
+    """Return quantiles like `quantile`, with NaNs left out; NaN where there is nothing else.
 
     >>> float(nanquantile([1.0, float("nan"), 2.0, 4.0], 0.75))
     3.0
@@ -97,7 +97,7 @@ def nanquantile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_in
 
 def nanpercentile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False,
                   method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
-    """As `percentile`, with NaNs left out; a NaN where there is nothing else.
+    """Return percentiles like `percentile`, with NaNs left out; NaN where there is nothing else.
 
     >>> float(nanpercentile([1.0, float("nan"), 2.0, 4.0], 75.0))
     3.0
@@ -108,7 +108,7 @@ def nanpercentile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_
 
 def nanmedian(a: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False,
               keepdims: bool = False) -> Any:
-    """As `median`, with NaNs left out; a NaN where there is nothing else.
+    """Return the median like `median`, with NaNs left out; NaN where there is nothing else.
 
     >>> float(nanmedian([3.0, float("nan"), 2.0, 10.0]))
     3.0
@@ -131,7 +131,7 @@ def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool
     *kept, count = shape_of(flat)
     if not count:
         raise ShapeError(at_user_line(f"{name}: an array of shape {shape} has no elements along axis {axis}"))
-    # Places among many elements have more digits than a narrow float.
+    # Positions among many elements need more digits than a narrow float has.
     exact = dtypes.float64 if dtype == dtypes.float64 else dtypes.float32
     q = as_dtype(_check_fractions(name, q, 1), exact)
     ones = (1,) * len(shape_of(q))
@@ -160,7 +160,7 @@ def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool
 
 
 def _check_fractions(name: str, q: Any, most: int) -> Any:
-    """The `q` of a caller; raises `ArgumentError` where its numbers are known and do not lie from 0 to `most`."""
+    """Return the caller's `q`; raise `ArgumentError` if it is known and not between 0 and `most`."""
     q = as_array_operand(q)
     if is_concrete(q) and not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= most)):
         raise ArgumentError(at_user_line(f"{name}: q must lie from 0 to {most}, got {np.asarray(q).tolist()}"))
@@ -168,7 +168,7 @@ def _check_fractions(name: str, q: Any, most: int) -> Any:
 
 
 def _joined(a: Any, axes: tuple[int, ...]) -> Any:
-    """The array with the axes that are reduced joined into its last one."""
+    """Return the array with the reduced axes joined into its last one."""
     shape = shape_of(a)
     kept = [at for at in range(len(shape)) if at not in axes]
     moved = transpose(a, [*kept, *axes])
@@ -176,9 +176,7 @@ def _joined(a: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _neighbours(method: str, q: Any, count: Any) -> tuple[Any, Any, Any]:
-    """Between which places of the sorted order the fractions `q` of `count` elements lie, and the share of the upper
-    one.
-    """
+    """Return the sorted positions around the fractions `q` of `count` elements, and the weight of the upper one."""
     if method in _LINES:
         alpha, beta = _LINES[method]
         place = multiply(q, subtract(count, 1)) if method == "linear" else \
@@ -208,7 +206,7 @@ def _neighbours(method: str, q: Any, count: Any) -> tuple[Any, Any, Any]:
 
 
 def _read(ordered: Any, place: Any, q: Any, count: Any) -> Any:
-    """The elements at places of the last axis, held in range; the axes of `q` come last."""
+    """Return the elements at positions of the last axis, clipped to its range; the axes of `q` come last."""
     last = len(shape_of(ordered)) - 1
     place = as_dtype(maximum(minimum(place, subtract(count, 1)), 0), np.int32)
     if shape_of(place) == shape_of(q):
@@ -231,7 +229,7 @@ def _broadcast_weights(name: str, weights: Any, shape: tuple[int, ...], axes: tu
 
 
 def _weighted_place(ordered: Any, weights: Any, q: Any) -> Any:
-    """The first place at which the weights up to it add up to the fraction `q` of all."""
+    """Return the first position at which the cumulative weight reaches the fraction `q` of all."""
     clean = where(logical_or(isnan(ordered), logical_or(isnan(weights), less(weights, 0))), 0.0, weights)
     running = cumulative.cumsum(clean, len(shape_of(clean)) - 1)
     *kept, count = shape_of(running)

@@ -44,9 +44,9 @@ from fxgrad.numpy.shaping import ravel
 
 
 def roll(a: Any, shift: Any, axis: int | Sequence[int] | None = None) -> Any:
-    """`a` with its elements moved on by `shift` places along `axis`, those at the end to the beginning.
+    """Return `a` with its elements moved on by `shift` places along `axis`, those at the end to the beginning.
 
-    Without `axis` in the flattened array. `shift` may be a traced integer, and a sequence with as many `axis`.
+    Without `axis` the flattened array is rolled. `shift` may be a traced integer, or a sequence with as many `axis`.
 
     >>> roll([1, 2, 3], 1)
     array([3, 1, 2])
@@ -81,7 +81,7 @@ def _roll(a: Any, shift: Any, axis: int) -> Any:
 
 
 def tile(A: Any, reps: Any) -> Any:
-    """`A` repeated as a whole, `reps` times along its last axes.
+    """Return `A` repeated as a whole, `reps` times along its last axes.
 
     >>> tile([1, 2], 2)
     array([1, 2, 1, 2])
@@ -95,9 +95,9 @@ def tile(A: Any, reps: Any) -> Any:
 
 def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None,
            out_sharding: Any = None) -> Any:
-    """`a` with each element repeated along `axis` (None: in the flattened array).
+    """Return `a` with each element repeated along `axis` (None: in the flattened array).
 
-    `repeats` is a number or one number for each element; it must be known, unless `total_repeat_length` says the size
+    `repeats` is a number or one number for each element; it must be known, unless `total_repeat_length` gives the size
     of the result, which is then cut, or filled with the last entry.
 
     >>> repeat([1, 2], 2)
@@ -130,10 +130,10 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
 
 def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str | None = None,
          unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: Any = None) -> Any:
-    """The elements of `a` at integer `indices` along `axis` (None: in the flattened array).
+    """Return the elements of `a` at integer `indices` along `axis` (None: in the flattened array).
 
-    `mode` says what becomes of indices out of range: None and `"raise"` raise `IndexingError` (under `jit` they give
-    `fill_value`), `"clip"` and `"wrap"` move them into range, `"fill"` gives `fill_value` (NaN, the least integer).
+    `mode` handles indices out of range: None and `"raise"` raise `IndexingError` (under `jit` they give `fill_value`),
+    `"clip"` and `"wrap"` move them into range, `"fill"` gives `fill_value` (NaN, the least integer).
 
     >>> take([10, 20, 30], [2, -1])
     array([30, 30])
@@ -148,7 +148,7 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
 
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str | None = None,
                     fill_value: Any = None, *, wrap_negative_indices: bool | None = None) -> Any:
-    """Elements of `arr` along `axis`, at indices that differ for each place along the other axes, which broadcast.
+    """Return elements of `arr` along `axis`, at indices that differ for each position on the other axes (broadcast).
 
     `mode` as in `take`; with `wrap_negative_indices=False` negative indices are out of range, too. Raises `ShapeError`
     if the numbers of axes differ.
@@ -176,9 +176,9 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str | N
 
 
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """The elements of `a` on a diagonal of the plane of two axes, as a new last axis.
+    """Return the elements of `a` on a diagonal of the plane of two axes, as a new last axis.
 
-    `offset` counts diagonals upward from the main one. Raises `AxisError` if the axes are equal or not there.
+    `offset` counts diagonals upward from the main one. Raises `AxisError` if the axes are equal or do not exist.
 
     >>> diagonal([[1, 2], [3, 4]])
     array([1, 4])
@@ -200,7 +200,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 
 def diag(v: Any, k: int = 0) -> Any:
-    """The `k`-th diagonal of a matrix, or a matrix with the vector `v` there and zeros elsewhere.
+    """Return the `k`-th diagonal of a matrix, or a matrix with the vector `v` there and zeros elsewhere.
 
     Raises `ShapeError` for arrays of other ranks.
 
@@ -219,14 +219,14 @@ def diag(v: Any, k: int = 0) -> Any:
     extent = count + abs(k)
     if not count:
         return constant_array((extent, extent), 0, aval_of(v).dtype)
-    # In the flattened matrix the elements stand at equal distances.
+    # In the flattened matrix the elements are equally spaced.
     before = k if k >= 0 else -k * extent
     behind = extent * extent - before - (count - 1) * (extent + 1) - 1
     return reshape(pad(v, scalar_like(0, v), [(before, behind, extent)]), (extent, extent))
 
 
 def diagflat(v: Any, k: int = 0) -> Any:
-    """A matrix with the elements of `v` on its `k`-th diagonal.
+    """Return a matrix with the elements of `v` on its `k`-th diagonal.
 
     >>> diagflat([[1, 2]]).shape
     (2, 2)
@@ -235,7 +235,7 @@ def diagflat(v: Any, k: int = 0) -> Any:
 
 
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
-    """The sum of a diagonal; the arguments are those of `diagonal`.
+    """Return the sum of a diagonal; the arguments are those of `diagonal`.
 
     >>> int(trace([[1, 2], [3, 4]]))
     5
@@ -256,7 +256,7 @@ def _triangle(name: str, m: Any, k: int, lower: bool) -> Any:
 
 
 def tril(m: Any, k: int = 0) -> Any:
-    """`m` with zeros above its `k`-th diagonal (in the plane of the last two axes).
+    """Return `m` with zeros above its `k`-th diagonal (in the plane of the last two axes).
 
     >>> tril([[1, 2], [3, 4]])
     array([[1, 0],
@@ -266,7 +266,7 @@ def tril(m: Any, k: int = 0) -> Any:
 
 
 def triu(m: Any, k: int = 0) -> Any:
-    """`m` with zeros below its `k`-th diagonal (in the plane of the last two axes).
+    """Return `m` with zeros below its `k`-th diagonal (in the plane of the last two axes).
 
     >>> triu([[1, 2], [3, 4]])
     array([[1, 2],

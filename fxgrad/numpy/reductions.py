@@ -39,7 +39,7 @@ Axis = int | tuple[int, ...] | None
 
 
 def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
-    """`shape` with size 1 along `axes`."""
+    """Return `shape` with size 1 along `axes`."""
     return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
 
 
@@ -48,7 +48,7 @@ def _narrow(dtype: DType) -> bool:
 
 
 def summing_dtype(dtype: DType) -> DType:
-    """The dtype of a sum of such elements: integers narrower than 32 bits are widened."""
+    """Return the dtype of a sum of such elements: integers narrower than 32 bits are widened."""
     if dtype.kind == "b":
         return dtypes.int32
     if dtypes.kind_of(dtype) in "iu" and dtype.itemsize < 4:
@@ -57,7 +57,7 @@ def summing_dtype(dtype: DType) -> DType:
 
 
 def _accumulate(operation: Callable[..., Any], a: Any, axis: Axis, dtype: Any, keepdims: bool) -> Any:
-    """A sum or product in the dtype that it is to have; narrow floats are added up in float32."""
+    """Return a sum or product in the wanted dtype; narrow floats accumulate in float32."""
     a = operand(a)
     aval = aval_of(a)
     axes = axes_of(operation.__name__.removeprefix("reduce_"), axis, aval.ndim)
@@ -73,10 +73,10 @@ def _accumulate(operation: Callable[..., Any], a: Any, axis: Axis, dtype: Any, k
 
 def sum(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
         where: Any = None, promote_integers: bool = True) -> Any:
-    """The sum over `axis` (None: all axes; a tuple: several), in `dtype` if given; small integers become 32 bits wide.
+    """Return the sum over `axis` (None: all axes; a tuple: several); small integers become 32 bits wide.
 
-    With `keepdims` the axes stay, of size 1; `initial` is added; only elements where `where` is true count.
-    Raises `AxisError` for axes that `a` does not have.
+    The result is in `dtype` if given. With `keepdims` the axes stay, of size 1; `initial` is added; only elements where
+    `where` is true count. Raises `AxisError` for axes that `a` does not have.
 
     >>> sum([[1.0, 2.0], [3.0, 4.0]], axis=0)
     array([4., 6.])
@@ -97,7 +97,7 @@ def sum(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims:
 
 def prod(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, initial: Any = None,
          where: Any = None, promote_integers: bool = True) -> Any:
-    """The product over `axis`; the arguments are those of `sum`.
+    """Return the product over `axis`; the arguments are those of `sum`.
 
     >>> float(prod([2.0, 3.0]))
     6.0
@@ -112,7 +112,7 @@ def prod(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
 
 
 def _first(name: str, initial: Any, like: Any) -> Any:
-    """The number that a reduction begins with, in the dtype of what it is combined with."""
+    """Return the initial value of a reduction, in the dtype of the elements that it is combined with."""
     if are_python_numbers(initial) and not isinstance(initial, list | tuple):
         return array_of_numbers(np.asarray(initial), aval_of(like).dtype)[()]
     initial = operand(initial)
@@ -155,9 +155,10 @@ def _extremum(name: str, operation: Callable[..., Any], pair: Any, a: Any, axis:
 
 def max(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None,
         where: Any = None) -> Any:
-    """The greatest element over `axis`, a NaN if there is one; ties share the derivative equally.
+    """Return the greatest element over `axis`, NaN if there is a NaN; ties share the derivative equally.
 
-    `keepdims` as in `sum`; `initial` is the least result, and needed with `where`. Raises `ShapeError` for no elements.
+    `keepdims` as in `sum`; `initial` is a lower bound of the result, and required with `where`. Raises `ShapeError` for
+    no elements.
 
     >>> max([[1.0, 5.0], [3.0, 4.0]], axis=1)
     array([5., 4.])
@@ -168,7 +169,7 @@ def max(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, init
 
 def min(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, initial: Any = None,
         where: Any = None) -> Any:
-    """The least element over `axis`; the arguments are those of `max`.
+    """Return the least element over `axis`; the arguments are those of `max`.
 
     >>> float(min([1.0, 5.0]))
     1.0
@@ -181,7 +182,7 @@ amax, amin = max, min
 
 
 def ptp(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> Any:
-    """The greatest element minus the least over `axis`.
+    """Return the greatest element minus the least over `axis`.
 
     >>> float(ptp([1.0, 5.0, 2.0]))
     4.0
@@ -204,7 +205,7 @@ def _position(name: str, operation: Callable[..., Any], a: Any, axis: int | None
 
 
 def argmax(a: Any, axis: int | None = None, out: Any = None, keepdims: bool | None = None) -> Any:
-    """Where the greatest element stands along `axis` (None: in the flattened array): the first one, or a NaN; int32.
+    """Return the position (int32) of the greatest element along `axis` (None: flattened): the first one, or a NaN.
 
     >>> int(argmax([1.0, 5.0, 2.0]))
     1
@@ -214,7 +215,7 @@ def argmax(a: Any, axis: int | None = None, out: Any = None, keepdims: bool | No
 
 
 def argmin(a: Any, axis: int | None = None, out: Any = None, keepdims: bool | None = None) -> Any:
-    """Where the least element stands along `axis`; as `argmax`.
+    """Return the position of the least element along `axis`, like `argmax`.
 
     >>> int(argmin([1.0, 5.0, 0.5]))
     2
@@ -238,7 +239,7 @@ def _test(name: str, operation: Callable[..., Any], a: Any, axis: Axis, keepdims
 
 
 def all(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
-    """Whether all elements over `axis` are true (not zero).
+    """Return whether all elements over `axis` are true (not zero).
 
     >>> bool(all([True, False]))
     False
@@ -248,7 +249,7 @@ def all(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, w
 
 
 def any(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, where: Any = None) -> Any:
-    """Whether any element over `axis` is true (not zero).
+    """Return whether any element over `axis` is true (not zero).
 
     >>> bool(any([True, False]))
     True
@@ -258,7 +259,7 @@ def any(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False, *, w
 
 
 def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """How many elements over `axis` are not zero.
+    """Return the number of nonzero elements over `axis`.
 
     >>> int(count_nonzero([0.0, 2.0, 3.0]))
     2

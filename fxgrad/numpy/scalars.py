@@ -1,7 +1,7 @@
-"""The scalar types, as jax has them: dtypes to be named, and functions that convert to them.
+"""The scalar types, as in jax: names of dtypes, and functions that convert to them.
 
-`float32(x)` is `x` as an array of float32, traced or not. They stand for dtypes wherever NumPy takes one, equal NumPy's
-types, and have their scalars and nothing else as instances.
+`float32(x)` is `x` as an array of float32, traced or not. They are accepted wherever NumPy takes a dtype, equal NumPy's
+types, and have NumPy's scalars as their only instances.
 
 >>> import numpy as np
 >>> np.zeros(2, float32).dtype == float32, float32 == np.float32, isinstance(np.float32(1), float32)
@@ -37,10 +37,10 @@ class ScalarType(type):
 
 
 class Scalar(metaclass=ScalarType):
-    """What the scalar types have in common: called, they convert."""
+    """The base of the scalar types: a call converts its argument."""
 
     def __new__(cls, x: Any = 0) -> Any:
-        """`x`, a number, a list, or an array of any kind, as an array of this dtype."""
+        """Return `x`, a number, a list, or an array of any kind, as an array of this dtype."""
         return freeze_result(asarray(x, cls.dtype), [x])
 
 
@@ -215,11 +215,11 @@ class uint4(Scalar):  # noqa: N801
 for _type in (bool_, int2, int4, int8, int16, int32, int64, uint2, uint4, uint8, uint16, uint32, uint64, bfloat16,
               float16, float32, float64, complex64, complex128, float4_e2m1fn, float8_e3m4, float8_e4m3,
               float8_e4m3b11fnuz, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu):
-    _type.__module__ = "fxgrad.numpy"  # where people and pickle find it
+    _type.__module__ = "fxgrad.numpy"  # the module where users and pickle find it
 
 
 def missing_scalar_reason(name: str) -> str | None:
-    """What is said of a narrow type of jax's that there is not here; None if `name` is none."""
+    """Return the message for a narrow type of jax's that is missing here; None if `name` is none."""
     found = re.fullmatch(r"float6_e(\d)m(\d)\w*|u?int1", name)
     if found is None:
         return None

@@ -1,6 +1,6 @@
-"""Sets: the distinct elements of arrays, what several arrays have in common, and whether elements are among others.
+"""Sets: the distinct elements of arrays, elements common to several arrays, and membership.
 
-How many distinct elements there are depends on their values. These must be known, or `size` must be given.
+The number of distinct elements depends on the values. These must be known, or `size` must be given.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class UniqueInverseResult(NamedTuple):
 
 
 class _Groups(NamedTuple):
-    """Rows in sorted order: `order` are their places, `first` says which begin a group of equal ones."""
+    """Rows in sorted order: `order` are their positions, `first` marks the first row of each group of equal ones."""
 
     order: Any
     first: Any
@@ -83,11 +83,11 @@ class _Groups(NamedTuple):
 def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
            axis: int | None = None, *, equal_nan: bool = True, size: int | None = None, fill_value: Any = None,
            sorted: bool = True) -> Any:
-    """The distinct elements of an array in order, or with `axis` the distinct slices along it.
+    """Return the distinct elements of an array in order, or with `axis` the distinct slices along it.
 
-    If asked for, these follow: the positions of their first occurrences, the positions in the result that make up the
-    array again, and the numbers of occurrences (all int32). With `equal_nan`, NaNs are one element. Values must be
-    known unless `size` is given, to which the result is then cut or filled, with `fill_value` or its least element.
+    On request these follow: the positions of their first occurrences, the positions in the result that rebuild the
+    array, and the numbers of occurrences (all int32). With `equal_nan`, NaNs are one element. Values must be known
+    unless `size` is given, to which the result is then cut or filled, with `fill_value` or its least element.
     Derivatives flow to the first occurrences.
 
     >>> unique([3, 1, 3])
@@ -109,7 +109,7 @@ def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, re
         rows, count = broadcast_to(convert(as_array_operand(fill_value), aval_of(ar).dtype),
                                    (1, *shape_of(rows)[1:])), 1
     groups = _group_rows(rows, equal_nan)
-    # One more than wanted: where the last one ends.
+    # One more than requested: the end of the last one.
     ends = true_places(groups.first, None if wanted is None else wanted + 1, count,
                        "np.unique, whose result has a size that depends on the values")
     places = ends if wanted is None else slice_in_dim(ends, 0, wanted, 0)
@@ -135,7 +135,7 @@ def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, re
 
 
 def _group_rows(rows: Any, equal_nan: bool) -> _Groups:
-    """The rows in lexicographic order, each compared with the one before it."""
+    """Return the rows in lexicographic order, each compared with the one before it."""
     count = shape_of(rows)[0]
     width = math.prod(shape_of(rows)[1:])
     columns = [reshape(part, (count,)) for part in _columns(reshape(rows, (count, width)), width)]
@@ -151,7 +151,7 @@ def _group_rows(rows: Any, equal_nan: bool) -> _Groups:
 
 
 def _changes(x: Any, equal_nan: bool = True) -> Any:
-    """Whether each element of a sorted vector is another than the one before it; with `equal_nan`, NaNs are one."""
+    """Return whether each element of a sorted vector differs from the one before it; `equal_nan` makes NaNs equal."""
     count = shape_of(x)[0]
     later, earlier = slice_in_dim(x, 1, count, 0), slice_in_dim(x, 0, count - 1, 0)
     apart = not_equal(later, earlier)
@@ -179,7 +179,7 @@ def _inverse(groups: _Groups) -> Any:
 
 
 def _counts(places: Any, count: int, wanted: int | None) -> Any:
-    """From each place to the next, the last one (unless one more is given) to the end; 0 where there is no group."""
+    """Return the distances between positions, the last one to the end unless one more is given; 0 without a group."""
     if wanted is None:
         places = concatenate([places, np.full(1, count, np.int32)], 0)
     groups = shape_of(places)[0] - 1
@@ -187,7 +187,7 @@ def _counts(places: Any, count: int, wanted: int | None) -> Any:
 
 
 def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAllResult:
-    """The distinct elements (NaNs are distinct), their first positions, the inverse positions and the counts.
+    """Return the distinct elements (NaNs are distinct), their first positions, the inverse positions and the counts.
 
     `size` and `fill_value` as in `unique`.
 
@@ -198,7 +198,9 @@ def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) ->
 
 
 def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueCountsResult:
-    """The distinct elements (NaNs are distinct) and how often each occurs. `size` and `fill_value` as in `unique`.
+    """Return the distinct elements (NaNs are distinct) and how often each occurs.
+
+    `size` and `fill_value` as in `unique`.
 
     >>> unique_counts([3, 1, 3]).counts
     array([1, 2], dtype=int32)
@@ -207,7 +209,7 @@ def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None)
 
 
 def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueInverseResult:
-    """The distinct elements (NaNs are distinct) and the positions among them that make up `x` again.
+    """Return the distinct elements (NaNs are distinct) and the positions among them that rebuild `x`.
 
     `size` and `fill_value` as in `unique`.
 
@@ -218,7 +220,7 @@ def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None
 
 
 def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The distinct elements (NaNs are distinct). `size` and `fill_value` as in `unique`.
+    """Return the distinct elements (NaNs are distinct). `size` and `fill_value` as in `unique`.
 
     >>> unique_values([3, 1, 3])
     array([1, 3])
@@ -235,7 +237,7 @@ def _flat(*arrays: Any) -> list[Any]:
 
 
 def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The distinct elements of either array, in order. `size` and `fill_value` as in `unique`.
+    """Return the distinct elements of either array, in order. `size` and `fill_value` as in `unique`.
 
     >>> union1d([3, 1], [2, 1])
     array([1, 2, 3])
@@ -245,7 +247,7 @@ def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = No
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None,
               fill_value: Any = None) -> Any:
-    """The distinct elements of `ar1` that are not in `ar2`: in order, or as they come if they are distinct already.
+    """Return the distinct elements of `ar1` that are not in `ar2`: in order, or unchanged if they are distinct already.
 
     Values must be known unless `size` is given, to which the result is then cut or filled, with `fill_value` or 0.
 
@@ -265,7 +267,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | No
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None,
              fill_value: Any = None) -> Any:
-    """The distinct elements that are in just one of two arrays, in order. NaNs are in no other array.
+    """Return the distinct elements that are in just one of two arrays, in order; NaNs are in no other array.
 
     `size` and `fill_value` as in `unique`. With `assume_unique` the caller promises that no array has an element twice.
 
@@ -278,7 +280,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | Non
     joined = concatenate(parts, 0)
     if not shape_of(joined)[0]:
         return _select_kept("setxor1d", joined, constant_array((0,), False, dtypes.bool_), size, fill_value)
-    # By array within equal elements: the first of each array are marked, and those whose kind the other has are not.
+    # Equal elements are ordered by array: the first of each array is marked, unless the other array has one too.
     origin = np.arange(shape_of(joined)[0]) >= count
     values, origin, order = sorting.sort([joined, origin, iota(dtypes.int32, shape_of(joined))], 0, 2)
     first = logical_or(_changes(values), _changes(origin))
@@ -289,14 +291,14 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | Non
 
 
 def _sort_with_firsts(x: Any) -> tuple[Any, Any]:
-    """A vector in order, and whether each of its elements is the first of equal ones."""
+    """Return a vector in order, and whether each of its elements is the first of equal ones."""
     groups = _group_rows(x, True)
     return take_along_one(x, groups.order, 0, "promise_in_bounds", promises=("unique",)), groups.first
 
 
 def _select_kept(name: str, x: Any, keep: Any, size: int | None, fill_value: Any,
                  least: bool = False) -> Any:
-    """The elements to keep, cut or filled up to `size`: with `fill_value`, or with 0, or the `least` of them."""
+    """Return the elements to keep, cut or filled to `size`: with `fill_value`, or with 0, or the `least` of them."""
     count = shape_of(x)[0]
     wanted = size_of(name, size)
     places = true_places(keep, wanted, count, f"np.{name}, whose result has a size that depends on the values")
@@ -314,18 +316,18 @@ def _select_kept(name: str, x: Any, keep: Any, size: int | None, fill_value: Any
 
 
 def _least(found: Any, places: Any, count: int) -> Any:
-    """The first of the elements found, or 0 if none were."""
+    """Return the first of the found elements, or 0 if there are none."""
     first, place = (slice_in_dim(part, 0, min(shape_of(part)[0], 1), 0) for part in (found, places))
     return where(less(place, scalar_like(count, place)), first, scalar_like(0, first))
 
 
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False, *,
                 size: int | None = None, fill_value: Any = None) -> Any:
-    """The distinct elements that two arrays have in common, in order; if asked for, their positions in both (int32).
+    """Return the distinct elements that two arrays have in common, in order; on request their positions in both.
 
-    Values must be known unless `size` is given, to which the result is then cut or filled, with `fill_value` or the
-    least element; positions that are missing are the sizes of the arrays. With `assume_unique` the caller promises
-    that no array has an element twice.
+    Positions are int32. Values must be known unless `size` is given, to which the result is then cut or filled, with
+    `fill_value` or the least element; missing positions are the sizes of the arrays. With `assume_unique` the caller
+    promises that no array has an element twice.
 
     >>> intersect1d([3, 1, 2], [2, 3, 4])
     array([2, 3])
@@ -361,7 +363,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
 
 def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
          method: str = "auto") -> Any:
-    """Whether each of `element` is among `test_elements`, or with `invert` is not; NaNs are among none.
+    """Return whether each of `element` is in `test_elements`, or with `invert` is not; a NaN never is.
 
     `method` is one of jax's, all of which have the same result.
 

@@ -29,7 +29,7 @@ from fxgrad.numpy.creation import as_arrays_keeping_dtypes
 
 
 def shape(a: Any) -> tuple[int, ...]:
-    """The shape of an array.
+    """Return the shape of an array.
 
     >>> shape([[1, 2, 3]])
     (1, 3)
@@ -38,7 +38,7 @@ def shape(a: Any) -> tuple[int, ...]:
 
 
 def ndim(a: Any) -> int:
-    """The number of axes of an array.
+    """Return the number of axes of an array.
 
     >>> ndim([[1, 2, 3]])
     2
@@ -47,7 +47,7 @@ def ndim(a: Any) -> int:
 
 
 def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
-    """The number of elements of an array, or its size along `axis`.
+    """Return the number of elements of an array, or its size along `axis`.
 
     >>> size([[1, 2, 3]]), size([[1, 2, 3]], 1)
     (3, 3)
@@ -57,7 +57,7 @@ def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
 
 
 def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None) -> Any:
-    """The elements of `a` in an array of another shape; one size may be -1 and is then worked out.
+    """Return the elements of `a` in an array of another shape; one size may be -1 and is then worked out.
 
     `order="F"` reads and writes the elements with the first axis changing fastest. Raises `ShapeError` if the numbers
     of elements differ.
@@ -67,7 +67,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, o
     """
     if out_sharding is not None:
         return place_array("reshape", reshape(a, shape, order, copy=copy), out_sharding)
-    del copy  # arrays here are never views to write to
+    del copy  # arrays here are never writable views
     a = as_array_operand(a)
     sizes = _complete_shape(shape_of(a), as_shape(shape))
     if order == "F":
@@ -79,7 +79,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, o
 
 
 def _complete_shape(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...]:
-    """The new shape with -1 replaced by the size that it stands for."""
+    """Return the new shape with -1 replaced by its size."""
     if new.count(-1) != 1:
         if new.count(-1) > 1:
             raise ShapeError(at_user_line(f"reshape: shape {new} has -1 more than once; only one size can be left out"))
@@ -93,7 +93,7 @@ def _complete_shape(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ..
 
 
 def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
-    """The elements of `a` in one axis.
+    """Return the elements of `a` in one axis.
 
     >>> ravel([[1, 2], [3, 4]])
     array([1, 2, 3, 4])
@@ -104,7 +104,7 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
 
 
 def squeeze(a: Any, axis: int | Sequence[int] | None = None) -> Any:
-    """`a` without axes of size 1: all of them, or those given. Raises `ShapeError` if one has another size.
+    """Return `a` without axes of size 1: all of them, or those given. Raises `ShapeError` for other sizes.
 
     >>> squeeze([[1], [2]]).shape
     (2,)
@@ -121,7 +121,7 @@ def squeeze(a: Any, axis: int | Sequence[int] | None = None) -> Any:
 
 
 def expand_dims(a: Any, axis: int | Sequence[int]) -> Any:
-    """`a` with new axes of size 1 at the places `axis` of the result.
+    """Return `a` with new axes of size 1 at the places `axis` of the result.
 
     >>> expand_dims([1, 2], 0).shape
     (1, 2)
@@ -138,14 +138,14 @@ def _with_least_rank(rank: int, arrays: tuple[Any, ...]) -> Any:
     for each in arrays:
         array = as_array_operand(each)
         sizes = shape_of(array)
-        if rank == 3 and len(sizes) in (1, 2):  # NumPy's own choice of where new axes go
+        if rank == 3 and len(sizes) in (1, 2):  # NumPy's own positions of new axes
             sizes = (1, *sizes, 1) if len(sizes) == 1 else (*sizes, 1)
         results.append(reshaped(array, (1,) * (rank - len(sizes)) + sizes))
     return results[0] if len(results) == 1 else results
 
 
 def atleast_1d(*arys: Any) -> Any:
-    """Arrays with at least one axis; one array, or a list of several.
+    """Return arrays with at least one axis; one array, or a list of several.
 
     >>> atleast_1d(2.0).shape
     (1,)
@@ -154,7 +154,7 @@ def atleast_1d(*arys: Any) -> Any:
 
 
 def atleast_2d(*arys: Any) -> Any:
-    """Arrays with at least two axes, new ones in front; one array, or a list of several.
+    """Return arrays with at least two axes, new ones in front; one array, or a list of several.
 
     >>> atleast_2d([1.0, 2.0]).shape
     (1, 2)
@@ -163,7 +163,7 @@ def atleast_2d(*arys: Any) -> Any:
 
 
 def atleast_3d(*arys: Any) -> Any:
-    """Arrays with at least three axes; one array, or a list of several.
+    """Return arrays with at least three axes; one array, or a list of several.
 
     >>> atleast_3d([1.0, 2.0]).shape
     (1, 2, 1)
@@ -175,7 +175,7 @@ def atleast_3d(*arys: Any) -> Any:
 
 
 def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
-    """`a` with its axes in the order `axes`, or reversed. Raises `AxisError` unless each is named once.
+    """Return `a` with its axes in the order `axes`, or reversed. Raises `AxisError` unless each is named once.
 
     >>> transpose([[1, 2, 3]]).shape
     (3, 1)
@@ -195,7 +195,7 @@ permute_dims = transpose
 
 
 def matrix_transpose(x: Any) -> Any:
-    """`x` with its last two axes exchanged. Raises `ShapeError` if there are fewer.
+    """Return `x` with its last two axes exchanged. Raises `ShapeError` if there are fewer.
 
     >>> matrix_transpose([[1, 2, 3]]).shape
     (3, 1)
@@ -207,7 +207,7 @@ def matrix_transpose(x: Any) -> Any:
 
 
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
-    """`a` with two axes exchanged.
+    """Return `a` with two axes exchanged.
 
     >>> swapaxes([[1, 2, 3]], 0, 1).shape
     (3, 1)
@@ -220,7 +220,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 
 
 def moveaxis(a: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
-    """`a` with the axes `source` moved to the places `destination`; the others keep their order.
+    """Return `a` with the axes `source` moved to the places `destination`; the others keep their order.
 
     >>> import numpy as np
     >>> moveaxis(np.zeros((2, 3, 4)), 0, -1).shape
@@ -243,7 +243,7 @@ def moveaxis(a: Any, source: int | Sequence[int], destination: int | Sequence[in
 
 
 def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
-    """`array` repeated along new and size-1 axes to `shape`. Raises `ShapeError` where that cannot be.
+    """Return `array` repeated along new and size-1 axes to `shape`. Raises `ShapeError` if it does not broadcast.
 
     >>> broadcast_to(1, (2,))
     array([1, 1])
@@ -254,7 +254,7 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
 
 
 def broadcast_arrays(*args: Any) -> list[Any]:
-    """Arrays repeated to their common shape.
+    """Return arrays repeated to their common shape.
 
     >>> [array.shape for array in broadcast_arrays([1, 2], [[1], [2]])]
     [(2, 2), (2, 2)]
@@ -265,7 +265,7 @@ def broadcast_arrays(*args: Any) -> list[Any]:
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
-    """The shape that arrays of these shapes broadcast to.
+    """Return the shape that arrays of these shapes broadcast to.
 
     >>> broadcast_shapes((3, 1), (4,))
     (3, 4)
@@ -277,7 +277,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 
 
 def flip(m: Any, axis: int | Sequence[int] | None = None) -> Any:
-    """`m` with its elements in reverse order along `axis` (None: all axes).
+    """Return `m` with its elements in reverse order along `axis` (None: all axes).
 
     >>> flip([1, 2, 3])
     array([3, 2, 1])
@@ -287,7 +287,7 @@ def flip(m: Any, axis: int | Sequence[int] | None = None) -> Any:
 
 
 def fliplr(m: Any) -> Any:
-    """`m` reversed along its second axis.
+    """Return `m` reversed along its second axis.
 
     >>> fliplr([[1, 2]])
     array([[2, 1]])
@@ -296,7 +296,7 @@ def fliplr(m: Any) -> Any:
 
 
 def flipud(m: Any) -> Any:
-    """`m` reversed along its first axis.
+    """Return `m` reversed along its first axis.
 
     >>> flipud([1, 2])
     array([2, 1])
@@ -305,7 +305,7 @@ def flipud(m: Any) -> Any:
 
 
 def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
-    """`m` turned by 90 degrees `k` times, in the plane from the first to the second of `axes`.
+    """Return `m` turned by 90 degrees `k` times, in the plane from the first to the second of `axes`.
 
     >>> rot90([[1, 2]])
     array([[2],

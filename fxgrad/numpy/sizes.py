@@ -36,7 +36,7 @@ def _array_ufunc(_: SymbolicDim, ufunc: Any, method: str, *inputs: Any, **option
 
 
 def numbers_between(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
-    """`arange` where a bound is a size with a name."""
+    """Return `arange` with a symbolic bound."""
     wanted = dtypes.int32 if dtype is None else dtypes.canonical(dtype)
     result = iota(wanted, (max_size(-((start - stop) // step), 0),))
     result = result if step == 1 else mul(result, scalar_like(step, result))
@@ -44,12 +44,12 @@ def numbers_between(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
 
 
 def fractions_of(count: Any, gaps: Any) -> Any:
-    """The numbers below `count`, divided by `gaps`, where these are sizes with names."""
+    """Return the integers below `count`, divided by `gaps`, where these are symbolic sizes."""
     return div(iota(dtypes.float64, (count,)), size_in(gaps, dtypes.float64))
 
 
 def _raise_remembered(refusal: Callable[[SymbolicDim], Any]) -> Callable[[SymbolicDim], Any]:
-    """A refusal that is raised again where NumPy raises another error in its place."""
+    """Return a refusal that is raised again where NumPy would replace it by another error."""
     @functools.wraps(refusal)
     def refused(self: SymbolicDim) -> Any:
         try:

@@ -36,7 +36,7 @@ from fxgrad.numpy.sizes import fractions_of
 
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
              axis: int = 0, *, device: Any = None) -> Any:
-    """`num` numbers evenly spaced from `start` to `stop`, which is the last one unless `endpoint` is False.
+    """Return `num` numbers evenly spaced from `start` to `stop`, which is the last one unless `endpoint` is False.
 
     The bounds may be arrays, which broadcast; the numbers run along a new `axis`. With `retstep` also the distance.
 
@@ -67,7 +67,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
 
 
 def _bounds(dtype: Any, *bounds: Any) -> list[Any]:
-    """What is computed from, as inexact arrays of one dtype: numbers have all digits that the result may show."""
+    """Return the bounds as inexact arrays of one dtype, with all digits that the result may show."""
     wanted = None if dtype is None else dtypes.canonical(dtype)
     if wanted is None:
         return promote_inexact(*as_common_arrays(bounds))
@@ -82,7 +82,7 @@ def _bounds(dtype: Any, *bounds: Any) -> list[Any]:
 
 def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
              axis: int = 0) -> Any:
-    """Powers of `base` whose exponents are evenly spaced from `start` to `stop`.
+    """Return powers of `base` whose exponents are evenly spaced from `start` to `stop`.
 
     >>> logspace(0.0, 2.0, 3)
     array([  1.,  10., 100.], dtype=float32)
@@ -94,7 +94,7 @@ def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: 
 
 
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
-    """Numbers from `start` to `stop`, both positive, each the same multiple of the one before it.
+    """Return numbers from `start` to `stop`, both positive, each the same multiple of the one before it.
 
     >>> geomspace(1.0, 4.0, 3)
     array([1., 2., 4.], dtype=float32)

@@ -42,7 +42,7 @@ from fxgrad.numpy.shaping import transpose
 
 
 def _widened(a: Any, dtype: Any) -> tuple[Any, Any]:
-    """The array in the dtype to compute in, and the dtype of the result; narrow floats are added up in float32."""
+    """Return the array in the dtype to compute in, and the result's dtype; narrow floats accumulate in float32."""
     a, = promote_inexact(as_array_operand(a))
     wanted = aval_of(a).dtype if dtype is None else dtypes.canonical(dtype)
     inner = dtypes.inexact_dtype(wanted)
@@ -56,7 +56,7 @@ def _narrow(x: Any, dtype: Any) -> Any:
 
 
 def _count(number: Any, like: Aval) -> Any:
-    """A number of elements in their dtype."""
+    """Return a number of elements in their dtype."""
     return size_in(number, like.dtype, like.weak) if has_symbolic_dim(number) else _literal(number, like)
 
 
@@ -74,7 +74,7 @@ def _mean(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
 
 def mean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False, *,
          where: Any = None) -> Any:
-    """The mean over `axis` (None: all axes), in `dtype` if given, else a float for integers; a NaN of no elements.
+    """Return the mean over `axis` (None: all axes), in `dtype` if given, else a float for integers; NaN of no elements.
 
     With `keepdims` the axes stay, of size 1; only elements where `where` is true count.
 
@@ -105,7 +105,7 @@ def _var(x: Any, axes: tuple[int, ...], correction: float, keepdims: bool) -> An
 
 
 def _degrees(count: Any, correction: float, like: Aval) -> Any:
-    """The number of elements less the correction, a NaN where nothing is left."""
+    """Return the number of elements less the correction; NaN unless it is positive."""
     if not has_symbolic_dim(count):
         left = count - correction
         return float(left) if left > 0 else math.nan
@@ -133,11 +133,11 @@ def _correction(ddof: float, correction: float | None) -> float:
 
 def var(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False, *,
         where: Any = None, mean: Any = None, correction: float | None = None) -> Any:
-    """The variance over `axis`: the mean squared distance from the mean, over n - `ddof` elements; real.
+    """Return the variance over `axis`: the mean squared distance from the mean, over n - `ddof` elements; real.
 
-    `correction` is another name for `ddof`; `mean` is the mean where it is known (with its axes kept); the other
-    arguments are those of `mean`. Raises `ArgumentError` where both of the names are given, and `DTypeError` for a real
-    `dtype` of complex numbers.
+    `correction` is another name for `ddof`; `mean` is the mean if it is known (with its axes kept); the other arguments
+    are those of `mean`. Raises `ArgumentError` if both of the names are given, and `DTypeError` for a real `dtype` of
+    complex numbers.
 
     >>> float(var([1.0, 2.0, 6.0]))
     4.666666666666667
@@ -157,10 +157,10 @@ def var(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: flo
         return _narrow(_var(x, axes, less, keepdims), wanted)
     chosen = broadcast_to(np.bool_(True) if where is None else mask_of("var", where), shape_of(x))
     count = sum(chosen, axes, keepdims=True)
-    x = choose(chosen, x, 0.0)  # before anything is computed of them: derivatives of what is left out may be NaNs
+    x = choose(chosen, x, 0.0)  # before further computation: derivatives of excluded elements may be NaN
     centre = divide(sum(x, axes, keepdims=True), count) if mean is None else mean
     squares = choose(chosen, _squared_modulus(subtract(x, centre)), 0.0)
-    left = subtract(convert(count, aval_of(squares).dtype), less)  # whose digits an integer would not keep
+    left = subtract(convert(count, aval_of(squares).dtype), less)  # an integer would not keep its digits
     result = divide(sum(squares, axes, keepdims=True), choose(left > 0, left, math.nan))
     if not keepdims:
         result = reshape(result, tuple(extent for at, extent in enumerate(shape_of(result)) if at not in axes))
@@ -169,7 +169,7 @@ def var(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: flo
 
 def std(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False, *,
         where: Any = None, mean: Any = None, correction: float | None = None) -> Any:
-    """The standard deviation over `axis`, the square root of the variance; the arguments are those of `var`.
+    """Return the standard deviation over `axis`, the square root of the variance; the arguments are those of `var`.
 
     >>> float(std([1.0, 3.0]))
     1.0
@@ -178,7 +178,7 @@ def std(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: flo
 
 
 def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
-    """The mean over `axis`, each element counting by its weight; with `returned` also the sum of the weights.
+    """Return the mean over `axis`, weighted; with `returned` also the sum of the weights.
 
     `weights` has the shape of `a`, or of the axes in `axis`, in their order. Raises `ShapeError` for other shapes.
 
@@ -225,9 +225,9 @@ def _ignoring_nans(name: str, function: Callable[..., Any], fill: float) -> Call
 
 
 nansum = _ignoring_nans("nansum", reductions.sum, 0.0)
-nansum.__doc__ = """As `sum`, with NaNs left out."""
+nansum.__doc__ = """Return the sum like `sum`, with NaNs left out."""
 nanprod = _ignoring_nans("nanprod", reductions.prod, 1.0)
-nanprod.__doc__ = """As `prod`, with NaNs left out."""
+nanprod.__doc__ = """Return the product like `prod`, with NaNs left out."""
 
 
 def _extremum(name: str, function: Callable[..., Any], fill: float) -> Callable[..., Any]:
@@ -245,9 +245,9 @@ def _extremum(name: str, function: Callable[..., Any], fill: float) -> Callable[
 
 
 nanmax = _extremum("nanmax", reductions.max, -math.inf)
-nanmax.__doc__ = """As `max`, with NaNs left out; a NaN where there is nothing else."""
+nanmax.__doc__ = """Return the maximum like `max`, with NaNs left out; NaN where there is nothing else."""
 nanmin = _extremum("nanmin", reductions.min, math.inf)
-nanmin.__doc__ = """As `min`, with NaNs left out; a NaN where there is nothing else."""
+nanmin.__doc__ = """Return the minimum like `min`, with NaNs left out; NaN where there is nothing else."""
 
 
 def _position(name: str, function: Callable[..., Any], fill: float) -> Callable[..., Any]:
@@ -261,9 +261,9 @@ def _position(name: str, function: Callable[..., Any], fill: float) -> Callable[
 
 
 nanargmax = _position("nanargmax", reductions.argmax, -math.inf)
-nanargmax.__doc__ = """As `argmax`, with NaNs left out; -1 where there is nothing else."""
+nanargmax.__doc__ = """Return positions like `argmax`, with NaNs left out; -1 where there is nothing else."""
 nanargmin = _position("nanargmin", reductions.argmin, math.inf)
-nanargmin.__doc__ = """As `argmin`, with NaNs left out; -1 where there is nothing else."""
+nanargmin.__doc__ = """Return positions like `argmin`, with NaNs left out; -1 where there is nothing else."""
 
 
 def _combine_masks(name: str, there: Any, where: Any) -> Any:
@@ -272,7 +272,7 @@ def _combine_masks(name: str, there: Any, where: Any) -> Any:
 
 def nanmean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims: bool = False,
             where: Any = None) -> Any:
-    """As `mean`, with NaNs left out.
+    """Return the mean like `mean`, with NaNs left out.
 
     >>> float(nanmean([1.0, float("nan"), 3.0]))
     2.0
@@ -284,7 +284,7 @@ def nanmean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepd
 
 def nanvar(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False,
            where: Any = None, mean: Any = None) -> Any:
-    """As `var`, with NaNs left out.
+    """Return the variance like `var`, with NaNs left out.
 
     >>> float(nanvar([1.0, float("nan"), 3.0]))
     1.0
@@ -296,7 +296,7 @@ def nanvar(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: 
 
 def nanstd(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: float = 0, keepdims: bool = False,
            where: Any = None, mean: Any = None) -> Any:
-    """As `std`, with NaNs left out.
+    """Return the standard deviation like `std`, with NaNs left out.
 
     >>> float(nanstd([1.0, float("nan"), 3.0]))
     1.0

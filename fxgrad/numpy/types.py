@@ -1,4 +1,4 @@
-"""Types: limits of dtypes, what promotes to what, kinds of dtypes and of values, and what an array is."""
+"""Types: limits of dtypes, promotion, kinds of dtypes and of values, and the class of arrays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WEAK = (int, float, complex)
 
 
 def finfo(dtype: Any, /) -> Any:
-    """The limits of a floating dtype (or of an array's, or of the parts of a complex one): `eps`, `max`, `tiny`, ...
+    """Return the limits of a floating dtype (an array's, or a complex one's parts): `eps`, `max`, `tiny`, ...
 
     >>> float(finfo("float32").eps)
     1.1920928955078125e-07
@@ -37,14 +37,14 @@ def finfo(dtype: Any, /) -> Any:
 
 
 def _dtype(value: Any) -> DType:
-    """The dtype that a dtype, the name of one, or an array stands for."""
+    """Return the dtype of a dtype, a name of one, or an array."""
     if isinstance(value, np.dtype | type | str):
         return dtypes.canonical(value)
     return aval_of(as_array_operand(value)).dtype
 
 
 def result_type(*args: Any) -> DType:
-    """The dtype that arrays, numbers and dtypes promote to; that of Python numbers gives way.
+    """Return the dtype that arrays, numbers and dtypes promote to; Python numbers are weak.
 
     >>> result_type(np.float16(1), 2.0)
     dtype('float16')
@@ -62,7 +62,7 @@ def result_type(*args: Any) -> DType:
 
 
 def promote_types(a: Any, b: Any) -> DType:
-    """The dtype that two dtypes promote to; those of Python's `int`, `float`, `complex` give way.
+    """Return the dtype that two dtypes promote to; Python's `int`, `float`, `complex` are weak.
 
     >>> promote_types("int32", "float16")
     dtype('float16')
@@ -71,7 +71,7 @@ def promote_types(a: Any, b: Any) -> DType:
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """Whether a dtype is another, or of a kind such as `inexact`; bfloat16 is a float, as in jax.
+    """Return whether a dtype is another, or of a kind such as `inexact`; bfloat16 is a float, as in jax.
 
     >>> issubdtype("bfloat16", np.floating), issubdtype("int32", np.inexact)
     (True, False)
@@ -80,8 +80,10 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether a dtype is another, or of a kind: `"bool"`, `"signed integer"`, `"unsigned integer"`, `"integral"`,
-    `"real floating"`, `"complex floating"`, `"numeric"`, or one of several. Raises `ArgumentError` for other names.
+    """Return whether a dtype is another one, or of a kind.
+
+    Kinds are `"bool"`, `"signed integer"`, `"unsigned integer"`, `"integral"`, `"real floating"`, `"complex floating"`,
+    `"numeric"`, or one of several. Raises `ArgumentError` for other names.
 
     >>> isdtype("float32", ("integral", "real floating"))
     True
@@ -103,7 +105,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
-    """Whether NumPy lets values of one dtype be converted to another under a rule (`"safe"`: no value changes).
+    """Return whether NumPy converts one dtype to another under a rule (`"safe"`: no value changes).
 
     >>> can_cast("int32", "float64"), can_cast("float64", "float32")
     (True, False)
@@ -112,7 +114,7 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
 
 
 def iscomplexobj(x: Any) -> bool:
-    """Whether the dtype of an array is complex.
+    """Return whether the dtype of an array is complex.
 
     >>> iscomplexobj([1j]), iscomplexobj(1.0)
     (True, False)
@@ -121,7 +123,7 @@ def iscomplexobj(x: Any) -> bool:
 
 
 def isrealobj(x: Any) -> bool:
-    """Whether the dtype of an array is not complex.
+    """Return whether the dtype of an array is not complex.
 
     >>> isrealobj([1.0])
     True
@@ -130,7 +132,7 @@ def isrealobj(x: Any) -> bool:
 
 
 def isscalar(element: Any) -> bool:
-    """Whether something is a number: Python's, NumPy's, or an array or traced array without axes.
+    """Return whether something is a number: Python's, NumPy's, or an array or traced array without axes.
 
     >>> isscalar(1.0), isscalar([1.0])
     (True, False)
@@ -144,7 +146,7 @@ def isscalar(element: Any) -> bool:
 
 
 def iterable(y: Any) -> bool:
-    """Whether there is something to iterate over: not so for arrays without axes.
+    """Return whether a value can be iterated over: not arrays without axes.
 
     >>> iterable([1]), iterable(1)
     (True, False)
@@ -160,7 +162,7 @@ class _ArrayMeta(type):
 
 
 class ndarray(metaclass=_ArrayMeta):  # noqa: N801  (NumPy's name)
-    """What arrays of all kinds are instances of: NumPy's, jax's and traced ones. It makes none itself.
+    """The class of all arrays: NumPy's, jax's and traced ones are instances. It makes none itself.
 
     >>> isinstance(np.ones(2), ndarray)
     True

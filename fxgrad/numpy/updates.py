@@ -1,4 +1,4 @@
-"""Updated copies, `x.at[index].set(...)` and its relatives: what item assignment is for arrays that never change."""
+"""Updated copies, `x.at[index].set(...)` and others: item assignment for immutable arrays."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from fxgrad.numpy.positions import without_negatives
 
 
 class Updates:
-    """`x.at`: index it, and call one of the methods of what comes back.
+    """`x.at`: index it, and call one of the methods of the result.
 
     >>> import numpy as np
     >>> Updates(np.array([1.0, 2.0, 3.0]))[1:].add(10.0)
@@ -60,7 +60,7 @@ class Updates:
 class Place:
     """`x.at[index]`: each method returns a copy of `x` that differs at `index` only.
 
-    Values broadcast to the shape of `x[index]` and take the dtype of `x`. Where an element is addressed more than once,
+    Values broadcast to the shape of `x[index]` and take the dtype of `x`. If an element is addressed more than once,
     `add`, `multiply`, `min`, `max` combine all values, and `set` keeps one of them. `mode` is that of `take`, for index
     arrays that are traced: by default out of range is an error (under `jit` such values are dropped); `"drop"` drops
     them always. With `wrap_negative_indices=False` negative indices are out of range, too. `unique_indices=True`
@@ -74,51 +74,51 @@ class Place:
 
     def get(self, *, mode: str | None = None, fill_value: Any = None, indices_are_sorted: bool = False,
             unique_indices: bool = False, wrap_negative_indices: bool = True) -> Any:
-        """`x[index]`, with a choice of `mode`."""
-        del indices_are_sorted, unique_indices  # promises that reading gains nothing from
+        """Return `x[index]`, with a choice of `mode`."""
+        del indices_are_sorted, unique_indices  # promises that do not make reading faster
         index = self._index if wrap_negative_indices else without_negatives("x[...]", self._index, mode)
         return getitem(self._array, index, mode, fill_value)
 
     def set(self, values: Any, **options: Any) -> Any:
-        """A copy with `values` there."""
+        """Return a copy with `values` there."""
         return self._combined("set", values, **options)
 
     def add(self, values: Any, **options: Any) -> Any:
-        """A copy with `values` added there."""
+        """Return a copy with `values` added there."""
         return self._combined("add", values, **options)
 
     def subtract(self, values: Any, **options: Any) -> Any:
-        """A copy with `values` subtracted there."""
+        """Return a copy with `values` subtracted there."""
         return self._combined("sub", values, **options)
 
     def multiply(self, values: Any, **options: Any) -> Any:
-        """A copy with what is there multiplied by `values`."""
+        """Return a copy with these elements multiplied by `values`."""
         return self._combined("mul", values, **options)
 
     mul = multiply
 
     def min(self, values: Any, **options: Any) -> Any:
-        """A copy with the lesser of what is there and `values`."""
+        """Return a copy with the elementwise minimum of these elements and `values`."""
         return self._combined("min", values, **options)
 
     def max(self, values: Any, **options: Any) -> Any:
-        """A copy with the greater of what is there and `values`."""
+        """Return a copy with the elementwise maximum of these elements and `values`."""
         return self._combined("max", values, **options)
 
     def divide(self, values: Any, **options: Any) -> Any:
-        """A copy with what is there divided by `values`."""
+        """Return a copy with these elements divided by `values`."""
         factors = np.ones(shape_of(self._array), aval_of(self._array).dtype)
         return convert(divide(self._array, apply_update(factors, self._index, "mul", values, **options)),
                        aval_of(self._array).dtype)
 
     def power(self, values: Any, **options: Any) -> Any:
-        """A copy with what is there raised to the power `values`."""
+        """Return a copy with these elements raised to the power `values`."""
         exponents = np.ones(shape_of(self._array), aval_of(operand(values)).dtype)
         return convert(power(self._array, apply_update(exponents, self._index, "mul", values, **options)),
                        aval_of(self._array).dtype)
 
     def apply(self, function: Callable[[Any], Any], **options: Any) -> Any:
-        """A copy with `function`, which takes and returns arrays elementwise, applied to what is there.
+        """Return a copy with `function`, which takes and returns arrays elementwise, applied to these elements.
 
         It is applied as often as an element is addressed; `unique_indices=True` promises that indices that are traced
         differ.
@@ -151,7 +151,7 @@ class Place:
 
 
 def _apply_repeatedly(applied: Callable[[Any], Any], function: Callable[[Any], Any], times: Any, result: Any) -> Any:
-    """What was `applied` once, applied as many times as each element is addressed, which values say."""
+    """Apply `function` as many times as each element is addressed; `applied` has one application already."""
     def step(done: Any, current: Any) -> list[Any]:
         return [add(done, 1), where(gt(times, done), applied(current), current)]
 
@@ -162,7 +162,7 @@ def _apply_repeatedly(applied: Callable[[Any], Any], function: Callable[[Any], A
 
 
 def at(x: Any) -> Updates:
-    """The updates of an array of any kind; traced arrays have them as `x.at` too.
+    """Return the updates of an array of any kind; traced arrays have them as `x.at` too.
 
     >>> at([1.0, 2.0])[0].set(5.0)
     array([5., 2.])
@@ -176,7 +176,7 @@ def at(x: Any) -> Updates:
 def apply_update(x: Any, index: Any, combine: str, values: Any, *, mode: str | None = None,
                  unique_indices: bool = False, indices_are_sorted: bool = False,
                  wrap_negative_indices: bool = True) -> Any:
-    """`x` with `values` combined into `x[index]`; see `Place` for the arguments."""
+    """Return `x` with `values` combined into `x[index]`; see `Place` for the arguments."""
     x = as_array_operand(x)
     if not wrap_negative_indices:
         index = without_negatives("x[...]", index, mode)
@@ -186,7 +186,7 @@ def apply_update(x: Any, index: Any, combine: str, values: Any, *, mode: str | N
     values = _as_values(operand(values), aval_of(x))
     if plan.is_basic():
         return _update_basic(x, plan, combine, values)
-    # What slices choose is taken out, updated where the arrays say, and put back.
+    # The slice is taken out, updated at the index arrays, and put back.
     inner = apply_basic(x, plan)
     windows, window, indices, how = gather_form(shape_of(inner), plan, mode)
     values = _broadcast_to_place(values, windows.result_shape(window, shape_of(indices)[:-1]))
@@ -202,7 +202,7 @@ _COMBINED: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _is_unknown_mask(index: Any) -> bool:
-    """Whether an index is a mask without a value: it can choose places where one number goes to all of them."""
+    """Return whether an index is a mask of unknown value: it can still select where one number is written."""
     return type(index) is Tracer and bool(index.shape) and index.dtype == np.bool_ and index.tape.values is None
 
 
@@ -215,7 +215,7 @@ def _update_masked(x: Any, mask: Any, combine: str, value: Any) -> Any:
 
 
 def _as_values(values: Any, aval: Any) -> Any:
-    """The values in the dtype of the array that they go into."""
+    """Return the values in the dtype of the updated array."""
     dtype, weak = common_type([aval, aval_of(values)])
     if dtype == aval.dtype:
         return cast_operand(values, dtype, weak and aval.weak)
@@ -225,7 +225,7 @@ def _as_values(values: Any, aval: Any) -> Any:
 
 
 def _broadcast_to_place(values: Any, shape: Shape) -> Any:
-    """The values repeated to the shape of what they go into; axes of size 1 in front of them may be too many."""
+    """Return the values broadcast to the shape of the updated part; surplus leading axes of size 1 are dropped."""
     given = shape_of(values)
     surplus = len(given) - len(shape)
     if surplus > 0 and set(given[:surplus]) == {1}:
@@ -241,17 +241,17 @@ def _broadcast_to_place(values: Any, shape: Shape) -> Any:
 
 
 def _are_places(indices: Any, shape: Shape, windows: Windows, how: str) -> bool:
-    """Whether indices that are known address what they say: none is moved to the place of another."""
+    """Return False if known indices are out of range, so that one would be clipped to the place of another."""
     limits = [shape[axis] for axis in windows.start_index_map]
     if not is_concrete(indices) or (how != "clip" and not has_symbolic_dim(*limits)):
         return True
-    if has_symbolic_dim(*limits):  # where negative ones stand is not known
+    if has_symbolic_dim(*limits):  # the position of negative ones is unknown
         return how != "clip" and bool(np.all(indices >= 0))
     return bool(np.all((indices >= 0) & (indices < np.array(limits))))
 
 
 def _promises(indices: Any, unique: bool, in_order: bool) -> tuple[str, ...]:
-    """What is known of the indices, looked at where that is cheap; None for some that tell nothing."""
+    """Return promises about indices, also found by testing them if that is cheap; `indices` may be None."""
     if indices is None:
         return tuple(name for name, made in (("sorted", in_order), ("unique", unique)) if made)
     shape = shape_of(indices)

@@ -16,7 +16,7 @@ from fxgrad.numpy.numbers import i0
 
 
 def _places(name: str, M: Any) -> tuple[int, Any]:
-    """How many points there are, and where they stand between 0 and 1."""
+    """Return the number of points, and their positions between 0 and 1."""
     size = as_integer(name, M)
     if size < 0:
         raise ArgumentError(at_user_line(f"{name}: M={size}; a number from 0 on is needed"))
@@ -24,14 +24,14 @@ def _places(name: str, M: Any) -> tuple[int, Any]:
 
 
 def _cosines(name: str, M: Any, *weights: float) -> Any:
-    """The sum of `weights[k] cos(2 pi k t)`; 1 for a single point."""
+    """Return the sum of `weights[k] cos(2 pi k t)`; 1 for a single point."""
     size, t = _places(name, M)
     values = sum(weight * np.cos(2 * math.pi * k * t) for k, weight in enumerate(weights))
     return np.ones(size, default_float_dtype()) if size == 1 else np.asarray(values).astype(default_float_dtype())
 
 
 def bartlett(M: int) -> Any:
-    """The triangular window of `M` points, 0 at both ends.
+    """Return the triangular window of `M` points, 0 at both ends.
 
     >>> bartlett(5)
     array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
@@ -41,7 +41,7 @@ def bartlett(M: int) -> Any:
 
 
 def blackman(M: int) -> Any:
-    """Blackman's window of `M` points, 0.42 - 0.5 cos(2 pi t) + 0.08 cos(4 pi t).
+    """Return Blackman's window of `M` points, 0.42 - 0.5 cos(2 pi t) + 0.08 cos(4 pi t).
 
     >>> float(blackman(5)[2])
     1.0
@@ -50,7 +50,7 @@ def blackman(M: int) -> Any:
 
 
 def hamming(M: int) -> Any:
-    """Hamming's window of `M` points, 0.54 - 0.46 cos(2 pi t).
+    """Return Hamming's window of `M` points, 0.54 - 0.46 cos(2 pi t).
 
     >>> float(hamming(5)[2])
     1.0
@@ -59,7 +59,7 @@ def hamming(M: int) -> Any:
 
 
 def hanning(M: int) -> Any:
-    """The window of von Hann of `M` points, 0.5 - 0.5 cos(2 pi t).
+    """Return the window of von Hann of `M` points, 0.5 - 0.5 cos(2 pi t).
 
     >>> float(hanning(5)[2])
     1.0
@@ -68,7 +68,7 @@ def hanning(M: int) -> Any:
 
 
 def kaiser(M: int, beta: Any) -> Any:
-    """Kaiser's window of `M` points: I0(beta sqrt(1 - (2 t - 1)^2)) / I0(beta); there is a derivative in `beta`.
+    """Return Kaiser's window of `M` points: I0(beta sqrt(1 - (2 t - 1)^2)) / I0(beta), differentiable in `beta`.
 
     >>> float(kaiser(5, 3.0)[2])
     1.0

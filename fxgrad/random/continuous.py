@@ -1,4 +1,4 @@
-"""Distributions of which a formula turns uniform numbers into draws: exponential, gumbel, laplace and their like."""
+"""Distributions drawn by a formula of uniform numbers: exponential, gumbel, laplace and others."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from fxgrad.random.uniform import between_bounds, unit_draws
 
 
 def _open(key: Any, shape: Shape, dtype: DType, low: Any) -> Any:
-    """Numbers from `low`, a number just above 0 or -1, up to 1."""
+    """Return numbers from `low`, a number just above 0 or -1, up to 1."""
     return between_bounds(key, shape, dtype, dtype.type(low), dtype.type(1))
 
 
 def exponential_draws(key: Any, shape: Shape, dtype: DType) -> Any:
-    """Exponential numbers of a typed key."""
+    """Return exponential numbers of a typed key."""
     return neg(log1p(neg(unit_draws(key, shape, dtype))))
 
 
 def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Exponential numbers of mean 1.
+    """Return exponential numbers of mean 1.
 
-    Raises `ArgumentError` for what is no key, `DTypeError` for a dtype that is not floating.
+    Raises `ArgumentError` for an invalid key, `DTypeError` for a dtype that is not floating.
 
     >>> import fxgrad
     >>> bool(fxgrad.random.exponential(fxgrad.random.key(0)) >= 0)
@@ -51,10 +51,10 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: A
 
 
 def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None, *, out_sharding: Any = None) -> Any:
-    """Numbers of the standard Gumbel distribution: minus the logarithm of exponential ones.
+    """Return numbers of the standard Gumbel distribution: minus the logarithm of exponential ones.
 
-    `mode="high"` draws twice as many bits, so that large numbers come in finer steps; the default is `"low"`.
-    Raises `ArgumentError` for what is no key, `DTypeError` for a dtype that is not floating.
+    `mode="high"` draws twice as many bits, which makes large numbers finer; the default is `"low"`. Raises
+    `ArgumentError` for an invalid key, `DTypeError` for a dtype that is not floating.
 
     >>> import fxgrad
     >>> fxgrad.random.gumbel(fxgrad.random.key(0), (2, 3)).shape
@@ -81,7 +81,7 @@ def gumbel_draws(key: Any, shape: Shape, dtype: DType, mode: str | None) -> Any:
 
 
 def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers of the standard Laplace distribution: exponential ones with either sign.
+    """Return numbers of the standard Laplace distribution: exponential ones with either sign.
 
     >>> import fxgrad
     >>> fxgrad.random.laplace(fxgrad.random.key(0), (2, 3)).shape
@@ -95,7 +95,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
 
 
 def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers of the standard logistic distribution: the log-odds of uniform ones.
+    """Return numbers of the standard logistic distribution: the log-odds of uniform ones.
 
     >>> import fxgrad
     >>> fxgrad.random.logistic(fxgrad.random.key(0), (2, 3)).shape
@@ -109,7 +109,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
 
 
 def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers of the standard Cauchy distribution: the tangents of uniform angles.
+    """Return numbers of the standard Cauchy distribution: the tangents of uniform angles.
 
     >>> import fxgrad
     >>> fxgrad.random.cauchy(fxgrad.random.key(0), (2, 3)).shape
@@ -123,7 +123,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
 
 
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers from 1 on of the Pareto distribution of shape parameter `b`.
+    """Return numbers from 1 on of the Pareto distribution of shape parameter `b`.
 
     >>> import fxgrad
     >>> bool(fxgrad.random.pareto(fxgrad.random.key(0), 3.0) >= 1)
@@ -137,7 +137,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_shardi
 
 
 def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Numbers of the Weibull distribution: `scale` times exponential ones to the power 1 / `concentration`.
+    """Return numbers of the Weibull distribution: `scale` times exponential ones to the power 1 / `concentration`.
 
     The parameters broadcast with `shape`.
 
@@ -152,7 +152,7 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype
 
 def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None,
                *, out_sharding: Any = None) -> Any:
-    """Numbers from `left` to `right` of the triangular distribution with its peak at `mode`.
+    """Return numbers from `left` to `right` of the triangular distribution with its peak at `mode`.
 
     >>> import fxgrad
     >>> bool(0.0 <= fxgrad.random.triangular(fxgrad.random.key(0), 0.0, 1.0, 2.0) <= 2.0)

@@ -51,7 +51,7 @@ from fxgrad.random.uniform import randint, raw_bits, unit_draws
 
 
 def _shuffle(key: Any, x: Any, axis: int) -> Any:
-    """`x` sorted by random words along `axis`, so often that equal words hardly matter."""
+    """Return `x` sorted by random words along `axis`, so often that equal words hardly matter."""
     size = math.prod(shape_of(x))
     for _ in range(math.ceil(3 * math.log(size) / math.log(2**32 - 1)) if size > 1 else 0):
         key, subkey = subkeys(key)
@@ -60,10 +60,10 @@ def _shuffle(key: Any, x: Any, axis: int) -> Any:
 
 
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None) -> Any:
-    """`x` in random order along `axis`; for an integer, the numbers below it in random order.
+    """Return `x` in random order along `axis`; for an integer, the numbers below it in random order.
 
-    Rows stay together unless `independent`, with which every line along `axis` has an order of its own. Raises
-    `ArgumentError` for what is no key, and for a scalar that is no integer.
+    Slices stay together unless `independent`, with which every line along `axis` has an order of its own. Raises
+    `ArgumentError` for an invalid key, and for a scalar that is not an integer.
 
     >>> import fxgrad
     >>> fxgrad.random.permutation(fxgrad.random.key(0), 4)
@@ -84,10 +84,11 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, o
 
 def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0,
            mode: str | None = None) -> Any:
-    """Elements of `a` along `axis` (of the numbers below it, if it is an integer), with probabilities `p`.
+    """Return elements of `a` along `axis` (of the numbers below it, if it is an integer), with probabilities `p`.
 
-    Without `replace` none is chosen twice. `mode` is that of `gumbel`, for choices without `replace`. Raises
-    `ArgumentError` for what is no key, and `ShapeError` where there are too few elements, or not as many as `p`.
+    Without `replace` no element is chosen twice. `mode` is that of `gumbel`, for choices without `replace`. Raises
+    `ArgumentError` for an invalid key, and `ShapeError` if there are too few elements, or a different number of them
+    than of `p`.
 
     >>> import fxgrad
     >>> fxgrad.random.choice(fxgrad.random.key(0), 10, (4,), replace=False).shape
@@ -131,10 +132,10 @@ def _weighted_choice(key: Any, p: Any, count: int, shape: Shape, replace: bool, 
 
 def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True,
                 mode: str | None = None, *, out_sharding: Any = None) -> Any:
-    """Positions along `axis`, each with a probability in proportion to exp(logits); of dtype int32.
+    """Return positions along `axis`, each with a probability in proportion to exp(logits); of dtype int32.
 
-    `shape` ends in that of `logits` without `axis`; what stands before are repeated draws, all different where not
-    `replace`. `mode` is that of `gumbel`. Raises `ArgumentError` for what is no key, `ShapeError` for other shapes.
+    `shape` ends in that of `logits` without `axis`; the axes before it are repeated draws, all different unless
+    `replace`. `mode` is that of `gumbel`. Raises `ArgumentError` for an invalid key, `ShapeError` for other shapes.
 
     >>> import fxgrad, numpy as np
     >>> int(fxgrad.random.categorical(fxgrad.random.key(0), np.array([-np.inf, 0.0, -np.inf])))
@@ -168,9 +169,9 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replac
 
 
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Counts of the Poisson distribution of rate `lam`, of an integer dtype, by default int32.
+    """Count of the Poisson distribution of rate `lam`, of an integer dtype, by default int32.
 
-    Raises `ArgumentError` for what is no key, `DTypeError` for other dtypes.
+    Raises `ArgumentError` for an invalid key, `DTypeError` for other dtypes.
 
     >>> import fxgrad
     >>> int(fxgrad.random.poisson(fxgrad.random.key(0), 0.0))
@@ -184,9 +185,9 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sha
 
 
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
-    """How many of `n` tries of probability `p` succeed: whole numbers of a floating dtype.
+    """Return the number of successes in `n` trials of probability `p`: whole numbers of a floating dtype.
 
-    Raises `ArgumentError` for what is no key, `DTypeError` for other dtypes.
+    Raises `ArgumentError` for an invalid key, `DTypeError` for other dtypes.
 
     >>> import fxgrad
     >>> float(fxgrad.random.binomial(fxgrad.random.key(0), 5, 1.0))
@@ -203,16 +204,16 @@ def _binomial(key: Any, n: Any, p: Any, shape: Shape, dtype: DType) -> Any:
 
 
 def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: int | bool = 1) -> Any:
-    """How many of `n` draws fall into each category (the last axis), of probabilities `p`.
+    """Return how many of `n` draws are in each category (the last axis), of probabilities `p`.
 
-    `shape` is that of the result, by default that of `p`. Raises `ArgumentError` for what is no key, `DTypeError` for
+    `shape` is that of the result, by default that of `p`. Raises `ArgumentError` for an invalid key, `DTypeError` for
     dtypes that are not floating.
 
     >>> import fxgrad, numpy as np
     >>> float(np.sum(fxgrad.random.multinomial(fxgrad.random.key(0), 10, np.array([0.2, 0.3, 0.5]))))
     10.0
     """
-    del unroll  # the categories are gone through one by one here
+    del unroll  # the categories are drawn one by one here
     key, wanted = one_key("multinomial", key), float_dtype("multinomial", dtype)
     inner = dtypes.inexact_dtype(own_dtype(n, p))
     shape = drawn_shape("multinomial", shape_of(as_array_operand(p)) if shape is None else shape, p)
@@ -230,7 +231,7 @@ def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = Non
 
 
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """How many tries of probability `p` it takes to succeed: integers from 1 on, by default of dtype int32.
+    """Return the number of trials of probability `p` up to the first success: integers from 1 on, by default int32.
 
     >>> import fxgrad
     >>> bool(fxgrad.random.geometric(fxgrad.random.key(0), 0.5) >= 1)

@@ -1,4 +1,4 @@
-"""The gamma distribution and what is made of it: gamma beta dirichlet chisquare t f generalized_normal ball."""
+"""The gamma distribution and those derived from it: gamma beta dirichlet chisquare t f generalized_normal ball."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from fxgrad.random.uniform import sign_draws
 
 
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers of the gamma distribution of shape parameter `a` and scale 1.
+    """Return numbers of the gamma distribution of shape parameter `a` and scale 1.
 
-    Of the shape of `a`, or of `shape`, to which it broadcasts. Derivatives in `a` are those of draws at a fixed
-    quantile. Raises `ArgumentError` for what is no key, `DTypeError` for a dtype that is not floating.
+    The result has the shape of `a`, or `shape`, to which it broadcasts. Derivatives in `a` are those of draws at a
+    fixed quantile. Raises `ArgumentError` for an invalid key, `DTypeError` for a dtype that is not floating.
 
     >>> import fxgrad
     >>> bool(fxgrad.random.gamma(fxgrad.random.key(0), 2.0) > 0)
@@ -42,7 +42,7 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_shardin
 
 
 def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """The logarithms of numbers of the gamma distribution, exact where those are too small for the dtype.
+    """Return the logarithms of numbers of the gamma distribution, exact even if those underflow.
 
     Not the numbers that `gamma` draws of the same key.
 
@@ -57,7 +57,7 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_shar
 
 
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers from 0 to 1 of the beta distribution of parameters `a` and `b`: the share of one gamma number in two.
+    """Return numbers in [0, 1] of the beta distribution of parameters `a` and `b`: one gamma number over two.
 
     >>> import fxgrad
     >>> bool(0 <= fxgrad.random.beta(fxgrad.random.key(0), 2.0, 3.0) <= 1)
@@ -75,9 +75,9 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_
 
 
 def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Vectors (the last axis) of numbers that add up to 1, of the Dirichlet distribution of parameters `alpha`.
+    """Return vectors (the last axis) of numbers that add up to 1, of the Dirichlet distribution of parameters `alpha`.
 
-    `shape` is that of the draws without the last axis. Raises `ShapeError` for an `alpha` that is no vector.
+    `shape` is that of the draws without the last axis. Raises `ShapeError` for an `alpha` that is not a vector.
 
     >>> import fxgrad, numpy as np
     >>> shares = fxgrad.random.dirichlet(fxgrad.random.key(0), np.ones(3), (2,))
@@ -103,7 +103,7 @@ def _softmax(logs: Any) -> Any:
 
 
 def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers of the chi-square distribution with `df` degrees of freedom: sums of as many squares of normal ones.
+    """Return numbers of the chi-square distribution with `df` degrees of freedom: sums of `df` squared normal ones.
 
     >>> import fxgrad
     >>> bool(fxgrad.random.chisquare(fxgrad.random.key(0), 3.0) > 0)
@@ -121,7 +121,7 @@ def _chisquare(key: Any, df: Any, shape: Shape) -> Any:
 
 
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers of Student's t distribution with `df` degrees of freedom.
+    """Return numbers of Student's t distribution with `df` degrees of freedom.
 
     >>> import fxgrad
     >>> fxgrad.random.t(fxgrad.random.key(0), 3.0, (2, 3)).shape
@@ -138,7 +138,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: 
 
 
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers of the F distribution: quotients of two chi-square numbers, each over its degrees of freedom.
+    """Return numbers of the F distribution: quotients of two chi-square numbers, each over its degrees of freedom.
 
     >>> import fxgrad
     >>> bool(fxgrad.random.f(fxgrad.random.key(0), 3.0, 4.0) > 0)
@@ -154,7 +154,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *,
 
 
 def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers of density in proportion to exp(-|x|^p): of the Laplace (p = 1) or of a normal distribution (p = 2).
+    """Return numbers of density proportional to exp(-|x|^p): the Laplace (p = 1) or a normal distribution (p = 2).
 
     >>> import fxgrad
     >>> fxgrad.random.generalized_normal(fxgrad.random.key(0), 2.0, (2, 3)).shape
@@ -174,7 +174,7 @@ def _draw_generalized(key: Any, p: Any, shape: Shape, dtype: DType) -> Any:
 
 
 def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Points (the last axis, of size `d`) of the unit ball of the norm of order `p`, all equally likely.
+    """Return points (the last axis, of size `d`) of the unit ball of the norm of order `p`, all equally likely.
 
     Source: F. Barthe, O. Guedon, S. Mendelson, A. Naor, "A probabilistic approach to the geometry of the l_p^n-ball"
     (2005).

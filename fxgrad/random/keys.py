@@ -1,4 +1,4 @@
-"""Random keys: made from seeds, split, folded into, taken apart; and how the samplers read their arguments."""
+"""Random keys: made from seeds, split, folded, unpacked; and the samplers' reading of their arguments."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ from fxgrad.errors import ArgumentError, DTypeError, FxgradError, ShapeError, Un
 
 GENERATOR = "threefry2x32"
 
-# --- what the samplers share --------------------------------------------------------------------------------------
+# --- common to the samplers ---------------------------------------------------------------------------------------
 
 
 def is_typed(key: Any) -> bool:
-    """Whether `key` is an array, traced or not, of the key dtype; raises `ArgumentError` if it is no array at all."""
+    """Return whether `key` is an array, traced or not, of the key dtype; raise `ArgumentError` if it is no array."""
     return dtypes.is_key(aval_of(key).dtype)
 
 
 def typed_keys(name: str, key: Any) -> Any:
-    """`key` as an array of keys: words of them (uint32, two along the last axis) are wrapped."""
+    """Return `key` as an array of keys: words of keys (uint32, two along the last axis) are wrapped."""
     try:
         aval = aval_of(as_array_operand(key))
     except FxgradError as error:
@@ -71,7 +71,7 @@ def _no_key(name: str, came: str) -> str:
 
 
 def one_key(name: str, key: Any) -> Any:
-    """`key` as one typed key; raises `ShapeError` for an array of several."""
+    """Return `key` as one typed key; raise `ShapeError` for an array of several."""
     key = typed_keys(name, key)
     if shape_of(key):
         raise ShapeError(at_user_line(f"{name}: one key is needed, got an array of keys of shape {shape_of(key)}. "
@@ -80,7 +80,7 @@ def one_key(name: str, key: Any) -> Any:
 
 
 def float_dtype(name: str, dtype: Any) -> DType:
-    """The floating dtype of draws, by default the default float; raises `DTypeError` for another kind."""
+    """Return the floating dtype of draws, by default the default float; raise `DTypeError` for another kind."""
     result = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
     if not dtypes.is_floating(result):
         raise DTypeError(at_user_line(f"{name}: dtype={result.name}, where a floating dtype is needed, such as "
@@ -89,7 +89,7 @@ def float_dtype(name: str, dtype: Any) -> DType:
 
 
 def int_dtype(name: str, dtype: Any) -> DType:
-    """The integer dtype of draws, by default int32; raises `DTypeError` for another kind."""
+    """Return the integer dtype of draws, by default int32; raise `DTypeError` for another kind."""
     result = dtypes.int32 if dtype is None else dtypes.canonical(dtype)
     if not dtypes.is_integer(result):
         raise DTypeError(at_user_line(f"{name}: dtype={result.name}, where an integer dtype is needed, such as "
@@ -98,7 +98,7 @@ def int_dtype(name: str, dtype: Any) -> DType:
 
 
 def drawn_shape(name: str, shape: Any, *parameters: Any) -> Shape:
-    """The shape of the draws: that of the parameters, broadcast, or `shape`, to which they must broadcast."""
+    """Return the shape of the draws: that of the broadcast parameters, or `shape`, to which they must broadcast."""
     own = common_shape(name, *map(shape_of, parameters))
     if shape is None:
         return own
@@ -110,23 +110,23 @@ def drawn_shape(name: str, shape: Any, *parameters: Any) -> Shape:
 
 
 def own_dtype(*values: Any) -> DType:
-    """The common dtype of parameters that decide that of the draws; the default float for Python's floats."""
+    """Return the common dtype of parameters, which the draws have too; the default float for Python's floats."""
     dtype, weak = common_type([aval_of(as_array_operand(value)) for value in values])
     return dtypes.default_float() if weak and dtypes.is_floating(dtype) else dtype
 
 
 def as_parameter(value: Any, dtype: DType) -> Any:
-    """A parameter of a distribution, as an array of the dtype of the draws."""
+    """Return a parameter of a distribution as an array of the dtype of the draws."""
     return as_dtype(as_array_operand(value), dtype)
 
 
 def spread_parameter(value: Any, shape: Shape, dtype: DType) -> Any:
-    """`as_parameter` repeated to the shape of the draws."""
+    """Return `as_parameter` repeated to the shape of the draws."""
     return broadcast_to(as_parameter(value, dtype), shape)
 
 
 def subkeys(key: Any, number: int = 2) -> list[Any]:
-    """New keys from one typed key."""
+    """Return new keys from one typed key."""
     return unstack(bind(random_split_p, key, shape=(number,))[0], 0)
 
 
@@ -143,11 +143,11 @@ def _check_generator(name: str, impl: Any, dtype: Any = None) -> None:
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
-    """A random key: where all random numbers begin.
+    """Return a random key, from which all random numbers are drawn.
 
-    `seed` is an integer, or a traced scalar of an integer dtype. The key is a scalar of the dtype `key<fry>`: every
-    sampler draws from it, always the same numbers; for others, `split` it. Raises `ArgumentError` for seeds that are
-    no integers, `ShapeError` for arrays of them, `UnsupportedError` for generators other than `"threefry2x32"`.
+    `seed` is an integer, or a traced scalar of an integer dtype. The key is a scalar of the dtype `key<fry>`. Every
+    sampler draws the same numbers from the same key; `split` it for others. Raises `ArgumentError` for seeds that are
+    not integers, `ShapeError` for arrays of them, `UnsupportedError` for generators other than `"threefry2x32"`.
 
     >>> import fxgrad
     >>> fxgrad.random.key_data(fxgrad.random.key(42))
@@ -174,7 +174,7 @@ def _seed_key(name: str, seed: Any) -> Any:
 
 
 def _low_word_if_it_fits(seed: Any) -> Any:
-    """A Python integer as a seed: without a high word where it fits 32 bits, whatever its sign, as in jax."""
+    """Return a Python integer as a seed: without a high word if it fits 32 bits, whatever its sign, as in jax."""
     if type(seed) is not Tracer:
         return np.int32(seed) if -2**31 <= seed < 2**31 else seed
     fits = eq(convert(convert(seed, dtypes.int32), dtypes.int64), convert(seed, dtypes.int64))
@@ -182,7 +182,7 @@ def _low_word_if_it_fits(seed: Any) -> Any:
 
 
 def PRNGKey(seed: Any, *, impl: Any = None) -> Any:  # noqa: N802  (jax's name)
-    """A key in the old form: its two words, of dtype uint32. All functions here accept it; prefer `key`.
+    """Return a key in the old form: its two words, of dtype uint32. All functions here accept it; prefer `key`.
 
     >>> import fxgrad
     >>> fxgrad.random.PRNGKey(0)
@@ -193,14 +193,14 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:  # noqa: N802  (jax's name)
 
 
 def _in_given_form(given: Any, keys: Any) -> Any:
-    """Keys in the form in which one came: words for words."""
+    """Return keys in the form in which one came: words for words."""
     return keys if is_typed(as_array_operand(given)) else bind(random_unwrap_p, keys)[0]
 
 
 def split(key: Any, num: int | Sequence[int] = 2) -> Any:
-    """`num` new keys (a number or a shape), independent of each other; do not use `key` itself any more.
+    """Return `num` new keys (a number or a shape), independent of each other; do not use `key` itself any more.
 
-    Raises `ArgumentError` for what is no key, `ShapeError` for an array of keys.
+    Raises `ArgumentError` for an invalid key, `ShapeError` for an array of keys.
 
     >>> import fxgrad
     >>> first, second = fxgrad.random.split(fxgrad.random.key(0))
@@ -212,9 +212,9 @@ def split(key: Any, num: int | Sequence[int] = 2) -> Any:
 
 
 def fold_in(key: Any, data: Any) -> Any:
-    """A new key from `key` and an integer, such as the number of a step or of a device.
+    """Return a new key from `key` and an integer, such as the number of a step or of a device.
 
-    Raises `ArgumentError` for what is no key and for data that are no integer, `ShapeError` for arrays of either.
+    Raises `ArgumentError` for an invalid key and for data that is not an integer, `ShapeError` for arrays of either.
 
     >>> import fxgrad
     >>> step = fxgrad.random.fold_in(fxgrad.random.key(0), 7)
@@ -234,7 +234,7 @@ def fold_in(key: Any, data: Any) -> Any:
 
 
 def clone(key: Any) -> Any:
-    """The same keys, to be used once more on purpose: `fxgrad.debug.check_key_reuse` takes them for new ones.
+    """Return the same keys for deliberate reuse: `fxgrad.debug.check_key_reuse` treats them as new ones.
 
     >>> import fxgrad
     >>> key = fxgrad.random.key(0)
@@ -245,7 +245,7 @@ def clone(key: Any) -> Any:
 
 
 def key_data(keys: Any) -> Any:
-    """The words of keys, two of dtype uint32 along a new last axis.
+    """Return the words of keys, two of dtype uint32 along a new last axis.
 
     >>> import fxgrad
     >>> fxgrad.random.key_data(fxgrad.random.split(fxgrad.random.key(0), 3)).shape
@@ -255,7 +255,7 @@ def key_data(keys: Any) -> Any:
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
-    """Keys of their words, of dtype uint32, two along the last axis: the inverse of `key_data`.
+    """Return keys of their words, of dtype uint32, two along the last axis: the inverse of `key_data`.
 
     Raises `DTypeError` and `ShapeError` for words of another dtype or number.
 
@@ -269,7 +269,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
 
 
 def key_impl(keys: Any) -> str:
-    """The name of the generator that `keys` belong to.
+    """Return the name of the generator of `keys`.
 
     >>> import fxgrad
     >>> fxgrad.random.key_impl(fxgrad.random.key(0))
@@ -280,7 +280,7 @@ def key_impl(keys: Any) -> str:
 
 
 def key_dtype(impl: Any = None) -> DType:
-    """The dtype of keys: a NumPy dtype with one field, the two words of a key.
+    """Return the dtype of keys: a NumPy dtype with one field, the two words of a key.
 
     >>> import fxgrad
     >>> fxgrad.random.key(0).dtype == fxgrad.random.key_dtype()
@@ -291,7 +291,7 @@ def key_dtype(impl: Any = None) -> DType:
 
 
 def positive_int(name: str, what: str, value: Any) -> int:
-    """A size that a caller gave as an integer; raises `ArgumentError` for anything else and below 0."""
+    """Return a caller's size as an integer; raise `ArgumentError` for anything else and below 0."""
     try:
         number = operator.index(value)
     except FxgradError:

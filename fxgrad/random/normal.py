@@ -1,4 +1,4 @@
-"""The normal distribution and what is made of it: normal truncated_normal lognormal maxwell rayleigh wald."""
+"""The normal distribution and those derived from it: normal truncated_normal lognormal maxwell rayleigh wald."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ROOT = math.sqrt(2)
 
 @library_function
 def normal_draws(key: Any, shape: Shape, dtype: DType) -> Any:
-    """Normal numbers of a typed key: the quantiles of uniform ones."""
+    """Return normal numbers of a typed key: the quantiles of uniform ones."""
     below_one = np.nextafter(np.array(-1, dtype), np.array(0, dtype), dtype=dtype)[()]
     uniform = between_bounds(key, shape, dtype, below_one, dtype.type(1))
     return mul(dtype.type(_ROOT), erf_inv(uniform))
@@ -43,9 +43,9 @@ normal_draws.__name__ = "normal"
 
 
 def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Normal numbers of mean 0 and variance 1, of a floating or complex dtype.
+    """Return normal numbers of mean 0 and variance 1, of a floating or complex dtype.
 
-    The parts of complex ones have variance 1/2 each. Raises `ArgumentError` for what is no key, `DTypeError` for
+    The parts of complex ones have variance 1/2 each. Raises `ArgumentError` for an invalid key, `DTypeError` for
     other dtypes.
 
     >>> import fxgrad
@@ -67,7 +67,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
 
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None,
                      *, out_sharding: Any = None) -> Any:
-    """Normal numbers between `lower` and `upper` (both excluded), of their shape or of `shape`.
+    """Return normal numbers between `lower` and `upper` (both excluded), of their shape or of `shape`.
 
     >>> import fxgrad
     >>> bool(-1.0 < fxgrad.random.truncated_normal(fxgrad.random.key(0), -1.0, 1.0) < 1.0)
@@ -86,7 +86,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
 
 
 def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers of which the logarithms are normal, of mean 0 and standard deviation `sigma`.
+    """Return numbers whose logarithms are normal, of mean 0 and standard deviation `sigma`.
 
     >>> import fxgrad
     >>> float(fxgrad.random.lognormal(fxgrad.random.key(0), 0.0))
@@ -100,7 +100,7 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None, 
 
 
 def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """The lengths of vectors of three normal numbers: the Maxwell distribution.
+    """Return the lengths of vectors of three normal numbers: the Maxwell distribution.
 
     >>> import fxgrad
     >>> fxgrad.random.maxwell(fxgrad.random.key(0), (2, 3)).shape
@@ -117,9 +117,10 @@ def _lengths(key: Any, shape: Shape, dtype: DType) -> Any:
 
 
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Numbers of the Maxwell distribution with either sign, times `scale`, plus `loc`.
+    """Return numbers of the Maxwell distribution with either sign, times `scale`, plus `loc`.
 
-    For each element of `shape` (without one, of the parameters) there are as many as the parameters have.
+    For each element of `shape` (without one, of the parameters) there are as many draws as the parameters have
+    elements.
 
     >>> import fxgrad
     >>> fxgrad.random.double_sided_maxwell(fxgrad.random.key(0), 0.0, 1.0, (2,)).shape
@@ -134,7 +135,7 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
 
 
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """The lengths of vectors of two normal numbers of standard deviation `scale`: the Rayleigh distribution.
+    """Return the lengths of vectors of two normal numbers of standard deviation `scale`: the Rayleigh distribution.
 
     >>> import fxgrad
     >>> bool(fxgrad.random.rayleigh(fxgrad.random.key(0), 2.0) > 0)
@@ -148,7 +149,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_
 
 
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers of the Wald (inverse Gaussian) distribution of mean `mean` and scale 1.
+    """Return numbers of the Wald (inverse Gaussian) distribution of mean `mean` and scale 1.
 
     Source: J. Michael, W. Schucany, R. Haas, "Generating random variates using transformations with multiple roots"
     (1976).

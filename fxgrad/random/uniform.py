@@ -1,4 +1,4 @@
-"""Bits, and numbers of which each in a range is equally likely: bits uniform randint bernoulli rademacher."""
+"""Random bits, and uniform numbers: bits uniform randint bernoulli rademacher."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from fxgrad.random.keys import as_parameter, drawn_shape, float_dtype, int_dtype
 
 
 def raw_bits(key: Any, shape: Shape, bit_width: int) -> Any:
-    """Random bits of a typed key."""
+    """Return random bits of a typed key."""
     return bind(random_bits_p, key, shape=shape, bit_width=bit_width)[0]
 
 
 def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Random bits as unsigned integers of `dtype`, by default uint32; its width may be 8, 16, 32 or 64 bits.
+    """Return random bits as unsigned integers of `dtype`, by default uint32; its width may be 8, 16, 32 or 64 bits.
 
-    Raises `ArgumentError` for what is no key, `DTypeError` for a dtype that is not unsigned.
+    Raises `ArgumentError` for an invalid key, `DTypeError` for a dtype that is not unsigned.
 
     >>> import fxgrad
     >>> fxgrad.random.bits(fxgrad.random.key(0), (2,))
@@ -51,7 +51,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
 
 
 def unit_draws(key: Any, shape: Shape, dtype: DType) -> Any:
-    """Numbers from 0 up to 1 of a typed key: as the mantissa of numbers from 1 to 2, of which 1 is taken."""
+    """Return numbers in [0, 1) for a typed key: bits become the mantissa of numbers in [1, 2), minus 1."""
     limits = dtypes.finfo(dtype)
     if limits.bits < 8:
         raise DTypeError(at_user_line(f"random: no numbers of {dtype.name} are drawn, of which there are too few. Draw "
@@ -66,15 +66,15 @@ def unit_draws(key: Any, shape: Shape, dtype: DType) -> Any:
 
 
 def between_bounds(key: Any, shape: Shape, dtype: DType, low: Any, high: Any) -> Any:
-    """Numbers from `low` up to `high`, which are of `dtype`, of a typed key."""
+    """Return numbers from `low` up to `high`, which are of `dtype`, of a typed key."""
     return maximum(low, add(mul(unit_draws(key, shape, dtype), sub(high, low)), low))
 
 
 def uniform(key: Any, shape: Any = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0,
             *, out_sharding: Any = None) -> Any:
-    """Numbers from `minval` (included) to `maxval` (excluded), all equally likely, of a floating dtype.
+    """Return numbers from `minval` (included) to `maxval` (excluded), all equally likely, of a floating dtype.
 
-    The limits broadcast to `shape`. Raises `ArgumentError` for what is no key, `DTypeError` for other dtypes.
+    The limits broadcast to `shape`. Raises `ArgumentError` for an invalid key, `DTypeError` for other dtypes.
 
     >>> import fxgrad
     >>> fxgrad.random.uniform(fxgrad.random.key(0), (2,))
@@ -98,7 +98,7 @@ def _is_number(value: Any, number: float) -> bool:
 
 
 def _clip_and_convert(value: Any, dtype: DType) -> Any:
-    """An integer moved into the range of `dtype`, and converted."""
+    """Return an integer clipped to the range of `dtype`, and converted."""
     own, wanted = dtypes.iinfo(aval_of(value).dtype), dtypes.iinfo(dtype)
     if own.min < wanted.min:
         value = maximum(value, wanted.min)
@@ -113,11 +113,10 @@ def _limit(value: Any) -> Any:
 
 
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Integers from `minval` (included) to `maxval` (excluded), of an integer dtype, by default int32.
+    """Return integers from `minval` (included) to `maxval` (excluded), of an integer dtype, by default int32.
 
-    The limits broadcast to `shape`; where there is no number between them, the result is `minval`. Each number is
-    equally likely up to one part in 2^32 (for int32). Raises `ArgumentError` for what is no key, `DTypeError` for
-    other dtypes.
+    The limits broadcast to `shape`; if there is no number between them, the result is `minval`. All numbers are equally
+    likely up to one part in 2^32 (for int32). Raises `ArgumentError` for an invalid key, `DTypeError` for other dtypes.
 
     >>> import fxgrad
     >>> fxgrad.random.randint(fxgrad.random.key(0), (5,), 0, 10)
@@ -137,7 +136,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *
 
 
 def _integers(key: Any, shape: Shape, low: Any, high: Any, dtype: DType) -> Any:
-    """Remainders of numbers of twice the width, in two halves: which makes them equally likely to one part in 2^n."""
+    """Return remainders of numbers of twice the width, in two halves, so equally likely to one part in 2^n."""
     beyond = False
     if dtypes.iinfo(aval_of(high).dtype).max > dtypes.iinfo(dtype).max:
         beyond = gt(high, int(dtypes.iinfo(dtype).max))
@@ -147,7 +146,7 @@ def _integers(key: Any, shape: Shape, low: Any, high: Any, dtype: DType) -> Any:
     above, below = (raw_bits(part, shape, width) for part in subkeys(key))
     span = convert(sub(high, low), unsigned)
     span = where(le(high, low), 1, span)
-    if beyond is not False:  # the whole range: 2^n, which is 0 here, and a remainder of 0 is no division
+    if beyond is not False:  # the whole range: 2^n is 0 here, and the remainder by 0 changes nothing
         span = where(and_(beyond, gt(high, low)), add(span, 1), span)
     factor = rem(unsigned.type(2 ** (width // 2)), span)
     factor = rem(mul(factor, factor), span)
@@ -159,9 +158,9 @@ def _integers(key: Any, shape: Shape, low: Any, high: Any, dtype: DType) -> Any:
 
 
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None) -> Any:
-    """Bools that are True with probability `p`, of its shape or of `shape`, to which it broadcasts.
+    """Return bools that are True with probability `p`, of its shape or of `shape`, to which it broadcasts.
 
-    `mode="high"` draws twice as many bits, for probabilities near 0. Raises `ArgumentError` for what is no key,
+    `mode="high"` draws twice as many bits, for probabilities near 0. Raises `ArgumentError` for an invalid key,
     `DTypeError` for a `p` that is not floating.
 
     >>> import fxgrad
@@ -186,7 +185,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, o
 
 
 def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Numbers that are 1 or -1, equally likely, by default of dtype int32.
+    """Return numbers that are 1 or -1, equally likely, by default of dtype int32.
 
     >>> import fxgrad
     >>> fxgrad.random.rademacher(fxgrad.random.key(0), (3,))
@@ -200,6 +199,6 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
 
 
 def sign_draws(key: Any, shape: Shape, dtype: DType) -> Any:
-    """1 or -1, of a typed key."""
+    """Return 1 or -1, of a typed key."""
     heads = lt(unit_draws(key, shape, dtypes.default_float()), 0.5)
     return where(heads, dtype.type(1), dtype.type(-1))

@@ -23,11 +23,11 @@ from fxgrad.random.normal import normal_draws
 
 def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None,
                         method: str = "cholesky", *, out_sharding: Any = None) -> Any:
-    """Normal vectors (the last axis) of a `mean` and a covariance matrix `cov`.
+    """Return normal vectors (the last axis) of a `mean` and a covariance matrix `cov`.
 
-    `shape` is that of the draws without the last axis. `method` says how the root of `cov` is found: `"cholesky"`
-    needs it to be positive definite, `"eigh"` and `"svd"` do not. Raises `ArgumentError` for what is no key and for
-    other methods, `ShapeError` where the shapes do not fit together.
+    `shape` is that of the draws without the last axis. `method` selects how the root of `cov` is computed: `"cholesky"`
+    requires it to be positive definite, `"eigh"` and `"svd"` do not. Raises `ArgumentError` for an invalid key and for
+    other methods, `ShapeError` if the shapes do not match.
 
     >>> import fxgrad, numpy as np
     >>> fxgrad.random.multivariate_normal(fxgrad.random.key(0), np.zeros(3), np.eye(3), (2,)).shape
@@ -53,7 +53,7 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
 
 
 def _root(cov: Any, method: str) -> Any:
-    """A matrix of which the product with its transpose is `cov`."""
+    """Return a matrix whose product with its transpose is `cov`."""
     if method == "cholesky":
         return linalg.cholesky(cov)
     if method == "eigh":
@@ -69,7 +69,7 @@ def _root(cov: Any, method: str) -> Any:
 
 def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None,
                *, out_sharding: Any = None) -> Any:
-    """Orthogonal matrices of size `n` (n by m: of orthonormal columns or rows), all equally likely.
+    """Return orthogonal matrices of size `n` (n by m: of orthonormal columns or rows), all equally likely.
 
     Source: F. Mezzadri, "How to generate random matrices from the classical compact groups" (2007).
 

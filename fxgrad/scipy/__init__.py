@@ -20,4 +20,4 @@ __all__ = ["cluster", "fft", "integrate", "interpolate", "linalg", "ndimage", "o
 
 
 def __dir__() -> list[str]:
-    return [*__all__]  # so that completion shows no modules of the inside
+    return [*__all__]  # without modules, for completion

@@ -19,7 +19,7 @@ __all__ = ["dct", "dctn", "idct", "idctn"]
 
 
 def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The cosine transform of `x` along `axis`, cut or filled with zeros to length `n`.
+    """Return the cosine transform of `x` along `axis`, cut or padded with zeros to length `n`.
 
     Entry k is the sum of `2 x[j] cos(pi k (2j + 1) / 2n)`; with `norm="ortho"` the transform is orthogonal. Raises
     `UnsupportedError` for types other than 2.
@@ -38,7 +38,7 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str |
 
 
 def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The inverse of `dct`, with the same arguments.
+    """Return the inverse of `dct`, with the same arguments.
 
     >>> import numpy as np
     >>> idct(dct(np.array([1.0, 5.0, 2.0])))
@@ -58,7 +58,7 @@ def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str 
 
 def dctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
          norm: str | None = None) -> Any:
-    """`dct` along several `axes` (None: all, or the last ones that `s` has sizes for).
+    """Return `dct` along several `axes` (None: all, or the last ones that `s` has sizes for).
 
     >>> import numpy as np
     >>> dctn(np.ones((2, 2)))
@@ -70,7 +70,7 @@ def dctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[i
 
 def idctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
           norm: str | None = None) -> Any:
-    """The inverse of `dctn`, with the same arguments.
+    """Return the inverse of `dctn`, with the same arguments.
 
     >>> import numpy as np
     >>> np.allclose(idctn(dctn(np.eye(2))), np.eye(2))
@@ -92,7 +92,7 @@ def _along_all(transform: Any, name: str, x: Any, type: int, s: Sequence[int] | 
 
 
 def _prepare(name: str, x: Any, type: int, n: int | None, axis: int, norm: str | None) -> tuple[Any, int]:
-    """The array in its length, with the axis last, and where that was."""
+    """Return the array of length `n` with the axis last, and the original position of the axis."""
     if type != 2:
         raise UnsupportedError(at_user_line(f"{name}: type={type} is not supported; type 2 is"))
     if norm not in (None, "backward", "ortho"):

@@ -33,13 +33,13 @@ def _check_method(method: Any) -> None:
 
 
 class RegularGridInterpolator:
-    """A function of points in n dimensions that has `values` at a grid, and what lies between elsewhere.
+    """A function of points in n dimensions that has `values` at a grid, and is interpolated between them.
 
-    `points` are the places of the grid along each axis, each a vector in increasing order; `values` has as many
-    elements along its first axes, and any others behind. `method` is `"linear"` (products of straight lines) or
-    `"nearest"` (the lower one of two that are equally near). Outside of the grid the value is `fill_value`; with None
-    the outermost lines are continued. Derivatives are those in the points asked for, in `values` and in `points`.
-    Raises `ShapeError` and `ArgumentError`.
+    `points` are the grid coordinates along each axis, each a vector in increasing order; `values` has as many elements
+    along its first axes, and any further axes. `method` is `"linear"` (products of straight lines) or `"nearest"` (the
+    lower one of two that are equally near). Outside of the grid the value is `fill_value`; with None the outermost
+    lines are continued. It has derivatives in the evaluation points, in `values` and in `points`. Raises `ShapeError`
+    and `ArgumentError`.
 
     >>> import numpy as np
     >>> interpolate = RegularGridInterpolator((np.array([0.0, 1.0]), np.array([0.0, 10.0])), np.array([[0.0, 1.0],
@@ -68,7 +68,7 @@ class RegularGridInterpolator:
                 raise ArgumentError(at_user_line(f"RegularGridInterpolator: points[{axis}] is not in increasing order"))
 
     def __call__(self, xi: Any, method: str | None = None) -> Any:
-        """The values at `xi`, of shape (..., n), or n arrays that broadcast."""
+        """Return the values at `xi`, of shape (..., n), or n arrays that broadcast."""
         method = self.method if method is None else method
         _check_method(method)
         count = len(self.grid)
@@ -101,7 +101,7 @@ class RegularGridInterpolator:
         return fnp.reshape(result, (*shape, *shape_of(self.values)[count:]))
 
     def _sum_over_corners(self, places: Sequence[tuple[Any, Any]], shares: Sequence[Any]) -> Any:
-        """The sum over the corners of the cell, each with its share."""
+        """Return the weighted sum over the corners of the cell."""
         total: Any = 0.0
         for corner in itertools.product((0, 1), repeat=len(places)):
             term = self.values[tuple(pair[side] for pair, side in zip(places, corner, strict=True))]

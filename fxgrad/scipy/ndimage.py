@@ -21,10 +21,11 @@ _MODES = ("constant", "nearest", "wrap", "mirror", "reflect")
 
 
 def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: str = "constant", cval: Any = 0.0) -> Any:
-    """The values of `input` at `coordinates`, one array for each axis, between elements of the nearest ones.
+    """Return the values of `input` at `coordinates`, one array for each axis, interpolated between elements.
 
-    `order` is 0 (the nearest element) or 1 (linear). Outside is, by `mode`, `cval`, the `"nearest"` element, or the
-    array again: `"wrap"`, `"mirror"` or `"reflect"`, turned round about the last element or about its edge.
+    `order` is 0 (the nearest element) or 1 (linear). Values outside are, by `mode`, `cval`, the `"nearest"` element, or
+    those of the array repeated: `"wrap"`, `"mirror"` or `"reflect"`, reflected about the last element or about its
+    edge.
 
     >>> import numpy as np
     >>> map_coordinates(np.array([0.0, 10.0, 20.0]), [np.array([0.5, 1.0])], order=1)
@@ -57,7 +58,7 @@ def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: st
 
 
 def _corners(coordinate: Any, order: int) -> list[tuple[Any, Any]]:
-    """The elements around a coordinate along one axis, with their weights."""
+    """Return the elements around a coordinate along one axis, with their weights."""
     if order == 0:
         away = fnp.sign(coordinate) * fnp.floor(fnp.abs(coordinate) + 0.5)  # halves are rounded away from zero
         return [(away, 1.0)]
@@ -67,7 +68,7 @@ def _corners(coordinate: Any, order: int) -> list[tuple[Any, Any]]:
 
 
 def _wrap_place(place: Any, size: int, mode: str) -> Any:
-    """Where an element outside is found inside."""
+    """Return the inside index of an element outside."""
     if mode == "wrap":
         return fnp.remainder(place, size)
     if mode == "mirror":

@@ -27,8 +27,8 @@ class OptimizeResults(NamedTuple):
     """What `minimize` found.
 
     `x` is the minimum, `fun` the value and `jac` the gradient there, `hess_inv` an estimate of the inverse Hessian;
-    `nit`, `nfev` and `njev` are numbers of steps, values and gradients. `status` is 0 where the gradient is small
-    enough (`success`), 1 after as many steps as are allowed, 2 where no step along the search direction is good.
+    `nit`, `nfev` and `njev` are the numbers of steps, values and gradients. `status` is 0 if the gradient is small
+    enough (`success`), 1 after the maximal number of steps, 2 if no step along the search direction is acceptable.
     """
 
     x: Any
@@ -47,13 +47,13 @@ _OPTIONS = {"maxiter": None, "gtol": 1e-5, "norm": np.inf, "line_search_maxiter"
 
 def minimize(fun: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), *, method: str, tol: float | None = None,
              options: Mapping[str, Any] | None = None) -> OptimizeResults:
-    """A minimum near `x0` of `fun(x, *args)`, a number for a vector x, by the method of Broyden, Fletcher, Goldfarb and
-    Shanno.
+    """Return a minimum near `x0` of `fun(x, *args)`, a number for a vector x, by the BFGS method.
 
-    `method` is "BFGS". It ends when the norm of the gradient is at most `gtol` (1e-5; or `tol`). `options` are `gtol`,
-    `norm` (of which order, inf), `maxiter` (200 for each element) and `line_search_maxiter`. `fun` is traced once, and
-    its gradient made. Derivatives of `x` in what `fun` depends on are those of the exact minimum, where the Hessian
-    must be positive definite; the other results have none. Raises `ArgumentError` and `ShapeError`.
+    BFGS is the method of Broyden, Fletcher, Goldfarb and Shanno, and the only `method`. It ends when the norm of the
+    gradient is at most `gtol` (1e-5; or `tol`). `options` are `gtol`, `norm` (its order, inf), `maxiter` (200 for each
+    element) and `line_search_maxiter`. `fun` is traced once, and its gradient derived. Derivatives of `x` in parameters
+    of `fun` are those of the exact minimum, where the Hessian must be positive definite; the other results have none.
+    Raises `ArgumentError` and `ShapeError`.
 
     J. Nocedal and S. Wright, "Numerical optimization" (2006), section 6.1; the line search is that of A. Lewis and
     M. Overton, "Nonsmooth optimization via quasi-Newton methods" (2013).
@@ -89,7 +89,7 @@ def minimize(fun: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), *, me
 
 
 def _with_gradient(fun: Callable[..., Any], args: tuple[Any, ...], start: Any) -> Callable[[Any], Any]:
-    """The function that gives the value of `fun` and its gradient."""
+    """Return a function that computes the value of `fun` and its gradient."""
     traced = trace_flat(lambda x: fun(x, *args), [aval_of(start).strong()], "minimize", fun)
     avals = traced.program.out_avals
     if len(avals) != 1 or avals[0].shape or avals[0].dtype.kind != "f":
@@ -108,7 +108,7 @@ def _norm(g: Any, order: Any) -> Any:
 
 
 def _search(value_and_slope: Callable[[Any], Any], x: Any, bound: Any, order: Any, steps: int, tries: int) -> Any:
-    """The last point, the value, the gradient and the inverse Hessian there, counts, and whether no step was good."""
+    """Return the last point, its value, gradient and inverse Hessian, counts, and whether the line search failed."""
     identity = np.eye(shape_of(x)[0], dtype=x.dtype)
 
     def going(state: Any) -> Any:
@@ -133,7 +133,7 @@ def _search(value_and_slope: Callable[[Any], Any], x: Any, bound: Any, order: An
 
 
 def _line_search(value_and_slope: Callable[[Any], Any], x: Any, f: Any, g: Any, direction: Any, tries: int) -> Any:
-    """A step that lessens value and slope enough: the interval where one lies is halved, or doubled at first."""
+    """Find a step that reduces value and slope enough: the interval of one is doubled at first, then halved."""
     slope = g @ direction
 
     def verdict(size: Any, f_new: Any, g_new: Any) -> tuple[Any, Any]:

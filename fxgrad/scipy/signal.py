@@ -17,11 +17,11 @@ __all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "csd", "detrend
 
 
 def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto", precision: Any = None) -> Any:
-    """The sums of products of `in1` with `in2`, which slides along all axes turned round.
+    """Return the sums of products of `in1` with `in2`, reversed and slid along all axes.
 
-    `mode` says for which places: `"full"` for all where they meet, `"same"` for as many as `in1` has, in the middle,
-    `"valid"` where one lies within the other. `method` is `"direct"`, `"fft"`, or `"auto"`, which is `"direct"`.
-    Raises `ShapeError` unless both have as many axes.
+    `mode` selects the positions: `"full"` all where they overlap, `"same"` as many as `in1` has, in the middle,
+    `"valid"` those where one lies within the other. `method` is `"direct"`, `"fft"`, or `"auto"`, which is `"direct"`.
+    Raises `ShapeError` unless both have the same number of axes.
 
     >>> import numpy as np
     >>> convolve(np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0]), mode="same")
@@ -41,7 +41,7 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto", preci
 
 
 def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto", precision: Any = None) -> Any:
-    """As `convolve`, with `in2` conjugated and not turned round.
+    """Return sums of products like `convolve`, with `in2` conjugated and not reversed.
 
     >>> import numpy as np
     >>> correlate(np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0]), mode="valid")
@@ -51,7 +51,7 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto", prec
 
 
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Sequence[int] | None = None) -> Any:
-    """As `convolve`, by Fourier transforms along `axes` (None: all); along the other axes sizes broadcast.
+    """Convolve like `convolve`, by Fourier transforms along `axes` (None: all); along the other axes sizes broadcast.
 
     >>> import numpy as np
     >>> fftconvolve(np.array([1.0, 2.0]), np.array([1.0, 10.0])).round(6)
@@ -68,7 +68,7 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Sequence[int] | No
 
 def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: float = 0,
                precision: Any = None) -> Any:
-    """`convolve` of matrices; beyond their ends are zeros.
+    """Return `convolve` of matrices; beyond their ends are zeros.
 
     >>> import numpy as np
     >>> convolve2d(np.ones((2, 2)), np.ones((2, 2)), mode="valid")
@@ -80,7 +80,7 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
 
 def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: float = 0,
                 precision: Any = None) -> Any:
-    """`correlate` of matrices; beyond their ends are zeros.
+    """Return `correlate` of matrices; beyond their ends are zeros.
 
     >>> import numpy as np
     >>> correlate2d(np.eye(2), np.eye(2), mode="valid")
@@ -110,7 +110,7 @@ def _pair(name: str, in1: Any, in2: Any) -> tuple[Any, Any]:
 
 def _cut_product(name: str, full: Any, first: Sequence[int], second: Sequence[int], mode: str,
                  axes: Sequence[int]) -> Any:
-    """The part of the full product that `mode` asks for."""
+    """Return the part of the full product that `mode` selects."""
     if mode == "full":
         return full
     if mode not in ("same", "valid"):

@@ -1,4 +1,4 @@
-"""Spectra of sampled signals: Fourier transforms of short segments that overlap, and what is averaged over them.
+"""Spectra of sampled signals: Fourier transforms of short overlapping segments, and averages over them.
 
 Definitions are those of `scipy.signal` (P. D. Welch, "The use of fast Fourier transform for the estimation of power
 spectra", 1967; D. Griffin and J. Lim, "Signal estimation from modified short-time Fourier transform", 1984).
@@ -23,7 +23,7 @@ Detrend = str | bool | Callable[[Any], Any]
 
 def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0,  # noqa: A002  (SciPy's name)
             overwrite_data: Any = None) -> Any:
-    """`data` less its mean (`type="constant"`) or its straight line of least squares (`"linear"`) along `axis`.
+    """Return `data` less its mean (`type="constant"`) or its straight line of least squares (`"linear"`) along `axis`.
 
     With `"linear"`, `bp` are places at which one line ends and another begins. Raises `ArgumentError` for another type
     and for places that are not along the axis; `overwrite_data` may not be true.
@@ -54,7 +54,7 @@ def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0,  # noq
 
 
 def _without_line(rows: Any) -> Any:
-    """Rows less their projection to the constants and the straight lines, of which an orthonormal basis is known."""
+    """Return rows less their projection to the constants and the straight lines, by an orthonormal basis of these."""
     count = shape_of(rows)[-1]
     basis, _ = np.linalg.qr(np.stack([np.ones(count), np.linspace(-1.0, 1.0, count)], 1)[:, :max(1, min(count, 2))])
     basis = basis.astype(dtypes.real_dtype(rows.dtype))
@@ -62,7 +62,7 @@ def _without_line(rows: Any) -> Any:
 
 
 class _Segments(NamedTuple):
-    """How a signal is cut: samples in a segment, by how many the next one begins later, points, the window, sides."""
+    """The segmentation of a signal: samples in a segment, hop to the next one, points, window, sides."""
 
     size: int
     step: int
@@ -74,7 +74,7 @@ class _Segments(NamedTuple):
 def _plan_segments(name: str, length: int, window: Any, nperseg: Any, noverlap: Any, nfft: Any, one_sided: bool,
                    dtype: Any,
                    ) -> _Segments:
-    """Reads what a caller asked for; a window by name is SciPy's, an array of numbers is one itself."""
+    """Read a caller's settings; a window by name is SciPy's, an array of numbers is a window itself."""
     given = None if isinstance(window, str | tuple) else as_array_operand(window)
     size = 256 if given is None else shape_of(given)[-1]
     size = size if nperseg is None else as_integer(f"{name}: nperseg", nperseg)
@@ -96,13 +96,13 @@ def _plan_segments(name: str, length: int, window: Any, nperseg: Any, noverlap: 
 
 
 def _segments(x: Any, plan: _Segments) -> Any:
-    """The segments of the last axis, as rows of a new axis."""
+    """Return the segments of the last axis, as rows of a new axis."""
     begin = np.arange(0, shape_of(x)[-1] - plan.size + 1, plan.step)
     return x[..., begin[:, None] + np.arange(plan.size)]
 
 
 def _transform_segments(x: Any, plan: _Segments, without: Detrend) -> Any:
-    """The Fourier transforms of the segments, less their trend, under the window."""
+    """Return the Fourier transforms of the segments, less their trend, under the window."""
     rows = _segments(x, plan)
     if callable(without):
         rows = without(rows)
@@ -120,12 +120,12 @@ def _frequencies(plan: _Segments, fs: Any, dtype: Any) -> Any:
 def csd(x: Any, y: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None,
         nfft: int | None = None, detrend: Detrend = "constant", return_onesided: bool = True, scaling: str = "density",
         axis: int = -1, average: str = "mean") -> tuple[Any, Any]:
-    """The frequencies, and the cross spectrum of `x` and `y` (None: `x` itself) there, by Welch's method.
+    """Return the frequencies, and the cross spectrum of `x` and `y` (None: `x` itself) there, by Welch's method.
 
     Transforms of segments under a `window` are multiplied and averaged, by `"mean"` or `"median"`. A segment has
-    `nperseg` samples (256, or as many as the window or the signal has), `noverlap` of which the next one has too
-    (half); it is filled with zeros to `nfft`. `detrend` is applied to each: `"constant"`, `"linear"`, a function, or
-    False. `scaling` is `"density"` (per unit of frequency) or `"spectrum"`. Of real signals `return_onesided` gives
+    `nperseg` samples (256, or as many as the window or the signal has) and shares `noverlap` of them (half) with the
+    next one; it is padded with zeros to `nfft`. `detrend` is applied to each: `"constant"`, `"linear"`, a function, or
+    False. `scaling` is `"density"` (per unit of frequency) or `"spectrum"`. For real signals `return_onesided` gives
     the frequencies from 0 up. Raises `ArgumentError` and `ShapeError`.
 
     >>> import numpy as np
@@ -140,7 +140,7 @@ def csd(x: Any, y: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None
 
 def _spectrum(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, noverlap: Any, nfft: Any, detrend: Detrend,
               return_onesided: bool, scaling: str, axis: int, average: str) -> tuple[Any, Any]:
-    """`csd`, called as `name`."""
+    """Compute `csd` under the name `name`, for messages."""
     if scaling not in ("density", "spectrum"):
         raise ArgumentError(at_user_line(f"{name}: scaling={scaling!r}; it is 'density' or 'spectrum'"))
     if average not in ("mean", "median"):
@@ -167,7 +167,7 @@ def _spectrum(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nov
 
 
 def _average(products: Any, average: str) -> Any:
-    """The mean over segments, or the median divided by its bias (B. Allen et al., "FINDCHIRP", 2012, appendix B)."""
+    """Return the mean over segments, or the median over its bias (B. Allen et al., "FINDCHIRP", 2012, appendix B)."""
     count = shape_of(products)[-2]
     if average == "mean":
         return fnp.mean(products, -2)
@@ -183,7 +183,7 @@ def _average(products: Any, average: str) -> Any:
 def welch(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None,
           nfft: int | None = None, detrend: Detrend = "constant", return_onesided: bool = True,
           scaling: str = "density", axis: int = -1, average: str = "mean") -> tuple[Any, Any]:
-    """The frequencies, and the power spectrum of `x` there; `csd(x, None, ...)`, with its arguments.
+    """Return the frequencies, and the power spectrum of `x` there; `csd(x, None, ...)`, with its arguments.
 
     >>> import numpy as np
     >>> frequencies, power = welch(np.cos(np.arange(64.0) * np.pi / 2), nperseg=8)
@@ -201,10 +201,10 @@ _PADDED = {"zeros": {}, "constant": {"mode": "edge"}, "even": {"mode": "reflect"
 def stft(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None,
          nfft: int | None = None, detrend: Detrend = False, return_onesided: bool = True,
          boundary: str | None = "zeros", padded: bool = True, axis: int = -1) -> tuple[Any, Any, Any]:
-    """The frequencies, the times of the middles of the segments, and the Fourier transforms of the segments.
+    """Return the frequencies, the times of the middles of the segments, and the Fourier transforms of the segments.
 
-    The arguments are those of `csd`. `boundary` says what half a segment at both ends is filled with: `"zeros"`,
-    `"constant"` (the last sample), `"even"` or `"odd"` (mirrored), None (there is none). With `padded`, zeros behind
+    The arguments are those of `csd`. `boundary` selects the extension by half a segment at both ends: `"zeros"`,
+    `"constant"` (the last sample), `"even"` or `"odd"` (mirrored), None (no extension). With `padded`, zeros at the end
     fill the last segment. The transforms have the frequencies in the place of `axis`, and segments as their last axis.
 
     >>> import numpy as np
@@ -234,10 +234,10 @@ def stft(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None
 def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None,
           nfft: int | None = None, input_onesided: bool = True, boundary: bool = True, time_axis: int = -1,
           freq_axis: int = -2) -> tuple[Any, Any]:
-    """The times, and the signal of which `Zxx` is the `stft` (of least squares, where there is none).
+    """Return the times, and the signal whose `stft` is `Zxx` (by least squares, if there is none).
 
     Segments are transformed back, added up under the window and divided by the sum of its squares. The arguments are
-    those of `stft`; `boundary` says that it had one.
+    those of `stft`; `boundary` tells that it had one.
 
     >>> import numpy as np
     >>> x = np.array([1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0, 34.0])

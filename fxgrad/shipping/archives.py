@@ -19,11 +19,11 @@ from fxgrad.text.json_reader import parse_json
 from fxgrad.text.values import is_named_tuple
 
 STAMP = 1980, 1, 1, 0, 0, 0
-"""The time of all entries, so that equal programs make equal archives."""
+"""The timestamp of all entries, so that equal programs give equal archives."""
 
 
 class Format(NamedTuple):
-    """A kind of archive: its name and version, which the entry `header` begins with, and words for refusals."""
+    """A kind of archive: its name and version, with which the entry `header` begins, and words for error messages."""
 
     name: str
     version: int
@@ -43,12 +43,12 @@ class Format(NamedTuple):
         return written.getvalue()
 
     def fail(self, problem: object) -> NoReturn:
-        """Raise `ProgramSyntaxError` for something that is no such archive."""
+        """Raise `ProgramSyntaxError` for a file that is not such an archive."""
         raise ProgramSyntaxError(f"{self.refusal}: {problem}")
 
 
 class Archive:
-    """An archive that is read, each entry as it stands in the file; raises `ProgramSyntaxError` for anything else."""
+    """An archive being read, whose entries are uncompressed; raises `ProgramSyntaxError` for any other file."""
 
     def __init__(self, kind: Format, file: IO[bytes]) -> None:
         self._kind = kind
@@ -71,7 +71,7 @@ class Archive:
             fail_at(name, f"it cannot be read: {error}")
 
     def header(self) -> dict[str, Any]:
-        """Return the header, of this format and of a version that is known."""
+        """Return the header, of this format and of a known version."""
         kind = self._kind
         found = parse_json(self.read(kind.header).decode("utf-8", "replace"))
         if not isinstance(found, dict) or found.get("format") != kind.name:
@@ -92,7 +92,7 @@ def fail_at(where: str, problem: str) -> NoReturn:
 
 
 def signature_to_json(signature: Signature | None, what: str) -> Any:
-    """Return a signature as JSON, for the function `what`; raise `UnsupportedError` for containers without a form."""
+    """Return a signature as JSON, for the function `what`; raise `UnsupportedError` for containers that JSON lacks."""
     if signature is None:
         return None
     return {"name": signature.name, "title": signature.title, "inputs": [*signature.input_names],
@@ -123,9 +123,9 @@ def _tree_json(value: Any, what: str) -> Any:
 
 
 def signature_from_json(found: Any, classes: list[type], expected: tuple[int, int]) -> Signature | None:
-    """Return the signature that `signature_to_json` wrote, with trees of as many leaves as expected.
+    """Return the signature that `signature_to_json` wrote, whose trees have the expected numbers of leaves.
 
-    Raise `ProgramSyntaxError`, which says where, for anything else.
+    Raise `ProgramSyntaxError`, which names the place, for anything else.
     """
     if found is None:
         return None

@@ -1,8 +1,8 @@
 """`export`: programs that XLA compiles elsewhere and later, with symbolic sizes, without their Python function.
 
-What jax exports (`jax.export`) is the program emitted as operations of jax's, with jax's own symbolic sizes in the
-places of those that have names. A serialised export is an archive (`fxgrad/archives.py`): the header `export.json` has
-the types, the trees of arguments and results and the names; jax wrote `exported.bin`.
+The exported program (`jax.export`) consists of operations of jax's, with jax's symbolic sizes for ours. A serialised
+export is an archive (`fxgrad/archives.py`): the header `export.json` has the types, the trees of arguments and results
+and the names; jax wrote `exported.bin`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ EXECUTABLE = "exported.bin"
 
 
 class Exported(Report):
-    """A program that jax exported: `call` runs it, `serialize` gives bytes from which `export.deserialize` makes it.
+    """A program that jax exported: `call` runs it, `serialize` returns bytes that `export.deserialize` reads.
 
     `in_avals` and `out_avals` are the types, `in_tree` and `out_tree` the containers, `input_names` the names of the
     arguments; `platforms` are those that it was lowered for, and `stablehlo` is its text.
@@ -72,12 +72,12 @@ class Exported(Report):
 
     @property
     def platforms(self) -> tuple[str, ...]:
-        """The platforms that it runs on."""
+        """The platforms that it was lowered for."""
         return tuple(self._exported.platforms)
 
     @property
     def stablehlo(self) -> str:
-        """The text of the program in StableHLO, with `?` where sizes vary."""
+        """The StableHLO text of the program, with `?` for symbolic sizes."""
         return str(self._exported.mlir_module())
 
     @property
@@ -88,9 +88,9 @@ class Exported(Report):
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program on containers like those it was exported with, on arrays of NumPy or jax.
 
-        Results are as those of `fxgrad.jit`: dtypes are kept, and those of 64 bits come back as NumPy's arrays where no
-        argument is one of jax's. Raises `ArgumentError` for other types, for sizes that do not agree, and for traced
-        arrays: what is exported has no derivatives and no batches.
+        Results are as those of `fxgrad.jit`: dtypes are kept, and those of 64 bits are returned as NumPy arrays unless
+        an argument is a jax array. Raises `ArgumentError` for other types, for sizes that do not agree, and for traced
+        arrays: exported programs have no derivatives and no batches.
         """
         leaves, structure = tree.flatten((args, kwargs))
         if structure != self.in_tree:
@@ -124,8 +124,8 @@ class Exported(Report):
     def serialize(self) -> bytes:
         """Return the program as bytes, which another process reads, of the same or a later version of jax.
 
-        How long jax can read them again is said at https://docs.jax.dev/en/latest/export/export.html. Raises
-        `UnsupportedError` for containers that are neither dicts, lists, tuples nor named tuples, and where flatbuffers,
+        jax guarantees how long it can read them at https://docs.jax.dev/en/latest/export/export.html. Raises
+        `UnsupportedError` for containers that are neither dicts, lists, tuples nor named tuples, and if flatbuffers,
         which jax writes with, is not installed (`pip install 'fxgrad[export]'`).
         """
         _need_flatbuffers("Exported.serialize")
@@ -158,14 +158,14 @@ class Exported(Report):
 def export(fun: Callable[..., Any] | Program, *, platforms: Sequence[str] | None = None) -> Callable[..., Exported]:
     """Return the function that exports `fun(*specs)`, a compiled program that needs neither `fun` nor tracing.
 
-    `specs` are arrays, or types (`spec`, `ShapeDtypeStruct`), in containers; sizes may have names, and the program
-    then runs for all of them. `fun` may be a program, a gradient or a whole step of training. `platforms` are those to
-    lower for, such as `("cpu", "cuda", "tpu")`, none of which need be here; by default that of this process. Dtypes
-    of 64 bits are kept whatever jax's x64 mode is.
+    `specs` are arrays, or types (`spec`, `ShapeDtypeStruct`), in containers; sizes may be symbolic, and the program
+    then runs for all of them. `fun` may be a program, a gradient or a whole training step. `platforms` are those to
+    lower for, such as `("cpu", "cuda", "tpu")`, which need not be available here; by default that of this process.
+    Dtypes of 64 bits are kept, whatever jax's x64 mode is.
 
-    Raises what tracing raises; `UnsupportedError`, which names the user's line, where jax cannot export an operation
-    or needs a size as a number; `ArgumentError` for platforms that there are not. `export.deserialize` reads what
-    `Exported.serialize` wrote.
+    Raises the errors of tracing; `UnsupportedError`, which names the user's line, if jax cannot export an operation or
+    needs the number of a symbolic size; `ArgumentError` for unknown platforms. `export.deserialize` reads the bytes of
+    `Exported.serialize`.
 
     >>> import numpy as np, fxgrad
     >>> def loss(w, x):
@@ -225,7 +225,7 @@ def _export_program(program: Program, platforms: tuple[str, ...] | None) -> Expo
 
 def _export_error(name: str, error: Exception) -> UnsupportedError:
     """Return jax's error as ours, with the user's line of the operation."""
-    # jax chains the error to that of where it was traced.
+    # jax chains the error to one at the place of tracing.
     place = user_location(error) or (error.__cause__ and user_location(error.__cause__))
     where = "" if place is None else f"\n  at {place}"
     first = str(error).strip().split("\n", maxsplit=1)[0]
@@ -245,9 +245,9 @@ def _need_flatbuffers(what: str) -> None:
 def deserialize(data: bytes, classes: Sequence[type] = ()) -> Exported:
     """Return the exported program that `Exported.serialize` wrote as `data`; `classes` are your named tuples in it.
 
-    The types, trees and names are checked; the part that jax wrote is read by jax, and runs when it is called, so take
-    it from whom you trust. Raises `ProgramSyntaxError`, which says where, for bytes that were not written so, and
-    `UnsupportedError` where flatbuffers is not installed, as `Exported.serialize` does.
+    The types, trees and names are checked. The part that jax wrote is read by jax, and runs when it is called, so load
+    it only from sources that you trust. Raises `ProgramSyntaxError`, which names the place, for bytes in any other
+    form, and `UnsupportedError` if flatbuffers is not installed, like `Exported.serialize`.
     """
     _need_flatbuffers("export.deserialize")
     with refuse_excess():

@@ -1,8 +1,8 @@
 """`save` and `load`: programs in files.
 
 A file is an archive (`fxgrad/archives.py`): the header `program.json` has the program, the trees of its arguments and
-results and their names; each constant is an array of raw bytes in NumPy's format. Nothing in a file is executed, and
-no array is made that is larger than the file.
+results and their names; each constant is an array of raw bytes in NumPy's format. Nothing in a file is executed, and no
+array is allocated that is larger than the file.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def save(file: File, fun: Callable[..., Any] | Program, *specs: Any, **kwargs: A
     """Write the program of `fun(*specs, **kwargs)` to a file, from which `load` makes it without `fun`; return it.
 
     `file` is a path, or a binary file that is open for writing. The other arguments are arrays or `ShapeDtypeStruct`s,
-    as for `make_program`, of which only shapes and dtypes matter; `fun` may be a program itself, and then there are
-    none. Gradients, whole steps of training and what `vmap` and `jit` made are programs like any other. Arrays that
-    the function closes over are kept; equal programs make equal files. A path is replaced when all is written.
+    as for `make_program`, of which only shapes and dtypes matter; if `fun` is a program, there are none. Gradients,
+    whole training steps and results of `vmap` and `jit` are programs like any other. Closed-over arrays are stored;
+    equal programs give equal files. A path is replaced only once everything is written.
 
-    Raises `UnsupportedError` for Python code among what is to be kept (rules of `custom_vjp` that were not applied,
-    callbacks) and containers that are neither dicts, lists, tuples nor named tuples.
+    Raises `UnsupportedError` if Python code would have to be stored (rules of `custom_vjp` that were not applied,
+    callbacks) and for containers that are neither dicts, lists, tuples nor named tuples.
 
     >>> import io, fxgrad, numpy as np
     >>> def loss(p, x):
@@ -68,11 +68,11 @@ def save(file: File, fun: Callable[..., Any] | Program, *specs: Any, **kwargs: A
 def load(file: File, primitives: Iterable[Primitive] = (), classes: Iterable[type] = ()) -> Program:
     """Return the program that `save` wrote; calling it takes and returns the containers of the function that was saved.
 
-    `primitives` are of your own, and `classes` named tuples and enumerations of your own, if there are any in it. The
-    arrays that the program closes over are read at once. Nothing in the file is executed.
+    `primitives` are your own operations, and `classes` your own named tuples and enumerations, if the program contains
+    any. The arrays that the program closes over are read at once. Nothing in the file is executed.
 
-    Raises `ProgramSyntaxError`, which says where, for a file that `save` did not write or that was changed, and
-    `ProgramError` where the program breaks the rules.
+    Raises `ProgramSyntaxError`, which names the place, for a file that `save` did not write or that was changed, and
+    `ProgramError` if the program breaks the rules.
 
     >>> import io, fxgrad
     >>> file = io.BytesIO()
@@ -106,7 +106,7 @@ def _npy(array: Any) -> bytes:
 
 
 def _constant(archive: Archive, item: Any, where: str) -> Any:
-    """Return the array that `item` of the JSON stands for."""
+    """Return the array of an `item` of the JSON."""
     if not isinstance(item, dict) or type(item.get("file")) is not int:
         fail_at(where, "the number of an array is expected")
     shape = item.get("shape")

@@ -1,4 +1,4 @@
-"""One application of a primitive that is held to the laws, and what is computed from it."""
+"""One application of a primitive for the laws to check, and its derived computations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fxgrad.testing.numbers import TOLERANCES, LawError, describe_arguments, dir
 
 
 class Case:
-    """One application of a primitive, and what is computed from it."""
+    """One application of a primitive, and computations from it."""
 
     def __init__(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any], fixed: Sequence[int],
                  tolerance: float) -> None:
@@ -38,23 +38,23 @@ class Case:
         self.random = np.random.default_rng(0)
 
     def numpy(self, *args: Any) -> list[Any]:
-        """The outputs by the numpy rule."""
+        """Return the outputs by the numpy rule."""
         with np.errstate(all="ignore"):
             return list(self.primitive.numpy(*args, **self.params))
 
     def avals(self, args: Sequence[Any]) -> list[Aval]:
-        """The outputs by the abstract rule."""
+        """Return the outputs by the abstract rule."""
         given = [array_aval(arg) for arg in args]
         return list(self.primitive.abstract(*given, **self.params))
 
     def fail(self, message: str) -> LawError:
-        """The error that says what is wrong, with which law, of what."""
+        """Return the error with a message that names the law and the application."""
         return LawError(f"{self.primitive.name}({describe_arguments(self.args, self.params)}) breaks the law "
                         f"{self.law!r}: "
                         f"{message}")
 
     def typed(self, outputs: Sequence[Any], avals: Sequence[Aval], what: str) -> None:
-        """Raises unless the outputs are of these types."""
+        """Raise unless the outputs are of these types."""
         if len(outputs) != len(avals):
             raise self.fail(f"{what} has {len(outputs)} outputs, abstract gives {len(avals)}")
         for index, (output, aval) in enumerate(zip(outputs, avals, strict=True)):
@@ -63,7 +63,7 @@ class Case:
                                 f"{describe_arguments([aval])}")
 
     def same(self, got: Sequence[Any], expected: Sequence[Any], what: str, tolerance: float | None = None) -> None:
-        """Raises unless the numbers agree, to `tolerance` or that of the dtype."""
+        """Raise unless the numbers agree, to `tolerance` or that of the dtype."""
         for index, (left, right) in enumerate(zip(got, expected, strict=True)):
             allowed = TOLERANCES.get(right.dtype.name, 0.0) if tolerance is None else tolerance
             wrong = mismatch(left, right, self.tolerance * allowed)
@@ -71,7 +71,7 @@ class Case:
                 raise self.fail(f"{what}, output {index}: {wrong}")
 
     def jvp(self, args: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Outputs and tangents by the rule; `tangents` may be None: then a symbolic zero is given."""
+        """Return outputs and tangents by the rule; `tangents` may be None: then a symbolic zero is given."""
         given = [Zero(array_aval(arg)) if tangent is None else tangent  # type: ignore[arg-type]
                  for arg, tangent in zip(args, tangents, strict=True)]
         with np.errstate(all="ignore"):
@@ -80,7 +80,7 @@ class Case:
 
     def recorded(self, rule: Callable[..., Sequence[Any]], values: Sequence[Any], computed: Sequence[Any],
                  what: str) -> None:
-        """Raises unless `rule`, called with tracers in the place of `values`, records what gives `computed`.
+        """Raise unless `rule`, called with tracers for `values`, records a program that gives `computed`.
 
         The tape is that of derived programs. Outputs that are None are left out on both sides.
         """
@@ -99,17 +99,17 @@ class Case:
         self.same(outputs, arrays, f"{what}: recorded and run, compared with computed")
 
     def directions(self, places: Sequence[int], args: Sequence[Any]) -> list[Any]:
-        """Random tangents for the arguments at `places`, None for the others."""
+        """Return random tangents for the arguments at `places`, None for the others."""
         return [direction(self.random, arg) if place in places else None for place, arg in enumerate(args)]
 
     def program(self, args: Sequence[Any]) -> Program:
-        """The program of this one equation."""
+        """Return the program of this one equation."""
         program, _ = trace_at(lambda *tracers: bind(self.primitive, *tracers, **self.params),
                               [array_aval(arg) for arg in args], mode=UNSHARED)  # type: ignore[misc]
         return program
 
 
 def as_plain_array(value: Any) -> Any:
-    """A NumPy array or scalar, also of a symbolic zero or a literal."""
+    """Return a NumPy array or scalar, also for a symbolic zero or a literal."""
     value = instantiate_zeros(value)
     return np.asarray(value.value if type(value) is Literal else value)[()]

@@ -38,17 +38,17 @@ MODES = ("fwd", "rev")
 
 def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int = 2, modes: Sequence[str] = MODES,
                 atol: float | None = None, rtol: float | None = None, eps: float | None = None) -> None:
-    """Compares the derivatives of `f` at `args` up to `order` with central differences; raises `LawError`.
+    """Compare the derivatives of `f` at `args` up to `order` with central differences; raises `LawError`.
 
-    `f` is called on the tuple `args` of arrays, numbers and containers of them, with floating ones converted to
-    float64 (complex ones to complex128): so a float32 function is checked where differences have digits. Integers
-    are not moved. At each order the derivative along one random direction is compared: in mode "fwd" by jvp, in mode
-    "rev" by vjp, paired with a random cotangent; then the derivative of that derivative in every mode.
+    `f` is called on the tuple `args` of arrays, numbers and containers of them, with floating ones converted to float64
+    (complex ones to complex128), so that differences of a float32 function have enough digits. Integers stay fixed. At
+    each order the derivative along one random direction is compared: in mode "fwd" by jvp, in mode "rev" by vjp, paired
+    with a random cotangent; then the derivative of that derivative in every mode.
 
     A deviation up to `atol` or `rtol * |difference|` passes (both 2e-7 by default, ten times that at each further
     order); `eps` is the step of the differences, which are of fourth order (1e-4 by default).
 
-    A pass shows that derivatives agree along a few directions at this point. It does not show that they do
+    A pass shows that derivatives agree along a few directions at this point. It does not show that they agree
     elsewhere, at kinks (a difference across one is wrong: move the point), or where `f` is saturated and right and
     wrong derivatives are both nearly zero; nor that `f` itself is right.
 
@@ -79,7 +79,7 @@ def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int = 2, mode
 
 def check_jvp(f: Callable[..., Any], f_jvp: Callable[..., Any], args: Sequence[Any], atol: float | None = None,
               rtol: float | None = None, eps: float | None = None, err_msg: str = "") -> None:
-    """Compares a function for tangents with `f` and with central differences of it; raises `LawError`.
+    """Compare a function for tangents with `f` and with central differences of it; raise `LawError`.
 
     `f_jvp(args, tangents)` returns the output of `f` at the tuple `args` and its tangent, as
     `functools.partial(fxgrad.jvp, f)` does. One random direction is compared, as in `check_grads`, with its options;
@@ -96,10 +96,10 @@ def check_jvp(f: Callable[..., Any], f_jvp: Callable[..., Any], args: Sequence[A
 
 def check_vjp(f: Callable[..., Any], f_vjp: Callable[..., Any], args: Sequence[Any], atol: float | None = None,
               rtol: float | None = None, eps: float | None = None, err_msg: str = "") -> None:
-    """Compares a function for cotangents with `f` and with central differences of it; raises `LawError`.
+    """Compare a function for cotangents with `f` and with central differences of it; raise `LawError`.
 
-    `f_vjp(*args)` returns the output of `f` and its pullback, as `functools.partial(fxgrad.vjp, f)` does. What it makes
-    of one random cotangent is paired with one random direction; options are as for `check_jvp`.
+    `f_vjp(*args)` returns the output of `f` and its pullback, as `functools.partial(fxgrad.vjp, f)` does. The pullback
+    of one random cotangent is paired with one random direction; options are those of `check_jvp`.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> check_vjp(fnp.sin, lambda x: (fnp.sin(x), lambda d_out: (fnp.cos(x) * d_out,)), (0.5,))
@@ -137,11 +137,11 @@ class _Case:
         self.slopes = central_difference(flat, self.values, moved, eps or step)
 
     def trees(self, *leaves: Sequence[Any]) -> list[Any]:
-        """Containers like the arguments."""
+        """Return containers like the arguments."""
         return [tree.unflatten(self.structure, each) for each in leaves]
 
     def compare(self, what: str, got: Any, expected: Sequence[Any]) -> None:
-        """Raises unless the two agree."""
+        """Raise unless the two agree."""
         found = [*map(_array, tree.leaves(got))]
         if len(found) != len(expected):
             raise LawError(f"{self.title} at {describe_arguments(self.values)}: {what} has {len(found)} arrays, and "
@@ -168,7 +168,7 @@ class _Checker:
         self.random = np.random.default_rng(0)
 
     def check(self, flat: Flat, values: list[Any], order: int, path: str) -> None:
-        """All modes at this order, and the derivatives themselves at the next."""
+        """Check all modes at this order, and the derivatives themselves at the next."""
         tangents = [direction(self.random, value) if moved else None
                     for value, moved in zip(values, self.moved, strict=True)]
         with np.errstate(all="ignore"):
@@ -187,14 +187,14 @@ class _Checker:
                 self.deeper(pulled, values, order - 1, f"vjp({path})")
 
     def deeper(self, derivative: Flat, values: list[Any], order: int, path: str) -> None:
-        """The same for a derivative, with more tolerance."""
+        """Check a derivative in the same way, with more tolerance."""
         if order:
             checker = _Checker(self.function, self.modes, self.eps, 10 * self.atol, 10 * self.rtol, self.moved)
             checker.random = self.random
             checker.check(derivative, values, order, path)
 
     def compare(self, got: Any, slope: Any, what: str, values: list[Any]) -> None:
-        """Raises unless the two agree."""
+        """Raise unless the two agree."""
         wrong = mismatch(got, slope, self.rtol, self.atol)
         if wrong:
             raise LawError(f"check_grads({function_name(self.function)}) at {describe_arguments(values)}: {what} is "
@@ -202,13 +202,13 @@ class _Checker:
                            f"central difference: {wrong}")
 
     def traced(self, flat: Flat, values: Sequence[Any]) -> tuple[Any, list[Any]]:
-        """The program of `flat` at `values`, whose control flow may depend on them, and the inputs to run it on."""
+        """Return the program of `flat` at `values`, which may decide its control flow, and the inputs to run it on."""
         program, captured = trace_at(flat, [aval_of(value) for value in values], mode=UNSHARED_SELECTIVE, values=values,
                                      name=function_name(self.function), origin=function_origin(self.function))
         return program, [*captured, *values]
 
     def push_tangents(self, flat: Flat, tangents: list[Any], *values: Any) -> list[Any]:
-        """The tangents of the outputs."""
+        """Return the tangents of the outputs."""
         program, inputs = self.traced(flat, values)
         given = [Zero(aval_of(value)) if tangent is None else tangent
                  for value, tangent in zip(values, tangents, strict=True)]
@@ -216,7 +216,7 @@ class _Checker:
         return [instantiate_zeros(tangent) for tangent in push_forward(program, inputs, seeds)[1]]
 
     def pulled(self, flat: Flat, cotangents: list[Any], *values: Any) -> list[Any]:
-        """The cotangents of the inputs that are moved."""
+        """Return the cotangents of the inputs that are differentiated."""
         program, inputs = self.traced(flat, values)
         wrt = [*[False] * (len(inputs) - len(values)), *self.moved]
         _, residuals, split = linearize_in_place(program, inputs, wrt)

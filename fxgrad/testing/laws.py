@@ -1,4 +1,4 @@
-"""The laws that the seven rules of a primitive obey, checked on one application of it."""
+"""The laws of the seven rules of a primitive, checked on one application of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BATCH = 3
 
 
 def check_primitive(primitive: Primitive, *args: Any, **params: Any) -> None:
-    """Holds `primitive`, applied to `args` with `params`, to all laws; raises `LawError` for the first it breaks.
+    """Check `primitive`, applied to `args` with `params`, against all laws; raise `LawError` for the first it breaks.
 
     - numpy: the outputs have the shapes and dtypes that `abstract` says, also for arguments that are strided or
       read-only, and arguments are not changed
@@ -67,7 +67,7 @@ def check_primitive(primitive: Primitive, *args: Any, **params: Any) -> None:
 
 def check_laws(primitive: Primitive, args: Sequence[Any], params: dict[str, Any] | None = None, *,
                laws: Sequence[str] | None = None, fixed: Sequence[int] = (), tolerance: float = 1.0) -> None:
-    """As `check_primitive`, for some `laws` (names in `LAWS`), without derivatives in the arguments at `fixed`.
+    """Check some `laws` (names in `LAWS`) like `check_primitive`, without derivatives in the arguments at `fixed`.
 
     `tolerance` is a factor on those of the tables.
     """
@@ -95,7 +95,7 @@ def _numpy_law(case: Case) -> None:
 
 
 def _awkward(arg: Any, strided: bool) -> Any:
-    """An equal array that cannot be written to, and whose elements do not lie side by side."""
+    """Return an equal array that is read-only and, if `strided`, not contiguous."""
     array = np.array(arg)
     if strided and array.ndim:
         array = np.repeat(array, 2, axis=-1)[..., ::2]
@@ -111,7 +111,7 @@ Application = tuple[Primitive, Sequence[Any], dict[str, Any], float]
 
 
 def check_xla_together(applications: Sequence[Application]) -> None:
-    """The law "xla" for many `(primitive, args, params, tolerance)`, compiled as one program: most time goes there."""
+    """Check the law "xla" for many `(primitive, args, params, tolerance)`, compiled together to save compile time."""
     cases = [Case(primitive, args, params, (), tolerance) for primitive, args, params, tolerance in applications]
     for case in cases:
         case.law = "xla"
@@ -176,12 +176,12 @@ def _check_narrow_jvp(case: Case, tangents: Sequence[Any]) -> None:
 
 
 def _where_finite(got: Sequence[Any], slopes: Sequence[Any]) -> list[Any]:
-    """`got`, but where an output is infinite or NaN, so that there is no difference to compare it with."""
+    """Return `got` except where an output is infinite or NaN, so that no difference can be compared with it."""
     return [np.where(np.isfinite(slope), tangent, slope) for tangent, slope in zip(got, slopes, strict=True)]
 
 
 def _subsets(places: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All places together, and each one alone."""
+    """Yield all positions together, and each one alone."""
     yield tuple(places)
     if len(places) > 1:
         yield from ((place,) for place in places)
@@ -226,7 +226,7 @@ def _transpose_law(case: Case) -> None:
 
 
 def _linear_places(case: Case) -> Iterator[tuple[int, ...]]:
-    """Sets of arguments that the operation depends on and is linear in, found by trying."""
+    """Set of arguments that the operation depends on and is linear in, found by trying."""
     def outputs(changed: dict[int, Any]) -> list[Any]:
         return case.numpy(*(changed.get(place, arg) for place, arg in enumerate(case.wide)))
 
@@ -254,7 +254,7 @@ def _check_transpose(case: Case, places: tuple[int, ...]) -> None:
     try:
         arrays = _cotangents_of(case, places, args, cotangents)
     except LinearityError:
-        return  # linear here by the numbers alone, and refused by name
+        return  # linear here by the numbers alone; the rule refuses it
     _adjoint(case, f"transposed in arguments {list(places)}", (cotangents, outputs),
              (arrays, [args[place] for place in places]))
     # In the dtypes of the arguments themselves: types, and the same while the rule is recorded.
@@ -268,7 +268,7 @@ def _check_transpose(case: Case, places: tuple[int, ...]) -> None:
 
 def _transpose(case: Case, places: tuple[int, ...], args: Sequence[Any], cotangents: Sequence[Any],
                known: Sequence[Any]) -> Sequence[Any]:
-    """What the rule gives; `known` are the values of the arguments that are not linear."""
+    """Return the result of the transpose rule; `known` are the values of the nonlinear arguments."""
     values = iter(known)
     marked = [Linear(array_aval(arg)) if place in places else next(values)  # type: ignore[arg-type]
               for place, arg in enumerate(args)]
@@ -277,7 +277,7 @@ def _transpose(case: Case, places: tuple[int, ...], args: Sequence[Any], cotange
 
 
 def _cotangents_of(case: Case, places: tuple[int, ...], args: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-    """The cotangents of the linear arguments, which have the types of these."""
+    """Return the cotangents of the linear arguments, with the types of these."""
     known = [arg for place, arg in enumerate(args) if place not in places]
     back = _transpose(case, places, args, cotangents, known)
     if len(back) != len(args):
@@ -297,7 +297,7 @@ def _cotangents_of(case: Case, places: tuple[int, ...], args: Sequence[Any], cot
 
 
 def _check_adjoint(case: Case) -> None:
-    """The derivative, transposed by the interpreter: every operation that the jvp rule is built from takes part."""
+    """Check the derivative transposed by the interpreter, with every operation that the jvp rule records."""
     wrt = [place in case.inexact for place in range(len(case.wide))]
     tangents = case.directions(case.inexact, case.wide)
     _, forwards = case.jvp(case.wide, tangents)
@@ -334,14 +334,14 @@ def _batch_law(case: Case) -> None:
 
 
 def _choices(count: int) -> Iterator[tuple[int, ...]]:
-    """Sets of batched arguments: every one of up to four, and else all, each alone, and each left out."""
+    """Set of batched arguments: every one of up to four, and else all, each alone, and each left out."""
     sizes = range(1, count + 1) if count <= 4 else (1, count - 1, count)
     for size in sizes:
         yield from itertools.combinations(range(count), size)
 
 
 def _axes_of(args: Sequence[Any], chosen: tuple[int, ...]) -> list[tuple[int | None, ...]]:
-    """Where the batch axes may be: all first, all last, and in turns."""
+    """Return positions of the batch axes: all first, all last, and alternating."""
     def placed(is_last: Callable[[int], bool]) -> tuple[int | None, ...]:
         return tuple((np.ndim(arg) if is_last(place) else 0) if place in chosen else None
                      for place, arg in enumerate(args))
@@ -351,7 +351,7 @@ def _axes_of(args: Sequence[Any], chosen: tuple[int, ...]) -> list[tuple[int | N
 
 
 def _batch_entries(arg: Any) -> list[Any]:
-    """The entries of a batch: `arg` and others in its range."""
+    """Return the entries of a batch: `arg` and others in its range."""
     if arg.dtype.kind == "b":
         return [arg, ~arg, arg]
     if dtypes.is_key(arg.dtype):

@@ -21,7 +21,7 @@ All other dtypes must agree exactly.
 DIFFERENCES: dict[str, tuple[float, float]] = {
     "float64": (1e-4, 2e-7), "complex128": (1e-4, 2e-7), "float32": (3e-2, 3e-3), "complex64": (3e-2, 3e-3),
 }
-"""By dtype of the output, the step of a central difference and the tolerance of what is compared with it.
+"""By dtype of the output, the step of a central difference and the tolerance of comparisons with it.
 
 Narrower dtypes leave no digits in a difference.
 """
@@ -39,7 +39,7 @@ def describe_arguments(values: Sequence[Any], params: dict[str, Any] | None = No
 
 
 def mismatch(got: Any, expected: Any, rtol: float, atol: float | None = None) -> str | None:
-    """Where two arrays differ most, or None if they agree: `got 1.0 where 2.0 is expected at [0, 1]`.
+    """Return where two arrays differ most, or None if they agree: `got 1.0 where 2.0 is expected at [0, 1]`.
 
     They agree to `rtol`, relatively, or to `atol` (by default `rtol` too). Equal infinities agree, and so do NaNs.
     """
@@ -74,7 +74,7 @@ def widen(value: Any) -> Any:
 
 
 def direction(random: np.random.Generator, value: Any) -> Any:
-    """A random tangent of the shape and dtype of `value`."""
+    """Return a random tangent of the shape and dtype of `value`."""
     drawn: Any = random.standard_normal(np.shape(value))
     if dtypes.is_complex(value.dtype):
         drawn = drawn + 1j * random.standard_normal(np.shape(value))
@@ -82,7 +82,7 @@ def direction(random: np.random.Generator, value: Any) -> Any:
 
 
 def step_for(values: Sequence[Any]) -> tuple[float, float] | None:
-    """The step and tolerance of differences of these outputs, by the narrowest dtype; None if one is too narrow."""
+    """Return the step and tolerance of differences of these outputs, by the narrowest dtype; None if too narrow."""
     entries = [DIFFERENCES.get(value.dtype.name) for value in values if dtypes.is_inexact(value.dtype)]
     if None in entries:
         return None
@@ -112,6 +112,6 @@ def _restore_dtype(value: Any, dtype: DType) -> Any:
 
 
 def inner(left: Sequence[Any], right: Sequence[Any]) -> float:
-    """The real part of the sum of products: the pairing in which transposes are adjoints."""
+    """Return the real part of the sum of products: the pairing in which transposes are adjoints."""
     return float(sum(np.sum(widen(np.asarray(x)) * widen(np.asarray(y))).real
                      for x, y in zip(left, right, strict=True)))

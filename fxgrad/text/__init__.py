@@ -1,6 +1,6 @@
 """Programs as text: printed, coloured, parsed back, compared, and written as JSON.
 
-It knows `fxgrad.extend` and the libraries, whose functions texts name; nothing of the engine beside.
+It imports `fxgrad.extend` and the libraries, whose functions texts name, and nothing else of the engine.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def parse_block(maker: Maker, syntax: StatementSyntax) -> tuple[Primitive, list[
             _add_operands(maker, "", [InputSyntax(argument.name, None, argument, argument.at)], shared, inputs)
         else:
             atom = maker.plain(argument)
-            # A truth value stands for the number that is made of it; what is a number was made of one above.
+            # A bool literal stands for the number made from it; number literals were added above.
             if all(part.label in TRUTH for part in syntax.parts) and atom.aval.dtype.kind == "b":
                 atom, = maker.apply_meaning(CHOICE, [atom], argument.at)
             lead.append(atom)
@@ -59,7 +59,7 @@ def parse_block(maker: Maker, syntax: StatementSyntax) -> tuple[Primitive, list[
 
 def _add_operands(maker: Maker, role: str, given: Sequence[InputSyntax], operands: OperandsByRole[Atom],
                   inputs: Inputs) -> None:
-    """Adds the operands of a role, and the inputs that they are."""
+    """Add the operands of a role, and the inputs that they are."""
     for each in given:
         if role == "given":
             if each.aval is None:

@@ -1,4 +1,4 @@
-"""A loop or a branch in the compact style: operands by role and name, and the programs below."""
+"""Write a loop or a branch in the compact style: operands by role and name, and the programs below."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fxgrad.text.compact_writer import CompactWriter
 
 SHOWN = (*(role for role in INPUTS if role not in ("", *OWN)), "", *OWN)
-"""The roles in the order of the text."""
+"""The roles in the order in which they are written."""
 
 
 class BlockText:
@@ -34,9 +34,9 @@ class BlockText:
         self._names: dict[int, str] = {}
 
     def head(self, given: Mapping[Variable, PendingExpression]) -> str:
-        """The first line, in which the values `given` stand as expressions; all other operands have names by now."""
+        """Return the first line, with the values `given` as expressions; all other operands have names by now."""
         for var in self._equation.outputs:
-            self._scope.bind(var)  # first, so that no input gets the same letter
+            self._scope.bind(var)  # before the inputs, so that none gets the same letter
         self._names = self._input_names()
         if self._by_truth:
             self._labels = dict(zip("01", TRUTH, strict=True))
@@ -57,12 +57,12 @@ class BlockText:
         return f"{outputs} = {call}" if outputs else call
 
     def called(self) -> str:
-        """The user's functions that the programs are of, for the margin."""
+        """Return the names of the user's functions of the programs, for the margin."""
         names = [function_label(part.program) for part in self._block.parts if part.program is not None]
         return ", ".join(dict.fromkeys(name for name in names if name))
 
     def parts(self) -> list[StatementText]:
-        """The programs, indented; one that only returns something stands behind its label."""
+        """Return the programs, indented; a program that is only a `return` is on the line of its label."""
         result: list[StatementText] = []
         for part in self._block.parts:
             names = [self._names[place] for place in part.inputs]
@@ -88,7 +88,7 @@ class BlockText:
         return [f"{role}({items})" if role else items for role, items in shown.items()]
 
     def _item(self, place: int) -> str:
-        """`name=operand`; `name` alone where the operand is called so too; with a type that is not the operand's."""
+        """Return `name=operand`; `name` alone if the operand has that name; with a type if it is not the operand's."""
         part = next(part for part in self._block.parts if place in part.inputs)
         assert part.program is not None
         aval = part.program.inputs[[*part.inputs].index(place)].aval
@@ -133,7 +133,7 @@ class BlockText:
         return names
 
     def _names_of_carries(self) -> dict[int, str]:
-        """What is carried on is called as what it becomes, where that has a name."""
+        """Name carried inputs after the results that they become, if these have names."""
         found: dict[int, str] = {}
         for region in self._equation.regions:
             starts = [link.place for link in region.inputs if link.how == "carry"]
@@ -145,14 +145,14 @@ class BlockText:
         return found
 
     def _own_names(self, program: Program) -> dict[Variable, str]:
-        """What the inputs of a program are called in it, as far as that is known; all of one that is defined below."""
+        """Return the known names of the inputs of a program within it; all names if it is defined under `where`."""
         if self._writer.definitions.has_label([program]):
             return self._writer.defined_names(program)
         return own_names(program, self._writer.sources)
 
 
 def _unused_names(wanted: str, taken: Sequence[set[str]]) -> str:
-    """`wanted`, or that with a number, such that none has it yet; all have it then."""
+    """Return `wanted`, numbered if needed, that is in none of the sets `taken`; add it to all of them."""
     tried = itertools.chain([wanted], (f"{wanted}_{number}" for number in itertools.count(1)))
     name = next(name for name in tried if not any(name in each for each in taken))
     for each in taken:

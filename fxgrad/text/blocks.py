@@ -1,4 +1,4 @@
-"""Loops and branches in the compact style: operands by their roles, and how an equation is made of them again."""
+"""Loops and branches in the compact style: operands by role, and the equation of such a block."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fxgrad.text.parameters import order_parameters
 Value = TypeVar("Value")
 
 ROLES = {"carry": "carry", "entry": "over", "same": "consts", "piece": "pieces", "inside": "given"}
-"""What operands are called by how they come to the program; `captured` are those that it captured."""
+"""The role of operands by the way they enter the program; `captured` are captured operands."""
 ROLE_NAMES = ("captured", "consts", "given", "state", "carry", "over", "pieces", "rhs", "guess")
 INPUTS = (*ROLE_NAMES[:3], "", *ROLE_NAMES[3:])
 """The roles in the order of the inputs of a program."""
 OWN = ROLE_NAMES[:3]
-"""The roles of what one of several programs takes alone; `given` is what the operation makes for it, and no operand."""
+"""The roles of operands of one program alone; those `given` are made by the operation, and are no operands."""
 CONSTS = ("captured", "consts")
 
 
@@ -31,11 +31,11 @@ class OperandsByRole(Generic[Value]):
         self.of: dict[str, list[Value]] = {}
 
     def add(self, role: str, value: Value) -> None:
-        """One more operand of a role."""
+        """Add an operand of a role."""
         self.of.setdefault(role, []).append(value)
 
     def get(self, *roles: str) -> list[Value]:
-        """The operands of these roles, one role after the other."""
+        """Return the operands of these roles, one role after the other."""
         return [value for role in roles for value in self.of.get(role, ())]
 
 
@@ -52,7 +52,7 @@ class LabelledProgram(NamedTuple):
 
 
 class Block(NamedTuple):
-    """An operation that holds programs, as it is written: operands before the roles, by role, programs, parameters."""
+    """The written form of an operation that holds programs: first operands, operands by role, programs, parameters."""
 
     lead: list[Any]
     shared: OperandsByRole[Any]
@@ -89,7 +89,7 @@ takes.enter({"step": ("state",)}, primitives.sweep)
 for _solver_p in (primitives.custom_linear_solve, primitives.custom_root):
     takes.enter({_label: ("rhs", "guess") if _label == "solve" else () for _label in labels_of(_solver_p)}, _solver_p)
 TRUTH = ("False", "True")
-"""The labels of two branches that a truth value chooses between."""
+"""The labels of the two branches of a bool predicate."""
 CHOICE = Form("call", "i32", 1)
 """What makes the number of a branch of a truth value; it is not written there."""
 
@@ -158,7 +158,7 @@ def _solver(block: Block, primitive: Primitive, last: str) -> tuple[list[Any], d
 
 
 def _programs_by_label(block: Block, primitive: Primitive) -> tuple[tuple[Program | None, ...], list[list[Any]]]:
-    """The programs in the order of their labels, and what is constant for each of them alone."""
+    """Return the programs in the order of their labels, and the constants of each one alone."""
     parts, needed = {part.label: part for part in block.parts}, labels_of(primitive)
     if parts.keys() != {*needed}:
         raise ValueError(f"the programs have the labels {', '.join(parts)}; {', '.join(needed)} are needed")
@@ -180,9 +180,9 @@ def _cond(block: Block, _: Callable[[Any], Aval]) -> tuple[list[Any], dict[str, 
 
 
 def block_of(equation: Equation) -> Block | None:
-    """An equation as a block, with the numbers of its inputs as values; None if it is to be written as a call.
+    """Return an equation as a block, with the positions of its inputs as values; None if it is written as a call.
 
-    What is no operand, but made by the operation, has numbers below 0.
+    Inputs that the operation itself makes have negative numbers.
     """
     rebuild = blocks.of(equation.primitive)
     if rebuild is None:
@@ -207,7 +207,7 @@ def block_of(equation: Equation) -> Block | None:
 
 
 def part_labels(equation: Equation, around: Program) -> list[str]:
-    """What the programs of an equation of the program `around` are called: by role, or by what chooses a branch."""
+    """Return the labels of the programs of an equation in `around`: by role, or by the index of a branch."""
     regions: Sequence[Region] = equation.regions
     roles = [region.role for region in regions]
     if is_chosen_by_truth(equation, around):
@@ -216,7 +216,7 @@ def part_labels(equation: Equation, around: Program) -> list[str]:
 
 
 def is_chosen_by_truth(equation: Equation, around: Program) -> bool:
-    """Whether an equation of the program `around` has two branches between which a truth value chooses."""
+    """Return whether an equation of the program `around` has two branches selected by a bool."""
     if [region.role for region in equation.regions] != ["branch"] * len(TRUTH):
         return False
     chooser = equation.inputs[0]
@@ -227,7 +227,7 @@ def is_chosen_by_truth(equation: Equation, around: Program) -> bool:
 
 def _block_programs(equation: Equation, regions: Sequence[Region],
                     shared: OperandsByRole[int]) -> list[LabelledProgram]:
-    """The programs with what each takes; what they share is put into `shared`."""
+    """Return the programs with the operands of each; shared operands are added to `shared`."""
     several = len(regions) > 1
     made = itertools.count(-1, -1)
     parts = []
@@ -253,7 +253,7 @@ def _block_programs(equation: Equation, regions: Sequence[Region],
 
 
 def _input_role(equation: Equation, region: Region, link: Link) -> str:
-    """What the text calls an input of a program by."""
+    """Return the role under which the text writes an input of a program."""
     if region.role == "step" or (region.role == "back" and link.how == "inside"):
         return "state" if link.how != "same" else "consts"
     if link.how == "same" and equation.primitive in (primitives.custom_linear_solve, primitives.custom_root) and \

@@ -1,4 +1,4 @@
-"""The upper levels of checking: finished programs are printed, parsed back, and compared."""
+"""Check finished programs by printing them, parsing the text back, and comparing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _seen = Cache("neighbourhoods of operations in texts that were checked", 65536)
 
 
 def check_with_text(program: Program) -> None:
-    """Verifies the rules of the IR; at level 3 also the text, where something new stands in it, at level 4 any text."""
+    """Verify the rules of the IR; at level 3 also the text, if it contains anything new, at level 4 any text."""
     check_program(program)
     if config.check_level < 3 or len(program.equations) > SIZE_LIMIT or _CHECKED.of(program):
         return
@@ -37,10 +37,11 @@ def check_with_text(program: Program) -> None:
 
 
 def text_features(program: Program) -> Iterator[int]:
-    """Iterate over hashes of what the text of a program contains, one for each operation.
+    """Yield hashes of the contents of a program's text, one for each operation.
 
-    An operation is told by its primitive, parameters and ranks, and by what makes its operands, and how often each of
-    them is used. Sizes, widths of dtypes and numbers say nothing new: tests record the same formulas in all of them.
+    An operation is identified by its primitive, parameters and ranks, by the operations that compute its operands, and
+    by the number of uses of each. Sizes, widths of dtypes and numbers are left out, as tests record the same formulas
+    in all of them.
     """
     for inner in _programs_within(program):
         makers: dict[int, Any] = {id(each): place < inner.captured for place, each in enumerate(inner.inputs)}
@@ -63,10 +64,10 @@ def _kind_of_value(value: Any) -> Any:
 
 
 def check_text(program: Program) -> None:
-    """Raises `AssertionError` unless the text of `program` gives back an equal program.
+    """Raise `AssertionError` unless the text of `program` gives back an equal program.
 
-    Programs with Python objects in them, which have no text, are passed over, as are those with sizes of jax's, which
-    are made where a program is exported.
+    Programs that contain Python objects have no text and are skipped, as are those with jax's symbolic sizes, which
+    occur when a program is exported.
     """
     values = [*program.constants, *_operand_values(program)]
     is_jaxs = not all(isinstance(size, int | SymbolicDim) for aval in program.in_avals for size in aval.shape)
@@ -84,7 +85,7 @@ def check_text(program: Program) -> None:
 
 
 def _programs_within(program: Program) -> Iterator[Program]:
-    """`program` and all programs in it, each once."""
+    """Yield `program` and all programs in it, each once."""
     found = {id(program): program}
     pending = [program]
     for each in pending:

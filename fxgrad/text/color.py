@@ -1,4 +1,4 @@
-"""Program text in colour: what a word is decides its style. It works on any text that `parse` would read."""
+"""Program text in colour: the role of a word decides its style. Any text that `parse` reads is accepted."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ STYLES = {
     "primitive": "blue", "function": "bold blue", "parameter": "magenta", "literal": "yellow", "comment": "dim",
     "opaque": "red",
 }
-"""The style of each role, in the words of rich; change them to change the colours. Names of the user's are strong,
-letters in the place of names faint."""
+"""The style of each role, in rich's syntax; change them to change the colours. The user's names are strong, letters
+faint.
+"""
 
 
 def highlight(text: str, named: Collection[str] | None = None) -> Text:
-    """Program text as rich text with the styles of `STYLES`; `named` as for `structure`."""
+    """Return program text as rich text with the styles of `STYLES`; `named` as for `structure`."""
     result = Text(text)
     for word in structure(text, named).words:
         if STYLES.get(word.role):
@@ -32,13 +33,13 @@ def highlight(text: str, named: Collection[str] | None = None) -> Text:
 
 
 def user_names(program: Program) -> set[str]:
-    """Return the names in the text of a program that are no letters."""
+    """Return the names in the text of a program that are not letters."""
     sources = Sources()
     return {quoted_name(name) for inner in inner_first(program) for name in own_names(inner, sources).values()}
 
 
 def ansi(text: str, named: Collection[str] | None = None) -> str:
-    """Program text with the escape sequences of a terminal; `named` as for `structure`."""
+    """Return program text with the escape sequences of a terminal; `named` as for `structure`."""
     file = StringIO()
     console = file_console(file, force_terminal=True, color_system="standard", no_color=False, legacy_windows=False)
     console.print(highlight(text, named), soft_wrap=True, end="")

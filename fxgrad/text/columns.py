@@ -19,15 +19,15 @@ from fxgrad.text.text_writer import program_text
 
 GAP = 3
 NARROWEST = 36
-"""Columns that would be narrower stand below each other."""
+"""Narrower columns are placed below each other."""
 
 
 def side_by_side(*functions: Callable[..., Any] | Program, **options: Any) -> Callable[..., Columns]:
-    """The function that traces all `functions` with its arguments, and shows their programs beside each other.
+    """Return a function that traces all `functions` with its arguments, and shows their programs side by side.
 
-    `options` are those of `program_text`; `source` is False unless given. Programs among the functions are shown as
-    they are. What comes back prints in columns, as wide as the terminal allows, in colour with `rich.print`, and as
-    HTML in notebooks; `text(width)` is the text.
+    `options` are those of `program_text`; `source` is False unless given. Programs among the functions are shown
+    unchanged. The result prints in columns, as wide as the terminal allows, in colour with `rich.print`, and as HTML in
+    notebooks; `text(width)` is the text.
 
     >>> import numpy as np, fxgrad
     >>> def area(side):
@@ -57,7 +57,7 @@ class Columns:
         self._options = {"source": False, **options}
 
     def text(self, width: int) -> str:
-        """The programs in columns that fill `width` characters, or below each other where they would be too narrow."""
+        """Return the programs in columns that fill `width` characters, or below each other if these were too narrow."""
         return "\n".join(str(line).rstrip() for line in self._lines(width))
 
     def _lines(self, width: int) -> Iterator[Text]:
@@ -97,7 +97,7 @@ class Columns:
 
 
 def _break_line(line: str, width: int) -> list[str]:
-    """A line of program text that no comma could break."""
+    """Break a line of program text that has no comma to break at."""
     if len(line) <= width:
         return [line]
     indent = line[:len(line) - len(line.lstrip())]

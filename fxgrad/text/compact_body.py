@@ -1,7 +1,8 @@
-"""The statements of one program in the compact style, and which values stand inside the expressions that use them.
+"""Write the statements of one program in the compact style, and decide which values are inlined into expressions.
 
-A value that has no name and is used once stands inside that expression if both are of the same line of the user's, and
-if reading the text from left to right gives the equations in their order. Until its user comes it is *ready*.
+A value without a name that is used once is inlined into the expression that uses it, if both come from the same line of
+the user's code, and if reading the text from left to right gives the equations in their order. Until its user is
+written, such a value is *ready*.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ if TYPE_CHECKING:
     from fxgrad.text.compact_writer import CompactWriter
 
 _NOTHING = Variable(Aval((), dtypes.bool_))
-"""In the place of the result of an operation that has none."""
+"""Placeholder for the result of an operation that has none."""
 MOST_INSIDE = 20
-"""Of the operands of one operation, more than these do not stand inside its expression."""
+"""If an operation has more of them, its operands are not inlined."""
 EXPRESSION_LIMIT = 76
-"""A value whose expression would grow longer than this gets a letter, and a line of its own."""
+"""A value with a longer expression gets a letter and a line of its own."""
 
 
 class PendingExpression(NamedTuple):
     """A value whose text is ready to be inserted in a later statement.
 
-    `origins` say where numbers in it come from.
+    `origins` are the computations of folded numbers in it.
     """
 
     ready: Ready
@@ -50,12 +51,12 @@ class PendingExpression(NamedTuple):
 
     @property
     def var(self) -> Variable:
-        """The value itself."""
+        """The variable of the value."""
         return self.ready.var
 
 
 class StatementText(NamedTuple):
-    """The lines of one statement, with its place in the user's source."""
+    """The lines of one statement, with its line in the user's source."""
 
     lines: list[str]
     line: UserLine | None = None
@@ -64,7 +65,7 @@ class StatementText(NamedTuple):
     origins: tuple[str, ...] = ()
 
     def indent_by(self, by: str) -> StatementText:
-        """The same further to the right."""
+        """Return the statement with its lines indented by `by`."""
         return self._replace(lines=[by + line for line in self.lines])
 
 
@@ -80,16 +81,16 @@ class BodyWriter:
         for equation in program.equations:
             if equation.primitive is primitives.gather:
                 self._gathers.setdefault(equation.inputs[1], []).append(equation)
-        self._indices: dict[Variable, Ready] = {}  # arrays of indices, and how they were made of what has names
-        self._first: dict[Hashable, Variable] = {}  # of equal ones
-        self._repeated: set[Variable] = set()  # the others of them
+        self._indices: dict[Variable, Ready] = {}  # arrays of indices, by the operation on named values that makes them
+        self._first: dict[Hashable, Variable] = {}  # of equal ones the first
+        self._repeated: set[Variable] = set()  # the others of equal ones
         self._ready: list[PendingExpression] = []
-        self._numbers: dict[Atom, int] = {}  # places in the list, counting those that were at its front before
+        self._numbers: dict[Atom, int] = {}  # positions in the list, counting entries already removed from its front
         self._named = 0
         self._statements: list[StatementText] = []
 
     def statements(self) -> list[StatementText]:
-        """All of them, `return` at the end."""
+        """Return all statements, `return` last."""
         writer = self._writer
         headings = sections(self._program) if self._program is writer.main else {}
         for number, equation in enumerate(self._program.equations):
@@ -131,7 +132,7 @@ class BodyWriter:
 
     def _result(self, equation: Equation, form: Form, atoms: Sequence[Atom],
                 line: UserLine | None) -> PendingExpression:
-        """The expression of an equation, with what can stand inside it; what cannot is given a name before."""
+        """Return the expression of an equation with operands inlined where possible; the others are bound to names."""
         inside = self._inside(atoms, line)
         if inside and sum([len(pending.shown.text) for pending in inside]) > EXPRESSION_LIMIT - 8:
             inside = []
@@ -154,13 +155,13 @@ class BodyWriter:
         short = sugar(form, equation, operands, inner) if inner else None
         shown = render_form(*(form, operands) if short is None else short, self._writer.value)
         var = equation.outputs[0] if equation.outputs else _NOTHING
-        # As one equation: in `x[i[:2]]` the indices `i[:2][:, None]` stand for an index, which `i[:2, None]` is not.
+        # As one equation: in `x[i[:2]]` the indices `i[:2][:, None]` are one index, unlike `i[:2, None]`.
         ready = Ready(var, form, tuple(operands), tuple([atom.aval for atom in atoms]))
         return PendingExpression(ready, shown, first, line, self._writer.margin.called(equation),
                                  tuple(filter(None, origins)))
 
     def _note_indices(self, gather: Equation, ready: dict[Variable, Ready]) -> None:
-        """Adds how the indices of a gather were made above; takes away what would be read as an array made before."""
+        """Add the earlier indices of a gather to `ready`; remove those that would be read back as an earlier array."""
         indices = gather.inputs[1]
         if not isinstance(indices, Variable):
             return
@@ -171,7 +172,7 @@ class BodyWriter:
             ready[indices] = self._indices[indices]
 
     def _is_implied(self, equation: Equation, form: Form, atoms: Sequence[Atom]) -> bool:
-        """Notes what may be an array of indices; says whether all that use it are indices that imply it."""
+        """Record a possible array of indices; return whether all its uses are gathers whose text implies it."""
         key = indices_key(equation.primitive, equation.inputs, equation.params)
         if key is None or not self._gathers:
             return False
@@ -197,7 +198,7 @@ class BodyWriter:
         return known
 
     def _inside(self, atoms: Sequence[Atom], line: UserLine | None) -> list[PendingExpression]:
-        """The values that became ready last, if they are operands, in the order of the text, and of the same line."""
+        """Return the values that became ready last, if they are operands in text order and of the same line."""
         if not self._ready:
             return []
         wanted = [atom for atom in atoms if isinstance(atom, Variable)]
@@ -212,7 +213,7 @@ class BodyWriter:
         return []
 
     def _take(self, inside: list[PendingExpression], atoms: Sequence[Atom]) -> list[PendingExpression]:
-        """Takes what stands inside an expression from what is ready; other operands get names now."""
+        """Remove inlined values from the ready ones; other operands get names now."""
         if inside:
             del self._ready[-len(inside):]
             for pending in inside:
@@ -225,7 +226,7 @@ class BodyWriter:
     # --- statements ---------------------------------------------------------------------------------------
 
     def _flush(self, count: int) -> None:
-        """Gives names to the first values that are ready."""
+        """Give names to the first values that are ready."""
         if not count:
             return
         for pending in self._ready[:count]:

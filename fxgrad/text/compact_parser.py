@@ -1,4 +1,4 @@
-"""From the syntax tree of compact text to a program: what notations mean, and types that the text leaves out."""
+"""Build a program from the syntax tree of compact text: look up notations, and infer the types left out."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class CompactBuilder(ProgramBuilder):
             yield from self._definitions_in_node(output)
 
     def _definitions_in_node(self, node: Node | RoleSyntax) -> Iterator[Reference]:
-        """The definitions that an expression uses."""
+        """Yield the definitions that an expression uses."""
         pending: list[Any] = [node]
         while pending:
             top = pending.pop()
@@ -134,7 +134,7 @@ class CompactBuilder(ProgramBuilder):
         except (ValueError, TypeError, OverflowError) as error:
             self._text.fail(constant.at, str(error))
 
-    # --- what the makers of bodies need -------------------------------------------------------------------
+    # --- interface to the makers of bodies ----------------------------------------------------------------
 
     @property
     def text(self) -> Text:
@@ -147,11 +147,11 @@ class CompactBuilder(ProgramBuilder):
         return self._primitives
 
     def params(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Parameters with what stood for them in the syntax replaced."""
+        """Return parameters with placeholders of the syntax replaced."""
         return {name: self._value(value) for name, value in params.items()}
 
     def call(self, node: Call) -> tuple[Primitive, dict[str, Any]] | None:
-        """What calls a program that is defined under `where`; None for all other calls."""
+        """Return the primitive and parameters of a call of a program defined under `where`; None for other calls."""
         label = node.called or node.name
         if node.quoted or not (node.called or label in self._defined):
             return None
@@ -167,13 +167,13 @@ class CompactBuilder(ProgramBuilder):
         return primitive, {"program": self._defined[label], "name": name}
 
     def defined(self, use: Use) -> Program:
-        """The program that is defined under `where` by this label."""
+        """Return the program that is defined under `where` by this label."""
         if use.name not in self._defined:
             self._unknown_program(use.name, use.at)
         return self._defined[use.name]
 
     def unknown(self, node: Call) -> None:
-        """Raises for a call that nothing is known by the name of."""
+        """Raise for a call of an unknown name."""
         if node.quoted or node.name not in call_names():
             self._primitive(node.name, node.at)
 
@@ -185,12 +185,12 @@ class Maker:
         self.builder, self.scope, self.equations = builder, scope, equations
         self._bound: set[Variable] = set()
         self._implied: set[Variable] = set()
-        # arrays that may be such of indices, each the first of those that are equal
+        # possible arrays of indices, of equal ones the first
         self._indices: dict[Any, Variable] = {}
         self.untyped: set[Variable] = set()
 
     def bind(self, name: str, var: Variable, at: int) -> Variable:
-        """Gives a variable its name."""
+        """Give a variable its name."""
         if name in self.scope:
             self.fail(at, f"the name {name!r} is bound already")
         self.scope[name] = var
@@ -198,13 +198,13 @@ class Maker:
         return var
 
     def note(self, program: Program) -> None:
-        """Has a program be printed with the names of its text."""
+        """Store the names of the text on a program, so that it is printed with them."""
         VARIABLE_NAMES.put(program, {var: name for name, var in self.scope.items()})
         UNTYPED.put(program, frozenset(self.untyped))
         IMPLIED.put(program, frozenset(self._implied))
 
     def run(self, body: Body) -> list[Atom]:
-        """Makes all equations of a body; returns its outputs."""
+        """Make all equations of a body; returns its outputs."""
         for statement in body.statements:
             self._statement(statement)
         return [self.plain(node) for node in body.outputs]
@@ -225,20 +225,20 @@ class Maker:
                 self.untyped.add(var)
 
     def inside(self) -> Maker:
-        """What makes a program that stands in this one."""
+        """Return a maker of a program inside this one."""
         return Maker(self.builder, {}, [])
 
     def _is_named(self, var: Variable) -> bool:
         return var in self._bound
 
     def fail(self, at: int, problem: str, error: type[FxgradError] = ProgramSyntaxError) -> NoReturn:
-        """Raises for what is wrong at a place of the text."""
+        """Raise an error for a problem at a place of the text."""
         self.builder.text.fail(at, problem, error)
 
     # --- expressions --------------------------------------------------------------------------------------
 
     def _atom(self, node: Node) -> Atom | Numeral:
-        """The value of an expression; a number without a type remains one, until its neighbours are known."""
+        """Return the value of an expression; a number without a type stays one until its neighbours are known."""
         if isinstance(node, Group):
             return self._atom(node.inner)
         if isinstance(node, Numeral):
@@ -254,7 +254,7 @@ class Maker:
         return outputs[0]
 
     def plain(self, node: Node) -> Atom:
-        """The value of an expression that stands alone: numbers are Python's."""
+        """Return the value of an expression on its own: numbers get Python's types."""
         atom = self._atom(node)
         return self._literal(atom, ()) if isinstance(atom, Numeral) else atom
 
@@ -267,7 +267,7 @@ class Maker:
         return [self._literal(atom, known) if isinstance(atom, Numeral) else atom for atom in found]
 
     def _equations(self, node: Node) -> list[Any]:
-        """Makes the equations of an expression; returns the results of the last."""
+        """Make the equations of an expression; returns the results of the last."""
         if isinstance(node, Use):
             return self._path(node)
         if isinstance(node, Group):
@@ -295,7 +295,7 @@ class Maker:
         return self._form(Form("infix", node.operator, 2), [left, right], node.at)
 
     def _side(self, node: Node) -> tuple[Node, bool]:
-        """An operand of `@`, and whether it is transposed there."""
+        """Return an operand of `@`, and whether it is transposed there."""
         if isinstance(node, TransposeSyntax):
             return node.base, True
         if isinstance(node, Use) and node.name.endswith(".T") and node.name not in self.scope:
@@ -306,7 +306,7 @@ class Maker:
         return self.apply_meaning(form, [self._atom(operand) for operand in operands], at)
 
     def apply_meaning(self, form: Form, found: Sequence[Atom | Numeral], at: int) -> list[Any]:
-        """Makes what a form says of these operands; returns its results."""
+        """Apply the operation of a form to these operands; return its results."""
         atoms = self._literals_with_types(form, found)
         avals = [atom.aval for atom in atoms]
         meant = meaning(form, avals, self.builder.primitives)
@@ -317,7 +317,7 @@ class Maker:
         return self.emit(meant.primitive, [atoms[place] for place in meant.order], meant.params, at)
 
     def emit(self, primitive: Primitive, atoms: Sequence[Atom], params: dict[str, Any], at: int) -> list[Variable]:
-        """Makes an equation; returns its results."""
+        """Make an equation; returns its results."""
         try:
             avals = output_types(primitive, [atom.aval for atom in atoms], params)
         except (FxgradError, *WRONG_PARAMS) as error:
@@ -357,7 +357,7 @@ class Maker:
     # --- indices ------------------------------------------------------------------------------------------
 
     def _path(self, node: Use) -> list[Any]:
-        """A name with what follows it, `x.T` or `x[0]`, where that is not a name as a whole."""
+        """Return the value of a name with a suffix, `x.T` or `x[0]`, if the whole is not itself a name."""
         name = node.name
         ends = (at for at in range(len(name), 0, -1) if at == len(name) or name[at] in ".[")
         root = next((name[:at] for at in ends if name[:at] in self.scope), "")
@@ -385,7 +385,7 @@ class Maker:
                       lambda form, atoms: self._once(form, atoms, at), lambda problem: self.fail(at, problem))
 
     def _once(self, form: Form, atoms: list[Any], at: int) -> Any:
-        """The array of indices that a form says; it is made if no equation above has."""
+        """Return the array of indices of a form; an equal one from above is reused."""
         meant = meaning(form, [atom.aval for atom in atoms], self.builder.primitives)
         known = None if meant is None else self._indices.get(indices_key(meant.primitive, atoms, meant.params))
         if known is None:
@@ -394,7 +394,7 @@ class Maker:
         return known
 
     def _make_take(self, node: Call, operands: Sequence[Node]) -> list[Any]:
-        """`take(x, i, axis=1)` and `take_along_axis(x, i, axis=1)`."""
+        """Build `take(x, i, axis=1)` and `take_along_axis(x, i, axis=1)`."""
         params = self.builder.params(node.params)
         axis = params.pop("axis", None)
         atoms = [self.plain(operand) for operand in operands]
@@ -411,6 +411,6 @@ _made_of = re.compile(r"(?:\w+\()+(\w+)(?:, [\w., \[\]-]+)?\)+(?:, [\w., \[\]-]+
 
 
 def _innermost_name(title: str) -> str:
-    """The name of the function in a title: `loss` of `vmap(grad(loss, [weights, bias]))`."""
+    """Return the name of the innermost function in a title: `loss` of `vmap(grad(loss, [weights, bias]))`."""
     found = _made_of.fullmatch(title)
     return title if found is None else found[1]

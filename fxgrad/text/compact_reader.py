@@ -28,7 +28,7 @@ class CompactReader(ExpressionReader):
         return self._program(None, at)
 
     def _title(self) -> str | None:
-        """What stands between `program` and the inputs, which are the last brackets of the head."""
+        """Return the text between `program` and the inputs, which are the last brackets of the head."""
         if self._token.kind == "string":
             return self._string()
         if self._is("("):
@@ -41,7 +41,7 @@ class CompactReader(ExpressionReader):
         return self._text.text[first.at:self._tokens[self._index].at].rstrip()
 
     def _after_brackets(self, index: int) -> int | None:
-        """The index of the word after the brackets that begin at `index`."""
+        """Return the index of the word after the brackets that begin at `index`."""
         depth = 0
         for place in range(index, len(self._tokens)):
             depth += self._tokens[place].text in ("(", "[")
@@ -72,7 +72,7 @@ class CompactReader(ExpressionReader):
         return CompactProgram(title, inputs, types, captured, self._body(), at)
 
     def _targets(self, closing: str, what: str) -> list[Target]:
-        """`x: f32[3], y, z: f32`: names before a type have it too."""
+        """Read `x: f32[3], y, z: f32`: names before a type have it too."""
         found: list[Target] = []
         untyped: list[int] = []
         while not self._is(closing):
@@ -145,7 +145,7 @@ class CompactReader(ExpressionReader):
         return StatementSyntax(targets, expression, parts, token.at)
 
     def _parts(self, name: str) -> list[BlockPart]:
-        """The programs of a block: one without a label, or several, each after its own."""
+        """Return the programs of a block: one without a label, or several, each after its own."""
         fixed = labels_of(NAMES[name])
         if fixed:
             return [self._read_label(self._word("the label of a program")) for _ in fixed]
@@ -172,7 +172,7 @@ class CompactReader(ExpressionReader):
         return BlockPart(label, roles, None if self._take("None") else self._read_program(), at)
 
     def _read_program(self) -> Body | Use:
-        """A program of a block, or the label that it is defined by, which nothing follows that goes on with it."""
+        """Return a program of a block, or the label of its definition if nothing after it continues an expression."""
         token, following = self._token, self._tokens[self._index + 1]
         if token.kind == "name" and token.text not in RESERVED and following.text not in (":", ",", "=", "("):
             return Use(self._next().text, token.at)
@@ -180,7 +180,7 @@ class CompactReader(ExpressionReader):
 
 
 def is_compact(text: Text) -> bool:
-    """Whether a text is in the compact style: after the inputs of its first program stands no brace."""
+    """Return whether a text is in the compact style: no brace follows the inputs of its first program."""
     depth = 0
     for token in text.any_tokens():
         depth += token.text in ("(", "[")

@@ -1,4 +1,4 @@
-"""The compact text of a program: expressions as the field writes them, one line for one assignment of the user's.
+"""The compact text of a program: mathematical expressions, one line for one assignment of the user's.
 
 How operations are written and read back is one table (`notations`); docs/reference/grammar.md has the grammar.
 """
@@ -30,7 +30,7 @@ BACKWARD = [f"# {HEADINGS['backward']}"]
 
 
 class CompactWriter:
-    """Writes one main program with everything that it refers to; `remarks` stand below its head."""
+    """Writer of one main program with everything that it refers to; `remarks` are printed below its head."""
 
     def __init__(self, program: Program, source: bool, limit: int, width: int, remarks: Sequence[str] = ()) -> None:
         self._remarks = remarks
@@ -45,10 +45,10 @@ class CompactWriter:
         self._forms: dict[Any, Written] = {}
         self._inputs: dict[int, dict[Variable, str]] = {}
         self.formulas: dict[int, list[StatementText]] = {}
-        """Remarks on what is differentiated and not computed, by the `id` of each program that has a head."""
+        """Remarks on values that are differentiated but not computed, by the `id` of each program that has a head."""
 
     def lines(self) -> list[str]:
-        """The whole text."""
+        """Return the lines of the whole text."""
         signature = self.main.signature
         title = "" if signature is None else signature.title or signature.name
         if signature is not None and not is_title(title):
@@ -65,7 +65,7 @@ class CompactWriter:
     # --- programs -----------------------------------------------------------------------------------------
 
     def _program(self, head: str, program: Program, file: str = "") -> list[str]:
-        """The lines of a program with a head of its own."""
+        """Return the lines of a program with a head of its own."""
         scope = self.scopes[id(program)] = Scope(program, self.sources, {})
         inputs = scope.bindings(program.inputs[program.captured:])
         bindings = [f"captured {scope.bind(var)}: {type_text(var.aval)}" for var in program.inputs[:program.captured]]
@@ -85,7 +85,7 @@ class CompactWriter:
         return self._align_comments([*((line, "") for line in before), (last, file), *self._mark_lines(body)])
 
     def block(self, program: Program | None, names: Sequence[str], around: Scope) -> list[StatementText]:
-        """The statements of a program whose inputs have names already, in the text of another one."""
+        """Return the statements of a program whose inputs are already named, within the text of another one."""
         if program is None or self.definitions.has_label([program]):
             return [StatementText([self.reference(program)])]
         given = dict(zip(program.inputs, names, strict=True))
@@ -93,19 +93,19 @@ class CompactWriter:
         return BodyWriter(self, scope, program).statements()
 
     def apart(self, part: Program, around: Scope) -> list[StatementText]:
-        """The statements of a program that stands below no head, with letters that are none of the text around it."""
+        """Return the statements of a program without a head, with letters that the text around it does not use."""
         writer = CompactWriter(part, True, -1, 10_000)
         scope = writer.scopes[id(part)] = Scope(part, writer.sources, {}, around)
         return BodyWriter(writer, scope, part).statements()
 
     def reference(self, program: Program | None) -> str:
-        """What stands for a program that is defined under `where`, or for none; "" if it stands where it is used."""
+        """Return the label of a program defined under `where`, or `none`; "" if it is written where it is used."""
         if program is None:
             return "None"
         return self.definitions.label(program)[0] if self.definitions.has_label([program]) else ""
 
     def defined_names(self, program: Program) -> dict[Variable, str]:
-        """The names of the inputs of a program that is defined under `where`, as they stand there."""
+        """Return the names that the inputs of a program have in its definition under `where`."""
         known = self._inputs.get(id(program))
         if known is None:
             scope = Scope(program, self.sources, {})
@@ -115,7 +115,7 @@ class CompactWriter:
         return known
 
     def _mark_lines(self, statements: Sequence[StatementText]) -> list[tuple[str, str]]:
-        """All lines with their comments; the user's line stands at the first of its statements."""
+        """Return all lines with their comments; the user's line is on the first of its statements."""
         result: list[tuple[str, str]] = []
         before: tuple[UserLine | None, str] = (None, "")
         for statement in statements:
@@ -135,12 +135,12 @@ class CompactWriter:
                 before = (None, "")
             if self.shows_source and statement.origins:
                 comment = "; ".join(filter(None, [comment, *dict.fromkeys(statement.origins)]))
-            *before_last, last = statement.lines  # no comment stands in the middle of a statement
+            *before_last, last = statement.lines  # no comment can go in the middle of a statement
             result += [*((INDENT + line, "") for line in before_last), (INDENT + last, comment)]
         return result
 
     def _align_comments(self, lines: Sequence[tuple[str, str]]) -> list[str]:
-        """The lines, with the comments below each other where those before them are short enough."""
+        """Return the lines, with comments aligned where the lines before them are short enough."""
         lengths = [len(line) for line, comment in lines if comment and len(line) <= COMMENT_COLUMN]
         column = max(lengths, default=0)
         return [f"{line:<{column}}  # {comment}" if comment else line for line, comment in lines]
@@ -148,7 +148,7 @@ class CompactWriter:
     # --- operations ---------------------------------------------------------------------------------------
 
     def written(self, equation: Equation) -> Written:
-        """How an operation that holds no programs is written."""
+        """Return the notation of an operation that holds no programs."""
         avals = tuple([atom.aval for atom in equation.inputs])
         key = equation.primitive, avals, *((name, cache_key(value)) for name, value in equation.params.items())
         known = self._forms.get(key)
@@ -157,7 +157,7 @@ class CompactWriter:
         return known
 
     def call(self, equation: Equation) -> Written:
-        """How an operation is written that holds programs which stand under `where`."""
+        """Return the notation of an operation whose programs are defined under `where`."""
         straight = tuple(range(len(equation.inputs)))
         name = equation.primitive.name
         if is_plain_call(equation):
@@ -180,19 +180,19 @@ class CompactWriter:
         return Form("call", label if inline else f"{name}({label})", len(straight), (), params), straight
 
     def value(self, value: Any) -> str:
-        """A static or a parameter."""
+        """Return the text of a static or a parameter."""
         return " ".join(value_lines(value, self.definitions.reference))
 
 
 def scopes_of(program: Program, limit: int, width: int) -> dict[int, Scope]:
-    """The names that the text gives, by the `id` of each program in it; what stands inside an expression has none."""
+    """Return the names in the text, by the `id` of each program in it; inlined values have none."""
     writer = CompactWriter(program, False, limit, width)
     writer.lines()
     return writer.scopes
 
 
 def formulas_of(program: Program) -> dict[int, list[Formula]]:
-    """The remarks on what is differentiated and not computed, by the `id` of each program that has some."""
+    """Return the remarks on values that are differentiated but not computed, by the `id` of each program."""
     writer = CompactWriter(program, True, -1, 10_000)
     writer.lines()
     return {key: [Formula(each.lines[0], each.line, each.called, each.origins) for each in said]
@@ -200,7 +200,7 @@ def formulas_of(program: Program) -> dict[int, list[Formula]]:
 
 
 def is_title(text: str) -> bool:
-    """Whether a title stands in the text as it is: a word, and behind it arguments between balanced brackets."""
+    """Return whether a title is written unquoted: a word, followed by arguments in balanced brackets."""
     word = text.partition("(")[0]
     if not _title.fullmatch(text) or not is_identifier(word) or word in RESERVED:
         return False

@@ -1,4 +1,4 @@
-"""What stands below a program, under `where`: programs that are called by name or shared, and long arrays."""
+"""Definitions under `where`: programs that are called by name or shared, and long arrays."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ NESTING_LIMIT = 4
 class ProgramLabels:
     """The labels of one text; `taken` are words that no label may be.
 
-    `taken` are words that none may be; `stands_inside` says which equations write their programs where they are, and
-    not under a label. In the `compact` style arrays that have a pattern are written as such.
+    `taken` are words that cannot be labels; `stands_inside` selects equations that write their programs in place,
+    without a label. In the `compact` style arrays that have a pattern are written as such.
     """
 
     def __init__(self, main: Program, limit: int, width: int, taken: Iterable[str] = (),
@@ -30,14 +30,14 @@ class ProgramLabels:
         self.data: list[tuple[str, np.ndarray[Any, Any]]] = []
         self._limit, self._width = limit, width
         self._patterns = compact
-        self._labels: dict[int, tuple[str, str]] = {}  # what a program is called in the text, and by its equations
+        self._labels: dict[int, tuple[str, str]] = {}  # the label of a program in the text, and its name in equations
         self._defined: list[Program] = []
         self._data_names = UniqueNames()
         self._find(main, taken, stands_inside, compact)
 
     def _find(self, main: Program, taken: Iterable[str], stands_inside: Callable[[Equation], bool], compact: bool,
               ) -> None:
-        """Labels for programs that are called by name, that occur more than once, or that are nested deeply."""
+        """Assign labels to programs that are called by name, that occur more than once, or that are nested deeply."""
         count: dict[int, int] = {}
         wanted: dict[int, tuple[Program, str]] = {}
         taken_names = {*primitives, *taken}
@@ -62,24 +62,24 @@ class ProgramLabels:
             self._defined.append(program)
 
     def programs(self) -> Iterator[tuple[Program, str, str]]:
-        """Programs that are defined under `where`, with their labels and the names that equations call them by."""
+        """Yield the programs defined under `where`, with their labels and the names that equations call them by."""
         for program in self._defined:
             yield program, *self._labels[id(program)]
 
     def label(self, program: Program) -> tuple[str, str]:
-        """The label of a program that is defined under `where`, and the name that equations call it by."""
+        """Return the label of a program that is defined under `where`, and its name in equations."""
         return self._labels[id(program)]
 
     def has_label(self, programs: Sequence[Program]) -> bool:
-        """Whether one of `programs` is defined under `where`."""
+        """Return whether one of `programs` is defined under `where`."""
         return any(id(program) in self._labels for program in programs)
 
     def reference(self, program: Program) -> list[str]:
-        """A program among parameters: its label."""
+        """Return the label of a program among parameters."""
         return [self._labels[id(program)][0]]
 
     def captured(self, program: Program, bindings: Sequence[str], names: Mapping[Variable, str]) -> Iterator[str]:
-        """The lines of the captured values, with what they are if that is known."""
+        """Yield the lines of the captured values, with the values that are known."""
         constants = program.constants or [None] * program.captured
         for var, value, binding in zip(program.inputs[:program.captured], constants, bindings, strict=True):
             yield binding if value is None else f"{binding} = {self._constant(value, var.aval, names[var])}"
@@ -89,7 +89,7 @@ class ProgramLabels:
             return "..."
         array = np.asarray(value)
         if array.dtype != aval.dtype or array.shape != aval.shape:
-            return "..."  # not of the type that the program says: no text gives back such a program
+            return "..."  # not of the type in the program: no text can be parsed back
         pattern = pattern_text(array) if self._patterns and not is_uniform(array) else None
         if pattern is not None:
             return pattern
@@ -104,13 +104,13 @@ class ProgramLabels:
 
 
 def is_call(equation: Equation) -> bool:
-    """Whether an equation calls a program by name, and so prints as one line."""
+    """Return whether an equation calls a program by name, and so prints as one line."""
     params = equation.params
     return len(params) == 2 and isinstance(params.get("program"), Program) and isinstance(params.get("name"), str)
 
 
 def is_plain_call(equation: Equation) -> bool:
-    """Whether an equation is another call of one program with all operands, such as of a function with a rule."""
+    """Return whether an equation calls one program with all operands in another way, such as with a custom rule."""
     regions = equation.regions
     whole = len(regions) == 1 and regions[0].at == ("program",) and len(equation.params) > 1 and \
         regions[0].inputs == tuple(Link("same", place) for place in range(len(equation.inputs)))

@@ -1,7 +1,7 @@
 """Diagonals as NumPy writes them: `diag(v)`, a matrix with `v` on its diagonal, and `diagonal(m)` of a square matrix.
 
-Each stands for two equations: `v` padded with zeros between its elements and reshaped, and every element of a row more
-one than the last of the reshaped matrix.
+Each is short for two equations. `diag` pads `v` with zeros between its elements and reshapes it; `diagonal` takes every
+(n + 1)-th element of the flattened n x n matrix.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NAMES = ("diag", "diagonal")
 
 
 def diagonal_form(form: Form, ready: Ready) -> Form | None:
-    """The form that stands for one of two equations and for the one `ready` inside it; None if there is none."""
+    """Return the short form of an equation and the one `ready` inside it; None if there is none."""
     aval = ready.avals[0] if ready.avals else None
     if aval is None or aval.weak or aval.ndim not in (1, 2):
         return None

@@ -1,8 +1,8 @@
-"""What two programs do differently: equations aligned by what they compute, and not by where they stand.
+"""The difference of two programs: equations aligned by their computation, not by their position.
 
-Equations that compute the same from the same, all the way from the inputs, are found first. Between them, equations of
-the same operation on operands of the same types are paired; those whose operands are one another's counterparts are no
-change, though what they compute has changed. So an edit shows at its own place alone.
+Equations that compute the same values from the same inputs are matched first. Between them, equations with the same
+operation on operands of the same types are paired; if their operands correspond too, they are unchanged, even if they
+compute different values. So an edit shows only at its own place.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from fxgrad.text.values import INDENT, array_lines, is_opaque, literal_text, val
 MARKS = {"same": " ", "removed": "-", "added": "+"}
 COLORS = {"removed": "red", "added": "green"}
 FEW = 20
-"""Elements up to which a captured array is shown."""
+"""Most elements of a captured array that are shown."""
 CONTEXT = 1
-"""Equations that are shown around a change."""
+"""Unchanged equations that are shown before and after a change."""
 
 
 class DifferenceLine(NamedTuple):
@@ -41,10 +41,10 @@ class DifferenceLine(NamedTuple):
 
 
 class Difference:
-    """What one program does and another does not: true where there is a difference, and its lines.
+    """The difference between two programs: true if there is one, and its lines.
 
-    It prints with `-` before what is in the first alone, and `+` before what is in the second; what changed has both.
-    In notebooks and by `rich.print` they are in colour. `len` counts the lines that are marked.
+    It prints with `-` before lines of the first program only, and `+` before lines of the second only; a change has
+    both. In notebooks and by `rich.print` they are in colour. `len` counts the marked lines.
     """
 
     def __init__(self, lines: Sequence[DifferenceLine]) -> None:
@@ -54,7 +54,7 @@ class Difference:
         return sum(line.kind != "same" for line in self.lines)
 
     def _marked_lines(self) -> Iterator[tuple[str, str]]:
-        """Kinds and texts of the lines with marks, without those far from any change."""
+        """Yield kinds and texts of the lines with marks, without those far from any change."""
         near = [index for index, line in enumerate(self.lines) if line.kind != "same"]
         wanted = {place for index in near for place in range(index - CONTEXT, index + CONTEXT + 1)}
         wanted |= {place for index in near for place in self._heads(index)}
@@ -69,7 +69,7 @@ class Difference:
             yield "same", "  ..."
 
     def _heads(self, index: int) -> Iterator[int]:
-        """The lines of the operations that hold the program of a line."""
+        """Yield the lines of the operations that hold the program of a line."""
         depth = self.lines[index].depth
         for place in range(index, -1, -1):
             if self.lines[place].depth < depth:
@@ -92,7 +92,7 @@ class Difference:
 
 
 def difference(first: Program, second: Program) -> Difference:
-    """What `second` does differently from `first`.
+    """Return the difference of `second` from `first`.
 
     >>> import numpy as np, fxgrad
     >>> def before(x):
@@ -139,7 +139,7 @@ class _Alignment:
     @staticmethod
     def _align(first: Sequence[Any], second: Sequence[Any], keys: Sequence[Any], other_keys: Sequence[Any],
                ) -> list[tuple[Any, Any]]:
-        """Pairs of items with equal keys in order, and items alone with None."""
+        """Return pairs of items with equal keys in order, and items alone with None."""
         pairs: list[tuple[Any, Any]] = []
         matcher = SequenceMatcher(None, keys, other_keys, autojunk=False)
         for tag, begin, end, other_begin, other_end in matcher.get_opcodes():
@@ -153,9 +153,9 @@ class _Alignment:
     # --- aligning equations -----------------------------------------------------------------------------------
 
     def _pairs(self) -> list[tuple[Equation | None, Equation | None]]:
-        """All equations in order, paired where they correspond."""
+        """Return all equations in order, paired if they correspond."""
         one, other = (program.equations for program in self._programs)
-        known: dict[Any, int] = {}  # a number for each thing that is computed
+        known: dict[Any, int] = {}  # a number for each distinct computation
         deep, other_deep = self._deep(0, known), self._deep(1, known)
         pairs: list[tuple[Equation | None, Equation | None]] = []
         matcher = SequenceMatcher(None, deep, other_deep, autojunk=False)
@@ -171,7 +171,7 @@ class _Alignment:
         return pairs
 
     def _deep(self, number: int, known: dict[Any, int]) -> list[int]:
-        """For each equation the number of what it computes, which it has in both programs."""
+        """Return for each equation the number of its computation, shared by both programs."""
         program = self._programs[number]
         places = {pair[number]: place for place, pair in enumerate([*self._inputs, *self._renamed])}
         result: list[int] = []
@@ -186,7 +186,7 @@ class _Alignment:
 
     @staticmethod
     def _shallow(equation: Equation) -> Any:
-        """What an equation does, whatever it does it to; programs that it holds are compared apart."""
+        """Return a key of an equation's operation, without its operands; its inner programs are compared separately."""
         params = tuple((name, _parameter_text(value), id(value) if is_opaque(value) else 0)
                        for name, value in order_parameters(equation.primitive, equation.params).items()
                        if not _holds_programs(value))
@@ -195,7 +195,7 @@ class _Alignment:
     # --- lines ------------------------------------------------------------------------------------------------
 
     def lines(self, depth: int) -> Iterator[DifferenceLine]:
-        """All lines, those that are the same too."""
+        """Yield all lines, the unchanged ones too."""
         pairs = self._pair_by_name(self._pairs())
         for one, other in self._inputs:
             yield from self._compare_both(None if one is None else self._input(0, one),
@@ -230,7 +230,7 @@ class _Alignment:
 
     def _pair_by_name(self, pairs: Sequence[tuple[Equation | None, Equation | None]],
                       ) -> list[tuple[Equation | None, Equation | None]]:
-        """Equations alone are paired where both make a value of the same name: what is before becomes what is after."""
+        """Pair unmatched equations that define a value of the same name, as before and after a change."""
         names = [{self._name_key(number, pair[number]): place for place, pair in enumerate(pairs)
                   if pair[number] is not None and pair[1 - number] is None} for number in (0, 1)]
         result = [*pairs]
@@ -251,12 +251,12 @@ class _Alignment:
         return one == other if isinstance(one, Literal) else self._counterpart.get(one) is other
 
     def _corresponds(self, mine: Equation, theirs: Equation) -> bool:
-        """Whether two equations do the same to counterparts, apart from the programs that they hold."""
+        """Return whether two equations apply one operation to corresponding operands, their inner programs aside."""
         return mine.primitive is theirs.primitive and len(mine.inputs) == len(theirs.inputs) and all(
             map(self._same, mine.inputs, theirs.inputs)) and self._shallow(mine) == self._shallow(theirs)
 
     def _inner(self, mine: Equation, theirs: Equation, depth: int) -> Iterator[DifferenceLine]:
-        """The programs that two equations hold, where they differ."""
+        """Yield the differences of the programs that two equations hold."""
         if [region.role for region in mine.regions] != [region.role for region in theirs.regions]:
             return
         for one, other in zip(mine.regions, theirs.regions, strict=True):
@@ -287,7 +287,7 @@ class _Alignment:
 
 
 def _parameter_text(value: Any) -> str:
-    """A parameter; programs in it are shown on lines of their own, where they differ."""
+    """Return a parameter; programs in it are shown on lines of their own if they differ."""
     return " ".join(value_lines(value, lambda _: ["..."]))
 
 
@@ -296,7 +296,7 @@ def _holds_programs(value: Any) -> bool:
 
 
 def _constant_text(value: Any) -> str:
-    """The elements of a captured array, or what tells it from others where they are many."""
+    """Return the elements of a captured array; if there are many, a description that identifies it."""
     if isinstance(value, Tracer):
         return ""
     array = np.asarray(value)

@@ -1,4 +1,4 @@
-"""What a derivative is of, where a program does not compute that value: the user's own expression for it."""
+"""Describe values that a program differentiates but does not compute, by the user's own expressions."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from fxgrad.text.scope import Scope
 
 MOST = 3
-"""Functions of which that is said, and statements for each of them."""
+"""Most functions with such a remark, and most statements for each of them."""
 WIDEST = 88
-"""A function with a longer expression is left out."""
+"""A function with a longer expression gets no remark."""
 
 
 def formulas(program: Program, writer: CompactWriter, scope: Scope) -> list[StatementText]:
-    """Remarks on what is differentiated in `program` and not computed: `# derivative of mean(log(cosh(error)))`.
+    """Return remarks on values differentiated but not computed in `program`: `# derivative of mean(log(cosh(error)))`.
 
-    Values that the program computes under a name are called by it; others that have a name are said below. Of a
-    function of which a value can be called nothing, or whose expression is long, nothing is said.
+    The expressions use the program's names for values that it computes; other named values are defined on further
+    lines. A function gets no remark if none of its values has a name, or if its expression is long.
     """
     kept = FORMULAS.of(program)
     if kept is not None:
@@ -62,7 +62,7 @@ def _add_prefix(text: str, statement: StatementText) -> StatementText:
 
 
 class Formula(NamedTuple):
-    """A remark: its text, the user's line, the function called there, and where numbers in it come from."""
+    """A remark: its text, the user's line, the function called there, and the computations of folded numbers."""
 
     text: str
     line: UserLine | None
@@ -71,11 +71,11 @@ class Formula(NamedTuple):
 
 
 FORMULAS: ProgramAttribute[list[Formula]] = ProgramAttribute("formulas of what is differentiated")
-"""Those of a program that was made again without the programs that it was derived from."""
+"""The remarks of a program that was rebuilt without the programs that it was derived from."""
 
 
 class _Value(NamedTuple):
-    """A variable of a function of the user's, and whether it is meant itself, not a tangent or a cotangent of it."""
+    """A variable of a user's function, and whether it means the value itself, not its tangent or cotangent."""
 
     function: Program
     var: Variable
@@ -91,10 +91,10 @@ class _Derivation:
         self._known: dict[int, dict[Variable, list[_Value]]] = {}
         self._programs: list[Program] = []
         self._functions: dict[int, Program] = {}
-        self._computed: dict[int, dict[Variable, Variable]] = {}  # variables of functions, and which those are here
+        self._computed: dict[int, dict[Variable, Variable]] = {}  # by function: its variables -> those here
         differentiated = set()
         values = self._values(program)
-        for var, _ in _provenances(program):  # and not those of before that nothing needs
+        for var, _ in _provenances(program):  # without those of earlier programs that nothing uses any more
             for value in values[var]:
                 if value.itself:
                     self._computed.setdefault(id(value.function), {}).setdefault(value.var, var)
@@ -106,14 +106,14 @@ class _Derivation:
                                 if key in differentiated and key not in inner and function is not program]
 
     def absent(self) -> Iterator[Program]:
-        """Programs of what functions return that is differentiated and not computed, with the names of its inputs."""
+        """Yield programs of the results that are differentiated but not computed, with the names of their inputs."""
         for function in self._differentiated:
             part = self._absent(function)
             if part is not None:
                 yield part
 
     def _values(self, program: Program) -> dict[Variable, list[_Value]]:
-        """What the variables of `program` are, by the notes of how it was derived."""
+        """Return the user's variables that each variable of `program` derives from, by its provenance."""
         known = self._known.get(id(program))
         if known is not None:
             return known
@@ -163,10 +163,10 @@ class _Derivation:
     def _names_in_function(self, function: Program, computed: Mapping[Variable, Variable]) -> tuple[dict[Variable, str],
                                                                                                     dict[Atom,
                                                                                                          Literal]]:
-        """What variables of a function are called here, and numbers that it closes over."""
+        """Return the names here of a function's variables, and the numbers that it closes over."""
         uses = Counter(atom for equation in function.equations for atom in equation.inputs)
         several = {var for equation in function.equations for var in equation.outputs if len(equation.outputs) > 1}
-        # A letter stands for a value that would need one in the remark, too.
+        # A letter is used only for values that need one in the remark, too.
         names = {var: self._names.get(here) or (self._shown.get(here, "") if uses[var] > 1 or var in several else "")
                  for var, here in computed.items()}
         numbers: dict[Atom, Literal] = {}
@@ -180,7 +180,7 @@ class _Derivation:
         return names, numbers
 
     def _name_around(self, var: Variable) -> str:
-        """What an input of a function around is called there."""
+        """Return the name of an input in the enclosing function."""
         around = next((program for program in self._programs if var in program.inputs), None)
         name = None if around is None else wanted_names(around, self._sources).get(var)
         return "" if name is None else name.text

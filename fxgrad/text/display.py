@@ -17,9 +17,9 @@ NARROWEST = 40
 
 
 def render(program: Program, *, color: bool | None = None, **options: Any) -> Text:
-    """`program` as rich text, with a style for each role of a word; `options` are those of `program_text`.
+    """Return `program` as rich text, with a style for each role of a word; `options` are those of `program_text`.
 
-    Without `color`, there are styles unless the environment variable NO_COLOR is set.
+    Without `color`, styles are used unless the environment variable NO_COLOR is set.
 
     >>> import fxgrad
     >>> program = fxgrad.make_program(lambda x: x + 1.0)(2.0)
@@ -36,7 +36,7 @@ def fit_options(program: Program, width: int, **options: Any) -> dict[str, Any]:
     if "width" in options:
         return options
     tried = min(WIDTH, width)
-    for _ in range(4):  # where lines are broken decides where comments stand
+    for _ in range(4):  # line breaks and the column of comments depend on each other
         excess = max(map(len, program_text(program, width=tried, **options).split("\n"))) - width
         if excess <= 0 or tried == NARROWEST:
             break
@@ -45,14 +45,14 @@ def fit_options(program: Program, width: int, **options: Any) -> dict[str, Any]:
 
 
 def render_fitted(program: Program, width: int) -> Text:
-    """Return the program in colour, in lines of at most `width` characters where that can be."""
+    """Return the program in colour, in lines of at most `width` characters where possible."""
     return render(program, **fit_options(program, width))
 
 
 def print_program(program: Program, *, color: bool | None = None, file: Any = None, **options: Any) -> None:
-    """Prints `program`, in colour where the output is a terminal and NO_COLOR is not set, or as `color` says.
+    """Print `program`, in colour if the output is a terminal and NO_COLOR is not set, or as `color` requires.
 
-    `options` are those of `program_text`; lines are broken where they can be to the width of the terminal.
+    `options` are those of `program_text`; lines are broken where possible to fit the terminal.
 
     >>> import fxgrad
     >>> print_program(fxgrad.make_program(lambda x: x + 1.0)(2.0), source=False)

@@ -1,4 +1,4 @@
-"""When two programs are equal: the same operations in the same order on the same types, whatever the names."""
+"""Equality of programs: the same operations in the same order on the same types, whatever the names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fxgrad.extend import Atom, Literal, Program, Variable
 
 
 def equal(first: Program, second: Program) -> bool:
-    """Whether two programs are the same but for the names of variables, signatures and source lines.
+    """Return whether two programs are equal up to names of variables, signatures and source lines.
 
     Constants and literals are compared bit by bit, parameters with their types; nested programs as programs.
 
@@ -36,7 +36,7 @@ def equal(first: Program, second: Program) -> bool:
 
 
 def same_value(value: Any, other: Any) -> bool:
-    """Whether two parameters are the same, programs among them compared as programs."""
+    """Return whether two parameters are equal; programs among them are compared as programs."""
     pending: Pending = []
     return _same_value(value, other, pending) and all(equal(*pair) for pair in pending)
 
@@ -67,7 +67,7 @@ def _same_program(first: Program, second: Program, pending: Pending) -> bool:
 
 
 def same_parameters(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """Whether parameters have the same names and, bit by bit and with their types, the same values."""
+    """Return whether parameters have equal names and values, compared by type and bits."""
     if first.keys() != second.keys():
         return False
     pending: Pending = []

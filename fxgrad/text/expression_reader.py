@@ -32,14 +32,14 @@ from fxgrad.text.tokens import Token
 
 NUMBER_WORDS = ("True", "False", "nan", "inf", "complex")
 SCALARS = frozenset(map(dtypes.short_name, dtypes.SUPPORTED.values()))
-"""Dtypes, which stand for types of scalars."""
+"""Dtypes, which are also types of scalars."""
 
 
 class ExpressionReader(Reader):
     """Reads expressions, and types of scalars."""
 
     def _type(self) -> Aval:
-        """A type; that of a scalar may be a dtype alone."""
+        """Read a type; a scalar's may be a dtype alone."""
         token = self._token
         if token.kind == "name" and token.text in SCALARS:
             self._next()
@@ -49,7 +49,7 @@ class ExpressionReader(Reader):
     # --- expressions --------------------------------------------------------------------------------------
 
     def _expression(self, level: int = 0) -> Node:
-        """An expression of operators that bind at least as tightly as `level`."""
+        """Read an expression of operators that bind at least as tightly as `level`."""
         self._enter()
         left = self._unary()
         while True:
@@ -137,7 +137,7 @@ class ExpressionReader(Reader):
         return Numeral(value, self._suffix() if typed else None, at)
 
     def _suffix(self) -> Aval | None:
-        """The dtype behind a number; a star that makes it weak follows without a space."""
+        """Read the dtype after a number; a star directly after it makes the type weak."""
         if not self._take(":"):
             return None
         if self._token.text not in SCALARS:
@@ -149,7 +149,7 @@ class ExpressionReader(Reader):
         return Aval((), dtypes.from_short_name(dtype.text), weak)
 
     def _number(self, what: str) -> Value:
-        """A number; its sign is a word of its own."""
+        """Read a number; its sign is a word of its own."""
         if not self._is("-"):
             return super()._number(what)
         self._next()
@@ -159,7 +159,7 @@ class ExpressionReader(Reader):
         return -value
 
     def _read_parenthesized(self, opening: Token) -> Node:
-        """`(expression)`, or a tuple of numbers."""
+        """Read `(expression)`, or a tuple of numbers."""
         self._enter()
         items: list[Node] = []
         single = False
@@ -175,7 +175,7 @@ class ExpressionReader(Reader):
         return StaticArgument(tuple(map(self._static, items)), opening.at)
 
     def _static(self, node: Node) -> Any:
-        """An item of a tuple."""
+        """Read an item of a tuple."""
         if isinstance(node, StaticArgument):
             return node.value
         if isinstance(node, Group):
@@ -213,11 +213,11 @@ class ExpressionReader(Reader):
         return Call(name, tuple(arguments), params, quoted, called, token.at)
 
     def _names_input(self, block: str) -> bool:
-        """Whether `name=` gives an operand of a branch, and is no parameter."""
+        """Return whether `name=` introduces an operand of a branch, not a parameter."""
         return block == "cond" and self._token.text != "branches"
 
     def _argument(self) -> Node | RoleSyntax:
-        """An argument of a block: operands of a role, an input with what it is, or an operand."""
+        """Read an argument of a block: operands of a role, an input with its operand, or an operand."""
         token, following = self._token, self._tokens[self._index + 1]
         if token.kind == "name" and token.text in ROLE_NAMES and following.text == "(":
             self._index += 2
@@ -232,7 +232,7 @@ class ExpressionReader(Reader):
         return self._expression()
 
     def _read_input(self) -> InputSyntax:
-        """`name`, `name=operand` or `name: type=operand`."""
+        """Read `name`, `name=operand` or `name: type=operand`."""
         token = self._token
         if token.kind not in ("name", "quoted", "type") or token.text in RESERVED:
             self._fail("the name of an input (name=operand)")
@@ -243,7 +243,7 @@ class ExpressionReader(Reader):
         return InputSyntax(name, aval, operand, token.at)
 
     def _items(self) -> tuple[Any, ...]:
-        """The items of an index, and the bracket after them."""
+        """Read the items of an index, and the bracket after them."""
         self._enter()
         items: list[Any] = []
         while not self._take("]"):
@@ -277,7 +277,7 @@ class ExpressionReader(Reader):
 
 
 def steps(rest: str) -> Iterator[Any]:
-    """What follows a name in one word with it: attributes, and integers between brackets."""
+    """Yield the suffixes of a name in one word: attributes, and integers in brackets."""
     for match in _step.finditer(rest):
         inner, word = match.groups()
         yield word if inner is None else int(inner) if inner.lstrip("-").isdigit() else inner

@@ -1,4 +1,4 @@
-"""The syntax tree of the compact style: expressions, statements and blocks, before anything in them is looked up."""
+"""The syntax tree of the compact style: expressions, statements and blocks, before names are looked up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Numeral(NamedTuple):
 
 
 class StaticArgument(NamedTuple):
-    """An argument that is no operand: a type, a tuple, a string."""
+    """An argument other than an operand: a type, a tuple, a string."""
 
     value: Any
     at: int
@@ -50,7 +50,7 @@ class TransposeSyntax(NamedTuple):
 
 
 class Group(NamedTuple):
-    """An expression between parentheses, which is not a part of the notation around it."""
+    """An expression in parentheses, which the surrounding notation does not take apart."""
 
     inner: Node
     at: int
@@ -104,7 +104,7 @@ class Target(NamedTuple):
 
 
 class BlockPart(NamedTuple):
-    """One program of a block: as it stands there, by the label that it is defined by, or none."""
+    """One program of a block: written in place, given by the label of its definition, or none."""
 
     label: str
     roles: list[RoleSyntax]
@@ -122,7 +122,7 @@ class StatementSyntax(NamedTuple):
 
 
 class Body(NamedTuple):
-    """Statements, and what they return."""
+    """Statements, and the values that they return."""
 
     statements: list[StatementSyntax]
     outputs: list[Node]

@@ -9,7 +9,7 @@ from fxgrad.text.names import RESERVED, is_identifier
 
 
 class Span(NamedTuple):
-    """`start:stop:step` in an index, as it is written: None where nothing is."""
+    """`start:stop:step` in an index, as written: None for parts left out."""
 
     start: int | None = None
     stop: int | None = None
@@ -25,7 +25,7 @@ Item = Span | Entry | int | None
 
 
 class Form(NamedTuple):
-    """One operation as it is written, but for its operands, of which there are `arity`.
+    """The notation of one operation without its operands; it has `arity` of them.
 
     | `kind` | is | `statics` are |
     |---|---|---|
@@ -56,12 +56,12 @@ PREFIX = 8
 POWER = 9
 LEVELS = {"==": 1, "!=": 1, "<": 1, "<=": 1, ">": 1, ">=": 1, "|": 2, "^": 3, "&": 4, "<<": 5, ">>": 5, "+": 6, "-": 6,
           "*": 7, "/": 7, "@": 7, "**": POWER}
-"""How tightly operators bind, as in Python; those that are greater bind first."""
+"""The precedence of operators, as in Python; higher ones bind first."""
 COMPARISON = 1
 
 
 def is_word(name: str) -> bool:
-    """Whether an operation of this name is called by it as it is; else it stands between quotes."""
+    """Return whether an operation's name is written without quotes."""
     return is_identifier(name) and name not in RESERVED
 
 
@@ -76,7 +76,7 @@ def parenthesize(shown: OperandText) -> OperandText:
 
 
 Write = Callable[[Any], str]
-"""The text of a static or of a parameter."""
+"""A function that returns the text of a static or of a parameter."""
 
 
 def render_form(form: Form, operands: Sequence[OperandText], write: Write) -> OperandText:
@@ -101,7 +101,7 @@ def _infix(form: Form, operands: Sequence[OperandText], _: Write) -> OperandText
 
 
 def _parenthesize_transposed(side: OperandText) -> OperandText:
-    """A transposed operand of `@` that is an operation of its own stands between parentheses."""
+    """Return a transposed operand of `@`, in parentheses if it is an operation of its own."""
     return parenthesize(side) if side.text.endswith(".T") else side
 
 
@@ -125,7 +125,7 @@ def _index(form: Form, operands: Sequence[OperandText], _: Write) -> OperandText
 
 
 def span_text(span: Span) -> str:
-    """`1:3`, `:`, `::2`."""
+    """Return `1:3`, `:`, `::2`."""
     start, stop, step = ("" if part is None else str(part) for part in span)
     return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
 
@@ -136,7 +136,7 @@ def _call(form: Form, operands: Sequence[OperandText], write: Write) -> OperandT
 
 
 def argument_texts(form: Form, operands: Sequence[OperandText], write: Write) -> list[str]:
-    """What stands between the parentheses of a call: types and strings, operands, tuples, parameters by name."""
+    """Return the arguments of a call: types and strings, operands, tuples, parameters by name."""
     first = [write(static) for static in form.statics if type(static) is not tuple]
     return [*first, *(operand.text for operand in operands),
             *(write(static) for static in form.statics if type(static) is tuple),

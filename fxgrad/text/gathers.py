@@ -1,7 +1,7 @@
 """A gather as NumPy writes it: `x[i]`, `x[:, i, j]`, `take(x, i, axis=1)`, `take_along_axis(x, i, axis=1)`.
 
-Each stands for two equations, one that makes the array of indices of one or several arrays, and the gather. Where a
-program makes an equal array of indices before, the same is meant: it is made once.
+Each is short for two equations: one that makes the array of indices from one or several arrays, and the gather. If the
+program has an equal array of indices already, that one is meant; it is not made twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IMPLIED: ProgramAttribute[frozenset[Variable]] = ProgramAttribute("implied indic
 
 
 class Ready(NamedTuple):
-    """An expression that may stand inside another: its value, its form, and the texts and types of its operands."""
+    """An expression that may be inlined into another: its value, its form, and the texts and types of its operands."""
 
     var: Variable
     form: Form
@@ -32,7 +32,7 @@ class Ready(NamedTuple):
 
 
 def indices_key(primitive: Primitive, atoms: Sequence[Atom], params: dict[str, Any]) -> Hashable:
-    """What equal equations have in common that may make an array of indices; None of all others."""
+    """Return a key of equations that may make an array of indices, equal for equal ones; None for all others."""
     if (primitive is primitives.reshape
         or primitive is primitives.stack) and atoms and atoms[0].aval.dtype.kind in "iu":
         return primitive, *((name, cache_key(value)) for name,
@@ -41,7 +41,7 @@ def indices_key(primitive: Primitive, atoms: Sequence[Atom], params: dict[str, A
 
 
 def short_form(gather: Form, x: Aval, indices: Ready) -> Form | None:
-    """The form of a gather from `x` by what makes its indices; None if NumPy has none."""
+    """Return the form of a gather from `x` in terms of the operands of its indices; None if NumPy has none."""
     if (gather.kind, gather.name) != ("call", "gather"):
         return None
     count = _num_columns(indices)
@@ -66,7 +66,7 @@ def short_form(gather: Form, x: Aval, indices: Ready) -> Form | None:
 
 
 def _num_columns(indices: Ready) -> int:
-    """How many arrays of integers of one shape the indices are made of; 0 if they are made otherwise."""
+    """Return how many integer arrays of one shape the indices are stacked from; 0 if they are made otherwise."""
     form, avals = indices.form, indices.avals
     if not avals or any(aval.shape != avals[0].shape or aval.dtype.kind not in "iu" for aval in avals):
         return 0
@@ -77,14 +77,14 @@ def _num_columns(indices: Ready) -> int:
 
 
 def _along_axis(x: Aval, rank: int, layout: dict[str, Any]) -> tuple[int, ...]:
-    """The axis, if entries are taken along one, each at its own place of the others; else none."""
+    """Return the axis, if entries are taken along one axis at each position of the others; else an empty tuple."""
     batching = layout["operand_batching_dims"]
     axes = tuple(axis for axis in range(x.ndim) if axis not in batching)
     return axes if batching and len(axes) == 1 and rank == x.ndim else ()
 
 
 def _numpy(x: Aval, axes: Sequence[int], rank: int, along: bool) -> dict[str, Any]:
-    """The dimension numbers with which a gather does what NumPy's index, or `take_along_axis`, does."""
+    """Return the dimension numbers of the gather that NumPy's index, or `take_along_axis`, performs."""
     if along:
         others = tuple(axis for axis in range(x.ndim) if axis not in axes)
         return {"operand_batching_dims": others, "start_indices_batching_dims": others, "start_index_map": (*axes,),

@@ -1,7 +1,7 @@
-"""Programs in notebooks: HTML in colours. Names tell what they are, a click follows a value, and programs fold.
+"""Programs as HTML for notebooks: names have hover text, a click follows a value, and programs collapse.
 
-It is made of the text and the roles of its words, as colours on a terminal are. Each output carries its style and its
-script, a handler of clicks, so that nothing is loaded and nothing has to be installed.
+It is built from the text and the roles of its words, like the colours of terminals. Each output carries its style and
+its script, a click handler, so that nothing is loaded or installed.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ DARK = {"text": "#e6edf3", "keyword": "#e6edf3", "title": "#e6edf3", "input": "#
         "letter": "#7d8590", "type": "#56d364", "primitive": "#79c0ff", "function": "#79c0ff", "parameter": "#d2a8ff",
         "literal": "#e3b341", "comment": "#7d8590", "opaque": "#ff7b72", "on": "#5a4a00", "added": "#12361f",
         "removed": "#4a1a1c"}
-"""Colours by role, and of what is marked."""
+"""Colours by role, and of marked words."""
 MAX_COLORED_CHARACTERS = 20_000
 """Characters of a text that is read to infer types."""
 MONOSPACED = ("margin: 0; padding: 0; font-family: ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace; "
               "line-height: 1.3; white-space: pre; overflow-x: auto; text-align: left; background: none; "
               "color: inherit")
-"""The style of text in columns. It stands at the element: viewers of notebooks drop style sheets, or have their own."""
+"""The style of text in columns, set on the element since viewers of notebooks drop or override style sheets."""
 BOLD = ("keyword", "title", "input", "variable", "function")
 
 CLICK = """\
@@ -58,7 +58,7 @@ HOVER = """\
 var t = event.target.closest('[data-v]');
 if (t && !t.title) t.title = Array.from(this.querySelectorAll('[data-v]')).find(
   function (e) { return e.dataset.v === t.dataset.v; }).title;"""
-"""A use tells what the definition does, which comes before it."""
+"""A use copies the hover text of the definition before it."""
 
 
 def _rule(selector: str, colors: dict[str, str]) -> str:
@@ -68,7 +68,7 @@ def _rule(selector: str, colors: dict[str, str]) -> str:
 STYLE = "\n".join([
     _rule(".fxgrad", LIGHT),
     f"@media (prefers-color-scheme: dark) {{ {_rule('.fxgrad', DARK)} }}",
-    # What a notebook says of itself counts more than what the system says.
+    # The notebook's own theme takes precedence over the system's.
     _rule('body[data-jp-theme-light="true"] .fxgrad, body.vscode-light .fxgrad, html[theme="light"] .fxgrad', LIGHT),
     _rule('body[data-jp-theme-light="false"] .fxgrad, body.vscode-dark .fxgrad, html[theme="dark"] .fxgrad', DARK),
     ".fxgrad { color: var(--fx-text); font-size: 0.9em; }",
@@ -86,7 +86,7 @@ STYLE = "\n".join([
 
 
 def program_html(program: Program, **options: Any) -> str:
-    """`program` as HTML; `options` are those of `program_text`.
+    """Return `program` as HTML; `options` are those of `program_text`.
 
     >>> import fxgrad
     >>> html = program_html(fxgrad.make_program(lambda x: x + 1.0)(2.0))
@@ -97,18 +97,18 @@ def program_html(program: Program, **options: Any) -> str:
 
 
 def page(body: str) -> str:
-    """What a notebook shows of a body: with the style, and the handler of clicks."""
+    """Return the output of a notebook for a body: with the style, and the click handler."""
     handlers = f'onclick="{escape(CLICK)}" onmouseover="{escape(HOVER)}"'
     return f'<div class="fxgrad" {handlers}><style>\n{STYLE}\n</style>{monospaced(body)}</div>'
 
 
 def monospaced(body: str) -> str:
-    """An element in which the lines of a body, and what stands below each other in them, stay as they are."""
+    """Return an element that preserves the lines and columns of a body."""
     return f'<pre style="{MONOSPACED}">{body}</pre>'
 
 
 def body_html(program: Program, **options: Any) -> str:
-    """The text of a program with an element for each word that has a role, and one for each program that folds."""
+    """Return the text of a program with an element for each word that has a role, and for each collapsible program."""
     text = program_text(program, **options)
     found = structure(text, user_names(program))
     titles = _titles(text, found.words, _comment_texts(program, text))
@@ -139,7 +139,7 @@ def _element(text: str, word: Word, titles: dict[tuple[int, str], str]) -> str:
 
 
 def _titles(text: str, found: Sequence[Word], lines: dict[str, str]) -> dict[tuple[int, str], str]:
-    """What hovering over a variable tells: its name, type and line, and the line's text; by scope and name."""
+    """Return hover texts of variables, by scope and name: name, type, line, and the line's text."""
     starts = _line_starts(text)
     comments = _comments(text, found, starts, lines)
     inferred = _inferred_types(text)
@@ -154,7 +154,7 @@ def _titles(text: str, found: Sequence[Word], lines: dict[str, str]) -> dict[tup
 
 
 def _type(text: str, following: Sequence[Word]) -> str:
-    """The type that stands behind a binding, or behind others of the same type."""
+    """Return the type written after a binding, or after later bindings of the same type."""
     for word in following:
         if word.role == "type":
             return text[word.start:word.end]
@@ -164,12 +164,12 @@ def _type(text: str, following: Sequence[Word]) -> str:
 
 
 def _inferred_types(text: str) -> dict[str, str]:
-    """The types of the main program's variables that the text leaves out, by name: as reading it finds them."""
+    """Return the types, by name, of the main program's variables that the text leaves out, by parsing it."""
     if len(text) > MAX_COLORED_CHARACTERS:
         return {}
     try:
         program = parse(text)
-    except FxgradError:  # text with objects that have none is not read
+    except FxgradError:  # text with opaque objects cannot be parsed
         return {}
     names = NAMES.of(program) or {}
     return {quoted_name(name): type_text(var.aval) for var, name in names.items()}
@@ -180,7 +180,7 @@ def _line_starts(text: str) -> list[int]:
 
 
 def _comments(text: str, found: Sequence[Word], starts: Sequence[int], lines: dict[str, str]) -> list[str]:
-    """What the comments stand for; in the compact style a line without one goes on where that before is."""
+    """Return the text behind each comment; in the compact style a line without one continues the line before."""
     by_line = {}
     for word in found:
         comment = text[word.start:word.end].strip("# ") if word.role == "comment" else ""
@@ -195,7 +195,7 @@ def _comments(text: str, found: Sequence[Word], starts: Sequence[int], lines: di
 
 
 def _comment_texts(program: Program, text: str) -> dict[str, str]:
-    """What the comments of a text stand for: the file with the line, and its text."""
+    """Map the comments of a text to the file with the line, and its text."""
     sources = Sources()
     main_file = text.split("\n", 1)[0].rpartition("# ")[2]
     lines: dict[str, str] = {}

@@ -30,7 +30,7 @@ def _read_transpose(form: Form, avals: Avals) -> Params | None:
 
 
 def _one_tuple(name: str, form: Form) -> Params | None:
-    """The parameter that the one tuple of a call of one operand is."""
+    """Return the only tuple of a call of one operand as the parameter `name`."""
     if form.arity != 1 or form.params or len(form.statics) != 1 or type(form.statics[0]) is not tuple:
         return None
     return {name: form.statics[0]}
@@ -54,7 +54,7 @@ def trim_full_ranges(items: Sequence[Item]) -> tuple[Item, ...]:
 def shortest_span(start: Any, limit: Any, step: int, size: Any) -> Span:
     """Return the shortest range for an axis of `size` elements; from the end for its last two."""
     from_end = size - limit
-    if has_symbolic_dim(size):  # what stands at a known distance from the end is counted from there
+    if has_symbolic_dim(size):  # a position at a known distance from the end is counted from there
         begin = start - size if has_symbolic_dim(start) else None if start == 0 else start
         stop = (-from_end or None) if type(from_end) is int else limit
         return Span(begin, stop, None if step == 1 else step)
@@ -68,7 +68,7 @@ def _write_slice(avals: Avals, params: Params) -> Iterator[Form]:
 
 
 def _bounds(span: Any, size: Any) -> tuple[Any, Any, Any]:
-    """Where a range begins and ends on an axis; that may have a size with a name."""
+    """Return start, stop and step of a range on an axis, whose size may be symbolic."""
     if not has_symbolic_dim(size):
         return slice(*span).indices(size)
     begin, count, step = slice_indices(slice(*span), size)
@@ -93,7 +93,7 @@ register_notation(Notation(_write_slice, (("index", "[]"),), _read_slice), primi
 
 
 def new_axes(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[Item, ...] | None:
-    """The index that gives an array of one shape the other, if all that happens is that axes of size 1 are put in."""
+    """Return the index that turns one shape into another by inserting axes of size 1; None if there is none."""
     items: list[Item] = []
     place = 0
     for size in after:
@@ -125,7 +125,7 @@ def _read_reshape(form: Form, avals: Avals) -> Params | None:
 
 
 def indexed_shape(shape: tuple[int, ...], items: Sequence[Item]) -> tuple[int, ...]:
-    """The shape after new axes are put in, and those of integers, of size 1, are dropped."""
+    """Return the shape after new axes are inserted, and integer-indexed axes, of size 1, are dropped."""
     sizes = iter(shape)
     result: list[int] = []
     for item in items:

@@ -1,4 +1,4 @@
-"""Taking calls and loops apart: the equations of what they hold in the place of the one line that they are."""
+"""Inline calls and unroll loops: replace one equation by the equations of the program that it holds."""
 
 from __future__ import annotations
 
@@ -31,20 +31,21 @@ from fxgrad.text.names import NAMES, function_label, own_names
 from fxgrad.text.sources import Sources
 
 Choice = bool | str | Sequence[str] | Callable[[Equation], bool]
-"""All, none, those whose name or scope matches a pattern, such as `"encoder/*"`, or those that a function says."""
+"""All, none, those whose name or scope matches a pattern, such as `"encoder/*"`, or those that a function selects."""
 
 
 def inline(program: Program, *, calls: Choice = True, loops: Choice = False, devices: bool = False,
            limit: int = 100_000) -> Program:
-    """An equal program with the equations of calls, and the steps of loops, in the place of the one line that they are.
+    """Return an equal program with calls replaced by their equations, and loops by their steps.
 
-    - `calls`: by default named calls (library functions, and those of `named_call`), at every depth. Patterns choose by
-      name or scope, and from all calls: jitted functions, checkpoints and functions with rules of their own too, which
-      lose their rules. `"*"` is every call. A function of the equation may choose as well.
-    - `loops`: whether to unroll loops that run a known number of times, or which. By default they stay.
-    - `devices`: whether to write what the devices of a mesh compute (`shard_map`) as operations on whole arrays.
+    - `calls`: by default named calls (library functions, and those of `named_call`), at every depth. Patterns select by
+      name or scope, from all calls: also jitted functions, checkpoints and functions with rules of their own, which
+      lose
+      their rules. `"*"` is every call. A predicate of the equation may select as well.
+    - `loops`: whether to unroll loops that run a known number of times, or which of them. By default they stay.
+    - `devices`: whether to write the per-device computations of a mesh (`shard_map`) as operations on whole arrays.
 
-    What was a call is in the scope of its name. Raises `ArgumentError` where more than `limit` equations would be made.
+    Equations of a call get a scope of its name. Raises `ArgumentError` if more than `limit` equations would be made.
 
     >>> import fxgrad
     >>> from fxgrad.extend import library_function
@@ -79,14 +80,14 @@ def inline(program: Program, *, calls: Choice = True, loops: Choice = False, dev
 
 
 def holds_call(equation: Equation) -> bool:
-    """Whether an equation is one call of one program, whose equations may take its place."""
+    """Return whether an equation is one call of one program that can be inlined."""
     regions = equation.regions
     return len(regions) == 1 and regions[0].role in ("inline", "call", "recomputed") and regions[0].times == 1 and all(
         link.how == "same" for link in (*regions[0].inputs, *regions[0].outputs))
 
 
 def call_name(equation: Equation) -> str:
-    """What a call is called: the name that it has, or that of the function."""
+    """Return the name of a call: its own, or that of the function."""
     rule = equation.params.get("rule")
     return str(equation.params.get("name") or getattr(rule, "name", "") or function_label(equation.programs[0]))
 
@@ -98,7 +99,7 @@ class _Choices:
         self._calls, self._loops, self.limit = calls, loops, limit
 
     def takes_call(self, equation: Equation) -> bool:
-        """Whether an equation is a call that is chosen."""
+        """Return whether an equation is a selected call."""
         if not holds_call(equation):
             return False
         if isinstance(self._calls, bool):
@@ -106,7 +107,7 @@ class _Choices:
         return _is_chosen(self._calls, equation, call_name(equation))
 
     def takes_loop(self, equation: Equation) -> bool:
-        """Whether an equation is a loop that is chosen and runs a known number of times."""
+        """Return whether an equation is a selected loop that runs a known number of times."""
         regions = equation.regions
         if len(regions) != 1 or regions[0].role != "body" or regions[0].times is None or any(
                 link.how == "inside" for link in (*regions[0].inputs, *regions[0].outputs)):
@@ -124,7 +125,7 @@ def _is_chosen(choice: str | Sequence[str] | Callable[[Equation], bool], equatio
 
 
 class _Unfolding:
-    """One program on its way, given what the programs in its parameters became (`done`)."""
+    """One program being unfolded, given the results for the programs in its parameters (`done`)."""
 
     def __init__(self, program: Program, choices: _Choices, done: dict[int, Program]) -> None:
         self._before, self._choices, self._done = program, choices, done
@@ -132,7 +133,7 @@ class _Unfolding:
         self._values: dict[Variable, Atom] = {}
 
     def program(self) -> Program:
-        """The program; the one before itself if nothing was to be done."""
+        """Return the program; the original one if nothing changed."""
         before, values, changed = self._before, self._values, False
         for equation in before.equations:
             regions = equation.regions
@@ -155,7 +156,7 @@ class _Unfolding:
             equations=self._equations, outputs=[self._read(atom) for atom in before.outputs]))
         names: dict[Variable, str] = {}
         for var, name in own_names(before, Sources()).items():
-            # What a call made keeps the name that its line gives it.
+            # The result of a call keeps the name that its own line gives it.
             atom = self._read(var)
             if isinstance(atom, Variable):
                 names.setdefault(atom, name)
@@ -163,7 +164,7 @@ class _Unfolding:
         return result
 
     def _add(self, equation: Equation, inputs: list[Atom], params: dict[str, object]) -> None:
-        """An equation of this program; numbers may be weak where what a loop carried was not, or the other way."""
+        """Append an equation; numbers may be weakly typed where the loop's carry was not, or vice versa."""
         if [atom.aval for atom in inputs] == [atom.aval for atom in equation.inputs]:
             self._equations.append(equation.replace(inputs, params))
             return
@@ -174,10 +175,10 @@ class _Unfolding:
     def _read(self, atom: Atom) -> Atom:
         return self._values.get(atom, atom) if isinstance(atom, Variable) else atom
 
-    # --- what is held ---------------------------------------------------------------------------------------
+    # --- calls and loops ------------------------------------------------------------------------------------
 
     def _call(self, region: Region, inputs: list[Atom]) -> list[Atom]:
-        """The outputs of a call, of which the equations are added."""
+        """Append the equations of a call; return its outputs."""
         operands = [inputs[link.place] for link in region.inputs]
         made = self._inlined(region, operands, call_name(self._holder))
         outputs: list[Atom] = list(made)
@@ -186,7 +187,7 @@ class _Unfolding:
         return outputs
 
     def _unroll(self, region: Region, inputs: list[Atom]) -> list[Atom]:
-        """The outputs of a loop, of which the steps are added."""
+        """Append the steps of a loop; return its outputs."""
         assert region.times is not None
         entries = {link.place: self._record(primitives.unstack, [inputs[link.place]], {"axis": 0}) if region.times
                    else []
@@ -220,7 +221,7 @@ class _Unfolding:
         return self._record(primitives.broadcast_to, [zero], {"shape": var.aval.shape})[0]
 
     def _record(self, primitive: object, inputs: list[Atom], params: dict[str, object]) -> list[Variable]:
-        """The outputs of an equation of the line of the loop."""
+        """Append an equation with the source line of the loop; return its outputs."""
         outputs = [*map(Variable, infer_types(primitive, [atom.aval for atom in inputs], params))]  # type: ignore[arg-type]
         source = self._holder.source
         self._equations.append(Equation(primitive, inputs, params, outputs,  # type: ignore[arg-type]
@@ -228,7 +229,7 @@ class _Unfolding:
         return outputs
 
     def _inlined(self, region: Region, inputs: list[Atom], name: str) -> list[Atom]:
-        """Adds copies of the equations that a region holds; returns the atoms of its outputs."""
+        """Add copies of the equations that a region holds; returns the atoms of its outputs."""
         program = self._done[id(region.program)]
         if len(self._equations) + len(program.equations) > self._choices.limit:
             raise ArgumentError(at_user_line(self._too_long(region)))

@@ -1,4 +1,4 @@
-"""Reading the JSON form of programs: every field is looked at before it is used, and nothing is executed."""
+"""Read programs from JSON: every field is checked before it is used, and nothing is executed."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ VERSION = 1
 
 
 def from_json(text: str, primitives: Iterable[Primitive] = (), classes: Iterable[type] = ()) -> Program:
-    """The program that `to_json` wrote as `text`; `primitives` and `classes` are of your own, as for `parse`.
+    """Return the program that `to_json` wrote as `text`; `primitives` and `classes` are your own, as for `parse`.
 
-    Raises `ProgramSyntaxError`, which names the field, where the text is not of that form, and `ProgramError` where
-    the program breaks the rules. Nothing in the text is executed.
+    Raises `ProgramSyntaxError`, which names the field, if the text does not have that form, and `ProgramError` if the
+    program breaks the rules. Nothing in the text is executed.
     """
     with refuse_excess():
         return program_of_document(parse_json(text), primitives, classes)
@@ -48,7 +48,7 @@ def parse_json(text: str) -> Any:
 
 def program_of_document(document: Any, further: Iterable[Primitive] = (), classes: Iterable[type] = (),
                         array: Callable[[Any, str], Any] | None = None) -> Program:
-    """The program of what `json_writer.document` made; `array` makes the constant of what stands for it."""
+    """Return the program of a document of `json_writer.document`; `array` restores each constant."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ProgramSyntaxError(f'this JSON is not a program: an object with "format": "{FORMAT}" is expected')
     version = document.get("version")
@@ -103,7 +103,7 @@ class _Loader:
         self._types: dict[str, Aval] = {}
 
     def program(self, fields: dict[str, Any], where: str) -> Program:
-        """One program."""
+        """Read one program."""
         scope: dict[str, Variable] = {}
         captured = self._bindings(scope, _field(fields, "captured", list, where), f"{where}.captured")
         inputs = self._bindings(scope, _field(fields, "inputs", list, where), f"{where}.inputs")
@@ -190,7 +190,7 @@ class _Loader:
         shape = tuple(_require_kind(extent, int, f"{where}.shape") for extent in _field(fields, "shape", list, where))
         try:
             data = base64.b64decode(_field(fields, "base64", str, where), validate=True)
-            # Little-endian in the text; a copy, since what is read from bytes cannot be written to.
+            # Little-endian in the text; a copy, since arrays over bytes are read-only.
             array = np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(shape)
         except ValueError as error:
             _fail(where, f"the elements do not make an array of shape {shape} and dtype {dtype.name}: {error}")
@@ -248,7 +248,7 @@ class _Loader:
 
 
 def _parse_at(where: str, function: Any, *args: Any) -> Any:
-    """What a reader of text gives; its error names the field, not a line."""
+    """Return the result of a text reader; its errors name the field, not a line."""
     try:
         return function(*args)
     except ProgramSyntaxError as error:

@@ -27,7 +27,7 @@ __all__ = ["from_json", "to_json"]
 
 
 def to_json(program: Program, *, indent: int | None = None) -> str:
-    """`program` as JSON, from which `from_json` makes an equal program, on any machine.
+    """Return `program` as JSON, from which `from_json` makes an equal program, on any machine.
 
     >>> import fxgrad
     >>> text = to_json(fxgrad.make_program(lambda x: x + 1.0)(2.0))
@@ -41,7 +41,7 @@ def to_json(program: Program, *, indent: int | None = None) -> str:
 
 
 def document(program: Program, array: Callable[[Any], dict[str, Any]] | None = None) -> dict[str, Any]:
-    """What `to_json` writes; `array` makes what stands for each constant, by default with its elements in base64."""
+    """Return the document that `to_json` writes; `array` encodes each constant, by default as base64."""
     return {"format": FORMAT, "version": VERSION, "programs": _JsonWriter(program, array or _array_json).programs}
 
 

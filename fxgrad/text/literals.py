@@ -17,7 +17,7 @@ from fxgrad.text.values import PLAIN_LITERALS, literal_kind, number_text
 
 
 def number_kind(number: Number) -> str:
-    """`b`, `i`, `f` or `c`."""
+    """Return `b`, `i`, `f` or `c`."""
     if isinstance(number, bool):
         return "b"
     return "i" if isinstance(number, int) else "c" if isinstance(number, tuple) else "f"
@@ -26,8 +26,8 @@ def number_kind(number: Number) -> str:
 def implied_aval(kind: str, beside: Sequence[Aval]) -> Aval:
     """Return the type of a number without one, implied by the operands beside it.
 
-    It has the dtype of the first of them that has such numbers; where that is a dtype of Python's own numbers, a number
-    with a point is one of those, which are weak. Beside nothing of the kind it is a Python number.
+    It has the dtype of the first operand with numbers of that kind. If that is the dtype of Python's own numbers, it is
+    one of these, which are weak. Without such an operand it is a Python number, too.
     """
     plain = PLAIN_LITERALS[kind]
     for aval in beside:
@@ -50,7 +50,7 @@ def implying_types(form: Form | None, avals: Sequence[Aval | None]) -> list[Aval
 
 
 def literal_expression(literal: Literal, form: Form | None, beside: Sequence[Aval]) -> OperandText:
-    """The shortest text of a number that is read back as it is."""
+    """Return the shortest text that parses to the number."""
     kind = literal_kind(literal.dtype)
     text = number_text(literal.value)
     texts = {text: kind}
@@ -58,7 +58,7 @@ def literal_expression(literal: Literal, form: Form | None, beside: Sequence[Ava
         texts[_whole_text(literal.value)] = "i"
     elif kind == "c" and literal.value.imag == 0 and not np.signbit(literal.value.imag):
         texts = {number_text(literal.value.real): "f", **texts}
-    power = form is not None and form.name == "**"  # a whole number there is an exponent
+    power = form is not None and form.name == "**"  # whole numbers there are exponents
     for short, given in texts.items():
         if short and not (power and given == "i") and implied_aval(given, beside) == literal.aval:
             return _expression_of(short)
@@ -76,19 +76,19 @@ def _expression_of(text: str) -> OperandText:
 
 
 def kind_as_read(number: Number) -> str:
-    """The kind of a number as it was read; the bits of a NaN are those of a float."""
+    """Return the kind of a number as read; the bits of a NaN are those of a float."""
     return "f" if isinstance(number, NanBits) else number_kind(number)
 
 
 _LONGEST = 32
 WRITTEN = "written"
-"""In the place of the operation that made a number: what the user wrote for it is in that of the source."""
+"""Marks a number that the user wrote: `source` is then the user's text, not the source of an operation."""
 
 
 def origin_text(literal: Literal, called: Callable[[Any], str]) -> str:
-    """Return how a number was computed that stands for an operation: `0.01 = 1/100 of mean`; "" if trivial.
+    """Return the computation of a folded number: `0.01 = 1/100 of mean`; "" if trivial.
 
-    `called` gives the function that the user called at a source.
+    `called` maps a source to the function that the user called there.
     """
     made_of = getattr(literal, "made_of", None)
     if made_of is not None and made_of.operation == WRITTEN:
@@ -119,7 +119,7 @@ def literal_with_source(equation: Equation, place: int, sources: Sources) -> Lit
 
 
 def _sources(literal: Literal) -> Iterator[Any]:
-    """The places of the operations that a number stands for, the last one first."""
+    """Yield the sources of the operations folded into a number, last one first."""
     made_of = getattr(literal, "made_of", None)
     if made_of is not None:
         yield made_of.source

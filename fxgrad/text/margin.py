@@ -1,4 +1,4 @@
-"""The margin of the compact style: the line of the user's code that each line of a program comes from."""
+"""The margin of the compact style: for each line of a program the line of the user's code that recorded it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from fxgrad.extend import Equation, Program, Source, file_name
 from fxgrad.text.sources import Sources, Span
 
 COMMENT_COLUMN = 64
-"""Comments stand below each other where the lines before them are no longer than this."""
+"""Comments are aligned if the lines before them are no longer than this."""
 _CALL = re.compile(r"(?:[^\W\d]\w*\.)*([^\W\d]\w*)\(")
 _CELL = re.compile(r"<ipython-input-(\d+)-\w+>")
 
 
 class UserLine(NamedTuple):
-    """A line of a file; two equations of one line may stand in one expression."""
+    """A line of a file; equations of one line may share an expression."""
 
     filename: str
     number: int
 
 
 class Margin:
-    """What stands at the ends of the lines of one text; the file that most lines are of stands in the head alone."""
+    """The comments of one text; the file that most lines come from is named in the head only."""
 
     def __init__(self, program: Program, sources: Sources) -> None:
         self._sources = sources
@@ -42,7 +42,7 @@ class Margin:
         self.file = count.most_common(1)[0][0] if count else ""
 
     def line(self, equation: Equation) -> UserLine | None:
-        """The user's line that recorded an equation."""
+        """Return the user's line that recorded an equation."""
         source: Source | None = equation.source
         if source is None:
             return None
@@ -54,7 +54,7 @@ class Margin:
         return known
 
     def called(self, equation: Equation) -> str:
-        """The function that the user called there, if its operations stand there and not its name; else ""."""
+        """Return the function that the user called there, if the text has its operations, not its name; else ""."""
         source: Source | None = equation.source
         if source is None:
             return ""
@@ -67,18 +67,18 @@ class Margin:
         return known
 
     def function_called_at(self, source: Source | str | None) -> str:
-        """The function that the user called at a source; a text is its name."""
+        """Return the function that the user called at a source; a text is its own name."""
         if source is None or isinstance(source, str):
             return source or ""
         return _call_label(source.filename, self._sources.span(source))
 
     @property
     def head(self) -> str:
-        """The comment of the program's head: the file."""
+        """Return the comment of the program's head: the file."""
         return self._shown_file(self.file)
 
     def comment(self, line: UserLine | None, called: str = "") -> str:
-        """The comment of a line of text."""
+        """Return the comment of a line of text."""
         if line is None:
             return "?"
         number = str(line.number)
@@ -101,7 +101,7 @@ def file_label(filename: str) -> str:
 
 
 def _call_label(filename: str, span: Span) -> str:
-    """What a call in a line of the user's calls: `log_softmax` of `nn.log_softmax(x)`; "" of what is no call."""
+    """Return the function called in a line: `log_softmax` of `nn.log_softmax(x)`; "" if it is no call."""
     first, last, start, end = span
     if first is None or first != last:
         return ""

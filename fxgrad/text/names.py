@@ -34,7 +34,7 @@ TYPE = (r"(?:bool|bf16|f[48]_e\w+|u?int[24]|[iuf]\d+|c\d+|key<fry>)\*?"
         rf"(?:\{{{_AXIS}(?:,{_AXIS})*\}})?")  # with the mesh axes that the value varies over
 RESERVED = frozenset(["program", "captured", "return", "where",
                       "True", "False", "None", "nan", "inf", "complex"])
-"""Words of the text form that no variable can be called without quotes."""
+"""Words of the text form that variables cannot be named without quotes."""
 
 _plain = re.compile(PATH)
 _identifier = re.compile(r"[^\W\d]\w*")
@@ -43,7 +43,7 @@ _axis = re.compile(_AXIS)
 
 
 def axis_names(text: str) -> list[str]:
-    """The names of mesh axes that stand behind a type, between the braces.
+    """Return the names of mesh axes after a type, between the braces.
 
     >>> axis_names('data,"my axis"')
     ['data', 'my axis']
@@ -52,24 +52,24 @@ def axis_names(text: str) -> list[str]:
 
 
 def is_identifier(text: str) -> bool:
-    """Whether a text is one word for Python and for the grammar: Python's has `A·`, and a regular expression's `²`."""
+    """Return whether a text is one word in Python and in the grammar: Python accepts `A·`, regular expressions `²`."""
     return text.isidentifier() and _identifier.fullmatch(text) is not None
 
 
 def quoted_name(name: str) -> str:
-    """A name as it stands in the text: between backquotes if it is not made of identifiers, dots and indices."""
+    """Return a name as written in the text: in backquotes unless it consists of identifiers, dots and indices."""
     if _plain.fullmatch(name) and name not in RESERVED and not _type.fullmatch(name):
         return name
     return "`" + name.replace("\\", "\\\\").replace("`", "\\`").replace("\n", "\\n") + "`"
 
 
 def unquoted_name(text: str) -> str:
-    """The name that `quoted_name` wrote between backquotes as `text`."""
+    """Return the name that `quoted_name` wrote in backquotes as `text`."""
     return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], text[1:-1])
 
 
 class UniqueNames:
-    """A source of names, each given once: `h`, then `h_1`, `h_2`."""
+    """A source of unique names: `h`, then `h_1`, `h_2`."""
 
     def __init__(self, taken: Sequence[str] = ()) -> None:
         self.taken = {*RESERVED, *taken}
@@ -86,7 +86,7 @@ class UniqueNames:
         return name
 
     def letters(self) -> Iterator[str]:
-        """a, b, ..., z, aa, ab, ... without what is taken and Python's keywords."""
+        """Yield a, b, ..., z, aa, ab, ..., except taken names and Python's keywords."""
         for length in itertools.count(1):
             for letters in itertools.product(string.ascii_lowercase, repeat=length):
                 name = "".join(letters)
@@ -96,7 +96,7 @@ class UniqueNames:
 
 
 NAMES: ProgramAttribute[dict[Variable, str]] = ProgramAttribute("names")
-"""Those that variables have from text that was read."""
+"""The names of variables of a program that was parsed."""
 
 
 def variable_names(program: Program, sources: Sources | None = None) -> dict[Variable, str]:
@@ -114,21 +114,21 @@ def variable_names(program: Program, sources: Sources | None = None) -> dict[Var
 
 
 def own_names(program: Program, sources: Sources) -> dict[Variable, str]:
-    """The names that variables have from text that was read, the signature, assignments, and from what they are.
+    """Return the names of variables: from parsed text, the signature, assignments, and their provenance.
 
-    Each is given once: what would be called as something before is counted.
+    Names are unique: repeated ones are numbered.
     """
     names: dict[Variable, str] = dict(NAMES.of(program) or {})
     unique = UniqueNames([*names.values()])
     if program.signature is not None:
         for var, name in zip(program.inputs[program.captured:], program.signature.input_names, strict=False):
             if var not in names:
-                # An argument may be called as the grammar's words are: it is quoted then.
+                # An argument may be named like a word of the grammar: it is quoted then.
                 names[var] = unique(name) if name in unique.taken and name not in RESERVED else name
                 unique.taken.add(names[var])
     wanted = wanted_names(program, sources)
     called = CALL_NAMES.of(program)
-    if called is not None and called.is_library:  # outside of the definition these names say nothing
+    if called is not None and called.is_library:  # outside of the definition these names mean nothing
         own = {var: Name(text, var) for var, text in zip(program.inputs, called.input_names, strict=False)}
         wanted = {**own, **wanted}
     variables = [[var] for var in program.inputs] + [equation.outputs for equation in program.equations]
@@ -151,7 +151,7 @@ def own_names(program: Program, sources: Sources) -> dict[Variable, str]:
 
 
 def function_label(program: Program) -> str:
-    """What the user calls the function that a program is of, or that it was derived from; "" if that is not known."""
+    """Return the user's name of the function of a program, or of the one it was derived from; "" if unknown."""
     called = CALL_NAMES.of(program)
     if called is not None:
         return "" if called.is_library or called.name == "function" else called.name
@@ -163,10 +163,10 @@ def function_label(program: Program) -> str:
 
 
 class Name(NamedTuple):
-    """What a variable should be called: `base`, after `d_` for a cotangent and `t_` for a tangent.
+    """The wanted name of a variable: `base`, after `d_` for a cotangent and `t_` for a tangent.
 
-    `root` is the variable that has the name without a prefix. If it `is_shared`, by several variables of the user's
-    that are equal or by the code around that it is captured from, its cotangent is not all of the cotangent of what has
+    `root` is the variable that has the name without a prefix. `is_shared` marks a name of several equal variables of
+    the user's, or of a variable captured from the code around: a cotangent here is then only part of the cotangent of
     that name.
     """
 
@@ -182,7 +182,7 @@ class Name(NamedTuple):
 
 
 def wanted_names(program: Program, sources: Sources) -> dict[Variable, Name]:
-    """What variables should be called, for those of which it is known; several may have the same name."""
+    """Return the known wanted names of variables; several may have the same name."""
     known = sources.names.get(id(program))
     if known is not None:
         return known
@@ -213,7 +213,7 @@ def wanted_names(program: Program, sources: Sources) -> dict[Variable, Name]:
         source = equation.source
         for number, var in enumerate(equation.outputs):
             origins = source.origins[number] if source is not None and source.origins else getattr(var, "origins", ())
-            if var in returned:  # what is returned is called after the argument that it belongs to, if it can be
+            if var in returned:  # results are named after the argument that they correspond to, if possible
                 origins = sorted(origins, key=lambda origin: origin.var not in origin.program.inputs)
             _name_by_origins(var, origins, names, sources)
     for equation in program.equations:
@@ -223,7 +223,7 @@ def wanted_names(program: Program, sources: Sources) -> dict[Variable, Name]:
 
 
 def _name_by_regions(equation: Equation, names: dict[Variable, Name], sources: Sources) -> None:
-    """Names what a loop or a branch gives and nothing else names: as what the last step, or each branch, returns."""
+    """Name unnamed results of a loop or a branch after the value that its last step, or every branch, returns."""
     if equation.source is None or equation.source.part == "backward":
         return
     found: dict[int, set[str]] = {}
@@ -241,7 +241,7 @@ def _name_by_regions(equation: Equation, names: dict[Variable, Name], sources: S
 
 def _name_by_origins(var: Variable, origins: Sequence[Provenance], names: dict[Variable, Name],
                      sources: Sources) -> None:
-    """Names `var`, if it has no name yet, by the first of what it is. A primal value is called nobody's derivative."""
+    """Name `var`, if it has no name yet, by its first provenance. A primal value is never named as a derivative."""
     if var in names:
         return
     is_primal = any(origin.role == PRIMAL and not _is_residual(origin) for origin in origins)
@@ -258,7 +258,7 @@ def _name_by_origins(var: Variable, origins: Sequence[Provenance], names: dict[V
 
 
 def _is_residual(origin: Provenance) -> bool:
-    """Whether a value is only known to go into a program of tangents, which is of no function of the user's."""
+    """Return whether a value is only an input of a tangent program, which belongs to no function of the user's."""
     program, var = origin.program, origin.var
     return program.signature is None and program.base is None and CALL_NAMES.of(program) is None and \
         not getattr(var, "origins", ()) and any(each is var for each in program.inputs)
@@ -274,15 +274,15 @@ def _name_for_role(role: str, name: Name) -> Name:
 
 
 def assigned_names(program: Program, sources: Sources) -> Iterator[tuple[Variable, str]]:
-    """The variables that the user's code itself made, and the names that it assigns them to."""
+    """Yield the variables that the user's own code computed, and the names that it assigns them to."""
     yield from _names_of_captured(program, sources)
     yield from _names_of_results(program, sources)
 
 
 def _names_of_captured(program: Program, sources: Sources) -> Iterator[tuple[Variable, str]]:
-    """Captured values are called as the expressions that use them call them, where that is beyond doubt.
+    """Yield captured values with the names of the expressions that use them, if these are unambiguous.
 
-    Where an operation takes two of them, the name that is free in its expression may be that of either.
+    If an operation uses two of them, the free name in its expression may belong to either.
     """
     captured = {*program.inputs[:program.captured]}
     for equation in program.equations if captured else ():
@@ -294,7 +294,7 @@ def _names_of_captured(program: Program, sources: Sources) -> Iterator[tuple[Var
 
 
 def _names_of_results(program: Program, sources: Sources) -> Iterator[tuple[Variable, str]]:
-    """What the value of an assigned expression is: what its instruction recorded, each time that it ran."""
+    """Yield variables with assigned names, for each run of the instruction of an assigned expression."""
     equations = [equation for equation in program.equations
                  if equation.source is not None and equation.source.part is None and not equation.source.origins]
     runs = _instruction_runs(equations)
@@ -307,7 +307,7 @@ def _names_of_results(program: Program, sources: Sources) -> Iterator[tuple[Vari
 
 
 def _instruction_runs(equations: Sequence[Equation]) -> list[list[Equation]]:
-    """Consecutive equations that one instruction of the user's code recorded."""
+    """Return consecutive equations that one instruction of the user's code recorded."""
     def key(equation: Equation) -> tuple[int, int]:
         source: Source | None = equation.source
         return (id(source.code), source.instruction) if source is not None else (0, id(equation))
@@ -316,7 +316,7 @@ def _instruction_runs(equations: Sequence[Equation]) -> list[list[Equation]]:
 
 
 def _used_elsewhere(program: Program, runs: list[list[Equation]]) -> set[Variable]:
-    """The variables that a run other than their own uses, or that are outputs."""
+    """Return the variables that are outputs, or that another run than their own uses."""
     made: dict[Atom, int] = {}
     used = {atom for atom in program.outputs if isinstance(atom, Variable)}
     in_runs = {id(equation) for run in runs for equation in run}
@@ -331,10 +331,10 @@ def _used_elsewhere(program: Program, runs: list[list[Equation]]) -> set[Variabl
 
 
 def _named_results(run: list[Equation], assigned: AssignedNames, used: set[Variable]) -> Iterator[tuple[Variable, str]]:
-    """The variables of a run that names are assigned to, and the names.
+    """Yield the variables of a run that are assigned to names, and the names.
 
-    A library function records several equations at one instruction. The value of the expression is said by a note of
-    the operation, or is what an operation of its name makes, or what is made last, of what later code uses.
+    A library function records several equations at one instruction. The value of the expression is given by a note of
+    the operation; or else it is the result of an operation of that name, or the last result that later code uses.
     """
     noted = [equation for equation in run if equation.source is not None and equation.source.results]
     if noted:
@@ -366,7 +366,7 @@ def _is_called(equation: Equation, operation: str) -> bool:
 
 
 def _at_places(equation: Equation, places: Places) -> Iterator[tuple[Variable, str]]:
-    """Outputs whose places in the value of the expression are known."""
+    """Yield outputs whose positions in the value of the expression are known."""
     assert equation.source is not None
     for var, place in zip(equation.outputs, equation.source.results, strict=True):
         name = None if place is None else name_at(places, place)
@@ -375,7 +375,7 @@ def _at_places(equation: Equation, places: Places) -> Iterator[tuple[Variable, s
 
 
 def _match_targets(found: Sequence[Equation], targets: Targets) -> Iterator[tuple[Variable, str]]:
-    """Several targets: the outputs of one equation, or of one equation each."""
+    """Yield several targets: the outputs of one equation, or of one equation each."""
     made = [equation for equation in found if len(equation.outputs) == len(targets) and not equation.regions]
     if made:
         outputs = made[-1].outputs
@@ -387,7 +387,7 @@ def _match_targets(found: Sequence[Equation], targets: Targets) -> Iterator[tupl
 
 
 def _all_outputs(equation: Equation, target: str | None) -> Iterator[tuple[Variable, str]]:
-    """One target: the output, or those of an operation that makes several. What loops make may have any places."""
+    """Yield one target: the output, or each output of a single operation, whose positions in a loop are unknown."""
     outputs = equation.outputs
     if target is not None and len(outputs) == 1:
         yield outputs[0], target

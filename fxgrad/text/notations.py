@@ -1,7 +1,7 @@
-"""The one table of the compact style: for each primitive how it is written, and how what is written so is read.
+"""The table of the compact style: how each primitive is written, and how that notation is read back.
 
-A notation is a proposal. `form_of` takes one only where `meaning` gives the same primitive, parameters and order of
-operands back from it; a primitive without a notation, or with parameters that none fits, is written as a call.
+A notation is a proposal. `form_of` accepts it only if `meaning` reads it back as the same primitive, parameters and
+order of operands; a primitive without a notation, or with parameters that none fits, is written as a call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Order = tuple[int, ...]
 
 
 class Meaning(NamedTuple):
-    """What a form says: the primitive, which written operand stands at each place of the equation, the parameters."""
+    """The operation of a form: the primitive, the written operand at each input of the equation, the parameters."""
 
     primitive: Primitive
     order: Order
@@ -29,13 +29,13 @@ class Meaning(NamedTuple):
 
 
 Written = tuple[Form, Order]
-"""A form, and for each operand in the order of the text its place in the equation."""
+"""A form, and for each operand in the order of the text its position in the equation."""
 Read = Callable[[Form, Sequence[Aval]], "Params | tuple[Params, Order] | None"]
 """From a form and the types of the operands as written, the parameters, and the order if it is not that of the text."""
 
 
 class Notation(NamedTuple):
-    """`write` proposes forms for an operation on operands of given types; `read` knows those called `heads` again."""
+    """`write` proposes forms for an operation on operands of given types; `read` reads back those named `heads`."""
 
     write: Callable[[Sequence[Aval], Params], Iterable[Form | Written]]
     heads: tuple[tuple[str, str], ...]
@@ -57,7 +57,7 @@ defaults: Analysis[Defaults] = Analysis(
     "default parameters", "Values of parameters that texts leave out; None is left out of any that may be None.",
     missing="conservative", default=_nothing)
 SEVERAL = ("take", "take_along_axis", "diag", "diagonal")
-"""Calls that stand for several equations."""
+"""Calls that are short for several equations."""
 _readers: dict[tuple[str, str], list[tuple[Primitive, Read]]] = {}
 
 
@@ -70,7 +70,7 @@ def register_notation(notation: Notation, *primitives: Primitive) -> None:
 
 
 def sign_of(primitive: Primitive) -> str:
-    """Return the sign that stands between the operands of an operation, "" if there is none.
+    """Return the sign between the operands of an operation, "" if there is none.
 
     >>> sign_of(primitives.add), sign_of(primitives.exp)
     ('+', '')
@@ -80,12 +80,12 @@ def sign_of(primitive: Primitive) -> str:
 
 
 def call_names() -> set[str]:
-    """What stands before parentheses and is no program's name: primitives and notations."""
+    """Return the words that may precede parentheses and are no program's name: primitives and notations."""
     return {*primitives, *SEVERAL, *(name for kind, name in _readers if kind == "call")}
 
 
 def meaning(form: Form, avals: Sequence[Aval], primitives: Mapping[str, Primitive]) -> Meaning | None:
-    """What `form` says of operands of these types; None if nothing."""
+    """Return the meaning of `form` on operands of these types; None if it has none."""
     for primitive, read in _readers.get((form.kind, form.name), ()):
         found = read(form, avals)
         if found is not None:
@@ -101,12 +101,12 @@ def meaning(form: Form, avals: Sequence[Aval], primitives: Mapping[str, Primitiv
 def _default_parameters(primitive: Primitive, avals: Sequence[Aval], given: Params) -> Params:
     try:
         return {**dict.fromkeys(optional_parameters(primitive)), **defaults.of(primitive)(avals, given)}
-    except (IndexError, KeyError, TypeError, ValueError):  # of what a person wrote, which the abstract rule refuses
+    except (IndexError, KeyError, TypeError, ValueError):  # hand-written text that the abstract rule rejects
         return dict.fromkeys(optional_parameters(primitive))
 
 
 def form_of(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Written:
-    """How an operation is written that holds no programs: the first form that is read back as the same."""
+    """Return the notation of an operation that holds no programs: the first form that is read back unchanged."""
     params = order_parameters(primitive, params)
     known = primitives if primitives.get(primitive.name) is primitive else {primitive.name: primitive}
     for form, order in _proposed_forms(primitive, avals, params):
@@ -120,12 +120,12 @@ def form_of(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Writ
 def _meaning(form: Form, avals: Sequence[Aval], primitives: Mapping[str, Primitive]) -> Meaning | None:
     try:
         return meaning(form, avals, primitives)
-    except ConcretizationError:  # what the form says depends on a size that has a name
+    except ConcretizationError:  # the form depends on the value of a symbolic size
         return None
 
 
 def _is_complete(form: Form) -> bool:
-    """Whether types and ranges in a form are what their text says.
+    """Return whether types and ranges in a form equal those that their text denotes.
 
     Sizes may be NumPy's integers, which are others; those with names have no text in an index.
     """
@@ -142,7 +142,7 @@ def _proposed_forms(primitive: Primitive, avals: Sequence[Aval], params: Params)
             for proposed in notation.write(avals, params):
                 yield proposed if not isinstance(proposed, Form) else (proposed, straight)
         except ConcretizationError:
-            pass  # a size that has a name would have to be known for it
+            pass  # a symbolic size would have to be known
     given = tuple(_explicit_parameters(primitive, avals, params).items())
     if is_word(primitive.name):
         yield Form("call", primitive.name, len(avals), (), given), straight
@@ -154,7 +154,7 @@ _DECIDING = ("operand_batching_dims", "start_index_map", "scatter_dims_to_operan
 
 
 def _explicit_parameters(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Params:
-    """The parameters that are not the default ones, where the defaults may follow from those before them."""
+    """Return the parameters that differ from their defaults, which may depend on earlier parameters."""
     given: Params = {}
     first = [name for name in _DECIDING if name in params]
     for name in [*first, *(name for name in params if name not in first)]:

@@ -1,4 +1,4 @@
-"""Numbers as they were read, and arrays made of them: exact, or an error."""
+"""Numbers as read, and arrays of them: exact, or an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fxgrad.text.values import bits_dtype, literal_kind
 
 
 class NanBits:
-    """A NaN of which the bits are given."""
+    """A NaN given by its bits."""
 
     __slots__ = ("bits",)
 
@@ -23,11 +23,11 @@ class NanBits:
 
 Real = int | float | NanBits
 Number = Real | tuple[float | NanBits, float | NanBits]
-"""What stands in a text: a bool, an integer, a floating number, or the two parts of a complex number."""
+"""A number in a text: a bool, an integer, a floating number, or the two parts of a complex number."""
 
 
 class WrongNumberError(ValueError):
-    """A number that is not one of the dtype asked for; the reader adds the place."""
+    """A number that the dtype cannot represent; the reader adds the place."""
 
 
 def convert_values(values: Sequence[Number], dtype: DType) -> np.ndarray[Any, Any]:
@@ -77,7 +77,7 @@ def _nan(bits: int, dtype: DType) -> Any:
     unsigned = bits_dtype(dtype)
     if bits <= np.iinfo(unsigned).max:
         value = np.array([bits], unsigned).view(dtype)[0]
-        with np.errstate(invalid="ignore"):  # what a signalling NaN is called
+        with np.errstate(invalid="ignore"):  # a signalling NaN is reported as invalid
             if np.isnan(value):
                 return value
     raise WrongNumberError(f"0x{bits:x} are not the bits of a NaN of dtype {dtype.name}")

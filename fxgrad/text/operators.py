@@ -79,7 +79,7 @@ register_notation(Notation(_write_power, (("infix", "**"),), _read_power), primi
 
 
 def _product_axes(avals: Avals, turned: Sequence[bool]) -> Any:
-    """The dimension numbers of `x @ y`, where `turned` ones are transposed matrices; None if there is no product."""
+    """Return the dimension numbers of `x @ y` with the `turned` matrices transposed; None if there is no product."""
     x, y = avals
     if any(flag and aval.ndim != 2 for flag, aval in zip(turned, avals, strict=True)) or not x.ndim or not y.ndim:
         return None
@@ -95,7 +95,7 @@ _SIDES = ((False, False), (True, False), (False, True), (True, True))
 
 
 def _letters(avals: Avals, params: Params) -> str | None:
-    """The contraction as `ij,jk->ik`."""
+    """Return the contraction as `ij,jk->ik`."""
     if sum(aval.ndim for aval in avals) > 18:
         return None
     (left, right), (left_batch, right_batch) = params["dimension_numbers"]
@@ -326,7 +326,7 @@ def _without(rank: int, axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _windows_of(avals: Avals, mapped: tuple[int, ...], batching: tuple[int, ...]) -> tuple[int, ...]:
-    """The axes of the result that run over windows where the axes of the indices stand where NumPy puts them."""
+    """Return the window axes of the result, if the axes of the indices are at NumPy's positions."""
     kept = _without(avals[0].ndim, (*mapped, *batching))
     lead = avals[1].ndim - 1
     before = sum(axis < min(mapped, default=0) for axis in kept) if not batching else 0

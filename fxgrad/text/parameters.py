@@ -1,4 +1,4 @@
-"""The parameters of operations in texts and files: in which order they stand, and which are left out where None."""
+"""Parameters of operations in texts and files: their order, and which are left out if None."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fxgrad.extend import Analysis, Primitive, cached, primitives
 def order_parameters(primitive: Primitive, params: dict[str, Any]) -> dict[str, Any]:
     """Return `params` in the order of all texts of the operation.
 
-    They come as the abstract rule names them, and others by name, unless the table says another order.
+    They are in the order of the abstract rule, followed by others by name, unless the table gives another order.
 
     >>> [*order_parameters(primitives.argmax, {"index_dtype": None, "axis": 1})]
     ['axis', 'index_dtype']
@@ -25,7 +25,7 @@ def order_parameters(primitive: Primitive, params: dict[str, Any]) -> dict[str, 
 
 @cached("optional parameters", 1024)
 def optional_parameters(primitive: Primitive) -> tuple[str, ...]:
-    """The parameters that texts leave out where they are None: those whose type in the abstract rule allows it."""
+    """Return the parameters that texts leave out if None: those whose type in the abstract rule allows it."""
     return tuple(parameter.name for parameter in _keyword_parameters(primitive) if "None" in str(parameter.annotation))
 
 
@@ -35,7 +35,7 @@ def _abstract_order(primitive: Primitive) -> tuple[str, ...]:
 
 
 def _keyword_parameters(primitive: Primitive) -> list[inspect.Parameter]:
-    """The parameters that the abstract rule has names for."""
+    """Return the parameters that the abstract rule names."""
     try:
         parameters = inspect.signature(primitive.abstract).parameters.values()
     except (TypeError, ValueError):
@@ -52,7 +52,7 @@ def _register_order(order: str, *names: str) -> None:
     orders.enter((*order.split(),), *(primitives[name] for name in names))
 
 
-# Where the abstract rule takes parameters that other rules have names for:
+# Parameters that other rules name and the abstract rule only passes on:
 _WINDOW = "window_dimensions window_strides padding base_dilation window_dilation"
 _register_order(_WINDOW, "reduce_window_max", "reduce_window_min", "reduce_window_sum")
 _register_order(f"{_WINDOW} greatest", "select_and_gather_add")

@@ -1,4 +1,4 @@
-"""From program text to a program: names become variables, words become primitives; nothing is executed."""
+"""Build a program from its syntax tree: names become variables, words become primitives; nothing is executed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from fxgrad.text.tokens import Text
 from fxgrad.text.values import ValueClasses, is_named_tuple
 
 MOST_BYTES = 2 ** 28
-"""As many bytes an array may have that a text writes as one number, or as a pattern."""
+"""Most bytes of an array that a text writes as one number or as a pattern."""
 
 WRONG_PARAMS = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 """What abstract rules raise when parameters are not of the kind that they expect."""
@@ -62,7 +62,7 @@ class ProgramBuilder:
         self._built: list[tuple[ProgramSyntax, Program]] = []
 
     def build_all(self) -> Program:
-        """The main program, after those that it refers to."""
+        """Return the main program, built after those that it refers to."""
         open_labels: dict[str, Iterator[Reference]] = {"": self._references(self._document.main)}
         while open_labels:
             label = next(reversed(open_labels))
@@ -81,7 +81,7 @@ class ProgramBuilder:
         return self._program(self._document.main)
 
     def _references(self, program: Any) -> Iterator[Reference]:
-        """The definitions that `program` uses, directly or in the programs that stand in it."""
+        """Yield the definitions that `program` uses, directly or in its inner programs."""
         for equation in program.equations:
             for label in (equation.called or equation.primitive,):
                 if label in self._document.programs:
@@ -198,14 +198,14 @@ class ProgramBuilder:
         return array[()]
 
     def _check_size(self, aval: Aval, at: int) -> None:
-        """Refuses an array of which the text has a few words and memory would have much."""
+        """Raise for an array that is short in the text but large in memory."""
         size = aval.size * aval.dtype.itemsize
         if size > MOST_BYTES:
             self._text.fail(at, f"an array of type {aval} takes {size} bytes, and a text may ask for {MOST_BYTES}; "
                                 "make it an argument, or keep the program in a file of fxgrad.save")
 
     def _value(self, value: Any) -> Any:
-        """The value of a parameter, with what stood for it in the syntax replaced."""
+        """Return the value of a parameter, with placeholders of the syntax replaced."""
         if isinstance(value, ProgramSyntax):
             return self._program(value)
         if isinstance(value, Reference):
@@ -242,7 +242,7 @@ class ProgramBuilder:
     # --- errors -------------------------------------------------------------------------------------------
 
     def locate(self) -> None:
-        """Finds the equation that breaks the rules; raises `ProgramError` with its place."""
+        """Find the equation that breaks the rules; raises `ProgramError` with its place."""
         for syntax, program in self._built:
             for place, equation in zip(syntax.equations, program.equations, strict=True):
                 name = equation.primitive.name
@@ -259,13 +259,13 @@ class ProgramBuilder:
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """Return a known name that may have been meant."""
+    """Return a hint with the nearest known name."""
     near = difflib.get_close_matches(name, [*known], 1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def _flatten(nested: Any) -> tuple[list[Any], tuple[int, ...] | None]:
-    """The elements of nested lists in order, and their shape; None for the shape if the lists are ragged."""
+    """Return the elements of nested lists in order, and their shape; None for the shape if the lists are ragged."""
     shape: list[int] = []
     level = [nested]
     while level and all(isinstance(item, list) for item in level):

@@ -1,4 +1,4 @@
-"""Remarks on the path that Python's control flow took: the conditions, and what they were."""
+"""Remarks on the traced path of Python's control flow: the conditions, and their values."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fxgrad.text.compact_writer import CompactWriter
 from fxgrad.text.values import INDENT
 
 MOST = 20
-"""Conditions that are shown; the number of the others is."""
+"""Most conditions that are shown; the rest are counted."""
 
 
 LARGEST = 8
-"""Elements of an array that is shown."""
+"""Most elements of an array that is shown."""
 
 
 def path_remarks(program: Program) -> list[str]:
-    """What Python's control flow asked for when `program` was traced, a line for each condition: `here x > 0: True`.
+    """Return a line for each condition of Python's control flow when `program` was traced: `here x > 0: True`.
 
     >>> import fxgrad
     >>> def size(x):
@@ -48,7 +48,7 @@ def path_remarks(program: Program) -> list[str]:
 
 
 def _values_text(path: ControlFlowPath, numbers: Sequence[int]) -> str:
-    """What a condition was, each time that it was asked for."""
+    """Return the values of a condition, one for each time it was evaluated."""
     runs = [(text, len([*same])) for text, same in groupby(_value_text(path.values[number]) for number in numbers)]
     shown = [text if count == 1 else f"{text} {count} times" for text, count in runs]
     return ", then ".join(shown[:4]) + ", ..." * (len(shown) > 4)
@@ -62,7 +62,7 @@ def _value_text(value: Any) -> str:
 
 
 def _condition_text(path: ControlFlowPath, number: int) -> str:
-    """The expression of a condition: what would stand behind `return` in the program that computes it alone."""
+    """Return the expression of a condition: the `return` expression of the program that computes it alone."""
     conditions, output = path.conditions, path.conditions.outputs[number]
     part = conditions.replace(outputs=[output], equations=_needed_equations(conditions, output))
     lines = CompactWriter(part, False, -1, 10_000).lines()

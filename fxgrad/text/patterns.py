@@ -15,18 +15,18 @@ Array = np.ndarray[Any, Any]
 LEAST = 5
 """Shorter arrays are written out."""
 ARGUMENTS = {"arange": (0, 2), "eye": (0, 0), "tril": (1, 2), "triu": (1, 2)}
-"""How many numbers each pattern takes, at least and at most; the second of `tril` and `triu` is the diagonal."""
+"""The least and largest number of arguments of each pattern; the second of `tril` and `triu` is the diagonal."""
 
 
 class Pattern(NamedTuple):
-    """A pattern as it was read: numbers of the dtype of the array, and for triangles the diagonal."""
+    """A pattern as read: numbers of the dtype of the array, and for triangles the diagonal."""
 
     name: str
     numbers: tuple[Any, ...]
 
 
 def pattern_array(name: str, numbers: Sequence[Any], aval: Aval) -> Array:
-    """Return the array of a pattern; raise `ValueError` if it has none of the type.
+    """Return the array of a pattern; raise `ValueError` if the pattern has no array of the type.
 
     >>> pattern_array("tril", [np.float32(2), 0], Aval((2, 2), np.dtype("float32")))
     array([[2., 0.],
@@ -47,7 +47,7 @@ def pattern_array(name: str, numbers: Sequence[Any], aval: Aval) -> Array:
 
 
 def pattern_text(array: Array) -> str | None:
-    """The pattern that an array is; None if it is none."""
+    """Return the pattern that equals an array; None if there is none."""
     if array.size < LEAST or array.ndim not in (1, 2):
         return None
     if dtypes.is_key(array.dtype) or literal_kind(array.dtype) not in "bif":

@@ -1,7 +1,7 @@
-"""What `pickle` keeps of a program: all of it, with names, containers and lines, and nothing that was derived from it.
+"""Pickling of programs: everything is kept, with names, containers and lines, except programs derived from it.
 
-Programs are kept as a list, each after those that it holds, so that deep nests are no deep recursion. Of the code that
-recorded them stays what names and lines are told by, and no instruction.
+Programs are stored as a list, each after those that it holds, so that deep nesting needs no recursion. Of the code that
+recorded them only the data for names and lines is kept, no instructions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def reduce_program(program: Program) -> tuple[Callable[[list[_PickledProgram]], 
     >>> again(3.0)
     {'result': np.float64(6.0)}
 
-    Raises `UnsupportedError` where a constant is a traced array.
+    Raises `UnsupportedError` if a constant is a traced array.
     """
     programs = inner_first(program)
     numbers = {id(inner): _ProgramNumber(number) for number, inner in enumerate(programs)}
@@ -56,7 +56,7 @@ def reduce_program(program: Program) -> tuple[Callable[[list[_PickledProgram]], 
 
 
 class RecordedCode:
-    """What a code object told of an equation: its file and its functions' names, and the place of each instruction."""
+    """The parts of a code object that equations use: file, function names, and the position of each instruction."""
 
     def __init__(self, code: Any) -> None:
         self.co_filename, self.co_name, self.co_qualname = code.co_filename, code.co_name, code.co_qualname
@@ -65,12 +65,12 @@ class RecordedCode:
         self._positions = [*code.co_positions()]
 
     def co_positions(self) -> Iterator[tuple[int | None, int | None, int | None, int | None]]:
-        """As of code: first line, last line, first column and last column of each instruction."""
+        """Return, like a code object, first line, last line, first column and last column of each instruction."""
         return iter(self._positions)
 
 
 class _ProgramNumber(NamedTuple):
-    """A program of the list, by its number."""
+    """A reference to a program of the list, by its number."""
 
     number: int
 
@@ -122,7 +122,7 @@ def _pickle_program(program: Program, held: dict[int, _ProgramNumber], sources: 
         if source is None:
             return None
         code = codes.get(id(source.code)) or RecordedCode(source.code)
-        # The names are kept themselves: by its part it is known that a derivative is not what the line assigns.
+        # The names are stored, since `part` shows that a derivative is not what the line assigns.
         return _PickledSource(codes.setdefault(id(source.code), code), source.instruction, source.part or "",
                               source.scope)
 
@@ -137,7 +137,7 @@ def _pickle_program(program: Program, held: dict[int, _ProgramNumber], sources: 
 
 
 def _strip_place(literal: Literal, margin: Margin) -> Literal:
-    """Return the number with the name of the function that it comes from, without the place."""
+    """Return the number with the name of the function that it comes from instead of the source."""
     made_of = getattr(literal, "made_of", None)
     if made_of is None or made_of.operation == WRITTEN:
         return literal

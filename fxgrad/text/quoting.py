@@ -4,12 +4,12 @@ from __future__ import annotations
 
 
 def one_line(text: str) -> str:
-    """A text without line breaks and control characters, which are written as Python's escapes."""
+    """Return a text with line breaks and control characters written as Python's escapes."""
     return "".join(each if each.isprintable() else _escape(each) for each in text)
 
 
 def docstring_lines(text: str) -> list[str]:
-    """A docstring of Python's that holds a text: nothing in the text ends it."""
+    """Return the lines of a Python docstring that holds a text: nothing in the text ends it."""
     written = "".join("\\\\" if each == "\\" else each if each == "\n" or each.isprintable() else _escape(each)
                       for each in text)
     if '"""' in written or written.endswith('"'):
@@ -19,9 +19,9 @@ def docstring_lines(text: str) -> list[str]:
 
 
 def c_comment_line(text: str) -> str:
-    """A line of a comment of C's that holds a text: nothing in the text ends it, or begins another one."""
+    """Return a line of a C comment that holds a text: nothing in the text ends it, or begins another one."""
     ascii_text = one_line(text).encode("ascii", "replace").decode()
-    apart = ascii_text.replace("??", "? ?").rstrip("\\")  # trigraphs, and a line that goes on
+    apart = ascii_text.replace("??", "? ?").rstrip("\\")  # trigraphs, and a continued line
     while "*/" in apart or "/*" in apart:
         apart = apart.replace("*/", "* /").replace("/*", "/ *")
     return apart

@@ -1,7 +1,7 @@
-"""What each word of program text is, in which program it stands, and which lines fold: for colours and notebooks.
+"""Roles of the words of program text, their programs, and the lines that collapse: for colours and notebooks.
 
-It looks at words and their neighbours alone, in either style, so that any text that `parse` would read has roles, and
-texts with mistakes in them too.
+It reads only words and their neighbours, in either style, so that any text that `parse` accepts has roles, and so do
+texts with mistakes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from fxgrad.text.tokens import COMPACT_KINDS, KINDS
 class Word(NamedTuple):
     """A word: its role (`STYLES` in `color.py` has all; "" for marks), and the program in which it is bound.
 
-    `scope` is the number of that program, in the order of the text, for names of variables, and of the program that it
-    stands in for other words; 0 outside of all. `binds` says whether it is the place at which a variable is bound.
+    `scope` is the number of that program, in the order of the text, for names of variables, and of the enclosing
+    program for other words; 0 outside of all. `binds` marks the word that binds a variable.
     """
 
     start: int
@@ -29,7 +29,7 @@ class Word(NamedTuple):
 
 
 class Structure(NamedTuple):
-    """The words of a text, and the ends of lines between which programs fold that stand in others, outer ones first."""
+    """The words of a text, and the ends of lines between which inner programs collapse, outer ones first."""
 
     words: list[Word]
     folds: list[tuple[int, int]]
@@ -49,7 +49,7 @@ _CONSTANTS = ("True", "False", "None", "nan", "inf", "complex", "full")
 
 
 def structure(text: str, named: Collection[str] | None = None) -> Structure:
-    """The words of `text` with their roles, and what folds.
+    """Return the words of `text` with their roles, and the collapsible parts.
 
     `named` are the names that users gave, which are no letters, however short. Without it, all variables of one or two
     small letters are.
@@ -60,7 +60,7 @@ def structure(text: str, named: Collection[str] | None = None) -> Structure:
 
 
 def _is_compact(text: str) -> bool:
-    """Whether a text is in the compact style: after the inputs of its first program stands no brace."""
+    """Return whether a text is in the compact style: no brace follows the inputs of its first program."""
     depth = 0
     for match in _patterns[1].finditer(text):
         depth += (match[0] in ("(", "[")) - (match[0] in (")", "]"))
@@ -75,7 +75,7 @@ class _Scope:
     def __init__(self, number: int, column: int) -> None:
         self.number, self.column = number, column
         self.roles: dict[str, str] = {}
-        self.fold = -1  # where what folds begins
+        self.fold = -1  # the start of the collapsible part
 
 
 Matches = list[re.Match[str]]
@@ -96,32 +96,32 @@ class _Scanner:
         self.matches = [match for match in _patterns[self.style].finditer(text) if match.lastgroup != "space"]
 
     def scan(self) -> None:
-        """Fills `words` and `folds`."""
+        """Fill `words` and `folds`."""
         raise NotImplementedError
 
     def opened(self, column: int = 0) -> _Scope:
-        """A new program."""
+        """Open a new program."""
         self._count += 1
         self.scopes.append(_Scope(self._count, column))
         return self.scopes[-1]
 
     def bind(self, match: re.Match[str], scope: _Scope, is_input: bool) -> None:
-        """Notes a variable at the place where it is bound."""
+        """Record a variable at the word that binds it."""
         name = match[0]
         is_letter = _letters.fullmatch(name) and (self._named is None or name not in self._named)
         scope.roles[name] = "input" if is_input else "letter" if is_letter else "variable"
         self.words.append(Word(*match.span(), scope.roles[name], scope.number, True))
 
     def known(self, name: str) -> _Scope | None:
-        """The innermost program that has bound a name."""
+        """Return the innermost program that has bound a name; None if none has."""
         return next((scope for scope in reversed(self.scopes) if name in scope.roles), None)
 
     def note(self, match: re.Match[str], role: str) -> None:
-        """Notes a word that is no variable."""
+        """Note a word that is not a variable."""
         self.words.append(Word(*match.span(), role, self.scopes[-1].number))
 
     def plain(self, match: re.Match[str]) -> bool:
-        """Notes a word whose kind says what it is; False for names."""
+        """Record a word whose kind determines its role; False for names."""
         if match.lastgroup in ("name", "quoted"):
             return False
         self.note(match, _ROLES.get(match.lastgroup or "", ""))
@@ -129,7 +129,7 @@ class _Scanner:
 
 
 class _Equations(_Scanner):
-    """The style of one operation a line, with braces."""
+    """Scans the style of one operation per line, with braces."""
 
     def scan(self) -> None:
         in_head = False
@@ -161,7 +161,7 @@ class _Equations(_Scanner):
             self.folds.append((scope.fold, end))
 
     def _role(self, word: str, following: str, preceding: str) -> str:
-        """What a name is, told by its neighbours."""
+        """Return the role of a name, given its neighbours."""
         if preceding == "program" and following == "(":
             return "title"
         if word in _KEYWORDS and following != "=":
@@ -180,7 +180,7 @@ class _Equations(_Scanner):
 
 
 class _Compact(_Scanner):
-    """The style of expressions, in which programs are indented; variables of outer programs are known in inner ones."""
+    """Scans the style of expressions: programs are indented, and inner ones see the variables of outer ones."""
 
     style = 1
 
@@ -195,7 +195,7 @@ class _Compact(_Scanner):
         self._close(-1, len(self.text))
 
     def _statements(self) -> list[Matches]:
-        """The words of each statement: lines end it where no bracket is open."""
+        """Return the words of each statement: a line ends it unless a bracket is open."""
         statements: list[Matches] = []
         depth, end = 0, 0
         for match in self.matches:
@@ -207,7 +207,7 @@ class _Compact(_Scanner):
         return statements
 
     def _close(self, column: int, place: int) -> None:
-        """Ends the programs whose heads are not left of `column`."""
+        """Close the programs whose heads are not left of `column`."""
         while len(self.scopes) > 1 and self.scopes[-1].column >= column:
             scope = self.scopes.pop()
             end = len(self.text[:place].rstrip())
@@ -250,7 +250,7 @@ class _Compact(_Scanner):
         return next((index for index, text in enumerate(texts) if text == mark and not depths[index]), None)
 
     def _definition(self, words: Matches, texts: Sequence[str], depths: Sequence[int], end: int) -> None:
-        """A head, `program loss(w: f64[3]):` or `where body(x) -> f64:`; or data."""
+        """Scan a head, `program loss(w: f64[3]):` or `where body(x) -> f64:`; or data."""
         self.note(words[0], "keyword")
         opening = [index for index, text in enumerate(texts) if text == "(" and not depths[index]]
         if not opening:
@@ -270,7 +270,7 @@ class _Compact(_Scanner):
                 self.note(match, "type")
 
     def _block(self, words: Matches, labelled: bool, column: int, fold: int) -> None:
-        """The head of a program that is indented: names are bound in it that stand before `=` and `:`."""
+        """Scan the head of an indented program: names before `=` and `:` are bound in it."""
         outer = self.scopes[-1]
         scope = self.opened(column)
         scope.fold = fold
@@ -297,7 +297,7 @@ class _Compact(_Scanner):
             before = match[0]
 
     def _uses(self, words: Matches, scope: _Scope, is_head: bool) -> None:
-        """The words of an expression; in a head, names before `=` and `:` are bound in `scope`."""
+        """Scan the words of an expression; in a head, names before `=` and `:` are bound in `scope`."""
         for index, match in enumerate(words):
             if self.plain(match):
                 continue
@@ -325,7 +325,7 @@ class _Compact(_Scanner):
             self.note(match, role)
 
     def _attribute(self, match: re.Match[str]) -> bool:
-        """Notes `x.T`, `x[0]` and `x.reshape(` as a variable and what follows it; False if no variable begins it."""
+        """Record `x.T`, `x[0]` and `x.reshape(` as a variable and its suffix; False if no variable begins it."""
         name = match[0]
         for place in reversed([each.start() for each in re.finditer(r"[.\[]", name)]):
             scope = self.known(name[:place])

@@ -1,4 +1,4 @@
-"""The names of one program in the compact style: the user's own, and letters for what is bound without one."""
+"""The names of one program in the compact style: the user's own, and letters for unnamed variables."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fxgrad.text.sources import Sources
 
 _dtype_word = re.compile(r"(bool|bf16|[iuf]\d+|c\d+)")
 UNTYPED: ProgramAttribute[frozenset[Variable]] = ProgramAttribute("names without types")
-"""The variables that a text which was read gives no type."""
+"""The variables of a parsed text that have no type there."""
 
 
 class Scope:
-    """The names of one program that is being written; `given` are those of inputs that the text around it gives.
+    """The names of one program that is being written; `given` are names of inputs from the enclosing text.
 
-    A letter is none that stands for something else in the text `around`.
+    Letters that are used in the text `around` are not used again.
     """
 
     def __init__(self, program: Program, sources: Sources, given: Mapping[Variable, str],
@@ -41,23 +41,23 @@ class Scope:
         self._shown: dict[Variable, OperandText] = {}
 
     def bind(self, var: Variable) -> str:
-        """The name of a variable as it is written, a letter if it has none."""
+        """Return the written name of a variable, a letter if it has none."""
         if var not in self.names:
             self.names[var] = next(self._letters)
             self._used.add(self.names[var])
         return quoted_name(self.names[var])
 
     def letters_used(self) -> frozenset[str]:
-        """The letters, and names, that stand for something here, or around."""
+        """Return the letters, and names, that are used here or around."""
         return self._around.union(self._used, self.names.values())
 
     def letters_inside(self, unique: UniqueNames) -> Iterator[str]:
-        """Letters for a program in the text of this one."""
+        """Return letters for a program in the text of this one."""
         used = self.letters_used()
         return (letter for letter in unique.letters() if letter not in used)
 
     def shown(self, var: Variable) -> OperandText:
-        """A variable where it is used."""
+        """Return a use of a variable."""
         known = self._shown.get(var)
         if known is None:
             if var not in self.names:
@@ -68,13 +68,13 @@ class Scope:
         return known
 
     def bindings(self, variables: Iterable[Variable]) -> list[str]:
-        """Names with types, one type for all in a row that have it."""
+        """Name with types, one type for all in a row that have it."""
         bound = [(self.bind(var), type_text(var.aval)) for var in variables]
         return [name if place + 1 < len(bound) and bound[place + 1][1] == shown else f"{name}: {shown}"
                 for place, (name, shown) in enumerate(bound)]
 
     def target(self, var: Variable, first: Aval | None) -> str:
-        """What stands before `=`: a letter has no type if it is that of the first variable behind."""
+        """Return the target before `=`: a letter has no type if it is that of the first variable on the right."""
         name = self.bind(var)
         short = first == var.aval and (var not in self.named or var in self._untyped)
         return name if short else f"{name}: {type_text(var.aval)}"
@@ -82,6 +82,6 @@ class Scope:
 
 @cached("texts of types", 4096)
 def type_text(aval: Aval) -> str:
-    """A type; that of a scalar without brackets."""
+    """Return a type; that of a scalar without brackets."""
     text = repr(aval)
     return text if dtypes.is_key(aval.dtype) else text.removesuffix("[]")

@@ -1,4 +1,4 @@
-"""Sections of a program: what does not depend on the differentiated inputs, the forward part, the backward part."""
+"""Sections of a program: the part independent of the differentiated inputs, the forward part, the backward part."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from itertools import groupby
 from fxgrad.extend import Equation, Program
 
 SHORTEST = 5
-"""Equations of a program that is told apart into sections: less can be seen at once."""
+"""Least number of equations of a program that is divided into sections."""
 HEADINGS = {"": "independent of what is differentiated", "forward": "forward", "backward": "backward"}
-"""By the part that equations are of, in the order of the program."""
+"""The heading of each part of equations, in the order of the program."""
 
 
 def sections(program: Program) -> dict[int, str]:
-    """The headings of sections by the index of the equation that each begins with; none where parts alternate.
+    """Return the headings of sections by the index of their first equation; none if parts alternate.
 
     >>> import fxgrad, numpy as np
     >>> def loss(w, x):

@@ -12,9 +12,9 @@ from fxgrad.text.values import value_lines
 
 
 def expression(equation: Equation, name_of: Callable[[Variable], str]) -> str:
-    """The operation as the compact style writes it, with the names that `name_of` gives its operands.
+    """Return the operation in the compact style, with the names that `name_of` gives its operands.
 
-    Of an operation that holds programs the name alone stands before the operands.
+    For an operation that holds programs only the name precedes the operands.
 
     >>> import fxgrad, numpy as np
     >>> program = fxgrad.make_program(lambda x, y: (x + y) * 2.0)(1.0, 2.0)
@@ -34,6 +34,6 @@ def expression(equation: Equation, name_of: Callable[[Variable], str]) -> str:
 
 
 def operation_name(equation: Equation) -> str:
-    """What an operation is called: a call by the function called, any other by its primitive."""
+    """Return the name of an operation: for a call that of the called function, else that of the primitive."""
     name = equation.params.get("name")
     return name if name and isinstance(name, str) and equation.programs else equation.primitive.name

@@ -1,7 +1,7 @@
-"""What the user's source says about an equation: the names its result is assigned to, and the line to show.
+"""The user's source of an equation: the names that its result is assigned to, and the line to show.
 
-An equation knows the instruction that recorded it, and Python knows which expression of the file that was. Where the
-file cannot be read (a prompt, a deleted file), there are no names, and nothing fails.
+An equation refers to the instruction that recorded it, and Python maps that to an expression of the file. If the file
+cannot be read (a prompt, a deleted file), there are no names, and nothing fails.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from fxgrad.extend import Source, cached, parse_source
 Span = tuple[int | None, int | None, int | None, int | None]
 """First line, last line, first column, last column, as `co_positions` gives them."""
 Targets = tuple[str | None, ...]
-"""The names that an expression is assigned to: one, or one for each element; None where there is no plain name."""
+"""The names that an expression is assigned to: one, or one for each element; None if there is no plain name."""
 Places = Mapping[str, str]
 
 
 class AssignedNames(NamedTuple):
-    """An assignment: the names, and what the expression calls the operation that makes its value ("" if unknown).
+    """An assignment: the names, and the name of the operation that computes its value ("" if unknown).
 
-    A call may make many values to get at its own; an operator is one operation. `places` has the names by where they
-    stand in the value, such as `[0][1]`.
+    A call may compute intermediate values; an operator is one operation. `places` has the names by their position in
+    the value, such as `[0][1]`.
     """
 
     names: Targets
@@ -37,14 +37,14 @@ class AssignedNames(NamedTuple):
 
 OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.MatMult: "dot_general", ast.USub: "neg"}
-"""The primitives of operators."""
+"""The primitives of Python's operators."""
 
 
 class Spans(NamedTuple):
-    """What stands in a file, by position: targets of assigned expressions, names among direct operands, and operators
-    with their two operands.
+    """The contents of a file by position: targets of assigned expressions, direct operands, and operators.
 
-    And by the name of a function and its first line: what it takes its arguments apart into, by the path of each part.
+    `operands` are names among direct operands, operators have their two operands. By the name of a function and its
+    first line there are the names that it unpacks its arguments to, by the path of each part.
     """
 
     targets: dict[Span, AssignedNames]
@@ -54,17 +54,17 @@ class Spans(NamedTuple):
 
 
 class Sources:
-    """Looks equations up in the user's files; one is made for each printing, so that files are looked at once."""
+    """Looks up equations in the user's files; one is created for each printing, so that files are read once."""
 
     def __init__(self) -> None:
         # By identity: the hash of a code object takes as long as its code.
         self._positions: dict[int, list[Span]] = {}
         self._files: dict[str, Spans] = {}
         self.names: dict[int, Any] = {}
-        """What variables should be called, by their programs: looked up once for each printing."""
+        """The wanted names of variables, by program: computed once for each printing."""
 
     def span(self, source: Source) -> Span:
-        """The position of the expression that recorded the equation."""
+        """Return the position of the expression that recorded the equation."""
         known = self._positions.get(id(source.code))
         if known is None:
             known = self._positions[id(source.code)] = list(source.code.co_positions())
@@ -78,16 +78,16 @@ class Sources:
         return known
 
     def targets(self, source: Source) -> AssignedNames | None:
-        """The names that the value of the expression is assigned to, or None."""
+        """Return the names that the value of the expression is assigned to, or None."""
         return self._spans(source.code).targets.get(self.span(source))
 
     def name_of_part(self, code: CodeType, path: str) -> str:
-        """What a function calls a part of an argument: `h` for `carry[0]`, if it says `h, c = carry`; else `path`."""
+        """Return a function's name for a part of an argument: `h` for `carry[0]` after `h, c = carry`; else `path`."""
         parts = self._spans(code).parts.get((code.co_name, code.co_firstlineno), {})
         return name_at(parts, path) or path
 
     def free_operand(self, source: Source) -> str | None:
-        """The one direct operand of the expression that is not local to the function: a global or of a closure."""
+        """Return the only direct operand of the expression that is a global or in a closure; None if there is none."""
         code = source.code
         local = {*code.co_varnames, *code.co_cellvars}
         names = self._spans(code).operands.get(self.span(source), ())
@@ -95,7 +95,7 @@ class Sources:
         return free[0] if len(free) == 1 else None
 
     def operand(self, source: Source, operation: str, place: int) -> str:
-        """What the user wrote as an operand of an operator, if the operator is `operation`; "" of a number itself."""
+        """Return the user's text of an operand, if the operator there is `operation`; "" for a number itself."""
         operator, sides = self._spans(source.code).sides.get(self.span(source), ("", None))
         if operator != operation or sides is None or not 0 <= place < 2:
             return ""
@@ -104,13 +104,13 @@ class Sources:
         return "" if isinstance(inner, ast.Constant) else ast.unparse(side)
 
     def comment(self, source: Source) -> str:
-        """The file and the line, as `model.py:12`."""
+        """Return the file and the line, as `model.py:12`."""
         name = "".join(char if char.isprintable() else "?" for char in os.path.basename(source.filename))
         return f"{name}:{self.span(source)[0] or source.code.co_firstlineno}"
 
 
 def file_text(filename: str) -> str:
-    """The text of a file; "" where it cannot be read."""
+    """Return the text of a file; "" if it cannot be read."""
     try:
         return "".join(linecache.getlines(filename))
     except Exception:  # noqa: BLE001  (doctest, notebooks and debuggers put functions of their own in its place)
@@ -140,14 +140,14 @@ def _read_spans(text: str) -> Spans:
             spans.operands[_span(node)] = [*_paths([node.left, node.right])]
             spans.sides[_span(node)] = OPERATORS.get(type(node.op), ""), (node.left, node.right)
         elif isinstance(node, ast.Call):
-            # What stands before a dot may be an array, or a module under any name.
+            # The name before a dot may be an array, or a module under any name.
             for span in _call_spans(node):
                 spans.operands[span] = [*_paths(node.args)]
     return spans
 
 
 def _assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Pairs of a target and what is assigned to it."""
+    """Yield pairs of a target and the assigned expression."""
     if isinstance(node, ast.Assign):
         yield from ((target, node.value) for target in node.targets)
     elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
@@ -157,7 +157,7 @@ def _assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
 def _add_target(targets: dict[Span, AssignedNames], target: ast.expr, value: ast.expr) -> None:
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Call) and \
             (_path(value.func.func) or "").endswith("make_program"):
-        return  # what is assigned is the program, and not a value in it
+        return  # the assigned value is the program, not a value in it
     if isinstance(value, ast.IfExp):
         _add_target(targets, target, value.body)
         _add_target(targets, target, value.orelse)
@@ -177,14 +177,14 @@ def _add_target(targets: dict[Span, AssignedNames], target: ast.expr, value: ast
 
 
 def _target_places(target: ast.expr, path: str = "") -> dict[str, str]:
-    """The names in a target, by where they stand in the value."""
+    """Return the names in a target, by their position in the value."""
     if not isinstance(target, ast.Tuple | ast.List):
         name = _path(target)
         return {} if name is None else {path: name}
     places: dict[str, str] = {}
     for number, element in enumerate(target.elts):
         if isinstance(element, ast.Starred):
-            break  # what follows is counted from the end
+            break  # later positions are counted from the end
         places |= _target_places(element, f"{path}[{number}]")
     return places
 
@@ -198,7 +198,7 @@ def name_at(places: Places, path: str) -> str | None:
 
 
 def _unpacked_arguments(function: ast.FunctionDef) -> dict[str, str]:
-    """The names of parts of arguments, by their paths, from the first assignments of each argument to several names."""
+    """Return names of parts of arguments, by path, from the first assignment that unpacks each argument."""
     arguments = {argument.arg for argument in (*function.args.posonlyargs, *function.args.args)}
     parts: dict[str, str] = {}
     for statement in function.body:
@@ -210,7 +210,7 @@ def _unpacked_arguments(function: ast.FunctionDef) -> dict[str, str]:
 
 
 def _operation(value: ast.expr) -> str:
-    """`tanh` of `np.tanh(x)`, `mul` of `x * y`."""
+    """Return `tanh` of `np.tanh(x)`, `mul` of `x * y`."""
     if isinstance(value, ast.BinOp | ast.UnaryOp):
         return OPERATORS.get(type(value.op), "")
     path = _path(value.func) if isinstance(value, ast.Call) else None
@@ -224,7 +224,7 @@ def _target_names(target: ast.expr) -> Targets:
 
 
 def _path(node: ast.expr) -> str | None:
-    """`self.weights` of such an expression; None if it is not made of names and dots alone."""
+    """Return the text of an expression such as `self.weights`; None unless it is made of names and dots alone."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -244,7 +244,7 @@ def _span(node: ast.expr | ast.stmt) -> Span:
 
 
 def _call_spans(node: ast.Call) -> Iterator[Span]:
-    """The positions of a call: a method on a line of its own begins, for Python, with its name."""
+    """Yield the positions of a call: for Python, a method on a line of its own begins with its name."""
     yield _span(node)
     function = node.func
     if isinstance(function, ast.Attribute) and function.end_lineno != node.lineno and function.end_col_offset:

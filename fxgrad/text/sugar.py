@@ -19,7 +19,7 @@ from fxgrad.text.indices import FULL, indexed_shape, new_axes, trim_full_ranges
 
 def sugar(form: Form, equation: Equation, operands: Sequence[OperandText], given: Mapping[Variable, Ready],
           ) -> tuple[Form, list[OperandText]] | None:
-    """Return a form that stands for an equation and one that is ready inside it; None if there is none."""
+    """Return the short form of an equation and one that is ready inside it; None if there is none."""
     last = equation.inputs[-1] if equation.inputs else None
     ready = given.get(last) if isinstance(last, Variable) else None
     if ready is None:
@@ -40,7 +40,7 @@ def sugar(form: Form, equation: Equation, operands: Sequence[OperandText], given
 
 def _with_integers(spans: Sequence[Item], shape: tuple[int, ...], part: tuple[int, ...],
                    result: tuple[int, ...]) -> tuple[Item, ...] | None:
-    """The items of one index for a range of an array of `shape` that gives `part`, reshaped to `result`."""
+    """Return the items of one index that slices an array of `shape` to `part` and reshapes it to `result`."""
     spans = (*spans, *[FULL] * (len(shape) - len(spans)))
     if all(span == FULL for span in spans):
         return None  # would be read as the reshape alone
@@ -73,7 +73,7 @@ def _is_reshape(form: Form) -> bool:
 
 def desugar(items: Sequence[Item], base: Atom, arrays: Sequence[Atom], make: Make, once: Make,
            fail: Callable[[str], NoReturn]) -> list[Any]:
-    """Makes the equations of an index with integers or with arrays; returns the result."""
+    """Make the equations of an index with integers or with arrays; returns the result."""
     shape = base.aval.shape
     used = sum(item is not None for item in items)
     if used > len(shape):

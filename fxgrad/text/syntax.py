@@ -1,4 +1,4 @@
-"""The syntax tree of program text: what a text says, before anything in it is looked up."""
+"""The syntax tree of program text, before names are looked up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Binding(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A variable where it is used."""
+    """A use of a variable."""
 
     name: str
     at: int
@@ -46,7 +46,7 @@ class Member(NamedTuple):
 
 
 class Constant(NamedTuple):
-    """What stands behind `captured c: f32[3] =`: nested lists, one number for all elements, or a reference."""
+    """The value after `captured c: f32[3] =`: nested lists, one number for all elements, or a reference."""
 
     value: Any
     uniform: bool
@@ -68,7 +68,7 @@ class EquationSyntax(NamedTuple):
 
 
 class ProgramSyntax(NamedTuple):
-    """One program; `title` is None where the text gives none."""
+    """One program; `title` is None if the text has none."""
 
     title: str | None
     inputs: list[Binding]
@@ -86,7 +86,7 @@ class Definition(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A whole text, of either style: the main program and what is defined under `where`."""
+    """A whole text, of either style: the main program and the definitions under `where`."""
 
     main: Any
     programs: dict[str, Definition]

@@ -13,18 +13,18 @@ from fxgrad.text.consoles import file_console
 from fxgrad.text.html import monospaced
 
 WIDTH = 110
-"""Columns of the text, whatever the terminal has, so that it is the same everywhere."""
+"""The width of tables as text, fixed so that it does not depend on the terminal."""
 
 
 class Report:
-    """What is shown by a table: a base class, to which `table()` is to be added."""
+    """Base class of results shown as a table; subclasses define `table()`."""
 
     def table(self) -> Table:
-        """The table for rich."""
+        """Return the table for rich."""
         raise NotImplementedError
 
     def content(self) -> Table | Group | str:
-        """What is shown: the table, with a note below it or a sentence in its place where there is one."""
+        """Return the table, with a note below it, or a sentence instead of it."""
         return self.table()
 
     def __rich__(self) -> Table | Group | Text:
@@ -47,7 +47,7 @@ class Report:
 
 
 def new_table(title: str, columns: dict[str, Any]) -> Table:
-    """A table of columns, of which each is "left" or "right"; brackets in the title are no markup."""
+    """Return a table of columns, each "left" or "right"; brackets in the title are not markup."""
     made = Table(title=title.replace("[", "\\["), show_edge=True)
     for head, side in columns.items():
         made.add_column(head, justify=side)
@@ -55,5 +55,5 @@ def new_table(title: str, columns: dict[str, Any]) -> Table:
 
 
 def add_row(table: Table, cells: list[str], **options: Any) -> None:
-    """A row of plain text: types such as f64[3] are no markup."""
+    """Add a row of plain text: types such as f64[3] are not markup."""
     table.add_row(*(cell.replace("[", "\\[") for cell in cells), **options)

@@ -17,18 +17,18 @@ from fxgrad.text.values import ValueClasses
 
 
 def parse(text: str, primitives: Iterable[Primitive] = (), classes: Iterable[type] = ()) -> Program:
-    """The program that `text` describes, in the grammar of printed programs (docs/reference/grammar.md).
+    """Return the program that `text` describes, in the grammar of printed programs (docs/reference/grammar.md).
 
-    `primitives` are operations of your own, beside the library's; `classes` are named tuples and enumerations of your
-    own that stand among parameters. The program is checked. Nothing in the text is executed.
+    `primitives` are your own operations, in addition to the library's; `classes` are your own named tuples and
+    enumerations that occur in parameters. The program is checked. Nothing in the text is executed.
 
     >>> import numpy as np
     >>> program = parse("program f(x: f32[3]) { y: f32[3] = mul(x, 2.0:f32) return y }")
     >>> program(np.ones(3, np.float32))
     array([2., 2., 2.], dtype=float32)
 
-    Raises `ProgramSyntaxError` with line and column where the text does not follow the grammar or a name in it is not
-    known, and `ProgramError` with line and column where a type is not the one that the operation gives.
+    Raises `ProgramSyntaxError` with line and column if the text does not follow the grammar or contains an unknown
+    name, and `ProgramError` with line and column if a type differs from the type that the operation gives.
     """
     with refuse_excess():
         return _parse(text, primitives, classes)
@@ -36,7 +36,7 @@ def parse(text: str, primitives: Iterable[Primitive] = (), classes: Iterable[typ
 
 @contextmanager
 def refuse_excess() -> Iterator[None]:
-    """Raise `ProgramSyntaxError` within the block where Python itself fails, as for very deep nesting."""
+    """Raise `ProgramSyntaxError` if Python itself fails in the block, as for very deep nesting."""
     try:
         yield
     except FxgradError:

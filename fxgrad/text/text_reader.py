@@ -47,7 +47,7 @@ class Reader:
         return token.text == text and token.kind in ("mark", "name")
 
     def _take(self, text: str) -> bool:
-        """Goes past `text` if it is the next word."""
+        """Skip `text` if it is the next word."""
         if self._is(text):
             self._index += 1
             return True
@@ -68,7 +68,7 @@ class Reader:
         self._text.fail(token.at, f"expected {expected}, found {found}")
 
     def _word(self, what: str) -> str:
-        """A single identifier."""
+        """Read a single identifier."""
         if self._token.kind != "name" or not self._token.text.isidentifier():
             self._fail(what)
         return self._next().text
@@ -76,7 +76,7 @@ class Reader:
     # --- programs -----------------------------------------------------------------------------------------
 
     def document(self) -> Document:
-        """The whole text."""
+        """Read the whole text."""
         main = self._main()
         programs: dict[str, Definition] = {}
         data: dict[str, Constant] = {}
@@ -97,16 +97,16 @@ class Reader:
         return Document(main, programs, data)
 
     def _main(self) -> Any:
-        """The first program, with its head."""
+        """Read the first program, with its head."""
         return self.program()
 
     def _defined(self, _: int) -> Any:
-        """A program that is defined behind a name, which stands at a place for messages."""
+        """Read a program defined after a name, whose position is for messages."""
         self._expect("=", "after the name of a program")
         return self.program()
 
     def program(self) -> ProgramSyntax:
-        """`program title(inputs) { captured values, equations, return }`."""
+        """Read `program title(inputs) { captured values, equations, return }`."""
         at = self._expect("program", "at the beginning of a program").at
         title = None
         if self._token.kind == "string":
@@ -136,12 +136,12 @@ class Reader:
         return ProgramSyntax(title, inputs, captured, equations, outputs, at)
 
     def single_type(self) -> Aval:
-        """A type, which is all of the text."""
+        """Read a text that is a type."""
         aval = self._type()
         return aval if self._token.kind == "end" else self._fail("nothing after a type")
 
     def single_number(self) -> Number:
-        """A number, which is all of the text."""
+        """Read a text that is a number."""
         number = self._number("a number")
         return number if self._token.kind == "end" else self._fail("nothing after a number")
 
@@ -175,7 +175,7 @@ class Reader:
         return known
 
     def size(self) -> Any:
-        """A size with a name, between single quotes."""
+        """Read a symbolic size, in single quotes."""
         token = self._next()
         try:
             return parse_size(token.text[1:-1])
@@ -210,7 +210,7 @@ class Reader:
         return EquationSyntax(outputs, primitive, called, operands, params, at)
 
     def _parameter(self, params: dict[str, Any]) -> None:
-        """Reads `name=value` into `params`."""
+        """Read `name=value` into `params`."""
         token = self._next()
         self._index += 1
         if token.text in params:
@@ -233,7 +233,7 @@ class Reader:
     # --- numbers and parameters ---------------------------------------------------------------------------
 
     def _suffix(self) -> Aval | None:
-        """The dtype behind a number, as `:f64` or `:f64*`."""
+        """Read the dtype after a number, as `:f64` or `:f64*`."""
         if not self._take(":"):
             return None
         token = self._token
@@ -314,7 +314,7 @@ class Reader:
             self._text.fail(self._token.at, f"brackets are nested more than {NESTING_LIMIT} deep")
 
     def value(self) -> Any:
-        """The value of a parameter."""
+        """Read the value of a parameter."""
         token = self._token
         if token.kind == "string":
             return self._string()
@@ -361,7 +361,7 @@ class Reader:
         return tuple(items) if opening == "(" else items
 
     def _named_value(self) -> Any:
-        """A dtype, a named tuple, a member of an enumeration, or a program defined under `where`."""
+        """Read a dtype, a named tuple, a member of an enumeration, or a program defined under `where`."""
         token = self._next()
         if self._take("("):
             fields: dict[str, Any] = {}
@@ -382,12 +382,12 @@ class Reader:
 
 
 def read_type(text: str) -> Aval:
-    """The type that `text` is."""
+    """Return the type written as `text`."""
     return Reader(Text(text)).single_type()
 
 
 def read_number(text: str) -> Number:
-    """The number that `text` is."""
+    """Return the number written as `text`."""
     return Reader(Text(text)).single_number()
 
 
@@ -400,7 +400,7 @@ def convert_at(text: Text, values: list[Number], aval: Aval, at: int) -> Any:
 
 
 def plain_number(text: Text, number: Number, at: int) -> bool | int | float | complex:
-    """A number as Python's own."""
+    """Return a number as Python's own."""
     if isinstance(number, tuple):
         parts = convert_at(text, [number], Aval((), dtypes.complex128), at).view(dtypes.float64)
         return complex(*parts.tolist())
@@ -410,5 +410,5 @@ def plain_number(text: Text, number: Number, at: int) -> bool | int | float | co
 
 
 def plain_name(token: Token) -> str:
-    """The name that a word is, without the backquotes."""
+    """Return the name that a word denotes, without backquotes."""
     return unquoted_name(token.text) if token.kind == "quoted" else token.text

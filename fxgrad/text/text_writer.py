@@ -1,4 +1,4 @@
-"""The text of a program, which reads like the code it came from and which `parse` reads back.
+"""The text of a program, which reads like the code that recorded it and which `parse` reads back.
 
 docs/reference/grammar.md has the grammar. Called programs are printed once, after the main one, under `where`.
 """
@@ -28,16 +28,16 @@ Style = OneOf["compact", "equations"]
 
 def program_text(program: Program, *, style: Style = "compact", source: bool = True, unfold: bool = False,
                  color: bool = False, constants: bool | int = CONSTANT_LIMIT, width: int = WIDTH) -> str:
-    """`program` as text, which `parse` reads back as an equal program.
+    """Return `program` as text, which `parse` reads back as an equal program.
 
     - `style`: `"compact"` writes expressions, as the code was written; `"equations"` one operation a line, with all
       types and parameters.
     - `source`: whether each equation ends with the line of the user's code that recorded it.
-    - `inline`: whether library functions are shown with their equations in the place of one line; the text is then
-      that of the program `fxgrad.text.inline(program)`.
-    - `color`: whether the text has the escape sequences of a terminal in it; `parse` reads it without them.
+    - `unfold`: whether library functions are shown as their equations instead of one line; the text is then that of
+      the program `fxgrad.text.unfold(program)`.
+    - `color`: whether the text contains escape sequences for a terminal; `parse` reads the text without them.
     - `constants`: arrays with more elements than this are elided as `...`; `True` prints all of them, `False` none.
-    - `width`: where lines are broken that can be. Comments stand beyond it.
+    - `width`: the width at which lines are broken if possible. Comments are beyond it.
 
     >>> import fxgrad
     >>> def f(x, y):
@@ -54,7 +54,7 @@ def program_text(program: Program, *, style: Style = "compact", source: bool = T
       return a
     }
 
-    Raises `ValueError` for a style that there is not.
+    Raises `ValueError` for an unknown style.
     """
     limit = int(constants) if not isinstance(constants, bool) else (1 << 62 if constants else -1)
     shown = unfold_calls(program) if unfold else program
@@ -66,7 +66,7 @@ def program_text(program: Program, *, style: Style = "compact", source: bool = T
 
 
 def text_scopes(program: Program) -> dict[int, Scope]:
-    """The names of variables as `program_text` writes them, by the `id` of each program in the text."""
+    """Return the names of variables as `program_text` writes them, by the `id` of each program in the text."""
     return scopes_of(program, CONSTANT_LIMIT, WIDTH)
 
 
@@ -78,7 +78,7 @@ class _Line(NamedTuple):
 
 
 class _TextWriter:
-    """Writer of one main program with everything that it refers to; `remarks` stand below its head."""
+    """Writer of one main program with everything that it refers to; `remarks` are printed below its head."""
 
     def __init__(self, program: Program, source: bool, limit: int, width: int, remarks: Sequence[str] = ()) -> None:
         self._remarks = remarks
@@ -88,7 +88,7 @@ class _TextWriter:
         self._types: dict[Aval, str] = {}
 
     def lines(self) -> list[str]:
-        """The whole text."""
+        """Return the lines of the whole text."""
         lines = self.program(self._main)
         for program, label, name in self._definitions.programs():
             shown = "" if name == label else f" {string_text(name)}"
@@ -102,7 +102,7 @@ class _TextWriter:
     # --- one program --------------------------------------------------------------------------------------
 
     def program(self, program: Program) -> list[str]:
-        """The lines of a program, the first of them its head."""
+        """Return the lines of a program, the first of them its head."""
         names = variable_names(program, self._sources)
         signature = program.signature
         title = "" if signature is None else signature.name
@@ -170,7 +170,7 @@ class _TextWriter:
 
 
 def _align_comments(statements: Sequence[_Line]) -> list[str]:
-    """All lines, with the comments below each other where the equations are short enough."""
+    """Return all lines, with comments aligned where the equations are short enough."""
     lengths = [len(statement.lines[0]) for statement in statements if statement.comment]
     column = max((length for length in lengths if length <= COMMENT_COLUMN), default=0)
     lines: list[str] = []

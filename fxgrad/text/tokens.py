@@ -1,4 +1,4 @@
-"""The words of program text, and errors that show the place."""
+"""The words of program text, and errors that show their position."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMPACT_KINDS = {
     **KINDS, "number": r"0x[0-9a-fA-F]+|(?:\d+\.\d*|\.\d+)(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|\d+",
     "opaque": r"<[^\W\d][\w .]*>", "mark": r"\*\*|<<|>>|<=|>=|==|!=|->|[()\[\]{}:=,*+/@<>&|^~.-]",
 }
-"""Those of the compact style: a sign is a word of its own, and there are operators."""
+"""The kinds of the compact style: a sign is a separate word, and there are operators."""
 
 
 def _pattern(kinds: dict[str, str]) -> re.Pattern[str]:
@@ -32,7 +32,7 @@ _tokens, _compact_tokens = _pattern(KINDS), _pattern(COMPACT_KINDS)
 
 
 MOST_CHARACTERS = 20_000
-"""The longest name and the longest type that is read: what follows a name, `.T` for example, is part of the word."""
+"""Most characters of a name or a type that is read; a suffix such as `.T` is part of the word."""
 
 
 class Token(NamedTuple):
@@ -44,22 +44,22 @@ class Token(NamedTuple):
 
 
 class Text:
-    """A text that is being read, which knows lines and columns for messages."""
+    """A text being read, which gives lines and columns for messages."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def tokens(self) -> list[Token]:
-        """The words without spaces and comments, and an `end`."""
+        """Return the words without spaces and comments, and an `end`."""
         return self._find_tokens(_tokens)
 
     def compact_tokens(self) -> list[Token]:
-        """The words of the compact style, and three times an `end`, for readers that look ahead."""
+        """Return the words of the compact style and three `end`s, for readers that look ahead."""
         tokens = self._find_tokens(_compact_tokens)
         return [*tokens, tokens[-1], tokens[-1]]
 
     def any_tokens(self) -> list[Token]:
-        """Those of the compact style, also such that have no meaning."""
+        """Return the words of the compact style, meaningless ones too."""
         return self._find_tokens(_compact_tokens, strict=False)
 
     def _find_tokens(self, pattern: re.Pattern[str], strict: bool = True) -> list[Token]:
@@ -77,17 +77,17 @@ class Text:
         return [*tokens, Token("end", "", len(self.text.rstrip()))]
 
     def place(self, at: int) -> tuple[int, int]:
-        """Line and column, counted from 1, of a position in the text."""
+        """Return line and column, counted from 1, of a position in the text."""
         return self.text.count("\n", 0, at) + 1, at - (self.text.rfind("\n", 0, at) + 1) + 1
 
     def described(self, at: int, problem: str) -> str:
-        """A message with line and column, the line itself, and a mark below the place."""
+        """Return a message with line and column, the line itself, and a mark below the position."""
         line, column = self.place(at)
         shown = self.text.splitlines()[line - 1] if self.text.strip() else ""
-        start = max(0, min(column - 60, len(shown) - 100))  # of a long line, the part around the place
+        start = max(0, min(column - 60, len(shown) - 100))  # of a long line the part around the position
         return (f"line {line}, column {column}: {problem}\n"
                 f"  {shown[start:start + 100]}\n  {' ' * (column - 1 - start)}^")
 
     def fail(self, at: int, problem: str, error: type[FxgradError] = ProgramSyntaxError) -> NoReturn:
-        """Raises `ProgramSyntaxError`, or another error of ours, that shows the place."""
+        """Raise `ProgramSyntaxError`, or another error of ours, that shows the place."""
         raise error(self.described(at, problem))

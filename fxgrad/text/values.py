@@ -19,7 +19,7 @@ from fxgrad.extend.sizes import SymbolicDim
 
 INDENT = "  "
 PLAIN_LITERALS: dict[str, Aval] = {aval.dtype.kind: aval for aval in map(aval_of, (False, 0, 0.0, 0j))}
-"""The types of literals that stand without one, by kind: `True`, `2`, `2.0`, `complex(0.0, 1.0)`."""
+"""The types of literals written without one, by kind: `True`, `2`, `2.0`, `complex(0.0, 1.0)`."""
 
 
 def literal_kind(dtype: DType) -> str:
@@ -28,7 +28,7 @@ def literal_kind(dtype: DType) -> str:
 
 
 def bits_dtype(dtype: DType) -> DType:
-    """The unsigned dtype of the same width as a floating `dtype`."""
+    """Return the unsigned dtype of the same width as a floating `dtype`."""
     return np.dtype(f"uint{8 * dtype.itemsize}")
 
 
@@ -36,14 +36,14 @@ def bits_dtype(dtype: DType) -> DType:
 
 
 def float_text(value: Any) -> str:
-    """A floating number as `0.1`, `-inf`, `nan`; a NaN of unusual bits as `nan(0x7fc00001)`."""
+    """Return a floating number as `0.1`, `-inf`, `nan`; a NaN of unusual bits as `nan(0x7fc00001)`."""
     array = np.asarray(value)
     number = float(array)
     if math.isnan(number):
         bits = array.view(bits_dtype(array.dtype))
         usual = np.asarray(np.nan).astype(array.dtype).view(bits.dtype)
         return "nan" if bits == usual else f"nan(0x{int(bits):x})"
-    # The digits that tell it apart in its own dtype, unless reading them as a double would round twice.
+    # The shortest digits that are unique in its own dtype, unless parsing them as a double would round twice.
     short = str(value) if array.dtype != dtypes.float64 else repr(number)
     with np.errstate(all="ignore"):
         exact = np.asarray(float(short)).astype(array.dtype).tobytes() == array.tobytes()
@@ -51,7 +51,7 @@ def float_text(value: Any) -> str:
 
 
 def number_text(value: Any) -> str:
-    """A NumPy scalar without its dtype."""
+    """Return a NumPy scalar without its dtype."""
     kind = literal_kind(value.dtype)
     if kind == "f":
         return float_text(value)
@@ -61,7 +61,7 @@ def number_text(value: Any) -> str:
 
 
 def literal_text(literal: Literal) -> str:
-    """A literal: `2.0`, or `2.0:f64` where the type is not the one of a bare number."""
+    """Return a literal: `2.0`, or `2.0:f64` if the type is not the one of a bare number."""
     aval = literal.aval
     plain = PLAIN_LITERALS[literal_kind(aval.dtype)] == aval
     suffix = "" if plain else f":{dtypes.short_name(aval.dtype)}{'*' if aval.weak else ''}"
@@ -72,7 +72,7 @@ def literal_text(literal: Literal) -> str:
 
 
 def array_lines(array: np.ndarray[Any, Any], width: int) -> list[str]:
-    """An array as nested lists, filled to lines of `width`; `full(0.0)` where all elements have the same bits."""
+    """Return an array as nested lists, filled to lines of `width`; `full(0.0)` if all elements have the same bits."""
     if dtypes.is_key(array.dtype):
         array = array["threefry2x32"]  # the words of each key, along one more axis
     flat = np.ascontiguousarray(array).reshape(-1)
@@ -94,7 +94,7 @@ def array_lines(array: np.ndarray[Any, Any], width: int) -> list[str]:
 
 
 def is_uniform(array: np.ndarray[Any, Any]) -> bool:
-    """Whether all elements of an array have the same bits."""
+    """Return whether all elements of an array have the same bits."""
     elements = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, array.dtype.itemsize)
     return bool((elements == elements[:1]).all())
 
@@ -133,18 +133,18 @@ def fill_lines(items: Iterable[str], width: int) -> list[str]:
 
 
 def string_text(value: str) -> str:
-    """A string between double quotes, with the escapes of JSON."""
+    """Return a string in double quotes, with the escapes of JSON."""
     return json.dumps(value, ensure_ascii=not value.isprintable())
 
 
 def opaque_name(value: Any) -> str:
-    """What to call an object that has no text: its own name, or that of its class."""
+    """Return a name for an object that has no text: its own, or that of its class."""
     name = getattr(value, "name", None) or getattr(value, "__name__", None) or type(value).__name__
     return "".join(char for char in str(name) if char.isprintable() and char not in "<>") or "object"
 
 
 def value_lines(value: Any, program_lines: Callable[[Program], list[str]]) -> list[str]:
-    """A parameter as one line, or as several where programs stand in it."""
+    """Return a parameter as one line, or as several if it contains programs."""
     if isinstance(value, Program):
         return program_lines(value)
     text = _atomic_text(value)
@@ -184,7 +184,7 @@ def _atomic_text(value: Any) -> str | None:
 
 
 def is_opaque(value: Any) -> bool:
-    """Whether `value` has no text that is read back: a Python object such as a function."""
+    """Return whether `value` has no text that can be parsed back: a Python object such as a function."""
     if isinstance(value, Program | np.ndarray):
         return False
     text = _atomic_text(value)
@@ -192,7 +192,7 @@ def is_opaque(value: Any) -> bool:
 
 
 def dtype_text(dtype: DType) -> str:
-    """The short name of a dtype of ours; `float0` and foreign ones as objects without a text."""
+    """Return the short name of a supported dtype; `float0` and foreign ones as objects without a text."""
     return dtypes.short_name(dtype) if dtype.name in dtypes.SUPPORTED or dtypes.is_key(dtype) else f"<{dtype.name}>"
 
 
@@ -210,33 +210,33 @@ def bracket(opening: str, items: Sequence[list[str]], closing: str) -> list[str]
 
 
 def is_named_tuple(kind: type) -> bool:
-    """Whether `kind` is a class made by `NamedTuple`."""
+    """Return whether `kind` is a class made by `NamedTuple`."""
     return issubclass(kind, tuple) and hasattr(kind, "_fields") and hasattr(kind, "_make")
 
 
 class ValueClasses:
-    """The classes that parameters in a text may be of: `own` ones, and fxgrad's, which few texts have need of."""
+    """The classes allowed in parameters of a text: `own` ones, and fxgrad's, which few texts need."""
 
     def __init__(self, own: Iterable[type]) -> None:
         self._own = own
 
     @cached_property
     def by_name(self) -> dict[str, type]:
-        """All of them."""
+        """Return all classes by name."""
         return {**library_classes(), **{kind.__name__: kind for kind in self._own}}
 
 
 _WITH_VALUES = ("fxgrad.engine.", "fxgrad.numpy", "fxgrad.lax", "fxgrad.nn", "fxgrad.random", "fxgrad.scipy",
                 "fxgrad.image", "fxgrad.interop")
-"""Where the classes of values of parameters are defined; the module `vocabulary` imports all of these."""
+"""Modules that define classes of parameter values; the module `vocabulary` imports all of these."""
 
 
 def library_classes() -> dict[str, type]:
-    """The named tuples and enumerations of fxgrad by name, for reading them; a name used twice is left out."""
+    """Return fxgrad's named tuples and enumerations by name, for reading them; ambiguous names are left out."""
     return _classes_of(tuple(name for name in [*sys.modules] if name.startswith(_WITH_VALUES)))
 
 
-@cached("classes by name", 1)  # a search of everything in fxgrad takes longer than to parse a short program
+@cached("classes by name", 1)  # searching all of fxgrad takes longer than parsing a short program
 def _classes_of(modules: tuple[str, ...]) -> dict[str, type]:
     found: dict[str, set[type]] = {}
     for name in modules:
@@ -247,5 +247,5 @@ def _classes_of(modules: tuple[str, ...]) -> dict[str, type]:
 
 
 def is_value_class(kind: type) -> bool:
-    """Whether objects of `kind` are read from text."""
+    """Return whether objects of `kind` can be read from text."""
     return is_named_tuple(kind) or issubclass(kind, enum.Enum)

@@ -1,4 +1,4 @@
-"""What texts may speak of: importing this imports all that defines primitives, library functions or their parameters.
+"""The vocabulary of texts: importing this imports all modules that define primitives, library functions or parameters.
 
 So a text reads the same in every process, whatever that has imported before.
 """

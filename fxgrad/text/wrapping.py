@@ -1,4 +1,4 @@
-"""Breaking a long line of program text where reading suffers least: outside of brackets, at operators and commas."""
+"""Break long lines of program text where it disturbs least: outside of brackets, at operators and commas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _breaks = re.compile(r'"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`|[(\[]|[)\]]|, | (?=[-
 def wrap_line(text: str, width: int, indent: str, start: int = 0, beyond: bool = False) -> list[str]:
     """Return `text` on lines of at most `width` if possible, further ones indented.
 
-    Where all that may be broken is beyond `width`, it is broken there if `beyond` says so.
+    If every possible break is beyond `width`, the line is broken there only if `beyond` is set.
     """
     lines = []
     while len(text) > width:
@@ -23,7 +23,9 @@ def wrap_line(text: str, width: int, indent: str, start: int = 0, beyond: bool =
 
 
 def _break_place(text: str, width: int, start: int, beyond: bool) -> int:
-    """Where to break: at the least depth of brackets in the later part of the line, as late as can be."""
+    """Return the position to break at: the least depth of brackets in the later part of the line, as far right as can
+    be.
+    """
     best, least, depth = 0, 1000, 0
     for match in _breaks.finditer(text):
         word = match[0]

@@ -1,4 +1,4 @@
-"""`card`: all that the library knows of one primitive, with the place in the code of each fact."""
+"""`card`: all facts registered about one primitive, each with its place in the code."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ ENTERING = (
 )
 """Modules that load those which enter facts into the tables of others."""
 LONGEST = 100
-"""Characters of a fact that are shown."""
+"""Most characters of a fact that a card prints."""
 PACKAGE = Path(errors.__file__).parent
 
 
@@ -78,7 +78,7 @@ def load_tables() -> None:
 
 
 class Row(NamedTuple):
-    """One fact about a primitive: its name, how the library comes to it, the fact as text, and the place in the code.
+    """One fact about a primitive: its name, its state, its text, and its place in the code.
 
     `state` is one of those of `Known` (fxgrad/engine/core/analysis.py). A rule is "derived" if a function made it, as
     those of families do, and "refused" if it is a named absence; then the text is the reason.
@@ -100,7 +100,7 @@ class Card(Report):
         self.primitive, self.rows = primitive, rows
 
     def __getitem__(self, what: str) -> Row:
-        """Return the row of this name; raises `KeyError` if there is none."""
+        """Return the row of this name; raise `KeyError` if there is none."""
         return {row.what: row for row in self.rows}[what]
 
     def table(self) -> Table:
@@ -117,10 +117,10 @@ class Card(Report):
 
 
 def card(primitive: Primitive) -> Card:
-    """Return all that is known of `primitive`: its rules, flags and regions, and its fact in each table.
+    """Return a card of `primitive`: its rules, flags and regions, and its entry in each table.
 
-    Loads every module that has such a table. Facts that were entered have the place of their entry, others that of
-    their table; rules have the place of their function.
+    Loads every module that has such a table. The place of a fact is that of its own entry, or else of its table; the
+    place of a rule is that of its function.
 
     >>> from fxgrad.extend import primitives
     >>> found = card(primitives.floor)
@@ -165,7 +165,7 @@ def _rule(name: str, rule: Any, record: Place | None) -> Row:
 
 
 def _maker(function: Callable[..., Any]) -> str:
-    """Return the name of the function that made `function`, "" if a module defines it."""
+    """Return the name of the function that defined `function` locally, "" if a module defines it."""
     name = getattr(function, "__qualname__", "")
     return name.partition(".<locals>")[0] if "<locals>" in name else ""
 

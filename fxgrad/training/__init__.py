@@ -1,6 +1,5 @@
-"""Training: what people who train models need beside derivatives.
+"""Training: autocast, loss scaling, optimizers, distributions, stochastic nodes and differential equations.
 
 `autocast` (half precision), `loss_scaling`, `optim` (optimizers), `distributions` and `stochastic` (random nodes),
-`ode`.
-`autocast` knows `fxgrad.extend` alone; the others are libraries, built as `fxgrad.nn` is.
+`ode`. `autocast` is built on `fxgrad.extend` alone; the others are libraries, built like `fxgrad.nn`.
 """

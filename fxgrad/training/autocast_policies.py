@@ -32,8 +32,8 @@ KINDS: tuple[Kind, ...] = ("half", "full", "follow")
 class AutocastPolicy(Report):
     """Which operations `autocast` computes in `dtype`; `with_` returns a changed copy.
 
-    `changes` are primitives whose kind is not the library's, `blocks` the kinds of whole blocks by name. It prints as
-    a table of all primitives.
+    `changes` are primitives whose kind differs from the library's, `blocks` the kinds of whole blocks by name. It
+    prints as a table of all primitives.
     """
 
     dtype: DType
@@ -58,8 +58,8 @@ class AutocastPolicy(Report):
               dtype: Any = None) -> AutocastPolicy:
         """Return the policy with other kinds for some operations: primitives, their names, functions, names of blocks.
 
-        A block is what `fxgrad.named_scope`, `fxgrad.named_call` or a function of the library such as
-        `fxgrad.nn.softmax` names; everything computed in it is then of that kind. Names of blocks begin with "@".
+        A block is named by `fxgrad.named_scope`, `fxgrad.named_call` or a function of the library such as
+        `fxgrad.nn.softmax`; everything computed in it is then of that kind. Names of blocks begin with "@".
 
         >>> import fxgrad
         >>> policy = fxgrad.autocast_policies.bfloat16.with_(half=["reduce_sum"], full=["@head", fxgrad.nn.gelu])
@@ -104,7 +104,7 @@ class AutocastPolicy(Report):
 
     @property
     def follow(self) -> tuple[str, ...]:
-        """The names of the primitives that compute in the precision that their operands have."""
+        """The names of the primitives that compute in the precision of their operands."""
         return self._operations_of("follow")
 
     def _operations_of(self, kind: Kind) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Distributions as containers of their parameters, which draw with derivatives and know their densities."""
+"""Distributions as containers of their parameters, with differentiable draws and densities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Bernoulli", "Beta", "Categorical", "Dirichlet", "Exponential", "Gamm
 
 
 def _scale_draws(draw: Callable[..., Any], key: Any, shape: Any, loc: Any, scale: Any, *parameters: Any) -> Any:
-    """loc + scale · a standard draw, one for each place of the parameters, `shape` times."""
+    """Return loc + scale · a standard draw, one for each element of the parameters, `shape` times."""
     return loc + scale * _standard_draws(draw, key, shape, (loc, scale), *parameters)
 
 
@@ -33,7 +33,7 @@ def _standard_draws(draw: Callable[..., Any], key: Any, shape: Any, others: tupl
 
 
 def _log_density(of: Any, x: Any, *parameters: Any) -> Any:
-    """That of a distribution of `scipy.stats`."""
+    """Return the log-density of a distribution of `scipy.stats`."""
     return (of.logpmf if hasattr(of, "logpmf") else of.logpdf)(x, *parameters)
 
 
@@ -51,11 +51,11 @@ class Normal(NamedTuple):
     scale: Any = 1.0
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
-        """Draws of shape `shape` and the parameters', with derivatives in them."""
+        """Draw of shape `shape` and the parameters', with derivatives in them."""
         return _scale_draws(random.normal, key, shape, *self)
 
     def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density at `x`."""
+        """Return the logarithm of the density at `x`."""
         return _log_density(stats.norm, x, *self)
 
 
@@ -70,11 +70,11 @@ class LogNormal(NamedTuple):
     scale: Any = 1.0
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
-        """Draws of shape `shape` and the parameters', with derivatives in them."""
+        """Draw of shape `shape` and the parameters', with derivatives in them."""
         return fnp.exp(Normal(*self).sample(key, shape))
 
     def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density at `x`; minus infinity at 0 and below."""
+        """Return the logarithm of the density at `x`; minus infinity at 0 and below."""
         inside = fnp.greater(x, 0)
         log = fnp.log(fnp.where(inside, x, 1.0))
         return fnp.where(inside, Normal(*self).logpdf(log) - log, -math.inf)
@@ -91,11 +91,11 @@ class Uniform(NamedTuple):
     high: Any = 1.0
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
-        """Draws of shape `shape` and the parameters', with derivatives in them."""
+        """Draw of shape `shape` and the parameters', with derivatives in them."""
         return _scale_draws(random.uniform, key, shape, self.low, fnp.subtract(self.high, self.low))
 
     def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density at `x`."""
+        """Return the logarithm of the density at `x`."""
         return _log_density(stats.uniform, x, self.low, fnp.subtract(self.high, self.low))
 
 
@@ -109,11 +109,11 @@ class Exponential(NamedTuple):
     scale: Any = 1.0
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
-        """Draws of shape `shape` and the parameter's, with derivatives in it."""
+        """Draw of shape `shape` and the parameter's, with derivatives in it."""
         return self.scale * _standard_draws(random.exponential, key, shape, (self.scale,))
 
     def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density at `x`."""
+        """Return the logarithm of the density at `x`."""
         return _log_density(stats.expon, x, 0, self.scale)
 
 
@@ -128,11 +128,11 @@ class Laplace(NamedTuple):
     scale: Any = 1.0
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
-        """Draws of shape `shape` and the parameters', with derivatives in them."""
+        """Draw of shape `shape` and the parameters', with derivatives in them."""
         return _scale_draws(random.laplace, key, shape, *self)
 
     def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density at `x`."""
+        """Return the logarithm of the density at `x`."""
         return _log_density(stats.laplace, x, *self)
 
 
@@ -147,11 +147,11 @@ class Logistic(NamedTuple):
     scale: Any = 1.0
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
-        """Draws of shape `shape` and the parameters', with derivatives in them."""
+        """Draw of shape `shape` and the parameters', with derivatives in them."""
         return _scale_draws(random.logistic, key, shape, *self)
 
     def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density at `x`."""
+        """Return the logarithm of the density at `x`."""
         return _log_density(stats.logistic, x, *self)
 
 
@@ -166,11 +166,11 @@ class Gumbel(NamedTuple):
     scale: Any = 1.0
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
-        """Draws of shape `shape` and the parameters', with derivatives in them."""
+        """Draw of shape `shape` and the parameters', with derivatives in them."""
         return _scale_draws(random.gumbel, key, shape, *self)
 
     def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density at `x`."""
+        """Return the logarithm of the density at `x`."""
         return _log_density(stats.gumbel_r, x, *self)
 
 
@@ -186,11 +186,11 @@ class StudentT(NamedTuple):
     scale: Any = 1.0
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
-        """Draws of shape `shape` and the parameters', with derivatives in them."""
+        """Draw of shape `shape` and the parameters', with derivatives in them."""
         return _scale_draws(random.t, key, shape, self.loc, self.scale, self.df)
 
     def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density at `x`."""
+        """Return the logarithm of the density at `x`."""
         return _log_density(stats.t, x, *self)
 
 
@@ -205,11 +205,11 @@ class Gamma(NamedTuple):
     rate: Any = 1.0
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
-        """Draws of shape `shape` and the parameters', with derivatives in them: in `a` at a fixed quantile."""
+        """Draw of shape `shape` and the parameters', with derivatives in them: in `a` at a fixed quantile."""
         return _standard_draws(random.gamma, key, shape, (self.rate,), self.a) / self.rate
 
     def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density at `x`."""
+        """Return the logarithm of the density at `x`."""
         return _log_density(stats.gamma, x, self.a, 0, 1.0 / as_array_operand(self.rate))
 
 
@@ -224,11 +224,11 @@ class Beta(NamedTuple):
     b: Any
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
-        """Draws of shape `shape` and the parameters', with derivatives in them at a fixed quantile of their parts."""
+        """Draw of shape `shape` and the parameters', with derivatives in them at a fixed quantile of their parts."""
         return _standard_draws(random.beta, key, shape, (), *self)
 
     def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density at `x`."""
+        """Return the logarithm of the density at `x`."""
         return _log_density(stats.beta, x, *self)
 
 
@@ -243,13 +243,13 @@ class Dirichlet(NamedTuple):
     alpha: Any
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
-        """Draws of shape `shape` and that of `alpha`, with derivatives in it."""
+        """Draw of shape `shape` and that of `alpha`, with derivatives in it."""
         alpha = as_array_operand(self.alpha)
         return random.dirichlet(key, alpha, (*as_new_shape("sample", shape), *fnp.shape(alpha)[:-1]),
                                 fnp.result_type(alpha))
 
     def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density at `x`, whose last axis is that of the shares."""
+        """Return the logarithm of the density at `x`, whose last axis is that of the shares."""
         alpha = as_array_operand(self.alpha)
         return (fnp.sum(special.xlogy(alpha - 1.0, x), axis=-1) + special.gammaln(fnp.sum(alpha, axis=-1))
                 - fnp.sum(special.gammaln(alpha), axis=-1))
@@ -267,13 +267,13 @@ class MultivariateNormal(NamedTuple):
     cov: Any
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
-        """Draws of shape (*shape, size), with derivatives in both parameters."""
+        """Draw of shape (*shape, size), with derivatives in both parameters."""
         mean, factor = as_array_operand(self.mean), fnp.linalg.cholesky(self.cov)
         noise = random.normal(key, (*as_new_shape("sample", shape), *fnp.shape(mean)), fnp.result_type(mean, factor))
         return mean + noise @ factor.T
 
     def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density at `x`."""
+        """Return the logarithm of the density at `x`."""
         return _log_density(stats.multivariate_normal, x, *self)
 
 
@@ -290,11 +290,11 @@ class Bernoulli(NamedTuple):
     p: Any = 0.5
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
-        """Bools of shape `shape` and that of `p`."""
+        """Return bools of shape `shape` and that of `p`."""
         return random.bernoulli(key, self.p, (*as_new_shape("sample", shape), *fnp.shape(self.p)))
 
     def logpmf(self, k: Any) -> Any:
-        """The logarithm of the probability of `k`."""
+        """Return the logarithm of the probability of `k`."""
         return _log_density(stats.bernoulli, fnp.asarray(k) * 1, self.p)
 
 
@@ -309,12 +309,12 @@ class Categorical(NamedTuple):
     logits: Any
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
-        """Numbers of classes, of shape `shape` and that of the logits but for the last axis."""
+        """Return numbers of classes, of shape `shape` and that of the logits but for the last axis."""
         logits = as_array_operand(self.logits)
         return random.categorical(key, logits, -1, (*as_new_shape("sample", shape), *fnp.shape(logits)[:-1]))
 
     def logpmf(self, k: Any) -> Any:
-        """The logarithm of the probability of the classes `k`."""
+        """Return the logarithm of the probability of the classes `k`."""
         k, chances = fnp.asarray(k), log_softmax(self.logits)
         places = fnp.broadcast_shapes(fnp.shape(k), fnp.shape(chances)[:-1])
         wide = fnp.broadcast_to(chances, (*places, fnp.shape(chances)[-1]))
@@ -331,11 +331,11 @@ class Poisson(NamedTuple):
     rate: Any = 1.0
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
-        """Integers of shape `shape` and that of the rate."""
+        """Return integers of shape `shape` and that of the rate."""
         return random.poisson(key, self.rate, (*as_new_shape("sample", shape), *fnp.shape(self.rate)))
 
     def logpmf(self, k: Any) -> Any:
-        """The logarithm of the probability of `k`."""
+        """Return the logarithm of the probability of `k`."""
         return _log_density(stats.poisson, k, self.rate)
 
 
@@ -343,7 +343,7 @@ class Poisson(NamedTuple):
 
 
 def kl(p: Any, q: Any) -> Any:
-    """The Kullback-Leibler divergence E_p[log p - log q] of two distributions of one class, in closed form.
+    """Return the Kullback-Leibler divergence E_p[log p - log q] of two distributions of one class, in closed form.
 
     Of Normal, LogNormal, Exponential, Gamma, Beta, Dirichlet, MultivariateNormal, Bernoulli, Categorical and Poisson.
     Raises `ArgumentError` for others, and for two classes.

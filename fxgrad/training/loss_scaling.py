@@ -1,9 +1,10 @@
 """Loss scaling, which keeps small gradients of half precision from vanishing: small states, changed by pure functions.
 
-Float16 has no number between 0 and 6e-8. A loss that is multiplied by a large number has gradients as much larger,
-which are divided by it again in float32. `Static` keeps the number. `Dynamic` takes the largest that does not overflow:
-half of it after a step with an infinity or a NaN, which is left out, and twice of it after so many good steps. So do
-Micikevicius et al., Mixed Precision Training (2018), PyTorch's `GradScaler`, Flax's `DynamicScale` and jmp.
+Float16 has no number between 0 and 6e-8. Multiplying the loss by a large number multiplies its gradients by it too;
+they are divided by it again in float32. `Static` keeps the number. `Dynamic` uses the largest number that does not
+overflow: it skips a step with an infinity or a NaN and halves the number, and doubles it after a number of good steps.
+This is the method of Micikevicius et al., Mixed Precision Training (2018), PyTorch's `GradScaler`, Flax's
+`DynamicScale` and jmp.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ Tree = TypeVar("Tree")
 
 
 class LossScale:
-    """What `Static` and `Dynamic` share: a container of arrays, so that it goes through `jit` and `scan`."""
+    """The base of `Static` and `Dynamic`: a container of arrays, so that it passes through `jit` and `scan`."""
 
     value: Any
     """The number that losses are multiplied by, float32."""
 
     def scale(self, loss: Tree) -> Tree:
-        """`loss`, an array or a container, times the number; losses of half precision come back in float32."""
+        """Return `loss`, an array or a container, times the number; half-precision losses in float32."""
         return tree.map(lambda leaf: _scale_leaf(fnp.multiply, leaf, self.value), loss)
 
     def unscale(self, gradients: Tree) -> Tree:
-        """`gradients` divided by the number; those of half precision come back in float32, where they have room."""
+        """Return `gradients` divided by the number; half-precision ones in float32, which has the range for them."""
         return tree.map(lambda leaf: _scale_leaf(fnp.divide, leaf, self.value), gradients)
 
     def adjust(self, finite: Any) -> Any:
-        """The state for the next step, where `finite` says whether the gradients of this one were."""
+        """Return the state for the next step; `finite` is whether the gradients of this one were finite."""
         raise NotImplementedError(f"{type(self).__name__} must define adjust(self, finite)")
 
 
@@ -62,23 +63,23 @@ class Static(LossScale):
         object.__setattr__(self, "value", _number("Static", self.value))
 
     def adjust(self, finite: Any) -> Static:  # noqa: ARG002  (states have the same methods)
-        """The same."""
+        """Return the state unchanged."""
         return self
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], None]:
-        """The number."""
+        """Return the number as the only leaf."""
         return (self.value,), None
 
     @classmethod
     def tree_unflatten(cls, _: None, children: Sequence[Any]) -> Static:
-        """The state of a number, whatever stands in its place."""
+        """Return the state of a number, which may be any placeholder."""
         return _fill_state(cls, value=children[0])
 
 
 @tree.register_pytree_node_class
 @dataclasses.dataclass(frozen=True, eq=False)
 class Dynamic(LossScale):
-    """A number that is found on the way: twice as large after `growth_interval` good steps, half after a bad one.
+    """A number that adapts: doubled after `growth_interval` good steps, halved after a bad one.
 
     `good_steps` counts the steps since it was last changed. It stays between `smallest` and the largest number that
     float32 has.
@@ -108,7 +109,7 @@ class Dynamic(LossScale):
                     f"loss_scaling.Dynamic: {name} is {getattr(self, name)}, where {needed} is needed"))
 
     def adjust(self, finite: Any) -> Dynamic:
-        """Grown where enough steps were good, backed off where this one was not."""
+        """Return the state grown after enough good steps, and backed off after a bad one."""
         is_due = self.good_steps + 1 >= self.growth_interval
         grown = self.value * np.float32(self.growth_factor)
         grown = fnp.where(is_due & fnp.isfinite(grown), grown, self.value)
@@ -121,12 +122,12 @@ class Dynamic(LossScale):
         return {name: getattr(self, name) for name in _SETTINGS}
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """The number and the count; the rest are settings."""
+        """Return the number and the count as leaves; the rest are settings."""
         return (self.value, self.good_steps), tuple(self._settings().values())
 
     @classmethod
     def tree_unflatten(cls, settings: Sequence[Any], children: Sequence[Any]) -> Dynamic:
-        """The state of a number and a count, whatever stands in their places."""
+        """Return the state of a number and a count, which may be any placeholders."""
         return _fill_state(cls, value=children[0], good_steps=children[1],
                            **dict(zip(_SETTINGS, settings, strict=True)))
 
@@ -135,7 +136,7 @@ _SETTINGS = ("growth_interval", "growth_factor", "backoff_factor", "smallest")
 
 
 class Scaled(NamedTuple):
-    """What `value_and_grad` returns: the loss and its gradients, whether all of them are finite, and the next state."""
+    """The result of `value_and_grad`: the loss and its gradients, whether all are finite, and the next state."""
 
     value: Any
     gradients: Any
@@ -145,10 +146,10 @@ class Scaled(NamedTuple):
 
 def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
                    ) -> Callable[..., Scaled]:
-    """The function `(loss_scale, *args) -> Scaled`: as `fxgrad.value_and_grad(fun)(*args)`, through a scaled loss.
+    """Return the function `(loss_scale, *args) -> Scaled`: `fxgrad.value_and_grad(fun)(*args)` through a scaled loss.
 
-    Value and gradients are unscaled. A step whose gradients are not `finite` is to be left out: `select` the
-    parameters and the optimiser's state from before. With `has_aux` the value is a pair with what else `fun` returns.
+    Value and gradients are unscaled. Skip a step whose gradients are not `finite`: `select` the previous parameters and
+    optimiser state. With `has_aux` the value is a pair with the auxiliary output of `fun`.
 
     >>> import numpy as np, fxgrad
     >>> from fxgrad import loss_scaling
@@ -180,7 +181,7 @@ def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, ha
 
 
 def all_finite(values: Any) -> Any:
-    """Whether a container has neither an infinity nor a NaN: a bool of shape ().
+    """Return whether a container has neither an infinity nor a NaN: a bool of shape ().
 
     >>> import numpy as np, fxgrad
     >>> bool(fxgrad.loss_scaling.all_finite({"w": np.array([1.0, np.inf])}))
@@ -194,7 +195,7 @@ def all_finite(values: Any) -> Any:
 
 
 def select(finite: Any, new: Tree, old: Tree) -> Tree:
-    """`new` where the step was `finite`, else `old`: containers alike, of parameters or of an optimiser's state.
+    """Return `new` if the step was `finite`, else `old`: equal containers, of parameters or of an optimiser's state.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.loss_scaling.select(False, {"w": np.array([np.nan])}, {"w": np.array([1.0])})
@@ -220,7 +221,7 @@ def _number(name: str, value: Any) -> Any:
 
 
 def _fill_state(kind: Any, **fields: Any) -> Any:
-    """A state of given fields, which are not looked at: transformations put markers in the places of arrays."""
+    """Return a state of given fields, unchecked: transformations put placeholders in the places of arrays."""
     made = object.__new__(kind)
     for name, value in fields.items():
         object.__setattr__(made, name, value)

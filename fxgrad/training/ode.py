@@ -34,7 +34,7 @@ STAGES = ((1 / 5,), (3 / 40, 9 / 40), (44 / 45, -56 / 15, 32 / 9),
           (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
           (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84))
 ERROR = (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40)
-# What gives the solution in the middle of a step to fourth order (Shampine, 1986), for half the step.
+# Coefficients of the solution in the middle of a step to fourth order (Shampine, 1986), for half the step.
 MIDDLE = (6025192743 / 30085553152, 0.0, 51252292925 / 65400821598, -2691868925 / 45128329728,
           187940372067 / 1594534317056, -1776094331 / 19743644256, 11237099 / 235043384)
 SAFETY, GROWTH, SHRINKAGE = 0.9, 10.0, 0.2
@@ -42,23 +42,23 @@ SAFETY, GROWTH, SHRINKAGE = 0.9, 10.0, 0.2
 
 def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol: float = 1.4e-8,
            mxstep: float = math.inf, hmax: float = math.inf, adjoint: str = "continuous") -> Any:
-    """The solution of dy/dt = func(y, t, *args) with y = y0 at t[0], at each of the times `t`.
+    """Return the solution of dy/dt = func(y, t, *args) with y = y0 at t[0], at each of the times `t`.
 
     The arguments are those of `jax.experimental.ode.odeint`. `y0` is an array or a container, and `func` returns one
-    like it; `t` has the shape (n,) and rises strictly. The result is like `y0` with a first axis of size n. Steps are
-    of Dormand and Prince's fifth order, as large as the local error allows: `atol + rtol * |y|` in the root of the mean
-    square, and at most `hmax`. `func` is not evaluated beyond the last time. Times that `mxstep` steps from the one
-    before do not reach, and those after a solution that is no longer finite, have NaN, and so have the gradients of
-    what depends on them.
+    like it; `t` has the shape (n,) and increases strictly. The result is like `y0` with a first axis of size n. Steps
+    are of Dormand and Prince's fifth order, as large as the local error allows: `atol + rtol * |y|` in the root mean
+    square, and at most `hmax`. `func` is not evaluated beyond the last time. Times that `mxstep` steps from the time
+    before do not reach, and times after a solution that is no longer finite, have NaN, and so have the gradients of
+    values that depend on them.
 
-    Gradients are in `y0`, `t`, `args`, and what `func` closes over:
+    Gradients are with respect to `y0`, `t`, `args`, and closed-over values of `func`:
 
     - `adjoint="continuous"` solves the adjoint equation backwards in time. Memory does not depend on the number of
       steps, and the gradient is as accurate as the tolerances; solutions that decay fast grow backwards, and lose it.
       It has reverse mode, and derivatives of that; forward mode is refused.
-    - `adjoint="discrete"` differentiates the steps that were taken, the sizes of steps being constants: the gradient
-      of what was computed. It has all modes and orders. NumPy keeps every step's state for the backward pass, XLA up
-      to 128 and computes the others again.
+    - `adjoint="discrete"` differentiates the steps that were taken, with the step sizes as constants: the gradient of
+      the computed values. It has all modes and orders. NumPy keeps every step's state for the backward pass, XLA up to
+      128 and recomputes the others.
 
     Raises `ArgumentError` for times that do not rise or another `adjoint`, `ShapeError` or `TreeError` for a `func`
     that returns something unlike `y0`.
@@ -100,7 +100,7 @@ def _map_states(unpack: Callable[[Any], Any], states: Any) -> Any:
 
 
 def _check_times(t: Any) -> Any:
-    """The times as an array of floats; raises unless there are some, and they rise as far as is known."""
+    """Return the times as an array of floats; raise unless there are some, and they increase as far as is known."""
     times = as_array_operand(t)
     if fnp.ndim(times) != 1 or not fnp.size(times):
         raise ShapeError(at_user_line(
@@ -113,7 +113,7 @@ def _check_times(t: Any) -> Any:
 
 
 def _pack(y: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """A container as a vector of real numbers, and the way back."""
+    """Return a container as a vector of real numbers, and the inverse function."""
     leaves, structure = tree.flatten(y)
     leaves = [as_array_operand(leaf) for leaf in leaves]
     leaves = [leaf if dtypes.is_inexact(fnp.result_type(leaf)) else fnp.astype(leaf, dtypes.float64)
@@ -146,7 +146,7 @@ def _check_match(func: Field, y: Any, slope: Any) -> None:
 
 
 def _solve_adaptive(field: Field, start: Any, times: Any, controls: Sequence[Any]) -> Any:
-    """The states at the times, shape (n, size), by steps whose sizes have no derivative."""
+    """Return the states at the times, shape (n, size), by steps whose sizes have no derivative."""
     rtol, atol, mxstep, hmax = controls
     last, dtype = stop_gradient(times[-1]), start.dtype
 
@@ -183,16 +183,16 @@ def _solve_adaptive(field: Field, start: Any, times: Any, controls: Sequence[Any
 
 
 def _nan_unless(reached: Any, state: Any) -> Any:
-    """The state, NaN where it was not reached; then what depends on it has NaN for a derivative, not 0.
+    """Return the state, NaN where it was not reached; values that depend on it then have NaN derivatives, not 0.
 
-    The product is strong: a state that was not reached and that nothing depends on adds no NaN to a gradient.
+    The product is strong: an unreached state that nothing depends on adds no NaN to a gradient.
     """
     factor = fnp.where(reached, 1.0, math.nan).astype(state.dtype)
     return strong_mul(state, factor) + fnp.where(reached, 0.0, math.nan).astype(state.dtype)
 
 
 def _stages(field: Field, state: Any, slope: Any, time: Any, size: Any) -> list[Any]:
-    """The seven slopes of a step."""
+    """Return the seven slopes of a step."""
     stages = [slope]
     for node, weights in zip(NODES, STAGES, strict=True):
         stages.append(field(state + _sum(weights, stages, size), time + node * size))
@@ -200,7 +200,7 @@ def _stages(field: Field, state: Any, slope: Any, time: Any, size: Any) -> list[
 
 
 def _sum(weights: Sequence[float], stages: Sequence[Any], size: Any) -> Any:
-    """size · Σ weight · stage, in the dtype of the stages."""
+    """Return size · Σ weight · stage, in the dtype of the stages."""
     terms = [weight * stage for weight, stage in zip(weights, stages, strict=True) if weight]
     return fnp.asarray(size).astype(stages[0].dtype) * sum(terms[1:], terms[0])
 
@@ -210,7 +210,7 @@ def _norm(x: Any) -> Any:
 
 
 def _next_size(size: Any, ratio: Any, hmax: Any) -> Any:
-    """As much larger as the error allows; no larger after a step that failed, NaN after one that is not finite."""
+    """Return the next step size by the error; no larger after a rejected step, NaN after a non-finite one."""
     least = fnp.where(ratio < 1.0, 1.0, SHRINKAGE)
     safe = fnp.where(ratio == 0.0, 1.0, ratio)
     factor = fnp.minimum(GROWTH, fnp.maximum(SAFETY * safe ** -0.2, least))
@@ -219,7 +219,7 @@ def _next_size(size: Any, ratio: Any, hmax: Any) -> Any:
 
 
 def _first_size(field: Field, state: Any, slope: Any, time: Any, controls: Sequence[Any]) -> Any:
-    """A step by which little changes (Hairer, Nørsett and Wanner, Solving Ordinary Differential Equations I, II.4)."""
+    """Return a small first step (Hairer, Nørsett and Wanner, Solving Ordinary Differential Equations I, II.4)."""
     if not state.size:
         return fnp.asarray(1.0)
     rtol, atol, *_ = controls
@@ -235,7 +235,7 @@ def _first_size(field: Field, state: Any, slope: Any, time: Any, controls: Seque
 
 
 def _interpolate(before: Any, now: Any, target: Any) -> Any:
-    """The state at `target`, by the quartic that has the states, slopes and middle of the last step."""
+    """Return the state at `target`, by the quartic through the states, slopes and middle of the last step."""
     (low, slope, middle, start), (high, end_slope, end, _) = before, now
     size = end - start
     x = ((target - start) / fnp.where(size == 0, 1, size)).astype(low.dtype)
@@ -251,8 +251,8 @@ def _interpolate(before: Any, now: Any, target: Any) -> Any:
 
 
 def _with_adjoint(field: Field, controls: Sequence[Any]) -> Callable[[Any, Any, Any], Any]:
-    """The solution as a function of the first state, the times and the arguments, with its adjoint as gradient."""
-    def odeint_with_the_continuous_adjoint(start: Any, times: Any, args: Any) -> Any:  # what messages call it
+    """Return the solution as a function of first state, times and arguments, with its adjoint as gradient."""
+    def odeint_with_the_continuous_adjoint(start: Any, times: Any, args: Any) -> Any:  # the name in messages
         return _solve_adaptive(lambda state, time: field(state, time, *args), start, times, controls)
 
     def forward(start: Any, times: Any, args: Any) -> Any:
@@ -283,11 +283,11 @@ def _with_adjoint(field: Field, controls: Sequence[Any]) -> Callable[[Any, Any, 
 
 def _solve_backwards(field: Field, parameters: list[Any], states: Any, times: Any, cotangents: Any,
                      controls: Sequence[Any]) -> tuple[Any, Any, list[Any]]:
-    """The cotangents of the first state, the times and the parameters: from each time back to the one before."""
+    """Return the cotangents of the first state, the times and the parameters, stepping backwards from time to time."""
     def piece(carry: Any, entry: Any) -> Any:
         adjoint, d_parameters = carry
         state, end, begin, arriving = entry
-        # A later time moves its state along the slope, and all that comes before it is left as it was.
+        # A later time moves its state along the slope; earlier states do not change.
         d_time = fnp.sum(field(state, end, *parameters) * arriving).astype(times.dtype)
         packed, unpack = _pack((state, adjoint + arriving, d_parameters))
 

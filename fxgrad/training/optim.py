@@ -52,7 +52,7 @@ def sgd(rate: Any, momentum: float = 0.0, *, nesterov: bool = False, weight_deca
     """Stochastic gradient descent, v ← momentum · v + g, p ← p - rate · v, with Nesterov's look-ahead on request.
 
     `weight_decay` times the parameter is added to its gradient. The state is the container of the v, or None without
-    momentum; with a rate that is a function of the number of updates before, a pair of that number and the container.
+    momentum; with a rate that is a function of the number of earlier updates, a pair of that number and the container.
     The formulas are those of PyTorch's SGD (Sutskever et al., 2013, with the rate outside of v).
 
     Raises `ArgumentError` for a rate, momentum or weight decay that is negative, or Nesterov's form without momentum.
@@ -144,7 +144,7 @@ def _adam(what: str, rate: Any, beta1: float, beta2: float, epsilon: float, weig
 
 
 def _schedule(make: Callable[[Any], Optimizer], rate: Callable[[Any], Any]) -> Optimizer:
-    """An optimiser whose state counts the updates, of those that `make` makes for one rate."""
+    """Return an optimiser whose state counts the updates; `make` returns the optimiser of one rate."""
     def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
         count, inner = state
         params, inner = make(rate(count)).update(gradients, inner, params)
@@ -160,7 +160,7 @@ def _add_decay(gradients: Parameters, params: Parameters, weight_decay: float) -
 
 
 def _is_zero(setting: Any) -> bool:
-    """Whether a setting is the number 0; of a traced one that is not known."""
+    """Return whether a setting is the number 0; False for a traced one, whose value is unknown."""
     return isinstance(setting, int | float) and not setting
 
 
@@ -169,12 +169,12 @@ def _averages(beta: float, averages: Parameters, values: Parameters) -> Paramete
 
 
 def _rate_after(rate: Any, count: Any) -> Any:
-    """The learning rate of the update after `count` others."""
+    """Return the learning rate of the update after `count` others."""
     return rate(count) if callable(rate) else rate
 
 
 def _bias_correction(beta: float, count: Any, parameter: Any) -> Any:
-    """1 - beta ** count with all its digits, which the difference loses in float32."""
+    """Return 1 - beta ** count with all digits, unlike the difference in float32."""
     if not isinstance(beta, int | float):  # log(0) is minus infinity, and the difference 1
         return -expm1(multiply(count, log(beta)))
     if isinstance(count, int):
@@ -184,7 +184,7 @@ def _bias_correction(beta: float, count: Any, parameter: Any) -> Any:
 
 
 def _cast_to(number: Any, array: Any) -> Any:
-    """A number in the dtype of an array, so that it does not change that dtype; beside Python's numbers as it is."""
+    """Return a number in the dtype of an array, so that it does not change that dtype; unchanged for Python numbers."""
     if not hasattr(array, "dtype"):
         return number
     if isinstance(number, int | float):
@@ -243,7 +243,7 @@ def lion(rate: Any = 1e-4, beta1: float = 0.9, beta2: float = 0.99, *, weight_de
 
 @hide_frames
 def clip_by_global_norm(gradients: Parameters, limit: Any) -> Parameters:
-    """The gradients, all divided by one number where the root of the sum of all their squares is above `limit`.
+    """Return the gradients, all divided by one number where their global norm is above `limit`.
 
     No square overflows, and half precision is added up in float32; the gradients keep their dtypes. A NaN among them
     makes all NaN. Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks" (2013).
@@ -263,7 +263,7 @@ def clip_by_global_norm(gradients: Parameters, limit: Any) -> Parameters:
 
 @hide_frames
 def clip_by_norm(gradients: Parameters, limit: Any) -> Parameters:
-    """Each array of the gradients by itself: divided by a number where the root of its sum of squares is above `limit`.
+    """Return the gradients with each array divided by a number where its own norm is above `limit`.
 
     Otherwise as `clip_by_global_norm`.
 
@@ -277,7 +277,9 @@ def clip_by_norm(gradients: Parameters, limit: Any) -> Parameters:
 
 @hide_frames
 def clip(gradients: Parameters, limit: Any) -> Parameters:
-    """The gradients, each element held between -`limit` and `limit`; NaN stays. Raises as `clip_by_global_norm` does.
+    """Return the gradients, each element clipped to [-`limit`, `limit`]; NaN stays.
+
+    Raises as `clip_by_global_norm` does.
 
     >>> import fxgrad, numpy as np
     >>> fxgrad.optim.clip({"w": np.array([-3.0, 0.5])}, 1.0)
@@ -288,9 +290,9 @@ def clip(gradients: Parameters, limit: Any) -> Parameters:
 
 
 def _norm(arrays: Sequence[Any]) -> Any:
-    """The root of the sum of the squares of all elements, a little above 0 where all are 0.
+    """Return the root of the sum of squares of all elements, slightly above 0 if all are 0.
 
-    The squares are those of ratios to the greatest element, so that none overflows; their sum is at least 1.
+    The squares are those of ratios to the largest element, so that none overflows; their sum is at least 1.
     """
     wide = [widen_half(as_array_operand(array)) for array in arrays]
     plain = _plain_norm(wide)
@@ -304,7 +306,7 @@ def _norm(arrays: Sequence[Any]) -> Any:
 
 
 def _plain_norm(arrays: Sequence[Any]) -> Any:
-    """The root of the sum of squares as they are; None where one may be lost, and of what NumPy has no floats of."""
+    """Return the root of the plain sum of squares; None if a square may be lost, or for dtypes that NumPy lacks."""
     if not all(isinstance(array, np.ndarray) and array.dtype.kind in "fc" for array in arrays):
         return None
     with np.errstate(all="ignore"):
@@ -315,17 +317,17 @@ def _plain_norm(arrays: Sequence[Any]) -> Any:
 
 
 def _factor(norm: Any, limit: Any) -> Any:
-    """The limit over the norm where that is above the limit or NaN, and 1 elsewhere."""
+    """Return limit / norm where the norm is above the limit or NaN, and 1 elsewhere."""
     return where(less_equal(norm, limit), 1.0, divide(limit, norm))
 
 
 def _times(gradient: Any, factor: Any) -> Any:
-    """The gradient times a factor, in its dtype: half precision does not have each factor."""
+    """Return the gradient times a factor, in its dtype; the factor may not be representable in half precision."""
     return _cast_to(multiply(widen_half(as_array_operand(gradient)), factor), gradient)
 
 
 def linear_schedule(first: float, last: float, steps: int) -> Callable[[Any], Any]:
-    """The rate as a function of the number of updates: from `first` in a line to `last` after `steps`, then `last`.
+    """Return the rate as a function of the number of updates: linear from `first` to `last` over `steps`, then `last`.
 
     >>> import fxgrad
     >>> rate = fxgrad.optim.linear_schedule(1.0, 0.0, 4)
@@ -336,7 +338,7 @@ def linear_schedule(first: float, last: float, steps: int) -> Callable[[Any], An
 
 
 def exponential_decay(first: float, steps: int, factor: float) -> Callable[[Any], Any]:
-    """The rate as a function of the number of updates: `first`, times `factor` for each `steps` updates, smoothly.
+    """Return the rate after a number of updates: `first`, times `factor` for each `steps` updates, smoothly.
 
     >>> import fxgrad
     >>> rate = fxgrad.optim.exponential_decay(1.0, 2, 0.25)
@@ -347,9 +349,9 @@ def exponential_decay(first: float, steps: int, factor: float) -> Callable[[Any]
 
 
 def cosine_decay(first: float, steps: int, *, warmup: int = 0, last: float = 0.0) -> Callable[[Any], Any]:
-    """The rate as a function of the number of updates: half a cosine from `first` to `last`, reached after `steps`.
+    """Return the rate as a function of the update count: half a cosine from `first` to `last`, reached after `steps`.
 
-    In the first `warmup` of these steps the rate grows in a line from 0 to `first`. Loshchilov and Hutter, 2017.
+    In the first `warmup` of these steps the rate grows linearly from 0 to `first`. Loshchilov and Hutter, 2017.
 
     >>> import fxgrad
     >>> rate = fxgrad.optim.cosine_decay(1.0, 6, warmup=2)
@@ -365,7 +367,7 @@ def cosine_decay(first: float, steps: int, *, warmup: int = 0, last: float = 0.0
 
 
 def _progress(count: Any, steps: int) -> Any:
-    """The part of the steps that is done, from 0 to 1."""
+    """Return the fraction of the steps that is done, from 0 to 1."""
     return clip_array(divide(count, steps), 0.0, 1.0)
 
 

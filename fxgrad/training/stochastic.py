@@ -1,4 +1,4 @@
-"""Estimators of gradients where there is no derivative: through rounding, choices, and expectations of random draws."""
+"""Gradient estimators where there is no derivative: through rounding, choices, and expectations of random draws."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ __all__ = ["gumbel_softmax", "score_function", "straight_through"]
 
 
 def _replace_value(value: Any, like: Any) -> Any:
-    """`value`, with the derivative of `like`."""
+    """Return `value` with the derivative of `like`."""
     return value if innermost_for((value, like)) is None else with_derivative(value, like)
 
 
 def straight_through(fun: Callable[..., Any], through: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """The function with the values of `fun` and the derivative of `through`, by default that of the first argument.
+    """Return a function with the values of `fun` and the derivative of `through`, by default the first argument's.
 
-    For what is flat or jumps, such as rounding, signs, and one-hot choices (Bengio, Léonard and Courville, 2013). The
-    values are exactly those of `fun`, and the derivatives, of every order and in both modes, exactly those of
-    `through`, which is called with the same arguments. Arguments and results are containers of arrays; those of both
-    functions have the same structure and shapes, and `fun` returns floating-point numbers. What `fun` closes over has
-    no derivative; what `through` closes over has one. Raises `TreeError`, `ShapeError` or `DTypeError` otherwise.
+    It is for functions that are flat or jump, such as rounding, signs, and one-hot choices (Bengio, Léonard and
+    Courville, 2013). The values are exactly those of `fun`, and the derivatives, of every order and in both modes,
+    exactly those of `through`, which is called with the same arguments. Arguments and results are containers of arrays;
+    the results of both functions have the same structure and shapes, and `fun` returns floating-point numbers. Values
+    that `fun` closes over have no derivative; those that `through` closes over have one. Raises `TreeError`,
+    `ShapeError` or `DTypeError` otherwise.
 
     >>> import numpy as np, fxgrad
     >>> rounded = fxgrad.straight_through(np.round)
@@ -62,7 +63,7 @@ def straight_through(fun: Callable[..., Any], through: Callable[..., Any] | None
 
 
 def _check_match(what: str, values: Any, likes: Any, whose: str) -> None:
-    """Raises unless `values` can have the derivative of `likes`."""
+    """Raise unless `values` can have the derivative of `likes`."""
     given: Any = tree.structure(values)
     needed: Any = tree.structure(likes)
     if given != needed:
@@ -85,17 +86,18 @@ def _check_match(what: str, values: Any, likes: Any, whose: str) -> None:
 
 
 def score_function(value: Any, log_prob: Any, baseline: Any = None, *, axis: int = 0) -> Any:
-    """`value`, whose derivative is that of its expectation over draws: value · ∇log_prob, and ∇value itself.
+    """Return `value` with the derivative of its expectation over draws: value · ∇log_prob, and ∇value itself.
 
-    `value` has what a function gives at draws, and `log_prob` the logarithm of the probability, or the density, of
-    each draw, as a function of the parameters; both have one shape, and the result has it too. The draws themselves
-    must not depend on the parameters: `stop_gradient` them. The mean of the result is an unbiased estimate of the
+    `value` has a function's values at draws, and `log_prob` the logarithm of the probability, or the density, of each
+    draw, as a function of the parameters; both have one shape, which is that of the result. The draws themselves must
+    not depend on the parameters: `stop_gradient` them. The mean of the result is an unbiased estimate of the
     expectation, and its derivatives of all orders are unbiased estimates of the expectation's (REINFORCE: Williams,
     1992; the form for all orders: DiCE, Foerster et al., 2018).
 
-    `baseline` is subtracted from the value in the first derivative's estimate: a number or an array that does not
-    depend on the draw it is for, near the expectation, takes variance away and adds no bias. `"leave-one-out"` is the
-    mean of the other draws along `axis` (Kool, van Hoof and Welling, 2019), of which there must be two.
+    `baseline` is subtracted from the value in the estimate of the first derivative. A number or an array near the
+    expectation reduces the variance without bias, provided that it does not depend on the draw that it is used for.
+    `"leave-one-out"` is the mean of the other draws along `axis` (Kool, van Hoof and Welling, 2019); there must be at
+    least two draws.
 
     Raises `ShapeError` for shapes that differ, and `ArgumentError` for another word.
 
@@ -135,7 +137,7 @@ def _mean_of_others(value: Any, axis: int) -> Any:
 
 
 def gumbel_softmax(key: Any, logits: Any, temperature: Any = 1.0, *, hard: bool = False, axis: int = -1) -> Any:
-    """A random choice along `axis` with the probabilities softmax(logits), as weights that have a derivative.
+    """Return a random choice along `axis` with the probabilities softmax(logits), as weights that have a derivative.
 
     The weights, of the shape of `logits`, are positive with sum 1: softmax((logits + g) / temperature) with g of the
     Gumbel distribution, drawn by `key`. As the temperature goes to 0 they go to one-hot vectors, drawn by the

@@ -1,4 +1,4 @@
-"""Every cache, with everything varied that its key might leave out; docs/appendix/caches.md lists them."""
+"""Every cache, tested with everything varied that its key might omit; docs/appendix/caches.md lists them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ X = np.array([0.5, 2.0])
 EQUAL = [1, 1.0, True, np.float64(1), np.float32(1), np.int64(1), np.bool_(True), 1 + 0j, 0.0, -0.0, 0, False,
          complex(0.0, -0.0), float("nan"), (1,), (1.0,), (True,), (0.0,), (-0.0,), ((1,), 0), ((1.0,), False),
          "1", None]
-"""Values of which many are equal, and no two are the same."""
+"""Values, many of which are equal although no two are identical."""
 
 
 class Alike:
-    """An object that is equal to all of its kind."""
+    """An object that is equal to all others of its class."""
 
     def __init__(self, value: float) -> None:
         self.value = value
@@ -74,7 +74,7 @@ CALLS = 3
 
 
 def in_turn(values: list[Any]) -> list[Any]:
-    """The values, three times over: first calls, generated code, and what runs ever after."""
+    """Return the values three times over, for first calls, generated code, and the fast path afterwards."""
     return [value for value in values for _ in range(CALLS)] + values
 
 
@@ -202,7 +202,7 @@ def test_threads() -> None:
 
 
 def reporting() -> tuple[Primitive, list[Any]]:
-    """A primitive whose value says which parameter it was given."""
+    """Return a primitive whose value tells which parameter it was given."""
     def number(value: Any) -> float:
         return float(next(place for place, each in enumerate(EQUAL) if each is value))
 
@@ -287,17 +287,17 @@ KINDS: dict[str, list[Any]] = {
     "derived under guards": [derive.derive, guards.memoize_guarded],
     "lookup of recordings": [interning.PrefixNode, trace.TraceRootCache, plans.DispatchPlans, executables.Executables],
 }
-"""By the name that docs/appendix/caches.md has for a kind of cache, what one is written as."""
+"""For each kind of cache in docs/appendix/caches.md, the code that one is written with."""
 OTHER_MEMORY = re.compile(r"functools\.cache\b|lru_cache|OrderedDict|\.memo\b|\.attributes\b")
-"""What a cache that is of none of these kinds would be written with."""
+"""Code of a cache that is of none of these kinds."""
 WRITES_KINDS: dict[str, set[str]] = {
     "engine/caches.py": {"lru_cache"},
     "engine/core/program.py": {".memo", ".attributes"},
     "engine/core/program_properties.py": {".memo", ".attributes"},
     "engine/derivation/guards.py": {".memo"},
-    "engine/executors/numpy.py": {".attributes"},  # looked up in every call, where a call of Python's more is felt
+    "engine/executors/numpy.py": {".attributes"},  # looked up in every call, where a Python call would be noticeable
 }
-"""The files that the kinds are written in, with what they need for that."""
+"""The files that define the kinds, with the code that they need for it."""
 
 
 def test_the_page_opens_with_the_kinds() -> None:
@@ -353,7 +353,7 @@ def test_a_cache_begins_anew_where_it_is_full() -> None:
     squares = Cache("squares", 2)
     assert [squares.add(n, n * n) for n in (1, 2)] == [1, 4]
     assert (squares.add(3, 9), dict(squares)) == (9, {3: 9})
-    assert squares.add(3, 10) == 9  # who was faster stays
+    assert squares.add(3, 10) == 9  # the first entry stays
     assert CacheInfo("squares", 1, 2) in cache_info()
     fxgrad.clear_caches()
     assert not squares

@@ -1,4 +1,4 @@
-"""What plain NumPy code meets: where a call cannot take traced arrays, what the message says to write works."""
+"""Plain NumPy code that cannot take traced arrays: the replacement that the message suggests works."""
 
 from __future__ import annotations
 

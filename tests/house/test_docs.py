@@ -1,4 +1,4 @@
-"""Every example in a docstring, the README and docs/ runs and prints what it says; none is passed over."""
+"""Every example in a docstring, the README and docs/ runs and prints what it shows; none is skipped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FENCE = re.compile(r"^(?P<indent> *)```python *\n(?P<code>.*?)^ *```$", re.MULTI
 
 
 class Block(NamedTuple):
-    """A fenced block of Python in a page, and the line it begins on (counted from 0)."""
+    """A fenced block of Python in a page, and its first line (counted from 0)."""
 
     line: int
     code: str
@@ -44,7 +44,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def run(test: doctest.DocTest) -> None:
-    """Runs the examples of `test` and holds what they print to what is written."""
+    """Run the examples of `test` and compare their output with the text."""
     out = StringIO()
     runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
     runner.run(test, out=out.write, clear_globs=False)
@@ -52,9 +52,9 @@ def run(test: doctest.DocTest) -> None:
 
 
 def run_page(path: Path) -> None:
-    """Runs the blocks of a page in order, as one session: those with prompts are compared, others only run.
+    """Run the blocks of a page in order, as one session: those with prompts are compared, others only run.
 
-    Blocks with prompts in a row are one test, so that functions of earlier ones have a source.
+    Consecutive blocks with prompts are one test, so that functions of earlier ones have a source.
     """
     session: dict[str, Any] = {"__name__": "__main__"}
     found = blocks(path.read_text(encoding="utf-8"))
@@ -74,7 +74,7 @@ def run_page(path: Path) -> None:
 
 
 def isolated(function: Callable[..., None], *args: Any) -> None:
-    """Calls `function`; what examples set for their thread, such as the default dtype, and for jax is forgotten after.
+    """Call `function`; settings that examples make for their thread, such as the default dtype, and for jax are reset.
 
     With a folder of compiled programs, one test would get the scopes and lines of another's program.
     """
@@ -99,7 +99,7 @@ def docstring_tests(path: Path) -> list[doctest.DocTest]:
         if getattr(value, "__module__", None) == name and not inspect.isclass(value) and not inspect.isroutine(value) \
                 and value.__doc__ is not type(value).__doc__:
             tests += finder.find(value, f"{name}.{key}", module)
-    # What other modules attach to a class is tested where it is written.
+    # What other modules attach to a class is tested in those modules.
     text = path.read_text(encoding="utf-8")
     return [test for test in tests if all(example.source.splitlines()[0] in text for example in test.examples)]
 

@@ -197,7 +197,7 @@ def test_message(case: str, golden: dict[str, str]) -> None:
 
 @pytest.fixture(scope="module")
 def golden() -> dict[str, str]:
-    """The texts of `error_messages.txt`: blocks that begin with `== case`."""
+    """Return the texts of `error_messages.txt`: blocks that begin with `== case`."""
     blocks = re.split(r"^== (.*)\n", (Path(__file__).parent / "error_messages.txt").read_text(), flags=re.MULTILINE)[1:]
     return {case: text.rstrip("\n") for case, text in zip(blocks[::2], blocks[1::2], strict=True)}
 

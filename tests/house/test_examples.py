@@ -1,4 +1,4 @@
-"""The examples with models of other libraries: they run, and fxgrad's derivatives in them are jax's."""
+"""The examples with models of other libraries: they run, and fxgrad's derivatives equal jax's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def assert_close(ours: Any, theirs: Any, rtol: float = 1e-4, atol: float = 1e-6)
 
 
 def assert_not_larger(function: Any, *args: Any) -> None:
-    """Imported and handed back to jax, a function has no more equations than before."""
+    """Assert that a function imported and exported to jax again has no more equations than before."""
     before = equation_count(jax.make_jaxpr(function)(*args).jaxpr)
     after = equation_count(jax.make_jaxpr(fxgrad.to_jax(fxgrad.from_jax(function)))(*args).jaxpr)
     assert after <= before, f"{after} equations, {before} before"
@@ -107,7 +107,7 @@ def test_diffrax() -> None:
     imported = fxgrad.from_jax(module.loss)
     value, gradient = jax.jit(jax.value_and_grad(module.loss))(rates, observed)
     assert_close(imported(rates, observed), value, 1e-3)
-    # Both choose the steps by errors near the rounding, so that they agree to the tolerance of the solver.
+    # Both choose steps by errors near the rounding, so that they agree to the tolerance of the solver.
     assert_close(fxgrad.jit(fxgrad.value_and_grad(imported))(rates, observed), (value, gradient), 1e-2)
     assert_not_larger(module.loss, rates, observed)
 
@@ -167,7 +167,7 @@ def test_row_a16_the_log_density_goes_to_jax_and_to_a_file() -> None:
 
 
 def test_a_server_makes_the_tokens_of_whole_sequences_and_compiles_once() -> None:
-    """Ragged requests on few slots: token for token what the model without a cache says, and what jax's says."""
+    """Ragged requests on few slots: every token equals that of the model without a cache, and jax's."""
     from tools import serve
 
     module = example("serving")
@@ -179,7 +179,7 @@ def test_a_server_makes_the_tokens_of_whole_sequences_and_compiles_once() -> Non
         served = list(server.serve(requests))
     compiles = report.compiles
     assert sorted(number for number, _ in served) == [*range(len(requests))]
-    assert [number for number, _ in served] != [*range(len(requests))]  # they end in another order than they come
+    assert [number for number, _ in served] != [*range(len(requests))]  # they end in another order than they arrive
     assert server.steps < sum(request.count for request in requests)
     for number, made in served:
         request = requests[number]

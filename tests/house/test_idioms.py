@@ -1,7 +1,7 @@
 """Idioms of plain NumPy code, and of jax's style, under grad, jit and vmap: as in NumPy, or refused with a cure.
 
-Each is the body of a function of a vector or of a matrix `x`. What a message says to write is put in its place by
-`cured`; where values are not known and another piece of code is needed, it stands beside the idiom as `traced`.
+Each is the body of a function of a vector or of a matrix `x`. `cured` replaces lines by the code that messages suggest;
+where values are unknown and other code is needed, it is given as `traced`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MATRIX = np.array([[2.0, 0.3, -0.5], [0.3, 1.5, 0.2], [-0.4, 0.1, 3.0]])
 
 
 class Idiom(NamedTuple):
-    """The body, and what is written in its place where values are not known."""
+    """The body, and its replacement where values are unknown."""
 
     body: str
     traced: str = ""
@@ -299,7 +299,7 @@ IDIOMS = {**{name: (idiom, VECTOR) for name, idiom in OF_VECTORS.items()},
 
 
 def total(output: Any) -> Any:
-    """One number that tells outputs apart."""
+    """Return one number that distinguishes outputs."""
     if isinstance(output, list | tuple):
         return sum(total(part) for part in output)
     output = np.asarray(output) if isinstance(output, jax.Array) else output
@@ -307,7 +307,7 @@ def total(output: Any) -> Any:
 
 
 def run(name: str, transformed: Callable[[Callable[[Any], Any]], Any]) -> Any:
-    """The idiom under a transformation: as it is, after the cures of its messages, or as it is written for traces."""
+    """Run the idiom under a transformation: unchanged, after the cures of its messages, or as written for traces."""
     given, _ = IDIOMS[name]
     idiom = given if isinstance(given, Idiom) else Idiom(given)
     try:

@@ -1,4 +1,4 @@
-"""The house: who may import whom, who may import jax, and what every file of the package has at its top."""
+"""The layers: which modules may import which, which may import jax, and the head of every file of the package."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "fxgrad").rglob("*.py"))
 
-# From the ground up. A module imports from its own layer and those below. A name stands for the module or package of
-# that name and all that is in it; the longest name that fits a module says its layer.
+# Bottom layer first. A module imports from its own layer and those below. A name stands for the module or package of
+# that name and all that is in it; the longest name that fits a module gives its layer.
 LAYERS = [
     ["engine", "engine.caches", "engine.pickling", "engine.units", "errors", "engine.user_lines", "engine.user_source",
      "engine.hints", "engine.pytorch_names", "engine.tracebacks", "engine.config", "engine.dtypes", "engine.tree",
@@ -49,21 +49,21 @@ LAYERS = [
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
-# Built on `fxgrad.extend` and the public API, with nothing of the engine: what looks at programs, changes or ships
+# Built on `fxgrad.extend` and the public API, with nothing of the engine: what inspects programs, changes or ships
 # them.
 
 
 
 ON_THE_LINE = ["text", "tools", "shipping", "training.autocast", "training.autocast_policies"]
 
-# Operations and transformations speak of jax only through the namespace that their rules are given.
+# Operations and transformations use jax only through the namespace that their rules are given.
 MAY_IMPORT_JAX = ["debug", "engine.dtypes", "errors", "engine.tree", "tree_util", "engine.core.avals",
                   "engine.core.sizes", "engine.ops.xla_kernels", "engine.executors", "engine.parallel.meshes",
                   "engine.parallel.shardings", "sharding", "shipping.exports", "engine.frontend", "interop", "numpy",
                   "testing", "engine.api", "tools.retracing", "tools.profiling.benchmarking",
                   "shipping.onnx.definitions", "typing"]
 
-# Slow to import or not always there, so imported where they are used.
+# Slow to import or optional, so imported where they are used.
 MAY_HIDE = {"rich", "matplotlib", "graphlay", "graphviz", "networkx", "tensorboard", "IPython",
             "scipy", "torch", "autograd", "onnx"}
 
@@ -82,7 +82,7 @@ class Import(NamedTuple):
 
 
 def module_name(path: Path) -> str:
-    """`fxgrad.engine.tracing.tape` of its file; a package's own file is `fxgrad.engine.core.__init__`."""
+    """Return `fxgrad.engine.tracing.tape` of its file; a package's own file is `fxgrad.engine.core.__init__`."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
@@ -140,7 +140,7 @@ def _imports_by_name(function: ast.expr) -> bool:
 
 @cache
 def homes_of_public_names() -> dict[str, str]:
-    """The module that each name of `fxgrad` comes from; those that are loaded when asked for stand there for typing."""
+    """Map each name of `fxgrad` to the module that it comes from; lazily loaded ones are listed there for typing."""
     homes: dict[str, str] = {}
     for node in ast.walk(tree_of(ROOT / "fxgrad" / "__init__.py")):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fxgrad"):
@@ -156,7 +156,7 @@ def _own_file(name: str) -> str:
 
 
 def is_within(module: str, names: list[str]) -> bool:
-    """Whether `module` (with its leading `fxgrad.`) is one of `names` or inside one."""
+    """Return whether `module` (with its leading `fxgrad.`) is one of `names` or inside one."""
     return any(f"{module}.".startswith(f"fxgrad.{name}.") for name in names)
 
 
@@ -172,7 +172,7 @@ TOP = {".ci", ".gitignore", "LICENSE", "README.md", "docs", "examples", "fxgrad"
 
 @pytest.mark.skipif(not (ROOT / ".git").exists() or shutil.which("git") is None, reason="no clone")
 def test_the_top_level_has_nothing_else() -> None:
-    """No file that somebody left behind."""
+    """Check that the top level has no stray file."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:  # as in a clone of another user's
         pytest.skip(listed.stderr)
@@ -193,7 +193,7 @@ def test_imports_go_downwards() -> None:
 
 
 def test_what_looks_at_programs_is_built_on_the_public_line() -> None:
-    """Tools take from the engine what users can take: names of `fxgrad.extend` and of the public API."""
+    """Check that tools take from the engine only what users can: names of `fxgrad.extend` and of the public API."""
     inside = [f"{path}:{found.line} imports {found.module}" for path in FILES for found in imports(path)
               if is_within(module_name(path), ON_THE_LINE) and not found.public
               and is_within(found.module, ["engine"])]
@@ -261,7 +261,7 @@ def function():
 
 
 def test_tests_share_what_is_in_support_alone() -> None:
-    """A file of tests imports from `tests/support`, `samples` or `comparison`, and not from another file of tests."""
+    """Check that a file of tests imports from `tests/support`, `samples` or `comparison`, not from another one."""
     found = [f"{path.relative_to(ROOT)}:{found.line} imports {found.module}" for path in (ROOT / "tests").rglob("*.py")
              for found in imports(path) if re.match(r"tests\.(.*\.)?test_", found.module)]
     assert not found, "\n".join(found)

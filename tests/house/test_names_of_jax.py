@@ -1,4 +1,4 @@
-"""Names of jax's outside of its libraries: they do what jax's do, under every transformation."""
+"""Names of jax outside of its libraries: they behave like jax's, under every transformation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ X = np.array([0.3, 1.2, -2.0])
 
 
 class Params(NamedTuple):
-    """A container."""
+    """A container of arrays."""
 
     w: Any
     b: Any
@@ -315,7 +315,7 @@ def test_custom_vmap_calls_its_rule() -> None:
     calls.clear()
     np.testing.assert_allclose(vmap(function, (None, 0))(p, X), 2 * X + 100, rtol=1e-12)
     np.testing.assert_allclose(vmap(function, (None, 0))(p, X), 2 * X + 100, rtol=1e-12)
-    assert len(calls) == 2  # the rule is asked every time
+    assert len(calls) == 2  # the rule is called every time
 
 
 def test_custom_vmap_checks_its_rule() -> None:
@@ -427,7 +427,7 @@ def test_symbolic_zeros_of_custom_vjp_as_jax() -> None:
 
 
 class Wrapped:
-    """An object that is an array to jax."""
+    """An object that jax accepts as an array."""
 
     def __jax_array__(self) -> Any:
         return jnp.asarray(X.astype(np.float32))

@@ -1,4 +1,4 @@
-"""The public names: listed, sorted, documented, shown by example."""
+"""The public names: listed, sorted, documented, with examples."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_names_are_documented() -> None:
 
 
 def own_methods(value: type) -> Iterator[tuple[str, Any]]:
-    """The public methods and properties of a class that are written in this package."""
+    """Yield the public methods and properties of a class that are defined in this package."""
     for name, member in inspect.getmembers(value):
         function = getattr(member, "fget", member)
         if not name.startswith("_") and inspect.isfunction(function) and function.__module__.startswith("fxgrad"):

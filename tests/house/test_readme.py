@@ -1,4 +1,4 @@
-"""The README is short, and its first example prints what it shows."""
+"""The README is short, and its first example prints the output that it shows."""
 
 from __future__ import annotations
 

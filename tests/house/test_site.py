@@ -1,4 +1,4 @@
-"""The documentation as a book: short contents and ways in, pages of one form, links that lead somewhere."""
+"""The documentation as a book: a short table of contents with paths into it, pages of one form, links that resolve."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ DOCS = ROOT / "docs"
 COVER = "index.md"
 LINK = re.compile(r"\]\(((?!https?:)[^)#\s]*)(?:#([^)\s]+))?\)")
 INDEXED = ("gallery", "design", "appendix")
-"""Folders whose pages stand in an index of their own, which is one entry of the contents."""
+"""Folders whose pages are listed in an index of their own, which is one entry of the contents."""
 TAUGHT = sorted(page for folder in ("tutorials", "guides", "explanation") for page in (DOCS / folder).glob("*.md"))
 """Pages with one task each."""
 
 
 def contents() -> list[str]:
-    """The pages that the table of contents of the site lists, in its order, without the cover."""
+    """Return the pages of the site's table of contents, in order, without the cover."""
     text = (ROOT / "tools" / "site" / "mkdocs.yml").read_text(encoding="utf-8")
     cover, *pages = re.findall(r"[\w/-]+\.md", text[text.index("\nnav:"):text.index("\nnot_in_nav:")])
     assert cover == COVER
@@ -26,12 +26,12 @@ def contents() -> list[str]:
 
 
 def prose(path: Path) -> str:
-    """A page without its code."""
+    """Return a page without its code."""
     return re.sub(r"```.*?```|`[^`\n]*`", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
 def linked(path: Path) -> list[Path]:
-    """The pages that a page links to, in its order."""
+    """Return the pages that a page links to, in order."""
     return [(path.parent / target).resolve() for target, _ in LINK.findall(prose(path)) if target.endswith(".md")]
 
 
@@ -60,7 +60,7 @@ def test_every_page_of_a_folder_is_in_its_index() -> None:
 
 
 def ways(path: Path) -> dict[str, int]:
-    """The ways into the book that a page names, with the number of pages of each."""
+    """Return the reading paths that a page lists, with the number of pages of each."""
     rows = re.findall(r"^\| (jax|NumPy|PyTorch) \| (.*) \|$", path.read_text(encoding="utf-8"), re.MULTILINE)
     return {name: len(way.split(", ")) for name, way in rows}
 
@@ -89,7 +89,7 @@ def test_pages_are_short() -> None:
 
 
 def anchors(path: Path) -> set[str]:
-    """The anchors of the headings of a page, as the site makes them."""
+    """Return the anchors of the headings of a page, as the site generates them."""
     text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
             for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}

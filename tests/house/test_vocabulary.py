@@ -1,4 +1,4 @@
-"""The vocabulary is complete: every name of jax's families is a primitive here or is covered, and the page says so."""
+"""The vocabulary is complete: every name of jax's families is a primitive here or covered, and the page is current."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_every_room_is_imported() -> None:
     assert rooms - {"families", "snippets"} == set(fxgrad.engine.ops.__all__)
 
 
-# Derivatives that are not defined in general, or that nobody has: jax has none either, and a zero would be wrong.
+# Derivatives that are undefined in general, or unknown: jax has none either, and a zero would be wrong.
 OWED = {("schur", "jvp"), ("hessenberg", "jvp"), ("tridiagonal", "jvp")}
 
 

@@ -1,4 +1,4 @@
-"""Bodies of `shard_map` that are written once, for us and for jax, and what is asked of the functions made of them."""
+"""Bodies of `shard_map` written once, for fxgrad and for jax, and the functions derived from them that are compared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OURS, JAX = Library(fnp, fxgrad.lax, fxgrad), Library(jnp, jax.lax, jax)
 
 
 def scalar(f: Callable[..., Any], on: Library) -> Callable[..., Any]:
-    """The sum of the sines of all results, of which gradients are taken."""
+    """Return a function of the sum of the sines of all results, of which gradients are taken."""
     def loss(w: Any, x: Any) -> Any:
         outputs = f(w, x)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)

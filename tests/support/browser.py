@@ -1,4 +1,4 @@
-"""The browser that pages are tested in, where it is installed."""
+"""The browser that pages are tested in, if it is installed."""
 
 from __future__ import annotations
 

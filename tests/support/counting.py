@@ -1,4 +1,4 @@
-"""An executor that tells what it was asked for."""
+"""An executor that records its calls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fxgrad.engine.core import backends
 
 
 class Counting:
-    """An executor that counts what it is asked for, and asks the one that is backends."""
+    """An executor that counts its calls, and delegates to the registered one."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -1,4 +1,4 @@
-"""Functions from their source, and again with each line that is refused replaced by what the message says to write."""
+"""Functions from their source, rerun with each refused line replaced by the code that the message suggests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ numbers = itertools.count()
 
 
 def compiled(lines: list[str]) -> Callable[[Any], Any]:
-    """The function of `x` that has these lines, with its source where tracebacks look for it."""
+    """Return the function of `x` with these lines, with its source where tracebacks look for it."""
     source = "def function(x):\n" + "".join(f"    {line}\n" for line in lines)
     name = f"variant{next(numbers)}.py"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
@@ -34,7 +34,7 @@ def compiled(lines: list[str]) -> Callable[[Any], Any]:
 
 
 def cured(body: str, run: Callable[[Callable[[Any], Any]], Any]) -> Any:
-    """What `run` gives once each line that is refused is replaced by what its message says to write."""
+    """Return the result of `run` after each refused line is replaced by the code that its message suggests."""
     lines = body.split("\n")
     for _ in range(5):
         try:
@@ -49,7 +49,7 @@ def cured(body: str, run: Callable[[Callable[[Any], Any]], Any]) -> Any:
 
 
 def _replaced(line: str, message: str, instead: str) -> str:
-    """The line with what the message says to write: all of it, or in the place of what it begins by quoting."""
+    """Return the line with the suggested code: as a whole, or in the place of the code that it quotes first."""
     quoted = re.match(r"(.*?) (?:would|is not supported|on a traced)", message)
     if quoted is None or quoted[1] == line or quoted[1] not in line:
         return instead

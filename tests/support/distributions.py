@@ -1,4 +1,4 @@
-"""The functions of all distributions, jax's beside ours, and arguments to call them with."""
+"""The functions of all distributions, jax's beside fxgrad's, and arguments to call them with."""
 
 from __future__ import annotations
 

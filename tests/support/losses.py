@@ -190,7 +190,7 @@ def inputs(loss: Loss, dtype: Any, count: int = 70, seed: int = 0) -> list[Any]:
     for table in tables:
         drawn = [*random.permutation(table), *random.choice(table, max(0, count - len(table)))]
         columns.append(np.asarray(drawn[:count]).astype(dtype))
-    if loss.vector:  # one value stands in a vector of moderate ones, or of values drawn
+    if loss.vector:  # one value in a vector of moderate ones, or of drawn values
         for place, (kind, column) in enumerate(zip(loss.kinds, columns, strict=True)):
             rest = random.uniform(0.05, 0.95, (count, VECTOR - 1)) * (1.0 if kind == "p" else 4.0)
             drawn = random.choice(INPUTS[kind](dtype), (count, VECTOR - 1))
@@ -200,7 +200,7 @@ def inputs(loss: Loss, dtype: Any, count: int = 70, seed: int = 0) -> list[Any]:
 
 
 def neighbours(arguments: Sequence[Any], distance: int) -> list[Any]:
-    """The arguments moved by some units of the last place, within 0 and 1 where they lie there; labels stay."""
+    """Return arguments moved by some units in the last place, within 0 and 1 if they lie there; labels stay."""
     moved = []
     for each in arguments:
         with np.errstate(all="ignore"):
@@ -227,7 +227,7 @@ def _exactly(loss: Loss, row: Sequence[Any], digits: int) -> Any:
 
 
 def exact_value(loss: Loss, row: Sequence[Any]) -> Any:
-    """The value with as many digits as it takes, at infinities their limit; None where there is no number."""
+    """Return the value with as many digits as needed, at infinities its limit; None where there is no number."""
     if all(np.isfinite(np.asarray(each, float)).all() for each in row):
         return settled(lambda digits: _exactly(loss, row, digits))
     found = _exactly(loss, row, 60)
@@ -235,7 +235,7 @@ def exact_value(loss: Loss, row: Sequence[Any]) -> Any:
 
 
 def exact_slope(loss: Loss, row: Sequence[Any]) -> Any:
-    """The derivative in the first argument; None where there is none, as at a kink."""
+    """Return the derivative in the first argument; None where there is none, as at a kink."""
     if not all(np.isfinite(np.asarray(each, float)).all() for each in row):
         return None
 
@@ -243,7 +243,7 @@ def exact_slope(loss: Loss, row: Sequence[Any]) -> Any:
 
 
 def _slope(function: Callable[[Any], Any], x: Any, step: Any) -> Any:
-    """The difference quotient, if it is the same to the left and to the right."""
+    """Return the difference quotient, if it is the same to the left and to the right."""
     apart = abs(x) * step if x else step
     low, middle, high = function(x - apart), function(x), function(x + apart)
     if not all(isinstance(each, mpmath.mpf) and mpmath.isfinite(each) for each in (low, middle, high)):
@@ -253,7 +253,7 @@ def _slope(function: Callable[[Any], Any], x: Any, step: Any) -> Any:
 
 
 COMPILED_ZERO = 1024
-"""XLA takes subnormal numbers for 0, and so may be what is so many times the least normal number, or less."""
+"""XLA flushes subnormal numbers to 0, so up to this many times the least normal number may be missing."""
 
 
 def error(found: Any, exact: Any, dtype: Any, least: float = 0.0, is_compiled: bool = False) -> float:

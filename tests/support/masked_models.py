@@ -1,4 +1,4 @@
-"""Random models with masks, and arguments with what is no number in some places."""
+"""Random models with masks, and arguments with NaNs and infinities in some places."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACTIVATIONS: tuple[Layer, ...] = (
 
 
 class Model(NamedTuple):
-    """A function of parameters and data to a number, with such arguments."""
+    """A function of parameters and data that returns a number, with arguments."""
 
     loss: Callable[[list[Any], Any], Any]
     params: list[Any]
@@ -26,7 +26,7 @@ class Model(NamedTuple):
 
 
 def spoilt(random: np.random.Generator, array: Any) -> Any:
-    """A copy of an array with a NaN or an infinity in up to two elements, rows or columns."""
+    """Return a copy of an array with a NaN or an infinity in up to two elements, rows or columns."""
     array = np.array(array)
     for _ in range(random.integers(0, 3)):
         places = (np.unravel_index(random.integers(array.size), array.shape), random.integers(len(array)),
@@ -36,7 +36,7 @@ def spoilt(random: np.random.Generator, array: Any) -> Any:
 
 
 def any_model(random: np.random.Generator) -> Model:
-    """A model of up to four layers, of matrices and stacks of matrices."""
+    """Return a model of up to four layers, of matrices and stacks of matrices."""
     rows = int(random.integers(1, 5))
     mask = (random.random((rows, 1)) < 0.6).astype(float)
     params: list[Any] = []

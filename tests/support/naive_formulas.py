@@ -1,7 +1,7 @@
-"""Naive formulas, each with its rule and where it is defined, and their values to many digits.
+"""Naive formulas, each with its rule and its domain, and their values to many digits.
 
 A formula is written once, over a namespace: of NumPy, of jax, or of mpmath, which computes the naive formula itself
-with so many digits that none is lost that counts.
+with enough digits that none that counts is lost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Exact = Any
 
 
 class Formula(NamedTuple):
-    """A naive formula: `function(names, *arguments)`, the rule for it, and the interval that each argument is from.
+    """A naive formula: `function(names, *arguments)`, its rule, and the interval of each argument.
 
     That of a `vector` is of one array and works along its last axis; its elements are normal numbers times up to the
     bound, beside `offset`. `zeros` are arguments at which the result is 0 although they are not: near them no digit is
@@ -162,7 +162,7 @@ class Names:
 
 
 def exactly(formula: Formula, arguments: Sequence[Any], digits: int) -> Any:
-    """The value at floats with so many digits in between; None where there is none."""
+    """Return the value at floats, computed with so many digits; None where there is none."""
     with mpmath.workdps(digits):
         try:
             return formula.function(Exactly, *(np.frompyfunc(_to_exact, 1, 1)(each) for each in arguments))
@@ -175,7 +175,7 @@ def _to_exact(x: Any) -> Any:
 
 
 def settled(compute: Callable[[int], Any]) -> Any:
-    """What a computation gives once more digits change nothing that a float64 could show; else None."""
+    """Return the result of a computation once more digits do not change its float64; else None."""
     before = compute(60)
     for digits in (240, 960, 2000):
         after = compute(digits)
@@ -193,12 +193,12 @@ def _agree(before: Any, after: Any, least: Any) -> bool:
 
 
 def value_at(formula: Formula, arguments: Sequence[Any]) -> Any:
-    """The exact value."""
+    """Return the exact value."""
     return settled(lambda digits: exactly(formula, arguments, digits))
 
 
 def slope_at(formula: Formula, arguments: Sequence[Any]) -> Any:
-    """The exact derivative of the `weighted` value in the first argument."""
+    """Return the exact derivative of the `weighted` value in the first argument."""
     def compute(digits: int) -> Any:
         def total(given: Any) -> Any:
             found = exactly(formula, [given, *arguments[1:]], digits)
@@ -208,7 +208,7 @@ def slope_at(formula: Formula, arguments: Sequence[Any]) -> Any:
 
 
 def quotients(total: Callable[[Any], Any], given: Any, digits: int, quotient: Callable[..., Any]) -> Any:
-    """A difference quotient of `total` in a number, or in each of a vector; None where there is none.
+    """Return a difference quotient of `total` in a number, or in each element of a vector; None where there is none.
 
     `quotient(function, x, step)` is that in one number.
     """
@@ -223,7 +223,7 @@ def quotients(total: Callable[[Any], Any], given: Any, digits: int, quotient: Ca
 
 
 def weighted(value: Any) -> Any:
-    """The sum of the elements along the last axis with different weights; a number is itself."""
+    """Return the sum of the elements along the last axis with different weights; a number is unchanged."""
     return value if not np.ndim(value) else sum(value[..., place] * (place + 1) for place in range(value.shape[-1]))
 
 
@@ -272,7 +272,7 @@ def _numbers(random: Any, info: Any, low: float, high: float, count: int) -> Any
 
 
 def ulps(found: Any, exact: Any, dtype: Any, together: bool = False, least: float = 0.0) -> float:
-    """The largest distance in units of the last place of the exact value; infinite where there is no number.
+    """Return the largest distance in units of the last place of the exact value; infinite where there is no number.
 
     `together` measures all elements by the last place of the largest one.
     """
@@ -293,18 +293,18 @@ def ulps(found: Any, exact: Any, dtype: Any, together: bool = False, least: floa
 
 
 def _least(digits: int) -> Any:
-    """What counts as 0 at so many digits: less than any float, if they would have shown it."""
+    """Return the magnitude that counts as 0 at so many digits: below any float, if they would have shown it."""
     return mpmath.mpf(10) ** -360 if digits > 900 else mpmath.mpf(0)
 
 
 def near_zero(formula: Formula, arguments: Sequence[Any], exact: Any) -> bool:
-    """Whether a logarithm of a sum is near 0 since large numbers cancel, whose last digits no form can tell."""
+    """Return whether a logarithm of a sum is near 0 by cancellation, so that no form can compute its last digits."""
     return formula.vector and not np.ndim(exact) and "log(" in formula.name and abs(exact) < 0.1 * max(
         abs(float(each)) for each in arguments[0])
 
 
 def columns(formula: Formula, rows: list[list[Any]], dtype: Any) -> list[Any]:
-    """The points as arguments of one call for all."""
+    """Return the points as arguments of one call for all."""
     if formula.vector:
         return [np.stack([row[0] for row in rows])]
     return [np.array(column, dtype) for column in zip(*rows, strict=True)]

@@ -1,7 +1,7 @@
-"""What local names stand for: found by running the user's own source, changed to report each assignment, with jax.
+"""Values of local names, found by running the user's own source, changed to report each assignment, with jax.
 
-In `ratio = a / b` the value is handed to a probe, which reports it, and adds a zero to it in which jax differentiates:
-so the cotangent of every local value is known, and its tangent, without any of fxgrad's transformations.
+In `ratio = a / b` the value is passed to a probe, which reports it, and adds a zero in which jax differentiates: so the
+cotangent of every local value is known, and its tangent, without any of fxgrad's transformations.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Probes(ast.NodeTransformer):
 
 
 class Recorder:
-    """One run: reports values under their names, and adds to each inexact one the zero of its number."""
+    """One run: it reports values under their names, and adds to each inexact one the zero of its number."""
 
     def __init__(self, zeros: Sequence[Any] = ()) -> None:
         self.values: Values = {}

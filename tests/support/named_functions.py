@@ -1,4 +1,4 @@
-"""Functions with local names of many kinds, for the test that programs call their values by them.
+"""Functions with local names of many kinds, to test that programs name their values after them.
 
 They use `np`, `lax`, `nn` and `checkpoint` alone, which the oracle has other meanings for.
 """

@@ -1,8 +1,8 @@
-"""Functions whose gradients are NaN by the rules of calculus applied one by one, and what their gradients are.
+"""Functions whose gradients are NaN by the rules of calculus applied one by one, and their true gradients.
 
-They are of the kinds that people report. Each is written for any library with the names of jax, which it gets as `k`.
-The gradient is that of what is chosen where there is a choice, the limit where there is one, and where the function has
-a kink the subgradient of least norm.
+They are of the kinds that people report. Each is written for any library with the names of jax, passed as `k`. The
+gradient is that of the selected value if there is a selection, the limit if there is one, and at a kink the subgradient
+of least norm.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ CASES: dict[str, Case] = {
         np.diag([0.0, -0.25, -1 / 32])),
     "with a forward rule": Case(with_rule, MIXED, ROOTS),
     "with a backward rule": Case(with_backward_rule, MIXED, ROOTS),
-    # what strong zeros do not find
+    # not found by strong zeros
     "a cubic root of a cube": Case(
         lambda k, x: k.numpy.cbrt(x ** 3), 0.0, 1.0, why="the limit of 0 times infinity is 1 here, and 0 is taken"),
     "a deviation by means of squares": Case(

@@ -16,7 +16,7 @@ def guarded(name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def function_of(text: str) -> Any:
-    """The public function of a file."""
+    """Return the public function of a file."""
     namespace: dict[str, Any] = {"__builtins__": {**vars(builtins), "__import__": guarded}}
     exec(compile(text, "<file>", "exec"), namespace)
     name = re.search(r"^@np.errstate\(all='ignore'\)\ndef (\w+)", text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The samples of primitives as models: which of them onnxruntime computes as fxgrad does, and what is refused."""
+"""The samples of primitives as models: which of them onnxruntime computes as fxgrad does, and which are refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEW = 3
 
 
 class Row(NamedTuple):
-    """What the samples of one primitive say: how many were equal, the operators they are made of, and refusals."""
+    """The results for the samples of one primitive: the number of equal ones, the operators used, and refusals."""
 
     primitive: Primitive
     equal: int
@@ -50,7 +50,7 @@ def run_samples(primitive: Primitive, samples: Sequence[Sample]) -> Row:
 
 
 def _chosen(samples: Iterable[Sample]) -> Iterable[Sample]:
-    """All but complex numbers, which are refused as such, and top_k's NaNs with a sign, whose order only bits tell."""
+    """Yield all but complex numbers, which are refused, and top_k's NaNs with a sign, ordered by their bits alone."""
     for sample in samples:
         arrays = [np.asarray(arg) for arg in sample.args()]
         made = [value.kind for value in sample.params.values() if isinstance(value, np.dtype)]
@@ -63,7 +63,7 @@ def _has_negative_nan(array: Any) -> bool:
 
 
 def every_node(graph: Any) -> Iterable[Any]:
-    """The nodes of a graph and of those within."""
+    """Yield the nodes of a graph and of its inner graphs."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:

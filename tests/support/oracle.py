@@ -29,7 +29,7 @@ def assert_close(given: Any, wanted: Any, what: str, tolerance: float = 1e-12) -
 
 
 def total(function: Callable[..., Any], sums: Any) -> Callable[..., Any]:
-    """A scalar that depends on all outputs of `function` nonlinearly; `sums` is the library it is written with."""
+    """Return a scalar that depends on all outputs of `function` nonlinearly; `sums` is the library to write it with."""
     def scalar(*args: Any) -> Any:
         leaves = jax.tree.leaves(function(*args))
         return sum(sums.sum(sums.sin(leaf)) for leaf in leaves if leaf.dtype.kind == "f")
@@ -37,12 +37,12 @@ def total(function: Callable[..., Any], sums: Any) -> Callable[..., Any]:
 
 
 def moving(args: Sequence[Any]) -> tuple[int, ...]:
-    """The positions of the arguments with derivatives."""
+    """Return the positions of the arguments with derivatives."""
     return tuple(index for index, arg in enumerate(args) if np.asarray(arg).dtype.kind == "f")
 
 
 def twice(args: Sequence[Any]) -> list[Any]:
-    """A batch of two: the arguments, and others (integers are the same)."""
+    """Return a batch of two: the arguments, and others (integers are the same)."""
     return [(jnp if isinstance(arg, jax.Array) else np).stack([arg, arg * 0.5 if arg.dtype.kind == "f" else arg])
             for arg in args]
 
@@ -96,6 +96,6 @@ def check(function: Callable[..., Any], *args: Any, wanted: Sequence[str] = EVER
 
 
 def primitives(function: Callable[..., Any], *args: Any) -> list[str]:
-    """The names of the primitives that `function`, imported, consists of."""
+    """Return the names of the primitives of `function`, imported."""
     program = fxgrad.make_program(fxgrad.from_jax(function))(*args)
     return [equation.primitive.name for equation in program.equations]

@@ -22,7 +22,7 @@ from tests.comparison.runs import all_items
 
 
 class Origins(NamedTuple):
-    """The equations of one jaxpr, those of the jaxprs inside included, by the names of their primitives."""
+    """The equations of one jaxpr, inner jaxprs included, by the names of their primitives."""
 
     met: Counter[str]
     opaque: Counter[str]
@@ -36,11 +36,10 @@ NOTHING = Origins(Counter(), Counter())
 
 
 def origins(jaxpr: ClosedJaxpr) -> Origins:
-    """The equations that are met while a jaxpr is imported, and those that no rule took.
+    """Return the equations that importing a jaxpr visits, and those without a rule.
 
-    Small jaxprs, whose equations are put in place, and large ones, whose equations make programs inside, are walked
-    alike, as often as they are called: whether two calls share one hangs on the caches of jax. A jaxpr inside an opaque
-    equation is not walked.
+    Small jaxprs, which are inlined, and large ones, which become inner programs, are walked alike, once for each call:
+    whether two calls share one depends on the caches of jax. A jaxpr inside an opaque equation is not walked.
     """
     met: Counter[str] = Counter()
     opaque: Counter[str] = Counter()
@@ -68,7 +67,7 @@ def origins(jaxpr: ClosedJaxpr) -> Origins:
 
 
 def jaxpr_of(item: Item) -> ClosedJaxpr | None:
-    """jax's program of a case; None if jax refuses it."""
+    """Return jax's program of a case; None if jax refuses it."""
     with warnings.catch_warnings(), jax.enable_x64(item.x64):
         warnings.simplefilter("ignore")
         try:
@@ -78,7 +77,7 @@ def jaxpr_of(item: Item) -> ClosedJaxpr | None:
 
 
 def bridge(function: Callable[..., Any], x64: bool) -> Callable[..., Any]:
-    """jax's function as one of ours, called in jax's mode of 64 bits or not."""
+    """Return jax's function as one of ours, called in jax's mode of 64 bits or not."""
     imported = fxgrad.interop.from_jax(function)
 
     @functools.wraps(function)
@@ -90,7 +89,7 @@ def bridge(function: Callable[..., Any], x64: bool) -> Callable[..., Any]:
 
 
 def by_function(library: str, dtypes: Sequence[str] = DTYPES) -> dict[str, dict[str, Origins]]:
-    """For each function of a library, and each dtype that jax takes, where its equations come from."""
+    """Return for each function of a library, and each dtype that jax takes, where its equations come from."""
     found: dict[str, dict[str, Origins]] = {}
     for name in importable(library):
         each = found[name] = {}

@@ -1,4 +1,4 @@
-"""Functions whose pictures tests draw: the examples of textbooks, a loop, a branch, and a network of layers."""
+"""Functions for tests of pictures: the examples of textbooks, a loop, a branch, and a network of layers."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def network(params, x, y):
 
 
 LAID_OUT_BY = "0.3.1"
-"""The version of graphlay that the places in golden pictures are of."""
+"""The version of graphlay that placed the boxes of the golden pictures."""
 
 
 class Example(NamedTuple):

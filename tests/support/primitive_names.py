@@ -1,4 +1,4 @@
-"""Where code asks for the name of a primitive: by comparisons, by lookups, and of `registry` by a name."""
+"""Find code that depends on the name of a primitive: comparisons, lookups, and `registry` indexed by a name."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ SAME_TEXT = ("removeprefix", "removesuffix", "partition", "rpartition", "split",
 def questions(path: Path) -> list[str]:
     """Lines of a file, as `line expression`, that compare the name of a primitive with something, or look it up.
 
-    It sees through locals: those that hold a primitive (by annotation, or assigned from one), and those that hold its
-    name or a part of it. Lookups in `registry` by anything are told of functions alone, since tables enter facts by
-    names that stand there.
+    Locals are followed: those that hold a primitive (by annotation, or assigned from one), and those that hold its name
+    or a part of it. Lookups in `registry` are only reported in functions, since tables enter facts by literal names.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     found: set[tuple[int, str]] = set()
@@ -48,7 +47,7 @@ def _of_scope(scope: ast.Module | Function) -> Iterator[tuple[int, str]]:
 
 
 def _own(scope: ast.AST) -> Iterator[ast.AST]:
-    """What stands in a function, comprehensions included, and not in one inside it."""
+    """Yield the nodes of a function, comprehensions included, without those of inner functions."""
     for node in ast.iter_child_nodes(scope):
         yield node
         if not isinstance(node, Function):
@@ -79,7 +78,7 @@ class _Locals:
         return text in self._primitives or re.fullmatch(r"(.*\.)?(\w*_)?primitive|\w+_p", text) is not None
 
     def is_name(self, node: ast.AST) -> bool:
-        """Whether an expression is the name of a primitive, or a part of it."""
+        """Return whether an expression is the name of a primitive, or a part of it."""
         if isinstance(node, ast.NamedExpr):
             return self.is_name(node.value)
         if isinstance(node, ast.Name):
@@ -95,7 +94,7 @@ class _Locals:
 
 
 def _assignments(scope: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """The local variables of a function, each with what is assigned to it, in tuples too."""
+    """Yield the local variables of a function, each with its assigned value, in tuples too."""
     for node in _own(scope):
         if isinstance(node, ast.Assign):
             for target in node.targets:

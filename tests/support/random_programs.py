@@ -28,7 +28,7 @@ BINARY: list[Callable[[Any, Any, Any], Any]] = [
 
 @st.composite
 def recipes(draw: st.DrawFn) -> list[tuple[str, int, int, int]]:
-    """Straight-line programs: (kind, operation, operand, operand); operands are numbers of earlier values."""
+    """Return straight-line programs: (kind, operation, operand, operand); operands are numbers of earlier values."""
     steps = []
     for count in range(draw(st.integers(1, 12))):
         kind = draw(st.sampled_from(["unary", "binary"]))
@@ -39,7 +39,7 @@ def recipes(draw: st.DrawFn) -> list[tuple[str, int, int, int]]:
 
 
 def build(steps: list[tuple[str, int, int, int]], xp: Any) -> Callable[[Any, Any], Any]:
-    """The function of a recipe; binary operations take operands of equal shapes, transposing where that helps."""
+    """Return the function of a recipe; binary operations take equal shapes, transposing where that helps."""
     def function(x: Any, y: Any) -> Any:
         values = [x, y]
         for kind, operation, first, second in steps:

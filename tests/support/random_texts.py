@@ -1,4 +1,4 @@
-"""Random programs for tests of their texts: any types, numbers, names and parameters, nested; they compute nothing."""
+"""Random programs for tests of their texts: any types, numbers, names and parameters, nested; they are never run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def avals(draw: st.DrawFn) -> Aval:
 
 @st.composite
 def arrays(draw: st.DrawFn, aval: Aval) -> Any:
-    """Any bits at all, but for bools; elements of less than 8 are the lowest of theirs."""
+    """Draw any bits at all, except for bools; elements of fewer than 8 bits use the lowest of theirs."""
     if aval.dtype.kind == "b":
         return np.array([draw(st.booleans()) for _ in range(aval.size)], bool).reshape(aval.shape)[()]
     data = draw(st.binary(min_size=aval.nbytes, max_size=aval.nbytes))

@@ -1,4 +1,4 @@
-"""Planted causes of tracing and compiling again: what is called, and how the report is to name each."""
+"""Planted causes of retraces and recompilations: the calls, and the cause that the report must name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CASES: dict[str, Planted] = {}
 
 
 class Planted(NamedTuple):
-    """Calls of which the last is traced or compiled anew: by `kind`, told as `what`; None if nothing is to be new."""
+    """Calls whose last one is retraced or recompiled: `kind` and `what` of the cause; None if nothing is new."""
 
     run: Callable[[], Any]
     kind: str | None

@@ -13,7 +13,7 @@ from fxgrad import lax, nn
 
 
 class Shipped(NamedTuple):
-    """A function and its arguments; `tolerance` is what compiled results may be off by, relative to the largest."""
+    """A function and its arguments; `tolerance` bounds the error of compiled results, relative to the largest."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -22,7 +22,7 @@ class Shipped(NamedTuple):
 
 _random = np.random.default_rng(7)
 SINGLE = 2e-5
-"""Also of attention, whose softmax is of float32 whatever its operands are."""
+"""Also for attention, whose softmax is in float32 whatever its operands are."""
 HALF = 2e-2
 
 

@@ -35,7 +35,7 @@ class Numbers(NamedTuple):
 
 
 def every_program(operands: Any, **params: Any) -> tuple[Region, ...]:
-    """All programs among the parameters, by their names, whatever order they came in; in containers of any depth."""
+    """Return all programs among the parameters, by name, whatever their order; in containers of any depth."""
     def found(value: Any, at: tuple[Any, ...]) -> Iterator[Region]:
         if isinstance(value, Program):
             yield Region("call", at, value, (), (), None)
@@ -47,7 +47,7 @@ def every_program(operands: Any, **params: Any) -> tuple[Region, ...]:
 
 
 def user_primitive(name: str, abstract: Any) -> Primitive:
-    """An operation of which only the types matter."""
+    """Return an operation of which only the types matter."""
     return Primitive(name=name, abstract=abstract, numpy=lambda *values, **params: [*values], jvp=NO_TANGENT,
                      xla=lambda lax, *values, **params: [*values], transpose=NOT_LINEAR,
                      batch=TODO("no test needs it"), cost=lambda *avals, **params: Cost(0, 0),
@@ -64,30 +64,30 @@ CLASSES = [Mode, Numbers]
 
 
 def one_equation(primitive: Primitive, *avals: Aval, **params: Any) -> Program:
-    """A program of one equation whose inputs are those of the program."""
+    """Return a program of one equation whose inputs are those of the program."""
     inputs = [Variable(aval) for aval in avals]
     outputs = [Variable(aval) for aval in primitive.abstract(*avals, **params)]
     return Program(inputs, [Equation(primitive, [*inputs], params, outputs)], outputs)
 
 
 def with_value(value: Any) -> Program:
-    """A program with `value` for a parameter."""
+    """Return a program with `value` for a parameter."""
     return one_equation(keep_p, SCALAR, value=value)
 
 
 def with_literal(value: Any, aval: Aval) -> Program:
-    """A program that returns a literal."""
+    """Return a program that returns a literal."""
     return Program([], [], [Literal(value, aval)])
 
 
 def with_constant(value: Any) -> Program:
-    """A closed program that returns its one constant."""
+    """Return a closed program that returns its one constant."""
     var = Variable(Aval(np.shape(value), np.asarray(value).dtype))
     return Program([var], [], [var], 1, [value], Signature("f", (), None, None))
 
 
 def equations_text(program: Program, **options: Any) -> str:
-    """The text with one operation a line, which says all there is to say: transformations are compared by it."""
+    """Return the text with one operation a line and everything explicit, by which transformations are compared."""
     return program_text(program, style="equations", **options)
 
 

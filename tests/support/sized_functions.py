@@ -1,5 +1,4 @@
-"""Functions of arrays whose sizes have names, each with the shapes of its arguments, for tests of
-`fxgrad.symbolic_spec`.
+"""Functions of arrays with symbolic sizes, each with the shapes of its arguments, for tests of `fxgrad.symbolic_spec`.
 
 A shape is a tuple of sizes; one with a dtype is a pair of both.
 """
@@ -20,7 +19,7 @@ from fxgrad import lax, nn, symbolic_spec
 from fxgrad.errors import FxgradError
 
 LARGER = {"n": 3, "m": 4, "b": 2, "k": 5, "t": 3, "h": 6, "w": 7}
-"""Sizes that a name may stand for."""
+"""Sizes to substitute for the names."""
 
 
 def spec_of(shape: Any) -> Any:
@@ -28,7 +27,7 @@ def spec_of(shape: Any) -> Any:
 
 
 def drawn(shape: Any, count: int, seed: str) -> Any:
-    """An argument for these sizes: all `count`, or a larger one for each name."""
+    """Return an argument for these sizes: all `count`, or a larger one for each name."""
     wanted = spec_of(shape)
     sizes = tuple(size if isinstance(size, int) else size.at(
         {name: LARGER[name] + count - 3 if count > 2 else count for name in size.names}) for size in wanted.shape)

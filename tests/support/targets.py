@@ -23,34 +23,34 @@ from tests.support.numpy_files import function_of
 from tests.support.shipped import SHIPPED
 
 REFUSED = re.compile(r"\w+: (?:an argument is of dtype )?([\w<>]+)")
-"""The operation or the dtype, in the message of a form that has none for it."""
+"""Matches the refused operation or dtype in an error message of a form."""
 
 
 def _operation(error: UnsupportedError) -> str:
-    """The operation that a form has nothing for, which its message begins with."""
+    """Return the operation that a form refuses, with which its message begins."""
     found = REFUSED.match(str(error))
     return found[1] if found else str(error)
 
 
 def reloaded(program: fxgrad.Program, args: Sequence[Any]) -> Any:
-    """The results of what `load` makes of what `save` wrote."""
+    """Return the results of the program after `save` and `load`."""
     file = io.BytesIO()
     fxgrad.save(file, program)
     return fxgrad.load(file)(*args)
 
 
 def numpy_file(program: fxgrad.Program, args: Sequence[Any]) -> Any:
-    """The results of the Python file that imports NumPy alone."""
+    """Return the results of the Python file that imports NumPy alone."""
     return function_of(program.to_python(source=False))(*args)
 
 
 def exported(program: fxgrad.Program, args: Sequence[Any]) -> Any:
-    """The results of the export, after its bytes."""
+    """Return the results of the export, after a round trip through its bytes."""
     return fxgrad.export.deserialize(fxgrad.export(program)().serialize()).call(*args)
 
 
 def stablehlo(program: fxgrad.Program, args: Sequence[Any]) -> Any:
-    """The results of the StableHLO text, which XLA's client reads."""
+    """Return the results of the StableHLO text, read by XLA's client."""
     loaded = get_backend("cpu").compile_and_load(fxgrad.stablehlo(program)(), jax.devices("cpu")[:1])
     leaves = [fxgrad.random.key_data(leaf) if fxgrad.dtypes.is_key(getattr(leaf, "dtype", None)) else leaf
               for leaf in tree.leaves(args)]
@@ -61,20 +61,20 @@ def stablehlo(program: fxgrad.Program, args: Sequence[Any]) -> Any:
 
 
 def onnx_model(program: fxgrad.Program, args: Sequence[Any]) -> Any:
-    """The results of the ONNX model, run by onnxruntime."""
+    """Return the results of the ONNX model, run by onnxruntime."""
     model = fxgrad.onnx.to_onnx(program)()
     return with_onnx.run(model, fxgrad.onnx.feeds(model, *args))
 
 
 def c_file(program: fxgrad.Program, args: Sequence[Any]) -> Any:
-    """The results of the C file, by the system's compiler."""
+    """Return the results of the C file, compiled by the system's compiler."""
     with tempfile.TemporaryDirectory() as folder:
         function, = with_c.compiled([program], Path(folder), "-O0")  # which compiles faster
         return function(*args)
 
 
 class Target(NamedTuple):
-    """A form; `exact` are those whose results are those of NumPy to the bit."""
+    """A form; results of `exact` ones equal NumPy's to the bit."""
 
     run: Callable[[fxgrad.Program, Sequence[Any]], Any]
     exact: bool = False
@@ -94,7 +94,7 @@ HEAD = ("program", "tolerance", *TARGETS)
 
 @functools.cache
 def _program(name: str) -> tuple[fxgrad.Program, Any]:
-    """The program of a function of the suite, and its results with NumPy."""
+    """Return the program of a function of the suite, and its results with NumPy."""
     function, args, _ = SHIPPED[name]
     program = fxgrad.make_program(function)(*args)
     return program, program(*args)
@@ -121,7 +121,7 @@ def row(name: str) -> tuple[str, ...]:
 
 
 def distance(found: Any, expected: Any) -> float:
-    """The largest difference of two trees of arrays, relative to the largest number of each array; 0 for equal bits."""
+    """Return the largest difference of two trees of arrays, relative to each array's largest; 0 for equal bits."""
     furthest = 0.0
     for one, other in zip(tree.leaves(found), tree.leaves(expected), strict=True):
         one, other = np.asarray(one), np.asarray(other)  # noqa: PLW2901

@@ -1,4 +1,4 @@
-"""How many random cases a test draws, by the tier that runs."""
+"""The number of random cases that a test draws, by the tier that runs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hypothesis import settings
 
 
 def examples(count: int) -> Any:
-    """For a test of random cases that draws `count` of them in the slow tier, and its share of these in the quick one.
+    """Decorate a test of random cases: it draws `count` of them in the slow tier, and its share in the quick one.
 
-    The profile that `conftest.py` loads says how many a test draws that would draw 100.
+    The profile that `conftest.py` loads is the number of draws of a test that would draw 100.
     """
     return settings(max_examples=count * settings.default.max_examples // 100)

@@ -1,4 +1,4 @@
-"""A plugin that writes down how much of each tolerance is used, and in which dtype: for `tools/tolerances`."""
+"""A plugin that records how much of each tolerance is used, and in which dtype: for `tools/tolerances`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import fxgrad.testing.numbers
 
 ROOT = Path(__file__).parents[2]
 PASSED_ON = ("tests/support/tolerances.py", "fxgrad/testing/")
-"""Where a comparison is passed on by what tests share: the tolerance is that of the caller."""
+"""Shared files that pass comparisons on: the tolerance is attributed to the caller."""
 
 Site = tuple[str, str, float, float]
 """File and line, narrowest inexact dtype, relative and absolute tolerance."""
@@ -34,7 +34,7 @@ def _place() -> str:
 
 
 def _note(got: Any, expected: Any, rtol: float, atol: float, either: bool = False) -> None:
-    """Notes the part of the tolerance that the difference takes; `either`: of the greater of the two, else the sum."""
+    """Note the part of the tolerance that the difference takes; `either`: of the greater of the two, else the sum."""
     try:
         arrays = np.asarray(got), np.asarray(expected)
         names = [each.dtype.name for each in arrays if each.dtype.name in RESOLUTION]
@@ -58,7 +58,7 @@ RESOLUTION = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "co
 
 
 def pytest_configure() -> None:
-    """Puts a note before each comparison."""
+    """Put a note before each comparison."""
     allclose, mismatch = np.testing.assert_allclose, fxgrad.testing.numbers.mismatch
 
     def noted_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 0.0, *args: Any,
@@ -75,7 +75,7 @@ def pytest_configure() -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Writes the notes of this process."""
+    """Write the notes of this process."""
     del session
     folder = Path(os.environ["FXGRAD_TOLERANCES"])
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Which version of jax the tests run with: lists of its names and options, and some of its texts, are those of 0.10."""
+"""The version of jax that the tests run with: lists of its names and options, and some of its texts, are for 0.10."""
 
 from __future__ import annotations
 

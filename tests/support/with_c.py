@@ -24,7 +24,7 @@ C_TYPES = {"float64": ctypes.c_double, "float32": ctypes.c_float, "int64": ctype
 
 
 def compiled(programs: Sequence[Program], folder: Path, *more: str) -> list[Callable[..., list[Any]]]:
-    """The functions of programs, from a file each, by one call of the compiler."""
+    """Return the functions of programs, from a file each, compiled by one call of the compiler."""
     files, names, sizes = [], [], []
     for number, program in enumerate(programs):
         text = program.to_c()
@@ -53,7 +53,7 @@ def _number(array: np.ndarray) -> Any:
 
 
 def caller(program: Program, function: Any, size: int) -> Callable[..., list[Any]]:
-    """The function of a file on NumPy arrays, in a work space that it may not leave."""
+    """Return the function of a file on NumPy arrays, in a work space whose bounds are checked."""
     inputs = program.inputs[len(program.constants):]
 
     def call(*args: Any) -> list[Any]:

@@ -25,7 +25,7 @@ TOLERANCE = {"bfloat16": 4e-2, "float16": 5e-3, "float32": 2e-5, "complex64": 2e
 
 
 def draw(shape: Sequence[int], dtype: str = "float32", low: float = -3, high: float = 3, seed: str = "") -> Any:
-    """An array of random numbers, the same in every run; integers from `low` to `high`, unsigned ones from 0."""
+    """Return an array of random numbers, the same in every run; integers from `low` to `high`, unsigned ones from 0."""
     random = np.random.default_rng(zlib.crc32(f"{tuple(shape)}{dtype}{low}{high}{seed}".encode()))
     kind = np.dtype(DTYPES.get(dtype, dtype)).kind
     if kind in "biu":
@@ -56,7 +56,7 @@ def is_array(value: Any) -> bool:
 
 
 def with_arrays(function: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]) -> Callable[..., Any]:
-    """The function of the arrays among the arguments, with all others in their places."""
+    """Return the function of the arrays among the arguments, with all others fixed."""
     def call(*arrays: Any) -> list[Any]:
         given = iter(arrays)
         return leaves(function(*(next(given) if is_array(arg) else arg for arg in args), **options))
@@ -72,12 +72,12 @@ class Call(NamedTuple):
 
 
 def call(name: str, *args: Any, **options: Any) -> Call:
-    """`name(*args, **options)`, for `check_all`."""
+    """Return `name(*args, **options)`, for `check_all`."""
     return Call(name, args, options)
 
 
 _waiting: ContextVar[tuple[list[Call], list[Call]] | None] = ContextVar("waiting", default=None)
-"""Calls whose values and whose gradients a test asks for, while it is to have them all compared at its end."""
+"""Calls whose values, and whose gradients, a test compares all together at its end."""
 
 
 @contextmanager
@@ -113,7 +113,7 @@ def each(names: str, cases: Sequence[Any], size: int = 12) -> Callable[[Callable
 
 
 def _taken(name: str, args: Sequence[Any], options: dict[str, Any]) -> Call:
-    """The call with copies of its arrays, which a test may write to before they are compared."""
+    """Return the call with copies of its arrays, which a test may write to before they are compared."""
     return Call(name, [arg.copy() if isinstance(arg, np.ndarray) else arg for arg in args], options)
 
 
@@ -139,7 +139,7 @@ def check_all(*calls: Call) -> None:
 
 
 def _all_pass(checks: Iterable[Callable[[], None]]) -> None:
-    """Raises what all of those that fail say."""
+    """Raise one error with the messages of all failed checks."""
     failures = []
     for each in checks:
         try:
@@ -175,7 +175,7 @@ def check_gradient(name: str, *args: Any, **options: Any) -> None:
 
 
 def check_gradients(*calls: Call) -> None:
-    """The gradients of weighted sums of the results, in every float64 array, against jax's."""
+    """Compare the gradients of weighted sums of the results, in every float64 array, with jax's."""
     places = [_places(each) for each in calls]
     moved = [[each.args[place] for place in chosen] for each, chosen in zip(calls, places, strict=True)]
 

@@ -21,7 +21,7 @@ TOLERANCES = {"float64": 1e-11, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e
 
 
 def run(model: Any, given: dict[str, Any], optimized: bool = False) -> list[Any]:
-    """The outputs of a model, by onnxruntime on one thread."""
+    """Return the outputs of a model, by onnxruntime on one thread."""
     options = onnxruntime.SessionOptions()
     levels = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
@@ -46,7 +46,7 @@ def _array(value: Any) -> Any:
 
 
 def readable(model: Any) -> Any:
-    """The model with outputs of bfloat16, which onnxruntime has no arrays for, as float32."""
+    """Return the model with outputs of bfloat16, which onnxruntime has no arrays for, as float32."""
     for output in model.graph.output:
         if output.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16:
             old = output.name
@@ -56,7 +56,7 @@ def readable(model: Any) -> Any:
 
 
 def to_onnx(function: Any, **options: Any) -> Callable[..., Any]:
-    """As `fxgrad.onnx.to_onnx`, for models of which a test looks at the text: each is checked, loaded and run."""
+    """Export like `fxgrad.onnx.to_onnx`, for tests of the model's text: each is checked, loaded and run."""
     def made(*args: Any) -> Any:
         model = fxgrad.onnx.to_onnx(function, **options)(*args)
         check(model)
@@ -68,15 +68,15 @@ def to_onnx(function: Any, **options: Any) -> Callable[..., Any]:
 
 
 def _ones(kind: Any) -> Any:
-    """An array of a type; sizes that have names are 3."""
+    """Return an array of a type; symbolic sizes are 3."""
     shape = [each.dim_value if each.HasField("dim_value") else 3 for each in kind.shape.dim]
     return np.ones(shape, onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
 
 
 def check(model: Any) -> None:
-    """The checker of ONNX with inference of types, which must agree with those that fxgrad knows; and names of nodes.
+    """Run ONNX's checker with type inference, which must agree with fxgrad's types; and check names of nodes.
 
-    onnxruntime refuses two nodes of one name, of which the checker says nothing.
+    onnxruntime refuses two nodes of one name, which the checker does not report.
     """
     onnx.checker.check_model(model, full_check=True)
     names = [node.name for node in _nodes(model.graph)]
@@ -89,7 +89,7 @@ def check(model: Any) -> None:
 
 
 def _nodes(graph: Any) -> Iterator[Any]:
-    """The nodes of a graph, and those of the graphs that they hold."""
+    """Yield the nodes of a graph, and those of its inner graphs."""
     for node in graph.node:
         if node.name:
             yield node

@@ -1,4 +1,4 @@
-"""The programs of examples/ as modules, for tests of what they show."""
+"""The programs of examples/ as modules, for tests of their output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "examples"
 
 
 def example(name: str) -> ModuleType:
-    """The module of an example."""
+    """Return the module of an example."""
     specification = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     assert specification is not None
     assert specification.loader is not None

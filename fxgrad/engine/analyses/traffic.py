@@ -78,8 +78,7 @@ def traffic(program: Program) -> tuple[Transfer, ...]:
 
     A loop with an unknown number of steps counts as one step. Among branches the one that sends most counts, as for
     `fxgrad.cost_analysis`. Collectives over an axis that `vmap` maps are not counted: they have become reductions and
-    moves of
-    arrays.
+    moves of arrays.
 
     >>> import fxgrad, numpy as np
     >>> traffic(fxgrad.make_program(lambda x: x * 2.0)(np.ones(3)))

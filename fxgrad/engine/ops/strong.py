@@ -1,9 +1,8 @@
 """Strong products: strong_mul, strong_div and strong_dot_general, in which 0 times anything is 0.
 
 They replace products in the derivatives of `fxgrad.nan_safe`: a value without influence has the cotangent 0, and 0
-times an
-infinite slope gives 0. For finite factors they equal the ordinary products bit for bit. They are bilinear, and so are
-their rules.
+times an infinite slope gives 0. For finite factors they equal the ordinary products bit for bit. They are bilinear, and
+so are their rules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `jax.ad_checkpoint` has: names of values, policies of what is kept, and a look at what is kept.
+"""The names of `jax.ad_checkpoint`: names of values, policies of residuals, and a list of the residuals.
 
 >>> import fxgrad, fxgrad.numpy as fnp
 >>> block = checkpoint(lambda x: fnp.sin(checkpoint_name(fnp.exp(x), "e")),

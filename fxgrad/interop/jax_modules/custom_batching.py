@@ -13,7 +13,7 @@ __all__ = ["custom_vmap", "sequential_vmap"]
 
 
 def sequential_vmap(fun: Callable[..., Any]) -> custom_vmap:
-    """`fun`, whose batches are computed one entry after the other, by `lax.map`.
+    """Return `fun` with batches computed one entry after the other, by `lax.map`.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.vmap(fxgrad.custom_batching.sequential_vmap(np.sin))(np.zeros(2))

@@ -1,6 +1,6 @@
 """Calls of compiled functions of other languages, as in `jax.ffi`: XLA makes them, un-jitted too.
 
-Targets are registered with jax's own functions, which are here under their names.
+Targets are registered with jax's own functions, re-exported here.
 
 >>> import numpy as np, fxgrad
 >>> matrix = np.array([[4.0, 2.0], [2.0, 5.0]], np.float32)
@@ -41,12 +41,12 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
              vmap_method: str | None = None, input_layouts: Any = None, output_layouts: Any = None,
              input_output_aliases: dict[int, int] | None = None, custom_call_api_version: int = 4,
              legacy_backend_config: str | None = None) -> Callable[..., Any]:
-    """The function that calls the registered target `target_name` with arrays, and with attributes by keyword.
+    """Return a function that calls the registered target `target_name` with arrays, and with attributes by keyword.
 
     Its results are of the types `result_shape_dtypes`: one, or a sequence of them. The options are those of
-    `jax.ffi.ffi_call`; `vmap_method` says how it is batched. It has no derivative: `UnsupportedError` is raised where
+    `jax.ffi.ffi_call`; `vmap_method` selects how it is batched. It has no derivative: `UnsupportedError` is raised if
     one is needed, unless the function that calls it has a rule of its own (`custom_jvp`, `custom_vjp`). Raises
-    `ArgumentError` for types that are none; XLA's errors are those of jax.
+    `ArgumentError` for invalid types; XLA's errors are those of jax.
     """
     for leaf in tree.leaves(result_shape_dtypes):
         if struct_aval(as_struct(leaf)) is None and not hasattr(leaf, "dtype"):

@@ -1,4 +1,4 @@
-"""The classes of a jitted function and its stages, as in `jax.stages`; they are made by `jit`, and asked for here.
+"""The classes of a jitted function and its stages, as in `jax.stages`; `jit` creates them.
 
 >>> import numpy as np, fxgrad
 >>> fast = fxgrad.jit(np.sin)

@@ -17,7 +17,7 @@ __all__ = ["check_grads", "check_jvp", "check_vjp"]
 
 def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int, modes: Sequence[str] = gradients.MODES,
                 atol: float | None = None, rtol: float | None = None, eps: float | None = None) -> None:
-    """Compares the derivatives of `f` at `args` up to `order` with central differences; raises `AssertionError`.
+    """Compare the derivatives of `f` at `args` up to `order` with central differences; raises `AssertionError`.
 
     It is `fxgrad.testing.check_grads`, which calls `f` with floating arguments in float64 whatever their dtype: so its
     tolerances are those of float64 by default.

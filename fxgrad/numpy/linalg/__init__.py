@@ -1,7 +1,7 @@
-"""Linear algebra: names, signatures and results are those of jax.numpy.linalg, and NumPy's functions come here too.
+"""Linear algebra with the names, signatures and results of jax.numpy.linalg; NumPy's functions dispatch here too.
 
-A singular matrix, and one that is not positive definite, raise `numpy.linalg.LinAlgError` where NumPy computes; under
-`jit` nothing can be raised, and results are NaN or infinite. Iterations that do not end, as for a matrix with a NaN in
+NumPy raises `numpy.linalg.LinAlgError` for a singular matrix, and for one that is not positive definite; under `jit`
+nothing can be raised, and results are NaN or infinite. Iterations that do not converge, as for a matrix with a NaN in
 it, give NaN everywhere.
 """
 
@@ -29,4 +29,4 @@ __all__ = ["cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigva
 
 
 def __dir__() -> list[str]:
-    return [*__all__]  # so that completion shows no modules of the inside
+    return [*__all__]  # without modules, for completion

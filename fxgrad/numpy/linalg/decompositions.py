@@ -50,10 +50,10 @@ class SVDResult(NamedTuple):
 
 
 def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
-    """The lower triangular L with `L @ L.T.conj() = a`, or the upper U with `U.T.conj() @ U = a`.
+    """Return the lower triangular L with `L @ L.T.conj() = a`, or the upper U with `U.T.conj() @ U = a`.
 
-    Unless `symmetrize_input`, only the lower triangle of `a` is looked at. Raises `numpy.linalg.LinAlgError` for a
-    matrix that is not positive definite; under `jit` the result is then NaN.
+    Unless `symmetrize_input`, only the lower triangle of `a` is read. Raises `numpy.linalg.LinAlgError` for a matrix
+    that is not positive definite; under `jit` the result is then NaN.
 
     >>> cholesky([[4.0, 2.0], [2.0, 2.0]])
     array([[2., 0.],
@@ -65,7 +65,7 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
 
 
 def qr(a: Any, mode: str = "reduced") -> Any:
-    """Q with orthonormal columns and the upper triangular R with `Q @ R = a`.
+    """Return Q with orthonormal columns and the upper triangular R with `Q @ R = a`.
 
     `mode` is "reduced" (as few columns as needed), "complete" (a square Q) or "r" (R alone). Derivatives are those at
     matrices of full rank; a square Q of a tall matrix turns as the reflections do that LAPACK makes it of.
@@ -97,12 +97,12 @@ def _is_lower(name: str, triangle: str | None) -> bool:
 
 
 def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
-    """Ascending eigenvalues and orthonormal eigenvectors (the columns) of Hermitian matrices.
+    """Return ascending eigenvalues and orthonormal eigenvectors (the columns) of Hermitian matrices.
 
-    `a` is made Hermitian first, or else only its lower (`UPLO="L"`) or upper triangle is looked at.
+    `a` is made Hermitian first, or else only its lower (`UPLO="L"`) or upper triangle is read.
 
-    Eigenvectors of equal eigenvalues are not determined, and have no derivatives: those are taken for 0. Derivatives of
-    what does not depend on their choice are right, as are those of sums of eigenvalues. But for a function made as
+    Eigenvectors of equal eigenvalues are not unique, and have no derivatives: 0 is used instead. Derivatives of
+    quantities that do not depend on their choice are right, such as sums of eigenvalues. But for a function computed as
     `(v * f(w)) @ v.T`, the derivative at equal eigenvalues lacks the part that mixes them.
 
     >>> eigh([[2.0, 0.0], [0.0, 1.0]]).eigenvalues
@@ -116,7 +116,7 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
 
 
 def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
-    """The ascending eigenvalues of Hermitian matrices; the arguments are those of `eigh`.
+    """Return the ascending eigenvalues of Hermitian matrices; the arguments are those of `eigh`.
 
     >>> eigvalsh([[2.0, 0.0], [0.0, 1.0]])
     array([1., 2.])
@@ -127,10 +127,10 @@ def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -
 
 
 def eig(a: Any) -> EigResult:
-    """Eigenvalues and eigenvectors (columns of length 1, their largest element real) of square matrices; complex.
+    """Return eigenvalues and eigenvectors (columns of length 1, largest element real) of square matrices; complex.
 
-    Both have derivatives, where the eigenvalues are distinct. Under `jit` there is a kernel for CPUs only. Of a
-    matrix with a NaN in it all are NaN.
+    Both have derivatives if the eigenvalues are distinct. Under `jit` there is a kernel for CPUs only. For a matrix
+    with a NaN in it all are NaN.
 
     >>> eig([[0.0, 1.0], [-1.0, 0.0]]).eigenvalues
     array([0.+1.j, 0.-1.j])
@@ -140,7 +140,7 @@ def eig(a: Any) -> EigResult:
 
 
 def eigvals(a: Any) -> Any:
-    """The eigenvalues of square matrices, complex; see `eig`.
+    """Return the eigenvalues of square matrices, complex; see `eig`.
 
     >>> eigvals([[0.0, 1.0], [-1.0, 0.0]])
     array([0.+1.j, 0.-1.j])
@@ -154,12 +154,12 @@ def eigvals(a: Any) -> Any:
 
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
         subset_by_index: tuple[int, int] | None = None) -> Any:
-    """U, the descending singular values S and Vh with `(U * S) @ Vh = a`, or S alone.
+    """Return U, the descending singular values S and Vh with `(U * S) @ Vh = a`, or S alone.
 
-    With `full_matrices` U and Vh are square. With `hermitian` the matrices are taken for Hermitian. As for `eigh`,
-    vectors of equal singular values have no derivatives, nor have those of the value 0: they are taken for 0. What
-    completes U or Vh to a square matrix is determined up to a rotation; so derivatives of what depends on its choice
-    mean nothing. Of a matrix with a NaN in it all are NaN.
+    With `full_matrices` U and Vh are square. With `hermitian` the matrices are assumed Hermitian. As for `eigh`,
+    vectors of equal singular values have no derivatives, nor have those of the value 0: 0 is used instead. The vectors
+    that complete U or Vh to a square matrix are unique up to a rotation only, so derivatives of values that depend on
+    its choice are meaningless. For a matrix with a NaN in it all are NaN.
 
     >>> svd([[0.0, 2.0], [1.0, 0.0]]).S
     array([2., 1.])
@@ -193,7 +193,7 @@ def _by_eigenvalues(a: Any, compute_uv: bool) -> Any:
 
 
 def svdvals(x: Any, /) -> Any:
-    """The descending singular values of matrices.
+    """Return the descending singular values of matrices.
 
     >>> svdvals([[0.0, 2.0], [1.0, 0.0]])
     array([2., 1.])

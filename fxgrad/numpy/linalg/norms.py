@@ -1,4 +1,4 @@
-"""Norms of vectors and matrices, and numbers made of them: condition numbers, ranks."""
+"""Norms of vectors and matrices, and numbers derived from them: condition numbers, ranks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fxgrad.numpy.shaping import moveaxis
 
 
 def norm(x: Any, ord: Any = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
-    """The norm of vectors (one axis) or matrices (two), by default the root of the sum of squares; real.
+    """Return the norm of vectors (one axis) or matrices (two), by default the root of the sum of squares; real.
 
     Without `axis`: of the whole array, which must be a vector or a matrix if `ord` is given. `ord` is that of
     `vector_norm` and `matrix_norm`. Raises `ArgumentError` for other numbers of axes.
@@ -62,7 +62,7 @@ def _euclidean(x: Any, axes: tuple[int, ...]) -> Any:
 
 def vector_norm(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False,
                 ord: float = 2) -> Any:
-    """The norm of order `ord` over `axis`: a number, plus or minus infinity, or 0 (how many elements are not zero).
+    """Return the norm of order `ord` over `axis`: a number, plus or minus infinity, or 0 (the number of nonzeros).
 
     >>> float(vector_norm([3.0, -4.0], ord=1))
     7.0
@@ -107,12 +107,12 @@ def _matrix(x: Any, ord: Any, rows: int, columns: int) -> Any:
 
 
 def _greatest(x: Any, axes: Any) -> Any:
-    """The greatest of numbers that are not negative, 0 of none."""
+    """Return the largest of non-negative numbers, 0 if there are none."""
     return max(x, axes, initial=None if all(shape_of(x)) else 0)
 
 
 def _least(x: Any, axis: int, ord: Any) -> Any:
-    """The least of numbers, of which there must be one."""
+    """Return the smallest of numbers; there must be at least one."""
     if not shape_of(x)[axis]:
         raise ShapeError(at_user_line(f"norm: ord={ord!r} is the least of several numbers, of which an empty array has "
                                       "none; ord=2, 1 and inf, the greatest, are 0 there"))
@@ -120,7 +120,7 @@ def _least(x: Any, axis: int, ord: Any) -> Any:
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    """The norm of matrices (the last two axes).
+    """Return the norm of matrices (the last two axes).
 
     `ord` is `"fro"` (the root of the sum of squares), `"nuc"` (the sum of singular values), 2 or -2 (the largest or
     smallest of them), 1 or -1 (the largest or smallest sum of a column), inf or -inf (of a row).
@@ -132,8 +132,9 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
 
 
 def cond(x: Any, p: Any = None) -> Any:
-    """The condition number of matrices in the norm `p` (that of `matrix_norm`), by default the ratio of the singular
-    values; infinite for singular ones.
+    """Return the condition number of matrices in the norm `p` (that of `matrix_norm`); infinite for singular ones.
+
+    By default it is the ratio of the singular values.
 
     Raises `ShapeError` for empty matrices, and for those that are not square if `p` is not None, 2 or -2.
 
@@ -158,7 +159,7 @@ def cond(x: Any, p: Any = None) -> Any:
 
 
 def _inverse(x: Any) -> Any:
-    """The inverse, which is not a number where there is none; NumPy's raises there."""
+    """Return the inverse, NaN where there is none, where NumPy's raises."""
     try:
         return inv(x)
     except np.linalg.LinAlgError:
@@ -171,8 +172,10 @@ def _inverse(x: Any) -> Any:
 
 
 def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any = None) -> Any:
-    """How many singular values of the matrices are greater than a bound: `rtol`, or max(rows, columns) eps times the
-    largest one. Of a vector: whether there is a number in it that is not 0.
+    """Return the number of singular values greater than a bound.
+
+    The bound is `rtol`, or max(rows, columns) eps, times the largest singular value. For a vector, return whether it
+    has a nonzero element.
 
     The bound is absolute, as in jax, in spite of its name; `tol` is another name for it. With `hermitian`,
     eigenvalues are counted.

@@ -1,4 +1,4 @@
-"""How the functions of linear algebra read their operands: as inexact matrices, with the name of what was called."""
+"""Read the operands of linear algebra as inexact matrices; errors name the called function."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from fxgrad.errors import DTypeError, ShapeError
 
 
 def matrices(name: str, *values: Any, square: bool = False) -> list[Any]:
-    """The operands as stacks of matrices of one inexact dtype; raises with the name of the caller's function."""
+    """Return the operands as stacks of matrices of one inexact dtype; errors name the caller's function."""
     read = inexact_operands(*values)
     check_matrix_operands(name, *read, square=square)
     return read
 
 
 def check_matrix_operands(name: str, *values: Any, square: bool = False) -> None:
-    """Raises `ShapeError` or `DTypeError` with the user's line unless the operands are (square) matrices."""
+    """Raise `ShapeError` or `DTypeError` with the user's line unless the operands are (square) matrices."""
     try:
         check_matrices(name, *map(aval_of, values), square=square)
     except (ShapeError, DTypeError) as error:
@@ -43,7 +43,7 @@ def symmetrize(a: Any) -> Any:
 
 
 def from_triangle(a: Any, lower: bool) -> Any:
-    """The Hermitian matrices of which `a` has one triangle; the other, and imaginary diagonals, do not count.
+    """Return the Hermitian matrices with one triangle of `a`; the other, and imaginary diagonals, are ignored.
 
     So derivatives are those of a function of that triangle alone.
     """
@@ -57,7 +57,7 @@ def from_triangle(a: Any, lower: bool) -> Any:
 
 
 def _strict_triangle(size: Any) -> Any:
-    """Whether an element is below the diagonal."""
+    """Return a matrix of bools: True below the diagonal."""
     return np.tri(size, size, -1, dtype=bool) if not has_symbolic_dim(size) else gt(*_places(size))
 
 

@@ -14,7 +14,7 @@ from fxgrad.numpy.einsum import einsum
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """The products of vectors in space along `axis`, at right angles to both.
+    """Return the cross products of vectors along `axis`, orthogonal to both.
 
     Raises `ShapeError` unless they have 3 elements.
 
@@ -29,7 +29,9 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 
 def outer(x1: Any, x2: Any, /) -> Any:
-    """The products of every element of a vector with every one of another. Raises `ShapeError` for other arrays.
+    """Return the products of every element of a vector with every one of another.
+
+    Raises `ShapeError` for other arrays.
 
     >>> outer([1.0, 2.0], [3.0, 4.0])
     array([[3., 4.],
@@ -43,7 +45,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
-    """The diagonals of the matrices in the last two axes, or others parallel to them.
+    """Return the diagonals of the matrices in the last two axes, or others parallel to them.
 
     >>> diagonal([[1, 2], [3, 4]])
     array([1, 4])
@@ -52,7 +54,7 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Any:
 
 
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
-    """The sums of the diagonals of the matrices in the last two axes.
+    """Return the sums of the diagonals of the matrices in the last two axes.
 
     >>> int(trace([[1, 2], [3, 4]]))
     5
@@ -61,9 +63,9 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
 
 
 def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Any:
-    """The product of several matrices, in the order that takes the least work; the first and last may be vectors.
+    """Return the product of several matrices, in the order of least work; the first and last may be vectors.
 
-    Raises `ArgumentError` for fewer than two arrays, and `ShapeError` if their shapes do not fit.
+    Raises `ArgumentError` for fewer than two arrays, and `ShapeError` if their shapes do not match.
 
     >>> multi_dot([[[1.0, 2.0]], [[3.0], [4.0]], [[2.0]]])
     array([[22.]])

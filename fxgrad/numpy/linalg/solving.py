@@ -48,7 +48,7 @@ class SlogdetResult(NamedTuple):
 
 
 def solve(a: Any, b: Any) -> Any:
-    """The x with `a @ x = b`, for square matrices `a`.
+    """Return the x with `a @ x = b`, for square matrices `a`.
 
     `b` is a vector, or (a stack of) matrices; the axes in front of both broadcast. The matrices are factored once, for
     all derivatives too. Raises `ShapeError` if the shapes do not fit, and `numpy.linalg.LinAlgError` for a singular
@@ -72,7 +72,7 @@ def solve(a: Any, b: Any) -> Any:
 
 
 def _solved(a: Any, b: Any) -> Any:
-    """As `solve`, of matrices."""
+    """Solve like `solve`, for matrices."""
     a_shape, b_shape = shape_of(a), shape_of(b)
     if len(a_shape) == 2 and len(b_shape) > 2:  # one matrix for all: put the columns side by side
         columns = moveaxis(b, -2, 0)
@@ -87,7 +87,7 @@ def _solved(a: Any, b: Any) -> Any:
 
 
 def inv(a: Any) -> Any:
-    """The inverses of square matrices. Raises `numpy.linalg.LinAlgError` for singular ones, as `solve` does.
+    """Return the inverses of square matrices. Raises `numpy.linalg.LinAlgError` for singular ones, as `solve` does.
 
     >>> inv([[2.0, 0.0], [0.0, 4.0]])
     array([[0.5 , 0.  ],
@@ -101,7 +101,7 @@ def inv(a: Any) -> Any:
 
 
 def det(a: Any) -> Any:
-    """The determinants of square matrices.
+    """Return the determinants of square matrices.
 
     First and second derivatives are right for singular matrices too; those of matrices up to 3 by 3 of all orders.
 
@@ -122,7 +122,7 @@ def det(a: Any) -> Any:
 
 
 def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
-    """The signs of the determinants and the logarithms of their magnitudes, which are -inf for singular matrices.
+    """Return the signs of the determinants and the logarithms of their magnitudes, -inf for singular matrices.
 
     Of complex matrices, the sign is the number of magnitude 1 in the direction of the determinant. `method` is "lu"
     (the default) or "qr", for real matrices.
@@ -151,11 +151,11 @@ def _by_reflections(a: Any) -> SlogdetResult:
 
 
 def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> Any:
-    """The pseudo-inverses of matrices (stacks too, of any height and width).
+    """Return the pseudo-inverses of matrices (stacks too, of any height and width).
 
     Singular values up to `rtol` times the largest one count as zero: by default 10 max(rows, columns) eps; `rcond` is
-    another name for it. With `hermitian` the matrices are made Hermitian first. Derivatives are right where the rank
-    does not change.
+    another name for it. With `hermitian` the matrices are made Hermitian first. Derivatives are right if the rank does
+    not change.
 
     >>> pinv([[2.0], [0.0]])
     array([[0.5, 0. ]])
@@ -179,13 +179,13 @@ def _pinv(a: Any, rtol: Any, truncates: bool) -> Any:
 
 
 def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> tuple[Any, Any, Any, Any]:
-    """The x for which the sum of squares of `b - a @ x` is least, and the shortest of them if there are several.
+    """Return the x that minimizes the sum of squares of `b - a @ x`, the shortest one if there are several.
 
-    Returns x, those sums, the rank of `a` and its singular values, of which those below `rcond` times the largest one
+    Returns x, those sums, the rank of `a` and its singular values; singular values below `rcond` times the largest one
     count as zero (by default max(rows, columns) eps). With `numpy_resid`, which `jit` cannot have, the sums are an
-    empty array where NumPy's are: unless `a` has more rows than columns and full rank. Derivatives of x are right
-    where the rank does not change. Raises `ShapeError` unless `a` is a matrix and `b` a vector or matrix of as many
-    rows.
+    empty array where NumPy's are: unless `a` has more rows than columns and full rank. Derivatives of x are right if
+    the rank does not change. Raises `ShapeError` unless `a` is a matrix and `b` a vector or matrix with the same number
+    of rows.
 
     >>> lstsq([[1.0], [1.0]], [1.0, 3.0])[0]
     array([2.])
@@ -217,7 +217,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> tu
 
 
 def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
-    """The x with `tensordot(a, x, x.ndim) = b`; `axes` of `a` are moved to its end first.
+    """Return the x with `tensordot(a, x, x.ndim) = b`; `axes` of `a` are moved to its end first.
 
     >>> tensorsolve([[[2.0, 0.0]], [[0.0, 4.0]]], [[2.0], [8.0]])
     array([1., 2.])
@@ -233,7 +233,7 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
 
 
 def tensorinv(a: Any, ind: int = 2) -> Any:
-    """The array that `tensordot` over `ind` axes takes `a` to an identity with.
+    """Return the array whose `tensordot` with `a` over `ind` axes is an identity.
 
     >>> shape_of(tensorinv(eye(6).reshape(2, 3, 6)))
     (6, 2, 3)
@@ -248,7 +248,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
 
 
 def matrix_power(a: Any, n: int) -> Any:
-    """The product of `n` square matrices `a`; of inverses if `n` is negative.
+    """Return the product of `n` square matrices `a`; of inverses if `n` is negative.
 
     Raises `ArgumentError` unless `n` is an integer. Of a matrix of integers, powers from 0 on are integers.
 

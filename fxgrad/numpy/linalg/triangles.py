@@ -17,7 +17,7 @@ from fxgrad.numpy.linalg.solving import pinv as pinv_
 
 
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:
-    """`np.linalg.cholesky`: the triangle that is looked at is the one of the result."""
+    """Compute `np.linalg.cholesky`, which reads the same triangle as its result has."""
     a, = matrices("cholesky", a, square=True)
     return cholesky_(adjoint(a) if upper else a, upper=upper, symmetrize_input=False)
 
@@ -33,7 +33,7 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Any:
 
 
 def _lower(name: str, a: Any, hermitian: bool) -> Any:
-    """The matrices that NumPy sees: those of the lower triangles if they are `hermitian`."""
+    """Return the matrices as NumPy reads them: from their lower triangles if `hermitian`."""
     return from_triangle(matrices(name, a, square=True)[0], lower=True) if hermitian else a
 
 
@@ -48,7 +48,7 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None
 
 
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
-    """`np.linalg.matrix_rank`: `tol` bounds singular values as it is, `rtol` as a part of the greatest one."""
+    """Compute `np.linalg.matrix_rank`: `tol` bounds singular values absolutely, `rtol` relative to the largest."""
     a = _lower("matrix_rank", A, hermitian)
     if rtol is not None:
         tol = svd_(a, compute_uv=False, hermitian=hermitian).max(-1) * rtol

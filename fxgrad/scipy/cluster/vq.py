@@ -15,7 +15,7 @@ __all__ = ["vq"]
 def vq(obs: Any, code_book: Any, check_finite: bool = True) -> tuple[Any, Any]:
     """For each row of `obs` the number of the nearest row of `code_book`, and how far away it is.
 
-    Vectors are taken for rows of one number. Raises `ShapeError` where the rows are of different lengths.
+    Vectors count as rows of one number. Raises `ShapeError` if the rows have different lengths.
 
     >>> import numpy as np
     >>> numbers, distances = vq(np.array([[0.0, 0.1], [2.0, 2.0]]), np.array([[0.0, 0.0], [2.0, 1.0]]))

@@ -1,6 +1,6 @@
 """Linear algebra with the names of scipy.linalg: signatures and results are those of jax.scipy.linalg.
 
-Arguments about memory and checks (`overwrite_a`, `check_finite`, `lwork`, ...) are accepted and mean nothing.
+Arguments about memory and checks (`overwrite_a`, `check_finite`, `lwork`, ...) are accepted and ignored.
 """
 
 from fxgrad.engine.pytorch_names import module_getattr as _of_module
@@ -46,12 +46,12 @@ __all__ = ["block_diag", "cho_factor", "cho_solve", "cholesky", "circulant", "co
 
 
 def __dir__() -> list[str]:
-    return [*__all__]  # so that completion shows no modules of the inside
+    return [*__all__]  # without modules, for completion
 
 
 ABSENT = {
     "funm": "of a matrix with distinct eigenvalues write v @ (f(w)[:, None] * fnp.linalg.inv(v)), "
             "with w, v = fnp.linalg.eig(a)",
 }
-"""Names of jax.scipy.linalg that are not here, each with what to write."""
+"""Names of jax.scipy.linalg that are missing here, each with a replacement."""
 __getattr__ = _of_module(__name__, ABSENT)

@@ -40,10 +40,10 @@ __all__ = ["cholesky", "eigh", "eigh_tridiagonal", "hessenberg", "lu", "polar", 
 
 
 def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """The upper triangular U with `U.T.conj() @ U = a`, or with `lower` the L with `L @ L.T.conj() = a`.
+    """Return the upper triangular U with `U.T.conj() @ U = a`, or with `lower` the L with `L @ L.T.conj() = a`.
 
-    Only that triangle of `a` is looked at. Raises `numpy.linalg.LinAlgError` for a matrix that is not positive
-    definite; under `jit` the result is then NaN.
+    Only that triangle of `a` is read. Raises `numpy.linalg.LinAlgError` for a matrix that is not positive definite;
+    under `jit` the result is then NaN.
 
     >>> cholesky([[4.0, 2.0], [2.0, 2.0]])
     array([[2., 1.],
@@ -55,8 +55,9 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
 
 
 def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, ...]:
-    """P, L and U with `P @ L @ U = a`: a permutation, unit lower and upper triangular; or with `permute_l`, `P @ L`
-    and U.
+    """Return P, L and U with `P @ L @ U = a`, or with `permute_l`, `P @ L` and U.
+
+    P is a permutation, L unit lower and U upper triangular.
 
     >>> lu([[1.0, 2.0], [2.0, 2.0]])[2]
     array([[2., 2.],
@@ -79,8 +80,9 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
 
 def qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False,
        check_finite: bool = True) -> tuple[Any, ...]:
-    """(Q, R), with `pivoting` (Q, R, order), where Q has orthonormal columns, R is upper triangular and Q R is `a`, or
-    `a[:, order]`.
+    """Return (Q, R), with `pivoting` (Q, R, order).
+
+    Q has orthonormal columns, R is upper triangular and Q R is `a`, or `a[:, order]`.
 
     `mode` is "full" (a square Q), "economic", or "r": then there is no Q.
 
@@ -99,7 +101,7 @@ def qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full",
 
 def qr_multiply(a: Any, c: Any, mode: str = "right", pivoting: bool = False, conjugate: bool = False,
                 overwrite_a: bool = False, overwrite_c: bool = False) -> tuple[Any, ...]:
-    """`c @ Q`, or `Q @ c` for `mode="left"`, with R (and the order of columns) of the economic `qr` of `a`.
+    """Return `c @ Q`, or `Q @ c` for `mode="left"`, with R (and the order of columns) of the economic `qr` of `a`.
 
     With `conjugate`, that of Q conjugated. `c` may be a vector. Raises `ShapeError` if its size does not fit.
 
@@ -130,10 +132,10 @@ def qr_multiply(a: Any, c: Any, mode: str = "right", pivoting: bool = False, con
 def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
          overwrite_b: bool = False, turbo: bool = True, eigvals: None = None, type: int = 1,
          check_finite: bool = True) -> Any:
-    """Ascending eigenvalues, and eigenvectors as columns, of Hermitian matrices; see `fxgrad.numpy.linalg.eigh`.
+    """Return ascending eigenvalues, and eigenvectors as columns, of Hermitian matrices; see `fxgrad.numpy.linalg.eigh`.
 
-    With `b`, positive definite, those of `a @ v = w * b @ v` (`type` 1, and no other). `lower` says which triangles
-    are looked at.
+    With `b`, positive definite, they are those of `a @ v = w * b @ v` (only `type` 1). `lower` selects the triangles
+    that are read.
 
     >>> eigh([[2.0, 0.0], [0.0, 1.0]], eigvals_only=True)
     array([1., 2.])
@@ -157,9 +159,9 @@ def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, 
 
 def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str = "a", select_range: Any = None,
                      tol: float | None = None, key: Any = None) -> Any:
-    """Ascending eigenvalues (and vectors) of the symmetric matrix with the diagonal `d` and `e` beside it.
+    """Return ascending eigenvalues (and vectors) of the symmetric matrix with the diagonal `d` and `e` beside it.
 
-    `select="i"` with `select_range=(first, last)` gives some of them. Computed as those of a full matrix.
+    `select="i"` with `select_range=(first, last)` selects some of them. They are computed as those of a full matrix.
 
     >>> eigh_tridiagonal([2.0, 1.0], [0.0], eigvals_only=True)
     array([1., 2.])
@@ -182,7 +184,7 @@ def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str 
 
 
 def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
-    """T and Z with `Z @ T @ Z.T.conj() = a`, where Z is unitary and T upper triangular.
+    """Return T and Z with `Z @ T @ Z.T.conj() = a`, where Z is unitary and T upper triangular.
 
     For `output="real"` and real matrices T may have blocks of 2 rows on its diagonal, one for each pair of complex
     eigenvalues. There are no derivatives.
@@ -201,7 +203,7 @@ def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
 
 
 def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
-    """The complex Schur form made of a real one: T becomes triangular.
+    """Return the complex Schur form of a real one: T becomes triangular.
 
     >>> bool(abs(rsf2csf([[0.0, 1.0], [-1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]])[0][1, 0]) < 1e-12)
     True
@@ -213,7 +215,7 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
 
 
 def hessenberg(a: Any, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """H, zero below the diagonal next to the main one, with `Q @ H @ Q.T.conj() = a`; with `calc_q`, H and Q.
+    """Return H, zero below the diagonal next to the main one, with `Q @ H @ Q.T.conj() = a`; with `calc_q`, H and Q.
 
     There are no derivatives.
 
@@ -241,7 +243,7 @@ def hessenberg(a: Any, *, calc_q: bool = False, overwrite_a: bool = False, check
 
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False,
         check_finite: bool = True, lapack_driver: str = "gesdd") -> Any:
-    """U, the descending singular values s and Vh with `(U * s) @ Vh = a`, or s; see `fxgrad.numpy.linalg.svd`.
+    """Return U, the descending singular values s and Vh with `(U * s) @ Vh = a`, or s; see `fxgrad.numpy.linalg.svd`.
 
     >>> svd([[0.0, 2.0], [1.0, 0.0]], compute_uv=False)
     array([2., 1.])
@@ -253,11 +255,11 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a
 
 def polar(a: Any, side: str = "right", *, method: str = "qdwh", eps: float | None = None,
           max_iterations: int | None = None) -> tuple[Any, Any]:
-    """U and P with `U @ P = a` (or `P @ U = a` for `side="left"`), U with orthonormal columns or rows, P Hermitian
-    without negative eigenvalues.
+    """Return U and P with `U @ P = a` (or `P @ U = a` for `side="left"`).
 
-    Computed by singular values, whatever `method` is ("qdwh" or "svd"). Derivatives are right at equal singular values
-    too. Raises `ShapeError` for matrices that are wide (right) or tall (left).
+    U has orthonormal columns or rows, P is Hermitian without negative eigenvalues. They are computed by singular
+    values, whatever `method` is ("qdwh" or "svd"). Derivatives are right at equal singular values too. Raises
+    `ShapeError` for matrices that are wide (right) or tall (left).
 
     >>> polar([[0.0, 2.0], [3.0, 0.0]])[0]
     array([[0., 1.],

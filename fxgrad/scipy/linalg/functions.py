@@ -14,7 +14,7 @@ from fxgrad.numpy.linalg.operands import check_matrix_operands, matrices
 
 
 def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:
-    """The exponentials of square matrices, the limit of (1 + A/n)ⁿ; NaN if more than `max_squarings` are needed.
+    """Return the exponentials of square matrices, the limit of (1 + A/n)ⁿ; NaN if more than `max_squarings` are needed.
 
     `upper_triangular` is a hint, and not needed. Derivatives of every order are exact.
 
@@ -27,7 +27,7 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
 
 
 def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: bool = True) -> Any:
-    """The exponential of `A` and its derivative along `E`, or the latter only. `method` means nothing.
+    """Return the exponential of `A` and its derivative along `E`, or the latter only. `method` is ignored.
 
     >>> expm_frechet([[0.0, 0.0], [0.0, 0.0]], [[1.0, 2.0], [3.0, 4.0]], compute_expm=False)
     array([[1., 2.],
@@ -39,9 +39,9 @@ def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: boo
 
 
 def sqrtm(A: Any, blocksize: int = 1) -> Any:
-    """The square roots of square matrices whose eigenvalues have no negative real part; complex.
+    """Return the square roots of square matrices whose eigenvalues have no negative real part; complex.
 
-    Derivatives are right where no two eigenvalues of the root add up to 0. Under `jit` there is a kernel for CPUs only.
+    Derivatives are right if no two eigenvalues of the root add up to 0. Under `jit` there is a kernel for CPUs only.
 
     >>> sqrtm([[4.0, 0.0], [0.0, 9.0]]).real
     array([[2., 0.],
@@ -54,10 +54,10 @@ def sqrtm(A: Any, blocksize: int = 1) -> Any:
 
 
 def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float = 1e-8) -> Any:
-    """The X with `A @ X + X @ B = C`. It is computed by Schur forms, whatever `method` is; `tol` means nothing.
+    """Return the X with `A @ X + X @ B = C`, computed by Schur forms; `method` and `tol` are ignored.
 
-    Raises `ShapeError` if the shapes do not fit. Where an eigenvalue of A and one of B add up to 0 there is no single
-    solution, and what is returned is not finite or far off.
+    Raises `ShapeError` if the shapes do not match. If an eigenvalue of A and one of B add up to 0, the solution is not
+    unique, and the result is not finite or far off.
 
     >>> solve_sylvester([[1.0]], [[2.0]], [[6.0]])
     array([[2.]])

@@ -39,7 +39,7 @@ __all__ = ["block_diag", "circulant", "companion", "convolution_matrix", "dft", 
 
 
 def _vector(name: str, x: Any, least: int = 0) -> Any:
-    """`x` with at least one axis, and at least so many elements along the last one."""
+    """Return `x` with at least one axis, and at least `least` elements along the last one."""
     x = atleast_1d(as_array_operand(x))
     if shape_of(x)[-1] < least:
         raise ShapeError(at_user_line(f"{name}: an array of shape {shape_of(x)}; at least {least} elements are needed "
@@ -48,12 +48,12 @@ def _vector(name: str, x: Any, least: int = 0) -> Any:
 
 
 def _gather_places(x: Any, places: Any) -> Any:
-    """The elements of vectors at the places that an array of integers says, as matrices."""
+    """Return the elements of vectors at an array of indices, as matrices."""
     return take(x, np.asarray(places), axis=len(shape_of(x)) - 1, mode="clip")
 
 
 def _joined(*parts: Any) -> Any:
-    """Vectors one behind another, their axes in front broadcast."""
+    """Return vectors one behind another, their axes in front broadcast."""
     read = promote_operands(*parts)
     stack = common_shape("vectors", *(shape_of(each)[:-1] for each in read))
     return concatenate([broadcast_to(each, (*stack, shape_of(each)[-1])) for each in read], len(stack))
@@ -70,7 +70,7 @@ def _size(name: str, n: Any, least: int = 1) -> int:
 
 
 def toeplitz(c: Any, r: Any = None) -> Any:
-    """The matrices with `c` as first column and `r` (but for its first element) as first row, equal along diagonals.
+    """Return the Toeplitz matrices with first column `c` and first row `r` (without its first element).
 
     Without `r` the row is `c` conjugated. Axes in front broadcast.
 
@@ -89,8 +89,7 @@ def toeplitz(c: Any, r: Any = None) -> Any:
 
 
 def hankel(c: Any, r: Any = None) -> Any:
-    """The matrices with `c` as first column and `r` (by default zeros; but for its first element) as last row, equal
-    along diagonals that go up.
+    """Return the Hankel matrices with first column `c` and last row `r` (zeros by default; without its first element).
 
     >>> hankel([1.0, 2.0], [0.0, 3.0])
     array([[1., 2.],
@@ -108,7 +107,7 @@ def hankel(c: Any, r: Any = None) -> Any:
 
 
 def circulant(c: Any) -> Any:
-    """The matrices with `c` as first column, in which each column is the one before moved down by one, and around.
+    """Return the circulant matrices with first column `c`; each column is the one before rotated down by one.
 
     >>> circulant([1, 2])
     array([[1, 2],
@@ -120,7 +119,7 @@ def circulant(c: Any) -> Any:
 
 
 def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
-    """The matrix whose product with a vector of `n` elements is `convolve(a, vector, mode)`.
+    """Return the matrix whose product with a vector of `n` elements is `convolve(a, vector, mode)`.
 
     >>> convolution_matrix([1, 2], 2)
     array([[1, 0],
@@ -141,7 +140,7 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
 
 
 def companion(a: Any) -> Any:
-    """The matrices whose characteristic polynomial has the coefficients `a` (highest first), divided by the first.
+    """Return the matrices whose characteristic polynomial has the coefficients `a` (highest first) over the first.
 
     >>> companion([1.0, -3.0, 2.0])
     array([[ 3., -2.],
@@ -156,7 +155,7 @@ def companion(a: Any) -> Any:
 
 
 def fiedler(a: Any) -> Any:
-    """The distances of every element of `a` from every other.
+    """Return the distances of every element of `a` from every other.
 
     >>> fiedler([1.0, 4.0])
     array([[0., 3.],
@@ -167,7 +166,7 @@ def fiedler(a: Any) -> Any:
 
 
 def fiedler_companion(a: Any) -> Any:
-    """Matrices of five diagonals whose characteristic polynomial has the coefficients `a`, divided by the first.
+    """Return matrices of five diagonals whose characteristic polynomial has the coefficients `a`, divided by the first.
 
     >>> fiedler_companion([1.0, -3.0, 2.0])
     array([[ 3., -2.],
@@ -183,7 +182,7 @@ def fiedler_companion(a: Any) -> Any:
     whole = concatenate([constant_array((*shape_of(a)[:-1], 1), 0, aval_of(a).dtype), ones, monic], last)
     places = np.zeros((size, size), int)
     places[0, 0] = 3
-    for row in range(1, size, 2):  # a[2], a[4], ... stand above the diagonal of rows 0, 2, ...
+    for row in range(1, size, 2):  # a[2], a[4], ... are above the diagonal of rows 0, 2, ...
         places[row - 1, row] = row + 3
         if row + 1 < size:
             places[row + 1, row] = row + 4
@@ -197,7 +196,7 @@ def fiedler_companion(a: Any) -> Any:
 
 
 def leslie(f: Any, s: Any) -> Any:
-    """The matrices of a population by age: births `f` in the first row, and survival `s` below the diagonal.
+    """Return the matrices of an age-structured population: births `f` in the first row, survival `s` below.
 
     >>> leslie([1.0, 2.0], [0.5])
     array([[1. , 2. ],
@@ -216,7 +215,7 @@ def leslie(f: Any, s: Any) -> Any:
 
 
 def block_diag(*arrs: Any) -> Any:
-    """The matrices `arrs` along the diagonal of one, zeros elsewhere. Vectors count as rows.
+    """Return the matrices `arrs` along the diagonal of one, zeros elsewhere. Vectors count as rows.
 
     >>> block_diag([[1]], [[2, 3]])
     array([[1, 0, 0],
@@ -238,12 +237,12 @@ def block_diag(*arrs: Any) -> Any:
 
 
 def _constant(values: Any, dtype: Any = None) -> Any:
-    """Numbers computed with NumPy, in the default dtype; a constant of the program that is traced."""
+    """Return numbers computed with NumPy, in the default dtype; a constant of the program that is traced."""
     return asarray(np.asarray(values).astype(default_float_dtype() if dtype is None else dtype))
 
 
 def hilbert(n: int) -> Any:
-    """1 / (i + j + 1), for i and j from 0 to n - 1.
+    """Return 1 / (i + j + 1), for i and j from 0 to n - 1.
 
     >>> hilbert(2)
     array([[1.        , 0.5       ],
@@ -254,7 +253,7 @@ def hilbert(n: int) -> Any:
 
 
 def invhilbert(n: int) -> Any:
-    """The inverse of `hilbert(n)`, whose elements are whole numbers.
+    """Return the inverse of `hilbert(n)`, whose elements are whole numbers.
 
     >>> invhilbert(2)
     array([[ 4., -6.],
@@ -280,7 +279,7 @@ def _pascal(name: str, n: int, kind: str | None, sign: int) -> Any:
 
 
 def pascal(n: int, kind: str | None = None) -> Any:
-    """Pascal's triangle as a "lower" or "upper" triangular matrix, or the "symmetric" product of the two.
+    """Return Pascal's triangle as a "lower" or "upper" triangular matrix, or the "symmetric" product of the two.
 
     >>> pascal(3)
     array([[1., 1., 1.],
@@ -291,7 +290,7 @@ def pascal(n: int, kind: str | None = None) -> Any:
 
 
 def invpascal(n: int, kind: str | None = None) -> Any:
-    """The inverse of `pascal(n, kind)`, whose elements are whole numbers.
+    """Return the inverse of `pascal(n, kind)`, whose elements are whole numbers.
 
     >>> invpascal(2)
     array([[ 2., -1.],
@@ -301,7 +300,7 @@ def invpascal(n: int, kind: str | None = None) -> Any:
 
 
 def hadamard(n: int, dtype: Any = int) -> Any:
-    """The matrix of 1 and -1 with orthogonal rows that Sylvester's doubling makes; `n` is a power of 2.
+    """Return the Hadamard matrix by Sylvester's doubling: 1 and -1, with orthogonal rows; `n` is a power of 2.
 
     >>> hadamard(2)
     array([[ 1,  1],
@@ -315,7 +314,7 @@ def hadamard(n: int, dtype: Any = int) -> Any:
 
 
 def helmert(n: int, full: bool = False) -> Any:
-    """n - 1 orthonormal rows that are orthogonal to a row of equal numbers, which comes first if `full`.
+    """Return n - 1 orthonormal rows that are orthogonal to a row of equal numbers, which comes first if `full`.
 
     >>> helmert(2, full=True)
     array([[ 0.70710677,  0.70710677],
@@ -329,7 +328,7 @@ def helmert(n: int, full: bool = False) -> Any:
 
 
 def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
-    """The matrix of `fft` of `n` points, exp(-2πi jk/n), divided by n (`scale="n"`) or its root ("sqrtn").
+    """Return the matrix of `fft` of `n` points, exp(-2πi jk/n), divided by n (`scale="n"`) or its root ("sqrtn").
 
     >>> dft(2).real
     array([[ 1.,  1.],

@@ -19,7 +19,7 @@ from fxgrad.numpy.linalg.operands import check_matrix_operands, matrices
 
 
 def _with_columns(name: str, a: Any, b: Any, solver: Callable[..., Any], *others: Any) -> Any:
-    """`solver` of matrices with equal axes in front, where `b` may be a vector and the axes in front broadcast.
+    """Apply `solver` to matrices with equal leading axes, where `b` may be a vector and leading axes broadcast.
 
     `others` are vectors that belong to the matrices.
     """
@@ -40,7 +40,7 @@ def _with_columns(name: str, a: Any, b: Any, solver: Callable[..., Any], *others
 
 def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False,
                      overwrite_b: bool = False, debug: Any = None, check_finite: bool = True) -> Any:
-    """The x with `op(a) @ x = b` for triangular `a`, of which the other triangle is not looked at.
+    """Return the x with `op(a) @ x = b` for triangular `a`, whose other triangle is not read.
 
     `trans` is 0 or "N", 1 or "T" (the transpose), 2 or "C" (the conjugate transpose). A zero on the diagonal gives
     infinities. Raises `ShapeError` if the shapes do not fit.
@@ -57,7 +57,7 @@ def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False, 
 
 def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
           debug: bool = False, check_finite: bool = True, assume_a: str = "gen") -> Any:
-    """The x with `a @ x = b`. With `assume_a="pos"` for a positive definite `a`, of which one triangle is looked at.
+    """Return the x with `a @ x = b`. With `assume_a="pos"`, `a` is positive definite and one triangle is read.
 
     `assume_a` may also be "gen", "sym" and "her". Raises `numpy.linalg.LinAlgError` for matrices that are singular or
     not positive definite (under `jit` the result is then not finite).
@@ -74,7 +74,7 @@ def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwr
 
 def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False,
                check_finite: bool = True) -> tuple[Any, bool]:
-    """The Cholesky factor of positive definite matrices, for `cho_solve`, and `lower`.
+    """Return the Cholesky factor of positive definite matrices, for `cho_solve`, and `lower`.
 
     Raises `numpy.linalg.LinAlgError` for other matrices; under `jit` the factor is then NaN.
 
@@ -88,7 +88,7 @@ def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False,
 
 
 def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
-    """The x with `a @ x = b`, given `cho_factor(a)`.
+    """Return the x with `a @ x = b`, given `cho_factor(a)`.
 
     >>> cho_solve(cho_factor([[4.0, 0.0], [0.0, 8.0]]), [4.0, 16.0]).round(12)
     array([1., 2.])
@@ -103,7 +103,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, 
 
 
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
-    """The factors L (below the diagonal, without its ones) and U of matrices in one, and the exchanges of rows.
+    """Return the factors L (below the diagonal, without its ones) and U of matrices in one, and the row exchanges.
 
     >>> lu_factor([[1.0, 2.0], [2.0, 2.0]])
     (array([[2. , 2. ],
@@ -116,7 +116,7 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> t
 
 def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: bool = False,
              check_finite: bool = True) -> Any:
-    """The x with `op(a) @ x = b`, given `lu_factor(a)`; `trans` is 0, 1 (transpose) or 2 (conjugate transpose).
+    """Return the x with `op(a) @ x = b`, given `lu_factor(a)`; `trans` is 0, 1 (transpose) or 2 (conjugate transpose).
 
     >>> lu_solve(lu_factor([[1.0, 2.0], [2.0, 2.0]]), [3.0, 4.0])
     array([1., 1.])
@@ -139,7 +139,7 @@ def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: b
 
 
 def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """The inverses of square matrices; see `fxgrad.numpy.linalg.inv`.
+    """Return the inverses of square matrices; see `fxgrad.numpy.linalg.inv`.
 
     >>> inv([[2.0, 0.0], [0.0, 4.0]])
     array([[0.5 , 0.  ],
@@ -149,7 +149,7 @@ def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
 
 
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """The determinants of square matrices; see `fxgrad.numpy.linalg.det`.
+    """Return the determinants of square matrices; see `fxgrad.numpy.linalg.det`.
 
     >>> float(det([[1.0, 2.0], [3.0, 4.0]]))
     -2.0

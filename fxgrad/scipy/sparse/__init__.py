@@ -6,4 +6,4 @@ __all__ = ["linalg"]
 
 
 def __dir__() -> list[str]:
-    return [*__all__]  # so that completion shows no modules of the inside
+    return [*__all__]  # without modules, for completion

@@ -26,7 +26,7 @@ Apply = Callable[[Any], Any]
 
 
 class _Space:
-    """Containers of arrays such as `example` as vectors."""
+    """Containers of arrays with the structure of `example`, as vectors."""
 
     def __init__(self, name: str, example: Any) -> None:
         leaves, structure = tree.flatten(example)
@@ -38,7 +38,7 @@ class _Space:
         self.name = name
 
     def vector(self, container: Any, what: str) -> Any:
-        """The elements of a container, which must have the structure and the shapes of the example."""
+        """Return the elements of a container, which must have the structure and the shapes of the example."""
         leaves, structure = tree.flatten(container)
         if self.structure != structure or [fnp.shape(leaf) for leaf in leaves] != self.shapes:
             raise ShapeError(at_user_line(f"{self.name}: {what} has the shapes {[fnp.shape(leaf) for leaf in leaves]}, "
@@ -46,7 +46,7 @@ class _Space:
         return fnp.concatenate([fnp.ravel(leaf).astype(self.dtype) for leaf in leaves])
 
     def container(self, vector: Any) -> Any:
-        """The container of these elements."""
+        """Return the container of these elements."""
         parts, begin = [], 0
         for shape in self.shapes:
             parts.append(fnp.reshape(vector[begin:begin + math.prod(shape)], shape))
@@ -54,7 +54,7 @@ class _Space:
         return tree.unflatten(self.structure, parts)
 
     def operator(self, given: Any, what: str) -> Apply:
-        """What a caller gave for a matrix, a function or an array, as a function of vectors."""
+        """Return a caller's matrix, function or array as a function of vectors."""
         if callable(given):
             return lambda v: self.vector(given(self.container(v)), f"{what}(b)")
         matrix, = inexact_operands(given)
@@ -72,7 +72,7 @@ def _squared_norm(v: Any) -> Any:
 def _solve_iteratively(name: str, iterate: Callable[..., Any], A: Any, b: Any, x0: Any, tol: Any, atol: Any,
                        maxiter: Any, M: Any,
                        symmetric: bool) -> tuple[Any, None]:
-    """`iterate(A, M, b, x0, bound, steps)` as a solution with derivatives."""
+    """Return `iterate(A, M, b, x0, bound, steps)` as a solution with derivatives."""
     space = _Space(name, b)
     apply, precondition = space.operator(A, "A"), (lambda v: v) if M is None else space.operator(M, "M")
     vector = space.vector(b, "b")
@@ -89,12 +89,12 @@ def _solve_iteratively(name: str, iterate: Callable[..., Any], A: Any, b: Any, x
 
 def cg(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None,
        M: Any = None) -> tuple[Any, None]:
-    """The solution x of `A(x) = b`, and None, for Hermitian positive definite `A`, by conjugate gradients.
+    """Return the solution x of `A(x) = b`, and None, for Hermitian positive definite `A`, by conjugate gradients.
 
-    `A` is a linear function or a matrix, `b` an array or a container of arrays; `M`, a function or matrix too, is near
-    the inverse of `A`. From `x0` (zeros) on, it takes no more than `maxiter` steps (10 for each element), and ends when
-    the norm of the residual is at most `tol` times that of `b`, or `atol`. Whether it did, `A(x) - b` says. Raises
-    `ShapeError` where shapes do not fit.
+    `A` is a linear function or a matrix, `b` an array or a container of arrays; `M`, a function or matrix too,
+    approximates the inverse of `A`. Starting from `x0` (zeros), it takes at most `maxiter` steps (10 for each element),
+    and ends when the norm of the residual is at most `tol` times that of `b`, or `atol`. Check `A(x) - b` for
+    convergence. Raises `ShapeError` if shapes do not match.
 
     M. Hestenes and E. Stiefel, "Methods of conjugate gradients for solving linear systems" (1952).
 
@@ -127,7 +127,7 @@ def _conjugate_gradients(apply: Apply, precondition: Apply, b: Any, x: Any, boun
 
 def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None,
              M: Any = None) -> tuple[Any, None]:
-    """The solution x of `A(x) = b`, and None, for any `A`, by stabilized biconjugate gradients; arguments as for `cg`.
+    """Return the solution x of `A(x) = b`, and None, for any `A`, by stabilized biconjugate gradients; see `cg`.
 
     H. van der Vorst, "Bi-CGSTAB" (SIAM J. Sci. Stat. Comput. 13, 1992).
 
@@ -159,7 +159,7 @@ def _bicgstab(apply: Apply, precondition: Apply, b: Any, x: Any, bound: Any, ste
         t = apply(again)
         size = fnp.vdot(t, t)
         omega = fnp.where(is_near | (size == 0), 0.0, fnp.vdot(t, s) / fnp.where(size == 0, 1.0, size))
-        # Without progress along s, or along the shadow of the residual, nothing more will come.
+        # Without progress along s, or along the shadow residual, the iteration is stuck.
         stuck = (rho_now == 0) | (~is_near & (omega == 0))
         omega_kept = fnp.where(omega == 0, 1.0, omega)
         return (x + omega * again, s - omega * t, p, image, alpha, rho_now, omega_kept,
@@ -171,10 +171,11 @@ def _bicgstab(apply: Apply, precondition: Apply, b: Any, x: Any, bound: Any, ste
 
 def gmres(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, restart: int = 20,
           maxiter: int | None = None, M: Any = None, solve_method: str = "batched") -> tuple[Any, None]:
-    """The solution x of `A(x) = b`, and None, for any `A`, by least residuals in Krylov spaces of `restart` dimensions.
+    """Return the solution x of `A(x) = b`, and None, for any `A`, by least residuals in Krylov spaces.
 
-    `maxiter` is how many such spaces are built; the residual that is compared with `tol` is that of the preconditioned
-    system. `solve_method` is jax's, "batched" or "incremental", and makes no difference. Other arguments as for `cg`.
+    The spaces have `restart` dimensions; `maxiter` is their number. The residual of the preconditioned system is
+    compared with `tol`. `solve_method` is jax's, "batched" or "incremental", and makes no difference. Other arguments
+    are those of `cg`.
 
     Y. Saad and M. Schultz, "GMRES" (SIAM J. Sci. Stat. Comput. 7, 1986).
 
@@ -207,7 +208,7 @@ def gmres(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.
 
 
 def _least_residual(apply: Apply, r: Any, dimensions: int) -> Any:
-    """The vector of the Krylov space of r whose image is nearest to r; its basis is made orthogonal twice over."""
+    """Return the vector of the Krylov space of r whose image is nearest to r; its basis is orthogonalized twice."""
     size = fnp.sqrt(_squared_norm(r))
     nothing = dtypes.finfo(r.dtype).eps * 10
 
@@ -220,7 +221,7 @@ def _least_residual(apply: Apply, r: Any, dimensions: int) -> Any:
         again = fnp.conj(basis) @ image
         image = image - again @ basis
         left = fnp.sqrt(_squared_norm(image))
-        left = fnp.where(left > nothing * before, left, 0.0)  # the space is full
+        left = fnp.where(left > nothing * before, left, 0.0)  # the space is exhausted
         following = fnp.where(left > 0, image / fnp.where(left > 0, left, 1.0), 0.0)
         column = fnp.at(parts + again)[at + 1].add(left.astype(r.dtype))
         return fnp.at(basis)[at + 1].set(following), fnp.at(images)[:, at].set(column)

@@ -13,7 +13,7 @@ def normalize(quat: Any) -> Any:
 
 
 def canonical_sign(quat: Any) -> Any:
-    """Of the two quaternions of a rotation the one with w > 0; if w is zero, with the first of x, y, z that is not."""
+    """Return the quaternion of a rotation with w > 0; if w is zero, with the first nonzero one of x, y, z positive."""
     signs = fnp.sign(quat)
     deciding = signs[..., 2]
     for place in (1, 0, 3):
@@ -22,7 +22,7 @@ def canonical_sign(quat: Any) -> Any:
 
 
 def product(left: Any, right: Any) -> Any:
-    """Hamilton's product: first `right`, then `left`."""
+    """Return Hamilton's product: first `right`, then `left`."""
     x, y, z, w = (left[..., place] for place in range(4))
     i, j, k, r = (right[..., place] for place in range(4))
     return fnp.stack([w * i + x * r + y * k - z * j, w * j - x * k + y * r + z * i,

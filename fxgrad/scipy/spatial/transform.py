@@ -1,4 +1,4 @@
-"""Rotations in three dimensions and what lies between them, as jax.scipy.spatial.transform and SciPy have them."""
+"""Rotations in three dimensions and their interpolation, as in jax.scipy.spatial.transform and SciPy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SERIES = 1e-6
 """Squares of angles below which ratios of sines are the first terms of their series: exact to the last digits there,
 and with derivatives at zero."""
 _LOCKED = 1e-7
-"""Radians from where two of Euler's angles turn about one axis, within which they are taken for one."""
+"""Radians from gimbal lock, where two of Euler's angles turn about one axis, within which it is assumed."""
 
 
 class Rotation(NamedTuple):
@@ -41,11 +41,11 @@ class Rotation(NamedTuple):
 
     quat: Any
 
-    # --- made of other forms ------------------------------------------------------------------------------------
+    # --- from other forms ---------------------------------------------------------------------------------------
 
     @classmethod
     def from_quat(cls, quat: Any) -> Rotation:
-        """Of quaternions (x, y, z, w), shape (4,) or (n, 4), which are divided by their norm; raises `ShapeError`.
+        """Return rotations of quaternions (x, y, z, w), shape (4,) or (n, 4), normalized first; raise `ShapeError`.
 
         >>> import numpy as np
         >>> Rotation.from_quat(np.array([0.0, 0.0, 0.0, 2.0])).quat
@@ -55,7 +55,9 @@ class Rotation(NamedTuple):
 
     @classmethod
     def from_rotvec(cls, rotvec: Any, degrees: bool = False) -> Rotation:
-        """Of vectors along the axes whose lengths are the angles, shape (3,) or (n, 3); raises `ShapeError`.
+        """Return rotations of vectors along the axes whose lengths are the angles, shape (3,) or (n, 3).
+
+        Raises `ShapeError` for other shapes.
 
         >>> import numpy as np
         >>> Rotation.from_rotvec(np.array([180.0, 0.0, 0.0]), degrees=True).quat.round(6)
@@ -72,7 +74,7 @@ class Rotation(NamedTuple):
 
     @classmethod
     def from_matrix(cls, matrix: Any) -> Rotation:
-        """Of orthogonal matrices, shape (3, 3) or (n, 3, 3); raises `ShapeError`.
+        """Return rotations of orthogonal matrices, shape (3, 3) or (n, 3, 3); raise `ShapeError`.
 
         Of the four ways to read a quaternion off a matrix the one that divides by the largest number is taken
         (Shepperd, "Quaternion from rotation matrix", 1978).
@@ -103,7 +105,9 @@ class Rotation(NamedTuple):
 
     @classmethod
     def from_mrp(cls, mrp: Any) -> Rotation:
-        """Of modified Rodrigues parameters, axis times tan(angle / 4), shape (3,) or (n, 3); raises `ShapeError`.
+        """Return rotations of modified Rodrigues parameters, axis times tan(angle / 4), shape (3,) or (n, 3).
+
+        Raises `ShapeError` for other shapes.
 
         >>> import numpy as np
         >>> float(Rotation.from_mrp(np.array([0.0, np.tan(0.25), 0.0])).magnitude().round(6))
@@ -115,7 +119,7 @@ class Rotation(NamedTuple):
 
     @classmethod
     def from_euler(cls, seq: str, angles: Any, degrees: bool = False) -> Rotation:
-        """Of angles about the axes in `seq`, one to three letters, one after the other.
+        """Return rotations by angles about the axes in `seq`, one to three letters, one after the other.
 
         Lower case (`"xyz"`) means axes that stay, upper case (`"XYZ"`) axes that turn along. `angles` has one number
         for each letter along its last axis; for one letter it is a number or a vector of n, too. Raises `ArgumentError`
@@ -145,7 +149,7 @@ class Rotation(NamedTuple):
 
     @classmethod
     def identity(cls, num: int | None = None, dtype: Any = float) -> Rotation:
-        """That which moves nothing; `num` of them in a vector.
+        """Return the identity rotation; `num` of them in a vector.
 
         >>> Rotation.identity().quat
         array([0., 0., 0., 1.])
@@ -155,7 +159,7 @@ class Rotation(NamedTuple):
 
     @classmethod
     def random(cls, random_key: Any, num: int | None = None) -> Rotation:
-        """Evenly distributed, of the default float dtype; `num` of them in a vector.
+        """Return uniformly distributed rotations, of the default float dtype; `num` of them in a vector.
 
         >>> import fxgrad
         >>> Rotation.random(fxgrad.random.key(0), 3).quat.shape
@@ -165,7 +169,7 @@ class Rotation(NamedTuple):
 
     @classmethod
     def concatenate(cls, rotations: Sequence[Rotation]) -> Rotation:
-        """All in one vector.
+        """Return all rotations in one vector.
 
         >>> len(Rotation.concatenate([Rotation.identity(), Rotation.identity(2)]))
         3
@@ -175,7 +179,7 @@ class Rotation(NamedTuple):
     # --- in other forms -----------------------------------------------------------------------------------------
 
     def as_quat(self, canonical: bool = False, scalar_first: bool = False) -> Any:
-        """The quaternions, (x, y, z, w) or (w, x, y, z); `canonical` ones of the two signs have w > 0.
+        """Return the quaternions, (x, y, z, w) or (w, x, y, z); of the two signs `canonical` ones have w > 0.
 
         >>> Rotation.identity().as_quat(scalar_first=True)
         array([1., 0., 0., 0.])
@@ -184,7 +188,7 @@ class Rotation(NamedTuple):
         return fnp.roll(quat, 1, -1) if scalar_first else quat
 
     def as_rotvec(self, degrees: bool = False) -> Any:
-        """Vectors along the axes whose lengths are the angles, from 0 to pi.
+        """Return vectors along the axes whose lengths are the angles, from 0 to pi.
 
         >>> import numpy as np
         >>> Rotation.from_quat(np.array([0.0, 1.0, 0.0, 0.0])).as_rotvec(degrees=True)
@@ -200,7 +204,7 @@ class Rotation(NamedTuple):
         return fnp.rad2deg(scale * vector) if degrees else scale * vector
 
     def as_matrix(self) -> Any:
-        """Orthogonal matrices, shape (3, 3) or (n, 3, 3).
+        """Return orthogonal matrices, shape (3, 3) or (n, 3, 3).
 
         >>> Rotation.identity().as_matrix()
         array([[1., 0., 0.],
@@ -214,7 +218,7 @@ class Rotation(NamedTuple):
         return fnp.stack([fnp.stack(row, -1) for row in rows], -2)
 
     def as_mrp(self) -> Any:
-        """Modified Rodrigues parameters, axis times tan(angle / 4).
+        """Return modified Rodrigues parameters, axis times tan(angle / 4).
 
         >>> import numpy as np
         >>> Rotation.from_mrp(np.array([0.0, 0.25, 0.0])).as_mrp()
@@ -224,10 +228,10 @@ class Rotation(NamedTuple):
         return quat[..., :3] / (1 + quat[..., 3:])
 
     def as_euler(self, seq: str, degrees: bool = False) -> Any:
-        """Three angles about the axes in `seq` (as for `from_euler`, three letters), shape (3,) or (n, 3).
+        """Return three angles about the axes in `seq` (as for `from_euler`, three letters), shape (3,) or (n, 3).
 
-        The first and the third are between -pi and pi, the second between 0 and pi where the first axis is the third,
-        and otherwise between -pi / 2 and pi / 2. At the ends of the second, where only the sum or the difference of the
+        The first and the third are between -pi and pi, the second between 0 and pi if the first axis is the third, and
+        otherwise between -pi / 2 and pi / 2. At the ends of the second, where only the sum or the difference of the
         others is known, the third is zero. The formulas are those of Bernardes and Viollet, "Quaternion to Euler angles
         conversion: A direct, general and computationally efficient method", 2022. Raises `ArgumentError` for another
         `seq`.
@@ -260,12 +264,12 @@ class Rotation(NamedTuple):
         result = fnp.stack([_wrap_angle(angle) for angle in (first, second, third)], -1)
         return fnp.rad2deg(result) if degrees else result
 
-    # --- what they do -------------------------------------------------------------------------------------------
+    # --- operations ---------------------------------------------------------------------------------------------
 
     def apply(self, vectors: Any, inverse: bool = False) -> Any:
-        """`vectors`, shape (3,) or (n, 3), turned; one rotation turns all, one vector is turned by all.
+        """Return `vectors`, shape (3,) or (n, 3), turned; one rotation turns all, one vector is turned by all.
 
-        Raises `ShapeError` if there are several of both, and not as many.
+        Raises `ShapeError` for several rotations and a different number of several vectors.
 
         >>> import numpy as np
         >>> Rotation.from_euler("z", np.pi / 2).apply(np.array([0.0, 1.0, 0.0])).round(6) + 0.0
@@ -280,7 +284,7 @@ class Rotation(NamedTuple):
         return fnp.sum((fnp.swapaxes(matrix, -1, -2) if inverse else matrix) * given[..., None, :], -1)
 
     def inv(self) -> Rotation:
-        """The way back.
+        """Return the inverse rotation.
 
         >>> import numpy as np
         >>> Rotation.from_euler("x", 0.5).inv().as_euler("xyz").round(6) + 0.0
@@ -289,7 +293,7 @@ class Rotation(NamedTuple):
         return Rotation(self.quat * np.array([-1, -1, -1, 1], np.int8))
 
     def magnitude(self) -> Any:
-        """The angles, from 0 to pi.
+        """Return the angles, from 0 to pi.
 
         >>> import numpy as np
         >>> float(Rotation.from_rotvec(np.array([0.0, 0.5, 0.0])).magnitude().round(6))
@@ -299,10 +303,10 @@ class Rotation(NamedTuple):
         return 2 * fnp.arctan2(fnp.linalg.norm(vector, axis=-1), fnp.abs(self.quat[..., 3]))
 
     def mean(self, weights: Any = None) -> Rotation:
-        """The rotation from which the squared distances to all are the least, each counting by its weight.
+        """Return the rotation with the least weighted sum of squared distances to all.
 
         It is the eigenvector of the largest eigenvalue of the sum of q q^T (Markley, Cheng, Crassidis and Oshman,
-        "Averaging quaternions", 2007). Raises `ShapeError` unless there are as many weights.
+        "Averaging quaternions", 2007). Raises `ShapeError` unless there are as many weights as rotations.
 
         >>> import numpy as np
         >>> Rotation.from_euler("z", np.array([0.1, 0.3])).mean().as_euler("xyz").round(6) + 0.0
@@ -316,17 +320,17 @@ class Rotation(NamedTuple):
         return Rotation(fnp.linalg.eigh(scaled.T @ quat)[1][:, -1])
 
     def __mul__(self, other: Any) -> Rotation:
-        """`self` after `other`."""
+        """Return `self` after `other`."""
         return Rotation(product(self.quat, other.quat))
 
     def __getitem__(self, index: Any) -> Any:
-        """Some of a vector of rotations; raises `ArgumentError` for a single one."""
+        """Return some of a vector of rotations; raise `ArgumentError` for a single one."""
         if self.single:
             raise ArgumentError(at_user_line("a single Rotation has no items; its quaternion is .quat"))
         return Rotation(self.quat[index])
 
     def __len__(self) -> int:
-        """How many there are in a vector of rotations; raises `TypeError` for a single one."""
+        """Return the number of rotations in a vector; raise `TypeError` for a single one."""
         if self.single:
             raise TypeError("a single Rotation has no length")
         return shape_of(self.quat)[0]
@@ -336,12 +340,12 @@ class Rotation(NamedTuple):
 
     @property
     def single(self) -> bool:
-        """Whether it is one rotation, and no vector of them."""
+        """Whether it is one rotation, not a vector of them."""
         return len(shape_of(self.quat)) == 1
 
 
 class Slerp(NamedTuple):
-    """A function of time that turns evenly from each of some rotations to the next; made by `Slerp.init`.
+    """A function of time that rotates evenly from each of some rotations to the next; made by `Slerp.init`.
 
     >>> import numpy as np
     >>> turn = Slerp.init(np.array([0.0, 2.0]), Rotation.from_euler("z", np.array([0.0, 1.0])))
@@ -370,7 +374,7 @@ class Slerp(NamedTuple):
         return cls(given, fnp.diff(given), begin, (begin.inv() * Rotation(rotations.quat[1:])).as_rotvec())
 
     def __call__(self, times: Any) -> Rotation:
-        """The rotations at `times`, a number or a vector; outside of the first and the last the turning goes on."""
+        """Return the rotations at `times`, a number or a vector; beyond the first and last they are extrapolated."""
         at, = inexact_operands(times)
         place = fnp.clip(fnp.searchsorted(self.times, at, side="right") - 1, 0, len(self.rotations) - 1)
         part = (at - fnp.asarray(self.times)[place]) / fnp.asarray(self.timedelta)[place]
@@ -379,7 +383,7 @@ class Slerp(NamedTuple):
 
 
 def _check_operand(name: str, value: Any, trailing: tuple[int, ...]) -> Any:
-    """The operand as floats, if it is one of this shape or a vector of them."""
+    """Return the operand as floats, if it is one of this shape or a vector of them."""
     array, = inexact_operands(value)
     refuse_complex(name, array)
     shape, own = shape_of(array), len(trailing)
@@ -391,7 +395,7 @@ def _check_operand(name: str, value: Any, trailing: tuple[int, ...]) -> Any:
 
 
 def _axes(name: str, seq: Any) -> tuple[list[int], bool]:
-    """The axes by number, and whether they turn along."""
+    """Return the numbers of the axes, and whether they rotate along (intrinsic)."""
     fits = isinstance(seq, str) and 1 <= len(seq) <= 3 and (set(seq) <= set("xyz") or set(seq) <= set("XYZ"))
     if not fits or any(one == other for one, other in itertools.pairwise(seq)):
         raise ArgumentError(at_user_line(
@@ -401,5 +405,5 @@ def _axes(name: str, seq: Any) -> tuple[list[int], bool]:
 
 
 def _wrap_angle(angle: Any) -> Any:
-    """The same angle between -pi and pi."""
+    """Return the equal angle between -pi and pi."""
     return fnp.where(angle < -math.pi, angle + 2 * math.pi, fnp.where(angle > math.pi, angle - 2 * math.pi, angle))

@@ -25,7 +25,7 @@ from fxgrad.errors import UnsupportedError
 
 
 def _special(name: str, function: Callable[..., Any], doc: str, nin: int = 1, real: bool = True) -> Elementwise:
-    """The public function; `real` ones refuse complex operands by their own name."""
+    """Return the public function; `real` ones refuse complex operands, with their own name."""
     def checked(*values: Any) -> Any:
         refuse_complex(name, *values)
         return function(*values)
@@ -35,16 +35,17 @@ def _special(name: str, function: Callable[..., Any], doc: str, nin: int = 1, re
 
 # --- the error function and the normal distribution ---------------------------------------------------------------
 
-erf = _special("erf", special.erf, "The error function: 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.")
+erf = _special("erf", special.erf,
+               "Return the error function: 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.")
 erfc = _special("erfc", special.erfc, "1 - erf(x), accurate for large x.")
-erfinv = _special("erfinv", special.erf_inv, "The inverse of `erf`; infinite at 1 and -1, NaN beyond.")
+erfinv = _special("erfinv", special.erf_inv, "Return the inverse of `erf`; infinite at 1 and -1, NaN beyond.")
 erfcx = _special("erfcx", integrals.erfcx, "exp(x^2) erfc(x), accurate for large x.")
 dawsn = _special("dawsn", integrals.dawsn, "Dawson's integral: exp(-x^2) times the integral of exp(t^2) from 0 to x.")
 owens_t = _special("owens_t", integrals.owens_t, "Owen's T function T(h, a).", 2)
 
 
 def wofz(z: Any) -> Any:
-    """Faddeeva's function: exp(-z^2) erfc(-i z), complex also for real operands.
+    """Return Faddeeva's function: exp(-z^2) erfc(-i z), complex also for real operands.
 
     >>> round(float(wofz(1j).real), 6)
     0.427584
@@ -58,7 +59,7 @@ def _ndtr(x: Any) -> Any:
 
 
 def _log_ndtr(x: Any) -> Any:
-    """Below 0 by erfcx, of which the exponential is split off; above by the small complement."""
+    """Compute log(ndtr(x)): below 0 by erfcx, with the exponential factored out; above by the small complement."""
     scaled = mul(x, math.sqrt(0.5))
     negative = lt(x, 0.0)
     below, above = where(negative, scaled, 0.0), where(negative, 0.0, scaled)
@@ -67,13 +68,13 @@ def _log_ndtr(x: Any) -> Any:
     return where(negative, low, high)
 
 
-ndtr = _special("ndtr", _ndtr, "The probability that a normal number is below x.")
-ndtri = _special("ndtri", special.ndtri, "The inverse of `ndtr`: the quantile of the normal distribution.")
+ndtr = _special("ndtr", _ndtr, "Return the probability that a normal number is below x.")
+ndtri = _special("ndtri", special.ndtri, "Return the inverse of `ndtr`: the quantile of the normal distribution.")
 _log_ndtr_of = composite_function(_log_ndtr)
 
 
 def log_ndtr(x: Any, series_order: int = 3) -> Any:
-    """The logarithm of `ndtr(x)`, accurate where that is near 0 or 1; `series_order` changes nothing here.
+    """Return the logarithm of `ndtr(x)`, accurate where that is near 0 or 1; `series_order` has no effect here.
 
     >>> round(float(log_ndtr(-50.0)), 3)
     -1254.831
@@ -111,14 +112,15 @@ def _box(name: str, logarithm: Callable[..., Any], doc: str) -> Elementwise:
     return _special(name, function, doc, 2)
 
 
-boxcox = _box("boxcox", log, "The transformation of Box and Cox: (x^lmbda - 1) / lmbda, and log(x) for lmbda = 0.")
+boxcox = _box("boxcox", log,
+              "Return the transformation of Box and Cox: (x^lmbda - 1) / lmbda, and log(x) for lmbda = 0.")
 boxcox1p = _box("boxcox1p", log1p, "`boxcox` of 1 + x, accurate for small x.")
 
 # --- gamma and beta functions -------------------------------------------------------------------------------------
 
 
 def _gammasgn(x: Any) -> Any:
-    """Between whole numbers below 0 the sign alternates; at them there is none."""
+    """Return the sign of gamma(x): it alternates between negative integers, and is undefined at them."""
     whole = floor(x)
     one = where(eq(x, x), scalar_like(1.0, x), x)
     odd = ge(mul(sub(mul(whole, 0.5), floor(mul(whole, 0.5))), 2.0), 1.0)
@@ -136,18 +138,19 @@ def _beta(a: Any, b: Any) -> Any:
     return mul(sign, exp(gamma_room.betaln(a, b)))
 
 
-gammaln = _special("gammaln", special.lgamma, "The logarithm of the absolute value of the gamma function.")
+gammaln = _special("gammaln", special.lgamma, "Return the logarithm of the absolute value of the gamma function.")
 loggamma = _special("loggamma", lambda x: where(gt(x, 0.0), special.lgamma(x), math.nan),
-                    "The logarithm of the gamma function, NaN where that is negative.")
-gammasgn = _special("gammasgn", _gammasgn, "The sign of the gamma function, NaN at its poles.")
-gamma = _special("gamma", _gamma, "The gamma function.")
-digamma = _special("digamma", special.digamma, "The derivative of `gammaln`.")
-polygamma = _special("polygamma", special.polygamma, "The derivative of order n of `digamma`.", 2)
-gammainc = _special("gammainc", gamma_room.igamma, "The regularized lower incomplete gamma function P(a, x).", 2)
-gammaincc = _special("gammaincc", gamma_room.igammac, "The regularized upper incomplete gamma function Q(a, x).", 2)
-betaln = _special("betaln", gamma_room.betaln, "The logarithm of the absolute value of the beta function.", 2)
-beta = _special("beta", _beta, "The beta function: gamma(a) gamma(b) / gamma(a + b).", 2)
-betainc = _special("betainc", gamma_room.betainc, "The regularized incomplete beta function I_x(a, b).", 3)
+                    "Return the logarithm of the gamma function, NaN where that is negative.")
+gammasgn = _special("gammasgn", _gammasgn, "Return the sign of the gamma function, NaN at its poles.")
+gamma = _special("gamma", _gamma, "Return the gamma function.")
+digamma = _special("digamma", special.digamma, "Return the derivative of `gammaln`.")
+polygamma = _special("polygamma", special.polygamma, "Return the derivative of order n of `digamma`.", 2)
+gammainc = _special("gammainc", gamma_room.igamma, "Return the regularized lower incomplete gamma function P(a, x).", 2)
+gammaincc = _special("gammaincc", gamma_room.igammac,
+                     "Return the regularized upper incomplete gamma function Q(a, x).", 2)
+betaln = _special("betaln", gamma_room.betaln, "Return the logarithm of the absolute value of the beta function.", 2)
+beta = _special("beta", _beta, "Return the beta function: gamma(a) gamma(b) / gamma(a + b).", 2)
+betainc = _special("betainc", gamma_room.betainc, "Return the regularized incomplete beta function I_x(a, b).", 3)
 poch = _special("poch", lambda z, m: where(eq(m, 0.0), 1.0, div(_gamma(add(z, m)), _gamma(z))),
                 "Pochhammer's symbol: gamma(z + m) / gamma(z).", 2)
 _zeta = composite_function(gamma_room.zeta)
@@ -155,7 +158,7 @@ _factorial = composite_function(lambda n: where(lt(n, 0.0), 0.0, exp(special.lga
 
 
 def zeta(x: Any, q: Any = None) -> Any:
-    """Hurwitz's zeta function: the sum of (q + k)^-x over k = 0, 1, 2, ...; Riemann's (q = 1) without `q`.
+    """Return Hurwitz's zeta function: the sum of (q + k)^-x over k = 0, 1, 2, ...; Riemann's (q = 1) without `q`.
 
     >>> round(float(zeta(2.0)), 4)
     1.6449
@@ -164,7 +167,7 @@ def zeta(x: Any, q: Any = None) -> Any:
 
 
 def factorial(n: Any, exact: bool = False) -> Any:
-    """The factorial as gamma(n + 1), and 0 below 0. Raises `UnsupportedError` for `exact=True`.
+    """Return the factorial as gamma(n + 1), and 0 below 0. Raises `UnsupportedError` for `exact=True`.
 
     >>> round(float(factorial(5.0)), 3)
     120.0
@@ -186,7 +189,7 @@ def _multichoose(n: Any, k: Any) -> Any:
 
 
 def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
-    """In how many ways `k` of `N` elements are chosen, each at most once or, with `repetition`, as often as one likes.
+    """Return the number of ways to choose `k` of `N` elements, each at most once or, with `repetition`, repeatedly.
 
     >>> round(float(comb(5.0, 2.0)), 3)
     10.0
@@ -198,11 +201,14 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
 
 i0e = _special("i0e", special.bessel_i0e, "exp(-|x|) times the modified Bessel function of order 0.")
 i1e = _special("i1e", special.bessel_i1e, "exp(-|x|) times the modified Bessel function of order 1.")
-i0 = _special("i0", lambda x: mul(exp(absolute(x)), special.bessel_i0e(x)), "The modified Bessel function of order 0.")
-i1 = _special("i1", lambda x: mul(exp(absolute(x)), special.bessel_i1e(x)), "The modified Bessel function of order 1.")
-exp1 = _special("exp1", integrals.exp1, "The exponential integral E1: of exp(-t) / t from x to infinity.")
-expi = _special("expi", integrals.expi, "The exponential integral Ei: of exp(t) / t from minus infinity to x.")
-expn = _special("expn", integrals.expn, "The exponential integral E_n: of exp(-x t) / t^n from 1 to infinity.", 2)
+i0 = _special("i0", lambda x: mul(exp(absolute(x)), special.bessel_i0e(x)),
+              "Return the modified Bessel function of order 0.")
+i1 = _special("i1", lambda x: mul(exp(absolute(x)), special.bessel_i1e(x)),
+              "Return the modified Bessel function of order 1.")
+exp1 = _special("exp1", integrals.exp1, "Return the exponential integral E1: of exp(-t) / t from x to infinity.")
+expi = _special("expi", integrals.expi, "Return the exponential integral Ei: of exp(t) / t from minus infinity to x.")
+expn = _special("expn", integrals.expn,
+                "Return the exponential integral E_n: of exp(-x t) / t^n from 1 to infinity.", 2)
 spence = _special("spence", integrals.spence, "Spence's function: the integral of log(t) / (1 - t) from 1 to x.")
 hyp1f1 = _special("hyp1f1", integrals.hyp1f1, "Kummer's confluent hypergeometric function 1F1(a; b; x).", 3)
 hyp2f1 = _special("hyp2f1", integrals.hyp2f1, "Gauss's hypergeometric function 2F1(a, b; c; x).", 4)
@@ -211,7 +217,7 @@ _fresnel = [composite_function(function) for function in (integrals.fresnel_sine
 
 
 def sici(x: Any) -> tuple[Any, Any]:
-    """The sine integral (of sin(t) / t from 0 to x) and the cosine integral (of cos(t) / t from infinity to x).
+    """Return the sine integral (of sin(t) / t from 0 to x) and the cosine integral (of cos(t) / t from infinity to x).
 
     >>> [round(float(value), 4) for value in sici(1.0)]
     [0.9461, 0.3374]
@@ -221,7 +227,7 @@ def sici(x: Any) -> tuple[Any, Any]:
 
 
 def fresnel(x: Any) -> tuple[Any, Any]:
-    """Fresnel's integrals S and C: of sin(pi t^2 / 2) and cos(pi t^2 / 2) from 0 to x.
+    """Return Fresnel's integrals S and C: of sin(pi t^2 / 2) and cos(pi t^2 / 2) from 0 to x.
 
     >>> [round(float(value), 4) for value in fresnel(1.0)]
     [0.4383, 0.7799]

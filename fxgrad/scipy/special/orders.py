@@ -31,11 +31,11 @@ from fxgrad.random.keys import positive_int
 
 
 def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
-    """J_0(z), ..., J_v(z), the Bessel functions of the first kind, stacked along a new first axis.
+    """Return J_0(z), ..., J_v(z), the Bessel functions of the first kind, stacked along a new first axis.
 
-    `z` is real, of any shape. The ratios of neighbours are found by recurrence downwards from the order `n_iter`, which
-    must be greater than `v` and, for full accuracy, well above abs(z); 1 = J_0 + 2 J_2 + 2 J_4 + ... gives the scale
-    (Abramowitz and Stegun, 9.1.27 and 9.1.46). Raises `ArgumentError` for orders that do not fit, `DTypeError` for
+    `z` is real, of any shape. The ratios of neighbours are computed by recurrence downwards from the order `n_iter`,
+    which must be greater than `v` and, for full accuracy, well above abs(z); 1 = J_0 + 2 J_2 + 2 J_4 + ... gives the
+    scale (Abramowitz and Stegun, 9.1.27 and 9.1.46). Raises `ArgumentError` for invalid orders, `DTypeError` for
     complex `z`.
 
     >>> bessel_jn(1.0, v=1).round(4)
@@ -63,12 +63,12 @@ def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
 
 
 def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: None = None, n_max: int | None = None) -> Any:
-    """The spherical harmonics Y_n^m(theta, phi), orthonormal on the sphere, with the phase (-1)^m.
+    """Return the spherical harmonics Y_n^m(theta, phi), orthonormal on the sphere, with the phase (-1)^m.
 
     `n` >= 0 and abs(`m`) <= `n` are integers, `theta` (from 0 to pi) is the angle from the pole, `phi` that around it;
-    all are broadcast. `n_max` is the greatest degree, and is needed where `n` is traced; greater ones are taken for it.
-    The result is complex. By recurrence in the degree (W. Press et al., "Numerical Recipes", 6.7). Raises
-    `ArgumentError` without `n_max` where `n` has no value, `DTypeError` for degrees that are no integers,
+    all are broadcast. `n_max` is the maximal degree, and is needed if `n` is traced; larger degrees are clipped to it.
+    The result is complex. It is computed by recurrence in the degree (W. Press et al., "Numerical Recipes", 6.7).
+    Raises `ArgumentError` without `n_max` if `n` has no value, `DTypeError` for degrees that are not integers,
     `UnsupportedError` for `diff_n`, which jax does not have either.
 
     >>> print(sph_harm_y(1, 0, 0.5, 0.3).real.round(4))
@@ -102,12 +102,12 @@ def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: None = None, n_max:
 
 
 def _parity(size: Any) -> Any:
-    """(-1) to the power of whole numbers."""
+    """Return (-1) to the power of whole numbers."""
     return cos(mul(size, math.pi))
 
 
 def _legendre(degree: Any, order: Any, polar: Any, n_max: int, dtype: Any) -> Any:
-    """The normalised associated Legendre functions: up from the degree that equals the order."""
+    """Return the normalised associated Legendre functions, by recurrence up from degree = order."""
     logarithm = sub(lgamma(add(order, 0.5)), lgamma(add(order, 1.0)))
     scale = sqrt(mul(add(mul(2.0, order), 1.0), exp(sub(logarithm, 0.5 * math.log(math.pi)))))
     sine = sin(polar)
@@ -119,7 +119,7 @@ def _legendre(degree: Any, order: Any, polar: Any, n_max: int, dtype: Any) -> An
         below, current = carry
         above = gt(level, order)
         down = sub(level, 1.0)
-        # Where the level does not exceed the order nothing happens, and no root of a negative number may be taken.
+        # Below the order nothing happens, and no root of a negative number may be taken.
         span = where(above, sub(mul(level, level), squared), 1.0)
         rise = sqrt(div(sub(mul(4.0, mul(level, level)), 1.0), span))
         inner = where(above, sub(mul(down, down), squared), 0.0)
@@ -134,7 +134,7 @@ def _legendre(degree: Any, order: Any, polar: Any, n_max: int, dtype: Any) -> An
 
 
 def _whole_power(x: Any, power: Any, most: int, dtype: Any) -> Any:
-    """`x` to whole powers up to `most`, by multiplying, so that its derivatives exist at 0."""
+    """Return `x` to whole powers up to `most`, by multiplication, so that derivatives exist at 0."""
     one = broadcast_to(np.ones((), dtype), aval_of(x).shape)
     return scan(lambda product, level: (where(le(level, power), mul(product, x), product), None), one,
                 np.arange(1, most + 1).astype(dtype))[0]

@@ -31,7 +31,7 @@ Axis = int | Sequence[int] | None
 
 
 def _shift(x: Any, axes: tuple[int, ...]) -> Any:
-    """The greatest element (by its real part) along `axes` where it is finite, and else 0; a constant."""
+    """Return the greatest element (by its real part) along `axes` where it is finite, and else 0; a constant."""
     parts = real(x) if dtypes.is_complex(aval_of(x).dtype) else x
     if not all(shape_of(x)[axis] for axis in axes):
         return None
@@ -41,10 +41,10 @@ def _shift(x: Any, axes: tuple[int, ...]) -> Any:
 
 def logsumexp(a: Any, axis: Axis = None, b: Any = None, keepdims: bool = False, return_sign: bool = False,
               where: Any = None) -> Any:
-    """The logarithm of the sum over `axis` (None: all) of b exp(a), computed without overflow.
+    """Return the logarithm of the sum over `axis` (None: all) of b exp(a), computed without overflow.
 
-    Elements where the mask `where` is False take no part. With `return_sign`: the logarithm of the absolute value of
-    the sum and its sign; without, the result is a NaN where the sum is negative.
+    Elements where the mask `where` is False are excluded. With `return_sign`: the logarithm of the absolute value of
+    the sum and its sign; without, the result is NaN where the sum is negative.
 
     >>> round(float(logsumexp([1000.0, 1000.0])), 4)
     1000.6931
@@ -87,7 +87,7 @@ def _center(name: str, x: Any, axis: Axis) -> tuple[Any, Any, tuple[int, ...]]:
 
 
 def softmax(x: Any, /, *, axis: Axis = None) -> Any:
-    """exp(x) over its sum along `axis` (None: all axes).
+    """Return exp(x) over its sum along `axis` (None: all axes).
 
     >>> softmax([0.0, 0.0])
     array([0.5, 0.5])
@@ -97,7 +97,7 @@ def softmax(x: Any, /, *, axis: Axis = None) -> Any:
 
 
 def log_softmax(x: Any, /, *, axis: Axis = None) -> Any:
-    """The logarithm of `softmax`, accurate where that is near 0.
+    """Return the logarithm of `softmax`, accurate where that is near 0.
 
     >>> log_softmax([0.0, 1000.0])
     array([-1000.,     0.])
@@ -107,7 +107,7 @@ def log_softmax(x: Any, /, *, axis: Axis = None) -> Any:
 
 
 def multigammaln(a: Any, d: int) -> Any:
-    """The logarithm of the multivariate gamma function of dimension `d`, a Python integer.
+    """Return the logarithm of the multivariate gamma function of dimension `d`, a Python integer.
 
     >>> round(float(multigammaln(3.0, 2)), 4)
     1.5502
@@ -123,14 +123,14 @@ def multigammaln(a: Any, d: int) -> Any:
 
 
 def scalar_ones(x: Any) -> Any:
-    """1 in the dtype of `x`."""
+    """Return 1 in the dtype of `x`."""
     return aval_of(x).dtype.type(1)
 
 
 def bernoulli(n: int) -> Any:
-    """The Bernoulli numbers B_0 to B_n (with B_1 = -1/2), in the default float dtype.
+    """Return the Bernoulli numbers B_0 to B_n (with B_1 = -1/2), in the default float dtype.
 
-    Exact fractions by the recurrence of DLMF 24.5.3, rounded. Raises `ArgumentError` for an `n` that is no integer.
+    Exact fractions by the recurrence of DLMF 24.5.3, rounded. Raises `ArgumentError` for an `n` that is not an integer.
 
     >>> bernoulli(4)
     array([ 1.        , -0.5       ,  0.16666667,  0.        , -0.03333334],

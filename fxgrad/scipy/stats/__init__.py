@@ -32,4 +32,4 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return [*__all__]  # so that completion shows no modules of the inside
+    return [*__all__]  # without modules, for completion

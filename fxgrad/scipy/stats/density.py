@@ -1,4 +1,4 @@
-"""The density of which points were drawn, estimated by normal distributions around them."""
+"""Kernel density estimation: the density of drawn points, by normal distributions around them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
     """The mean of normal densities around the points `dataset`, of shape (dimensions, points) or (points,).
 
     Their covariance is that of the points, scaled by the square of a factor `bw_method`: `"scott"` (the default),
-    n^(-1/(d+4)), or `"silverman"`, (n (d+2)/4)^(-1/(d+4)); a number; or a function of this object. `weights` say how
-    much each point counts; n is then the effective number of points, (sum w)^2 / sum w^2. It is a container of arrays:
+    n^(-1/(d+4)), or `"silverman"`, (n (d+2)/4)^(-1/(d+4)); a number; or a function of this object. `weights` are the
+    weights of the points; n is then the effective number of points, (sum w)^2 / sum w^2. It is a container of arrays:
     transformations take and return it. Raises `ShapeError`, `DTypeError` and `ArgumentError`.
 
     D. W. Scott, "Multivariate density estimation" (1992); B. W. Silverman, "Density estimation" (1986).
@@ -81,13 +81,13 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
         return 1.0 / fnp.sum(fnp.square(self.weights))
 
     def evaluate(self, points: Any) -> Any:
-        """The density at `points`, of shape (dimensions, places), or (places,) in one dimension."""
+        """Return the density at `points`, of shape (dimensions, places), or (places,) in one dimension."""
         return fnp.exp(self.logpdf(points))
 
     __call__ = pdf = evaluate
 
     def logpdf(self, x: Any) -> Any:
-        """The logarithm of the density at the points `x`."""
+        """Return the logarithm of the density at the points `x`."""
         points = fnp.atleast_2d(inexact_operands(x)[0])
         shape = shape_of(points)
         if shape[0] != self.d and shape == (1, self.d):
@@ -103,7 +103,7 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
         return logsumexp(energy, 0, b=self.weights[:, None]) - scale
 
     def integrate_gaussian(self, mean: Any, cov: Any) -> Any:
-        """The integral of the density times a normal density, of a `mean` and a covariance `cov`."""
+        """Return the integral of the density times a normal density, of a `mean` and a covariance `cov`."""
         mean, cov = fnp.atleast_1d(fnp.squeeze(fnp.asarray(mean))), fnp.atleast_2d(cov)
         if shape_of(mean) != (self.d,) or shape_of(cov) != (self.d, self.d):
             raise ShapeError(at_user_line(f"gaussian_kde.integrate_gaussian: a mean of shape {shape_of(mean)} and a "
@@ -111,7 +111,7 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
         return fnp.sum(self.weights * _normal.pdf(self.dataset.T, mean, self.covariance + cov))
 
     def integrate_box_1d(self, low: Any, high: Any) -> Any:
-        """The probability between `low` and `high`; of one dimension only."""
+        """Return the probability between `low` and `high`; in one dimension only."""
         if self.d != 1:
             raise ShapeError(at_user_line(f"gaussian_kde.integrate_box_1d: the density has {self.d} dimensions"))
         deviation = fnp.sqrt(self.covariance[0, 0])
@@ -119,7 +119,7 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
         return fnp.sum(self.weights * (upper - lower))
 
     def integrate_kde(self, other: gaussian_kde) -> Any:
-        """The integral of the product of this density and another one of as many dimensions."""
+        """Return the integral of the product of this density and another one of as many dimensions."""
         if other.d != self.d:
             raise ShapeError(at_user_line(f"gaussian_kde.integrate_kde: densities of {self.d} and {other.d} "
                                           "dimensions"))
@@ -131,7 +131,7 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
         return self.weights @ fnp.exp(-0.5 * energy) @ other.weights / scale
 
     def resample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
-        """Points drawn from the density, of shape (dimensions, *shape)."""
+        """Return points drawn from the density, of shape (dimensions, *shape)."""
         of_index, of_noise = random.split(key)
         chosen = random.choice(of_index, self.n, shape, p=self.weights)
         zeros = fnp.zeros(self.d, self.dataset.dtype)
@@ -139,7 +139,7 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
         return self.dataset[:, chosen] + fnp.moveaxis(noise, -1, 0)
 
     def integrate_box(self, low_bounds: Any, high_bounds: Any, maxpts: Any = None) -> NoReturn:
-        """Not there, as in jax: no formula is known in several dimensions."""
+        """Raise, as in jax: no formula is known in several dimensions."""
         del low_bounds, high_bounds, maxpts
         raise UnsupportedError(at_user_line("gaussian_kde.integrate_box is not supported; draw points with resample, "
                                             "or use integrate_box_1d"))

@@ -1,4 +1,4 @@
-"""What a distribution is here: named functions of a point and of parameters, made of formulas for the standard form."""
+"""Distributions: named functions of a point and of parameters, derived from formulas of the standard form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Formula = Callable[..., Any]
 
 
 class Distribution:
-    """Functions such as `logpdf(x, *shapes, loc=0, scale=1)`, as attributes; which ones there are differs.
+    """Functions such as `logpdf(x, *shapes, loc=0, scale=1)`, as attributes; they differ between distributions.
 
     >>> import fxgrad
     >>> float(fxgrad.scipy.stats.norm.cdf(0.0))
@@ -29,7 +29,7 @@ class Distribution:
             setattr(self, each, function)
 
     def add(self, name: str, function: Callable[..., Any]) -> None:
-        """Gives it one more function."""
+        """Give it one more function."""
         self.functions = (*self.functions, name)
         setattr(self, name, function)
 
@@ -42,11 +42,11 @@ class Distribution:
 
 def continuous(name: str, shapes: str, density: Formula, inside: Formula | None = None, anchor: Any = 0.0,
                **formulas: Formula) -> Distribution:
-    """The distribution of `loc + scale * z`, where `density(z, *shapes)` is the logarithm of the density of z.
+    """Return the distribution of `loc + scale * z`; `density(z, *shapes)` is the logarithm of the density of z.
 
-    The support is where `inside(z, *shapes)` is true (None: everywhere), and `anchor` a point or a formula of a point
-    there, which takes the place of those outside, so that no derivative comes from them. `formulas` are those of the
-    other functions of z: `cdf`, `sf`, their logarithms, and `ppf` and `isf` of a probability.
+    The support is where `inside(z, *shapes)` is true (None: everywhere). `anchor` is a point in it, or a formula for
+    one, which replaces points outside, so that these have no derivative. `formulas` are those of the other functions of
+    z: `cdf`, `sf`, their logarithms, and `ppf` and `isf` of a probability.
     """
     names = [*shapes.split(), "loc", "scale"]
 
@@ -93,7 +93,7 @@ def _probability_function(name: str, names: Sequence[str], formula: Formula) -> 
 
 def discrete(name: str, shapes: str, mass: Formula, inside: Formula, anchor: Any = 0.0,
              **formulas: Formula) -> Distribution:
-    """The distribution of `loc + k`, where `mass(k, *shapes)` is the logarithm of the probability of k."""
+    """Return the distribution of `loc + k`; `mass(k, *shapes)` is the logarithm of the probability of k."""
     names = [*shapes.split(), "loc"]
 
     def logpmf(k: Any, *values: Any) -> Any:
@@ -120,15 +120,15 @@ def _shift_and_scale(formula: Formula, of_probability: bool) -> Formula:
     return compute
 
 
-_WHAT = {"logpdf": "The logarithm of the density at `x`", "pdf": "The density at `x`",
-         "logpmf": "The logarithm of the probability of `k`", "pmf": "The probability of `k`",
-         "cdf": "The probability of no more than the point", "logcdf": "The logarithm of `cdf`",
-         "sf": "The probability of more than the point", "logsf": "The logarithm of `sf`",
-         "ppf": "The point that `cdf` gives `q` for", "isf": "The point that `sf` gives `q` for"}
+_WHAT = {"logpdf": "Return the logarithm of the density at `x`", "pdf": "Return the density at `x`",
+         "logpmf": "Return the logarithm of the probability of `k`", "pmf": "Return the probability of `k`",
+         "cdf": "Return the probability of at most the point", "logcdf": "Return the logarithm of `cdf`",
+         "sf": "Return the probability of more than the point", "logsf": "Return the logarithm of `sf`",
+         "ppf": "Return the point where `cdf` is `q`", "isf": "Return the point where `sf` is `q`"}
 
 
 def _with_signature(name: str, first: str, names: Sequence[str], compute: Formula) -> Callable[..., Any]:
-    """`compute` with the signature `(first, *shapes, loc=0, scale=1)`; arguments broadcast."""
+    """Return `compute` with the signature `(first, *shapes, loc=0, scale=1)`; arguments broadcast."""
     defaults = {"loc": 0, "scale": 1}
     positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
     signature = inspect.Signature([inspect.Parameter(first, positional), *(

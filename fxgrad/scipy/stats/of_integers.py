@@ -14,7 +14,7 @@ from fxgrad.scipy.stats.distributions import discrete
 
 
 def _ways(n: Any, k: Any) -> Any:
-    """The logarithm of the number of ways to choose k of n."""
+    """Return the logarithm of the binomial coefficient: the number of ways to choose k of n."""
     return gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
 
 
@@ -46,7 +46,7 @@ _FEW, _TERMS = 200.0, 400
 
 
 def _entropy(mu: Any, loc: Any = 0) -> Any:
-    """The entropy of the distribution poisson, -sum p log p: of means over 200 by its expansion for large ones.
+    """Return the entropy of the Poisson distribution, -sum p log p; for means over 200 by its asymptotic expansion.
 
     R. J. Evans and J. Boersma, "The entropy of a Poisson distribution" (SIAM Review 30, 1988). It does not depend on
     `loc`, with which it broadcasts; of a negative mean it is NaN.

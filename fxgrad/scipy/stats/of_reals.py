@@ -89,7 +89,7 @@ wrapcauchy = continuous(
 
 
 def _log_mass(a: Any, b: Any) -> Any:
-    """The logarithm of the probability of a standard normal number between a and b, by the side that loses least."""
+    """Return the log-probability of a standard normal number between a and b, by the tail that loses least digits."""
     right = a > 0
     low, high = fnp.where(right, -b, a), fnp.where(right, -a, b)
     upper, lower = log_ndtr(high), log_ndtr(low)
@@ -104,7 +104,7 @@ def _cut_interval(z: Any, a: Any, b: Any) -> Any:
 
 
 def _share(low: Any, high: Any, a: Any, b: Any) -> Any:
-    """The logarithm of the part of the mass between a and b that lies between low and high."""
+    """Return the logarithm of the fraction of the mass between a and b that lies between low and high."""
     empty = low >= high
     high = fnp.where(empty, b, high)
     return fnp.where(empty, -math.inf, _log_mass(fnp.where(empty, a, low), high) - _log_mass(a, b))

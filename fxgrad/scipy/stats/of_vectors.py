@@ -18,9 +18,9 @@ LOG_2PI = math.log(2 * math.pi)
 
 
 def _dirichlet(x: Any, alpha: Any) -> Any:
-    """The logarithm of the density at points on the simplex, given along the first axis of `x`.
+    """Return the logarithm of the density at points on the simplex, given along the first axis of `x`.
 
-    `x` has as many entries there as `alpha`, or one less: the last is then what is missing to 1.
+    `x` has as many entries there as `alpha`, or one less: the last is then 1 minus their sum.
     """
     x, alpha = inexact_operands(x, alpha)
     count, given = aval_of(alpha).shape, aval_of(x).shape
@@ -38,14 +38,14 @@ def _dirichlet(x: Any, alpha: Any) -> Any:
 
 
 def _multinomial(x: Any, n: Any, p: Any) -> Any:
-    """The logarithm of the probability of the counts `x`, along the last axis, in `n` draws with probabilities `p`."""
+    """Return the log-probability of the counts `x`, along the last axis, in `n` draws with probabilities `p`."""
     x, n, p = inexact_operands(x, n, p)
     mass = gammaln(n + 1.0) + fnp.sum(xlogy(x, p) - gammaln(x + 1.0), axis=-1)
     return fnp.where(fnp.equal(fnp.sum(x, axis=-1), n), mass, -math.inf)
 
 
 def _multivariate_normal(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Any:
-    """The logarithm of the density at `x`; the last axis of `x` and `mean` is that of the vector.
+    """Return the logarithm of the density at `x`; the last axis of `x` and `mean` is that of the vector.
 
     `cov` is a matrix, or a number or vector, the variance of each part.
     """
@@ -86,7 +86,7 @@ multivariate_normal = Distribution("multivariate_normal", {
 
 
 def sem(a: Any, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Any:
-    """The standard error of the mean of `a` along `axis` (None: of all elements).
+    """Return the standard error of the mean of `a` along `axis` (None: of all elements).
 
     `nan_policy` is "propagate", or "omit" to leave NaNs out. Raises `ShapeError` for another one.
 

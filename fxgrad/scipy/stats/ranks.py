@@ -37,7 +37,7 @@ def _first_of_runs(ordered: Any) -> Any:
 
 
 def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
-    """The most frequent value along `axis` (None: of all), the least one if there are several, and how often it occurs.
+    """Return the most frequent value along `axis` (None: of all), the least of several, and its number of occurrences.
 
     NaNs are equal to each other. Raises `ArgumentError` if there are no elements along the axis.
 
@@ -69,11 +69,11 @@ _METHODS = ("average", "min", "max", "dense", "ordinal")
 
 
 def rankdata(a: Any, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate") -> Any:
-    """The ranks of the elements along `axis` (None: of all, flattened), from 1 on, as floats.
+    """Return the ranks of the elements along `axis` (None: of all, flattened), from 1 on, as floats.
 
     Equal elements get the mean of their ranks (`method="average"`), the least (`"min"`) or greatest (`"max"`) of them,
-    or different ones in the order they come (`"ordinal"`); with `"dense"` the next element gets the next number. Where
-    there is a NaN, all ranks of a row are NaN. Raises `ArgumentError` for another method.
+    or different ones in order of appearance (`"ordinal"`); with `"dense"` the next element gets the next integer. If
+    there is a NaN, all ranks of its row are NaN. Raises `ArgumentError` for another method.
 
     >>> import numpy as np
     >>> rankdata(np.array([30, 10, 20, 20]))

@@ -27,7 +27,7 @@ def _helper(name: str) -> Rule:
 
 
 def _operator(sign: str, helper: str) -> Rule:
-    """An operator of floats, and a function for integers, which do not overflow as C's do."""
+    """Return the rule of a C operator for floats, and of a helper for integers, which must not overflow as in C."""
     return lambda x, avals, out, params: (f"({x[0]} {sign} {x[1]})" if avals[0].dtype.kind == "f" else
                                           _helper(helper)(x, avals, out, params))
 
@@ -131,7 +131,7 @@ def _remainder(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[
 
 
 def _wide(name: str) -> Rule:
-    """A function that NumPy's kernel computes in float64."""
+    """Return the rule of a function that NumPy's kernel computes in float64."""
     return lambda x, avals, out, params: f"{name}({x[0]})" if not _f(avals[0]) else f"(float){name}({x[0]})"
 
 

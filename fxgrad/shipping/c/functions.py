@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from fxgrad.shipping.c.writer import CFile
 
 _RANDOM = frozenset({primitives.gather, primitives.dynamic_slice})
-"""What may read an element more often than once."""
+"""Operations that may read an element more than once."""
 DEEPEST = 6
-"""So many operations stand in one expression at most."""
+"""Most nested operations of one expression."""
 
 
 _word = re.compile(r"\w+")
@@ -47,7 +47,7 @@ class CStatement(NamedTuple):
 
 
 class CFunction:
-    """The function of a program; `inputs` and `outputs` are the names of its parameters.
+    """The C function of a program; `inputs` and `outputs` are the names of its parameters.
 
     `inputs` and `outputs` are the names of its parameters.
     """
@@ -84,7 +84,7 @@ class CFunction:
         self._return()
 
     def _output_names(self) -> list[str]:
-        """Those of the variables, or other ones where something else has the name already."""
+        """Return the names of the output variables, or new ones where a name is taken."""
         taken: set[str] = set()
         found = []
         for atom in self.program.outputs:
@@ -99,28 +99,28 @@ class CFunction:
     # --- values ---------------------------------------------------------------------------------------------
 
     def value(self, atom: Atom) -> CValue:
-        """What stands for an atom."""
+        """Return the value of an atom."""
         if isinstance(atom, Literal):
             text = literal(atom.value, atom.dtype) if c_type(atom.aval) else ""
             return expression_value(atom.aval, lambda indices: text, 0, lambda place: text)
         return self._values[atom]
 
     def once(self, atom: Atom, size: int | None = None) -> CValue:
-        """The value of an atom; computed before if it is a long expression, or smaller than what is computed of it."""
+        """Return a value; stored first if it is a deep expression, or smaller than the result computed from it."""
         value = self.value(atom)
         if value.depth >= DEEPEST or (value.depth and size is not None and value.aval.size < size):
             return self.many(atom)
         return value
 
     def many(self, atom: Atom) -> CValue:
-        """The value of an atom, whose elements cost nothing to read."""
+        """Return a value whose elements are free to read: expressions are stored first."""
         value = self.value(atom)
         if value.depth and isinstance(atom, Variable):
             return self.store(atom, value)
         return value
 
     def array(self, atom: Atom) -> str:
-        """What a call is given: the pointer to a whole array, or the value of a scalar."""
+        """Return the argument of a call: the pointer to a whole array, or the value of a scalar."""
         value = self.value(atom)
         if not value.aval.shape:
             return value.at([])
@@ -130,7 +130,7 @@ class CFunction:
         return value.name
 
     def new(self, var: Variable, result: bool = True) -> CValue:
-        """An array, or a variable, for a value; that of a result of the program where it is one."""
+        """Return a new array, or variable, for a value; for a result of the program, its output."""
         if result and var in self._targets:
             made = array_value(var.aval, self._targets[var], self._read, pointer=True, var=var)
         else:
@@ -141,7 +141,7 @@ class CFunction:
         return made
 
     def store(self, var: Variable, value: CValue) -> CValue:
-        """The value computed into an array or a variable."""
+        """Store a value in an array or a variable; return it."""
         made = self.new(var)
 
         def lines() -> list[str]:
@@ -159,7 +159,7 @@ class CFunction:
         return made
 
     def emit(self, lines: Callable[[], list[str]], size: int = 1) -> None:
-        """Adds a statement that makes so many elements; what it reads and writes is noted while its lines are made."""
+        """Add a statement that computes `size` elements; its reads and writes are recorded while its lines are made."""
         before, self._reading = self._reading, set()
         made = lines()
         self._statements.append(CStatement(made if size else [], frozenset(self._reading), self._comment))
@@ -190,7 +190,7 @@ class CFunction:
                 self.store(var, value)
 
     def _expressions(self, equation: Equation) -> list[CValue] | None:
-        """The results as expressions, where they are such."""
+        """Return the results as expressions; None if the operation needs statements."""
         outs = [var.aval for var in equation.outputs]
         move = views.of(equation.primitive)
         if move is not None:
@@ -204,7 +204,7 @@ class CFunction:
         out, = outs
         operands = [self.once(atom, out.size) for atom in equation.inputs]
         avals = [value.aval for value in operands]
-        computes = rule(["x"] * len(operands), avals, out, equation.params) != "x"  # refuses here what it refuses
+        computes = rule(["x"] * len(operands), avals, out, equation.params) != "x"  # refuses unsupported ones
 
         def element(texts: Sequence[str]) -> str:
             return rule(texts, avals, out, equation.params)
@@ -218,7 +218,7 @@ class CFunction:
                                  computes + max((value.depth for value in operands), default=0), flat)]
 
     def _return(self) -> None:
-        """Copies what is returned and does not lie in its place: arguments, numbers, what is returned twice."""
+        """Copy outputs that are not in place yet: arguments, numbers, values returned twice."""
         for atom, name in zip(self.program.outputs, self.outputs, strict=True):
             if isinstance(atom, Variable) and self._targets.get(atom) == name:
                 continue
@@ -236,7 +236,7 @@ class CFunction:
     # --- text -----------------------------------------------------------------------------------------------
 
     def text(self) -> tuple[str, int]:
-        """The definition, and the bytes of work space that it needs with those that it calls."""
+        """Return the definition, and the bytes of work space needed, those of called functions included."""
         alive: dict[str, LiveArray] = {}
         for place, statement in enumerate(self._statements):
             for name in statement.arrays & self._arrays.keys():
@@ -262,7 +262,7 @@ class CFunction:
         return "\n".join(["{", *("    " + line for line in (*body, *lines)), "}"]), total
 
     def parameters(self) -> list[str]:
-        """The parameters as they are declared."""
+        """Return the declarations of the parameters."""
         found = [f"const {c_type(var.aval)} *{self.names[var]}" if var.aval.shape else
                  f"{c_type(var.aval)} {self.names[var]}" for var in self.inputs]
         found += [f"{c_type(atom.aval)} *{name}" for atom, name in zip(self.program.outputs, self.outputs, strict=True)]

@@ -36,7 +36,7 @@ def _write_operation(function: CFunction, equation: Equation) -> dict[Variable, 
 
 
 def _address_text(value: CValue) -> str:
-    """Where a function writes a result to."""
+    """Return the expression of the address that a function writes a result to."""
     element = value.at(["0"] * value.aval.ndim)  # notes that it is used
     return value.name if value.aval.shape or element.startswith("*") else f"&{value.name}"
 
@@ -91,7 +91,7 @@ def _copy_text(target: CValue, source: str, aval: Aval) -> str:
 
 
 def _fresh_copy(function: CFunction, var: Variable) -> CValue:
-    """A variable beside the one of a result: what the next turn of a loop is given."""
+    """Return a second variable beside that of a result: the operand of the loop's next step."""
     other = Variable(var.aval)
     function.names[other] = function.file.unique(function.names[var] + "_next")
     return function.new(other)
@@ -130,7 +130,7 @@ def _scan(function: CFunction, equation: Equation, region: Region) -> dict[Varia
 
 
 def _entry(text: str, aval: Aval) -> str:
-    """One entry along the first axis: a pointer, or a number."""
+    """Return one entry along the first axis: a pointer, or a number."""
     stride = aval.size // (aval.shape[0] or 1)
     if aval.ndim == 1:
         return f"{text}[step]"

@@ -1,4 +1,4 @@
-"""Functions in C that elements are computed by: what NumPy computes and C's operators and library do not."""
+"""C functions for elementwise operations that C's operators and library lack."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ _head = re.compile(r"^(?=\w+ \w+\()", re.MULTILINE)
 
 
 def _functions_by_name(text: str, words: dict[str, str]) -> dict[str, str]:
-    """The functions of a text by name, with words replaced."""
+    """Return the functions of a text by name, with words replaced."""
     for word, meaning in words.items():
         text = text.replace(word, meaning)
     return {each.split("(")[0].split()[1]: each.strip() for each in _head.split(text) if each.strip()}
@@ -146,11 +146,11 @@ def _generated_functions() -> dict[str, str]:
 
 
 HELPERS = _generated_functions()
-"""The text of each function by its name; those that it calls stand before it."""
+"""The text of each function by its name, preceded by those that it calls."""
 
 
 def helpers_of(text: str) -> str:
-    """The functions that a text in C calls, and those that these call."""
+    """Return the functions that a C text calls, directly or indirectly."""
     needed: set[str] = set()
     stack = [text]
     while stack:

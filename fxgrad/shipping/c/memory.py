@@ -1,4 +1,4 @@
-"""Where arrays lie in the work space of a function: those that are alive at different times share their place."""
+"""Allocate arrays in the work space of a function: arrays that are not live at once share memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ALIGNED = 16
 
 
 class LiveArray(NamedTuple):
-    """An array: its bytes, and the first and the last statement that speaks of it."""
+    """An array: its bytes, and the first and the last statement that uses it."""
 
     size: int
     first: int
@@ -17,7 +17,7 @@ class LiveArray(NamedTuple):
 
 
 def offsets(arrays: Mapping[str, LiveArray]) -> tuple[dict[str, int], int]:
-    """The offset of each array, and the bytes of all: the largest first, each at the lowest place that is free.
+    """Return the offset of each array, and the total bytes: largest first, each at the lowest free offset.
 
     >>> offsets({"a": LiveArray(32, 0, 1), "b": LiveArray(16, 1, 3), "c": LiveArray(32, 2, 3)})
     ({'a': 0, 'c': 0, 'b': 32}, 48)

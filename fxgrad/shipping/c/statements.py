@@ -1,4 +1,4 @@
-"""Operations that are loops of their own in C: reductions, products, running sums, and what is written into arrays."""
+"""Operations with loops of their own in C: reductions, products, running sums, and writes into arrays."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class StatementContext(Protocol):
     out: Aval
 
     def once(self, number: int) -> CValue:
-        """An operand of which each element is read once."""
+        """Return an operand whose elements are each read once."""
 
     def many(self, number: int) -> CValue:
-        """An operand of which elements are read many times: it is computed before."""
+        """Return an operand whose elements are read many times: it is stored first."""
 
     def write(self, indices: Sequence[str]) -> str:
-        """The element of the result at some indices."""
+        """Return the element of the result at some indices."""
 
 
 Rule = Callable[[StatementContext], Callable[[], list[str]]]
-"""Asks for the operands, and gives what makes the lines."""
+"""Requests the operands, and returns a function that makes the lines."""
 
 NOT_IN_C = MissingRule("NOT_IN_C", "which is not written in C")
 
@@ -53,24 +53,24 @@ def _indices(count: int, first: int = 0) -> list[str]:
 
 
 def _ones(indices: Sequence[str], shape: Sequence[int]) -> list[str]:
-    """The indices, 0 along axes of size 1."""
+    """Return the indices, with 0 along axes of size 1."""
     return ["0" if extent == 1 else index for index, extent in zip(indices, shape, strict=True)]
 
 
 def _as_block(made: list[str], body: Sequence[str]) -> list[str]:
-    """The lines of a loop, or of a block where there is no loop around what has variables of its own."""
+    """Return the lines of a loop, or of a block if variables would otherwise be declared outside a loop."""
     return made if len(made) != len(body) else ["{", *("    " + line for line in body), "}"]
 
 
 def _element(primitive: Primitive, x: str, y: str, aval: Aval) -> str:
-    """The expression of an operation on two elements of one type."""
+    """Return the expression of an operation on two elements of one type."""
     rule = elements.of(primitive)
     assert rule is not None
     return rule([x, y], [aval, aval], aval, {})
 
 
 def _combine_text(primitive: Primitive, total: str, element: str, aval: Aval) -> str:
-    """One more element of a reduction."""
+    """Return the update of a reduction by one more element."""
     if aval.dtype.kind == "f" and primitive in (primitives.add, primitives.mul):
         return f"{total} {'+=' if primitive is primitives.add else '*='} {strip_parentheses(element)};"
     return f"{total} = {strip_parentheses(_element(primitive, total, element, aval))};"
@@ -123,7 +123,7 @@ def _position(sign: str) -> Rule:
             index = indices[axis] = INDICES[axis] if axis < len(INDICES) else f"i{axis}"
             element, best = x.at(indices), x.at([*indices[:axis], "best", *indices[axis + 1:]])
             better = f"{element} {sign} {best}"
-            if x.aval.dtype.kind == "f":  # the first NaN, if there is one
+            if x.aval.dtype.kind == "f":  # the first NaN, if any
                 better = f"{best} == {best} && ({better} || {element} != {element})"
             kept = [number for number in range(len(shape)) if number != axis]
             body = ["int best = 0;", f"for (int {index} = 1; {index} < {shape[axis]}; {index}++)",
@@ -185,7 +185,7 @@ def _product(target: StatementContext) -> Callable[[], list[str]]:
             return _combine_text(add, total, _element(by, one, other, x.aval), x.aval)
 
         if right and right[-1] != "0" and inner and y.name and free[1][-1] == y.aval.ndim - 1:
-            # A row at once, in the order in which both lie in memory; each element is summed in the order of below.
+            # A row at once, in memory order of both; each element is summed in the order of the loop below.
             start = len(outer) - len(right)
             row = loop_lines(right, shape[start:], [f"{target.write(outer)} = 0;"])
             step = [f"const {kind} factor = {strip_parentheses(one)};", *loop_lines(right, shape[start:], [

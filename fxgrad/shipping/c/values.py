@@ -23,10 +23,11 @@ SHORT = {"float64": "f64", "float32": "f32", "int64": "i64", "int32": "i32", "in
 
 @dataclass
 class CValue:
-    """A value: `at` gives the expression of an element by its indices, `flat` by its row-major place.
+    """A value: `at` maps indices to the expression of an element, `flat` maps row-major positions.
 
-    `flat` is None where an element is not as easily reached so. `depth` counts the operations in an expression, 0 for
-    what is stored; `name` is that of the array, or of the variable of a scalar; `var` the one that it is, if any.
+    `flat` is None if an element is not as easily computed from its position. `depth` is the number of nested operations
+    of an expression, 0 for stored values; `name` is that of the array, or of the variable of a scalar; `var` is the
+    program's variable, if any.
     """
 
     aval: Aval
@@ -38,16 +39,16 @@ class CValue:
 
     @property
     def kind(self) -> str:
-        """The dtype in short: "f64"."""
+        """The short name of the dtype: "f64"."""
         return SHORT[self.aval.dtype.name]
 
     def place(self, text: str) -> str:
-        """The element at a place in row-major order, also where only indices reach it."""
+        """Return the element at a row-major position, even if elements are only given by indices."""
         return self.flat(text) if self.flat is not None else self.at(unravel_index(text, self.aval.shape))
 
 
 def c_type(aval: Aval) -> str:
-    """The type in C; raises `SourceRefusal` for a dtype that has none."""
+    """Return the C type; raise `SourceRefusal` for a dtype that has none."""
     if aval.dtype.name not in TYPES:
         name = "key<fry>, that of a random key" if dtypes.is_key(aval.dtype) else aval.dtype.name
         raise SourceRefusal(f"of dtype {name}, where a C file has {', '.join(TYPES)}")
@@ -57,7 +58,7 @@ def c_type(aval: Aval) -> str:
 
 
 def literal(value: Any, dtype: np.dtype, exact: bool = False) -> str:
-    """A number of a dtype in C: the same number, to the bit; with `exact` floats are written in hexadecimals."""
+    """Return a C literal of a dtype with the same bits; with `exact` floats are hexadecimal."""
     if dtype.kind == "b":
         return "true" if value else "false"
     if dtype.kind in "iu":
@@ -76,19 +77,19 @@ def literal(value: Any, dtype: np.dtype, exact: bool = False) -> str:
 
 
 def sum_text(terms: Sequence[str]) -> str:
-    """A sum, without what is 0."""
+    """Return a sum without terms that are 0."""
     return " + ".join(term for term in terms if term != "0") or "0"
 
 
 def product_text(text: str, factor: int) -> str:
-    """A number times another that is known."""
+    """Return the product of an expression and a known number."""
     if factor == 1 or text == "0":
         return text
     return f"{parenthesized_text(text)} * {factor}"
 
 
 def parenthesized_text(text: str) -> str:
-    """An expression as an operand: between brackets, if it is not one word, number or call."""
+    """Return an expression as an operand: in parentheses unless it is one word, number or call."""
     if all(c.isalnum() or c in "_." for c in text):
         return text
     depth = 0
@@ -162,7 +163,7 @@ def loop_lines(indices: Sequence[str], shape: Sequence[int], body: Sequence[str]
 
 
 def strip_parentheses(text: str) -> str:
-    """Return an expression without parentheses around the whole of it."""
+    """Return an expression without parentheses that enclose all of it."""
     if not text.startswith("(") or not text.endswith(")"):
         return text
     depth = 0

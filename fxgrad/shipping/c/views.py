@@ -29,11 +29,11 @@ views: Analysis[Rule | None] = Analysis(
     missing="conservative", default=None)
 
 DEEP = 2
-"""The depth of an expression that has a choice in it, or a clipped index."""
+"""The depth of an expression with a condition, or a clipped index, in it."""
 
 
 def _map_indices(x: CValue, out: Aval, at: Callable[[Sequence[str]], Sequence[str]], deeper: int = 0) -> list[CValue]:
-    """A value whose element at some indices is that of `x` at others."""
+    """Return a value whose elements are those of `x` at mapped indices."""
     return [expression_value(out, lambda indices: x.at(at(indices)), x.depth + deeper if x.depth or deeper else 0)]
 
 
@@ -107,7 +107,7 @@ def _unstack(values: Sequence[CValue], outs: Sequence[Aval], params: dict[str, A
 
 
 def _join(values: Sequence[CValue], out: Aval, axis: int, sizes: Sequence[int], kept: bool) -> list[CValue]:
-    """One operand after another along an axis."""
+    """Return the operands concatenated along an axis."""
     def at(indices: Sequence[str]) -> str:
         ends = np.cumsum(sizes).tolist()
         text = ""
@@ -187,13 +187,13 @@ def _dynamic_slice(values: Sequence[CValue], outs: Sequence[Aval], params: dict[
 
 
 def clip_text(text: str, last: int) -> str:
-    """A start moved into range."""
+    """Return a start index clipped to its range."""
     return f"clip_index({text}, {last})" if last > 0 else "0"
 
 
 def window(values: Sequence[CValue], windows: Windows, sizes: Sequence[int], mode: str, indices: Sequence[str],
            ) -> tuple[list[str], list[str]]:
-    """For an element of a gathered result, or of updates: its indices in the operand, and what must hold of them."""
+    """Return, for an element of a gather's result or updates, its operand indices and its range conditions."""
     x, places = values
     batch = [index for axis, index in enumerate(indices) if axis not in windows.offset_dims]
     own, conditions = ["0"] * x.aval.ndim, []

@@ -44,9 +44,9 @@ WIDTH = 100
 
 
 def c_text(program: Program, *, source: bool = True) -> str:
-    """`program` as the text of a C99 file of one public function, which needs the mathematical library alone.
+    """Return `program` as the text of a C99 file of one public function, which needs the mathematical library alone.
 
-    `Program.to_c` says what it holds.
+    `Program.to_c` describes the contents.
     """
     return CFile(require_all_paths("to_c", program), source).text()
 
@@ -78,7 +78,7 @@ class CFile:
         self.unique.taken.update(name for names in self._names.values() for name in names.values())
 
     def text(self) -> str:
-        """The whole file."""
+        """Return the whole file."""
         function = self._function_of(self._main, self._title, True)
         body, size = function.text()
         macro = f"{self._title.upper()}_WORKSPACE"
@@ -93,7 +93,7 @@ class CFile:
     # --- functions ------------------------------------------------------------------------------------------
 
     def function(self, program: Program) -> tuple[str, int]:
-        """The name of the function of a program that an operation holds, and the bytes of work space that it needs."""
+        """Return the name of the function of a program that an operation holds, and its bytes of work space."""
         known = self._functions.get(id(program))
         if known is None:
             name = self.unique(_identifier(self._program_names.get(id(program), "body")))
@@ -105,7 +105,7 @@ class CFile:
 
     @cached_property
     def _program_names(self) -> dict[int, str]:
-        """What the programs that are held are called."""
+        """Return the names of the programs that operations hold."""
         found: dict[int, str] = {}
         for program in inner_first(self._main):
             for equation in program.equations:
@@ -125,7 +125,7 @@ class CFile:
         return function
 
     def constant(self, name: str, var: Variable, value: object) -> CValue:
-        """An array that the program closes over, which becomes part of the file; a number stands where it is used."""
+        """Return an array that the program closes over, added to the file; a number becomes a literal."""
         if isinstance(value, Tracer):
             raise UnsupportedError(at_user_line(
                 "to_c: a constant of the program is a traced array, which has no elements yet. Write the program "
@@ -142,7 +142,7 @@ class CFile:
     # --- comments -------------------------------------------------------------------------------------------
 
     def comment(self, equation: Equation) -> str:
-        """The user's line of an equation."""
+        """Return the user's line of an equation."""
         source = equation.source
         if not self._source or source is None:
             return ""

@@ -1,4 +1,4 @@
-"""What operations without a rule are made of: formulas of their own, or those that their rule for XLA is written in."""
+"""Definitions of operations without a rule: formulas, or the operations of their rule for XLA."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def definition_rule(function: Definition, least: Any = dtypes.float32) -> Rule:
 
 
 def _erf_near(x: Any) -> Any:
-    """The series of powers, for |x| up to 1."""
+    """Return erf by its power series, for |x| up to 1."""
     total, square = np.zeros_like(x), x * x
     for n in reversed(range(22)):
         total = total * square + (-1) ** n / (math.factorial(n) * (2 * n + 1))
@@ -102,7 +102,7 @@ def _erfc(x: Any) -> Any:
 
 
 def _erfcx(x: Any) -> Any:
-    """exp(x^2) erfc(x)."""
+    """Return exp(x^2) erfc(x)."""
     size = np.abs(x)
     near = size < 1
     scaled, pole = _scaled_far(np.where(near, 1, size))
@@ -139,7 +139,7 @@ def _erf_inv(y: Any) -> Any:
 
 
 def _mulhi(x: Any, y: Any) -> Any:
-    """The upper half of products, of narrow numbers in 64 bits, of 64 bits from products of their halves."""
+    """Return the upper half of products; narrow numbers in 64 bits, 64-bit ones from products of their halves."""
     bits, kind = 8 * x.dtype.itemsize, x.dtype.kind
     if bits < 64:
         return ((x.astype(f"{kind}8") * y.astype(f"{kind}8")) >> np.dtype(f"{kind}8").type(bits)).astype(x.dtype)
@@ -150,7 +150,7 @@ def _mulhi(x: Any, y: Any) -> Any:
 
 
 def _hypot(x: Any, y: Any) -> Any:
-    """The greater leg times the root of 1 and the square of the quotient: no square overflows."""
+    """Return the greater leg times the root of 1 and the square of the quotient: no square overflows."""
     a, b = np.abs(x), np.abs(y)
     large, small = np.maximum(a, b), np.minimum(a, b)
     plain = (large == 0) | (large == np.inf)
@@ -160,7 +160,7 @@ def _hypot(x: Any, y: Any) -> Any:
 
 
 def _nextafter(x: Any, y: Any) -> Any:
-    """One more or less as a whole number, in which floats of one sign are in order."""
+    """Return the next float: one more or less as an integer, which preserves the order of floats of one sign."""
     whole = np.dtype(f"int{8 * x.dtype.itemsize}")
     bits = lax_of_ours.bitcast_convert_type(x, whole)
     least = lax_of_ours.bitcast_convert_type(np.ones_like(bits), x.dtype)
@@ -190,13 +190,13 @@ for _name, _function, _least in (
 
 @register_onnx_rule("erf")
 def _erf_rule(emission: Emission, operation: RuleOperation, values: list[OnnxValue]) -> list[OnnxValue]:
-    """The operator of ONNX, which runtimes have in single precision alone."""
+    """Emit the operator of ONNX, which runtimes have in single precision alone."""
     if values[0].dtype == np.float64:
         return definition_rule(_erf)(emission, operation, values)
     return [emission.graph.operation("Erf", *values)]
 
 
-# --- what the rule for XLA says -------------------------------------------------------------------------------------
+# --- definitions by the rule for XLA --------------------------------------------------------------------------------
 
 
 def emit_definition(emission: Emission, operation: RuleOperation, values: list[OnnxValue]) -> list[OnnxValue]:

@@ -121,7 +121,7 @@ def _rem(emission: Emission, operation: RuleOperation, values: Values) -> Values
 
 
 def extremum(graph: OnnxGraph, operator: str, x: OnnxValue, y: OnnxValue) -> OnnxValue:
-    """"Max" or "Min" of two numbers or bools; a NaN wins, as in NumPy."""
+    """Emit "Max" or "Min" of two numbers or bools; a NaN wins, as in NumPy."""
     if x.dtype.kind == "b":
         return graph.operation("Or" if operator == "Max" else "And", x, y)
     return graph.operation(operator, x, y)
@@ -147,7 +147,7 @@ def _clamp(emission: Emission, operation: RuleOperation, values: Values) -> Valu
 
 
 def compare(graph: OnnxGraph, operator: str, x: OnnxValue, y: OnnxValue) -> OnnxValue:
-    """A comparison; bools are in order too."""
+    """Return a comparison; bools are in order too."""
     if x.dtype.kind == "b" and operator != "Equal":
         x, y = (graph.cast(value, np.dtype(np.int32)) for value in (x, y))
     return graph.operation(operator, x, y)

@@ -35,12 +35,12 @@ COMPLEX = "; real arrays have a form: pass real and imaginary parts as two array
 
 
 def dtype_of(aval: Aval) -> DType:
-    """The dtype that values of a type have in a graph: of a random key, whose two words are one number, uint64."""
+    """Return the dtype of a type's values in a graph; uint64 for random keys, whose two words are one number."""
     return UINT64 if dtypes.is_key(aval.dtype) else aval.dtype
 
 
 class Emission:
-    """One model on its way: `graph` has its nodes, and `program` writes one program into it."""
+    """One model under construction: `graph` has its nodes, and `program` writes one program into it."""
 
     def __init__(self) -> None:
         self.graph = OnnxGraph()
@@ -52,7 +52,7 @@ class Emission:
 
     def program(self, program: Program, inputs: Sequence[OnnxValue], scope: str = "",
                 called: dict[Variable, str] | None = None) -> list[OnnxValue]:
-        """The values of the outputs of `program`; `called` are names of variables that are not their own."""
+        """Return the values of the outputs of `program`; `called` names variables after something else."""
         around, base = self._scope, self.graph.base
         self._scope = join_scopes(around, one_line(scope))
         names = {var: one_line(name) for var, name in
@@ -97,7 +97,7 @@ class Emission:
         return f"to_onnx: {equation.primitive} {reason}{line}"
 
     def _rename_results(self, nodes: Sequence[Any], made: Sequence[OnnxValue], names: Sequence[str]) -> list[OnnxValue]:
-        """Values that nodes of this equation make, under the names of its variables."""
+        """Return values that nodes of this equation make, under the names of its variables."""
         own = {name for node in nodes for name in node.output}
         new: dict[str, str] = {}
         for value, name in zip(made, names, strict=True):
@@ -110,7 +110,7 @@ class Emission:
     # --- operations -------------------------------------------------------------------------------------------
 
     def operation(self, operation: RuleOperation, values: list[OnnxValue]) -> list[OnnxValue]:
-        """The values of the outputs of an operation; raises `OnnxRefusal`."""
+        """Return the values of the outputs of an operation; raise `OnnxRefusal` if it has no form."""
         for aval in (*operation.avals, *operation.outputs):
             if dtypes.is_complex(aval.dtype):
                 raise OnnxRefusal(f"has a value of dtype {aval.dtype.name}, for which ONNX has no operators" + COMPLEX)
@@ -123,12 +123,12 @@ class Emission:
 
     def apply(self, primitive: Primitive, avals: Sequence[Aval], values: Sequence[OnnxValue],
               **params: Any) -> list[OnnxValue]:
-        """The values of the outputs of another operation, which a rule is written in."""
+        """Emit another operation, by which a rule is defined; return the values of its outputs."""
         return self.operation(RuleOperation(primitive, avals, infer_types(primitive, avals, params), params), [*values])
 
 
 def _reason(equation: Equation, refusal: Exception) -> str:
-    """Why an operation is refused; rules that need a number of a size that has a name do not say so themselves."""
+    """Return why an operation is refused; rules that need the number of a symbolic size do not explain it."""
     if isinstance(refusal, OnnxRefusal):
         return str(refusal)
     named = {str(size) for atom in (*equation.inputs, *equation.outputs) for size in atom.aval.shape

@@ -25,18 +25,17 @@ RESULT = "result"
 
 
 def to_onnx(fun: Callable[..., Any] | Program) -> Callable[..., Any]:
-    """The function that traces `fun` for the types of its arguments, and returns it as an `onnx.ModelProto`.
+    """Return a function that traces `fun` for the types of its arguments, and returns an `onnx.ModelProto`.
 
     The arguments are arrays, `ShapeDtypeStruct`s, or containers of them, of which only shapes and dtypes matter, as for
-    `make_program`; a `Program` takes none. `fun` may be anything that can be traced: a gradient, a whole step of
-    training, what `vmap` and `jit` made. The inputs of the graph are the leaves of the arguments, by their paths
-    (`params.w`), its outputs those of the result (`result.loss`, or `result` if it is one array); values within have
-    the names that the program prints with, and nodes say in `doc_string` which line of yours they come from. Arrays
-    that the function closes over are initializers. Python floats are float64, as everywhere in fxgrad; random keys are
-    two words of uint32, on a last axis.
+    `make_program`; a `Program` takes none. `fun` may be anything that can be traced: a gradient, a whole training step,
+    a result of `vmap` or `jit`. The inputs of the graph are the leaves of the arguments, by their paths (`params.w`),
+    its outputs those of the result (`result.loss`, or `result` if it is one array). Inner values have the names that
+    the program prints, and the `doc_string` of a node is its line in your code. Closed-over arrays are initializers.
+    Python floats are float64, as everywhere in fxgrad; random keys are two words of uint32, on a last axis.
 
-    Raises `UnsupportedError`, which names the operation and the user's line, where an operation has no form (see the
-    table in `docs/appendix/onnx.md`), for complex numbers, and where the package onnx is not installed.
+    Raises `UnsupportedError`, which names the operation and the user's line, if an operation has no form (see the table
+    in `docs/appendix/onnx.md`), for complex numbers, and if the package onnx is not installed.
 
     >>> import fxgrad, numpy as np
     >>> def loss(params, x):
@@ -52,9 +51,9 @@ def to_onnx(fun: Callable[..., Any] | Program) -> Callable[..., Any]:
 
 def save(file: str | os.PathLike[str] | IO[bytes], fun: Callable[..., Any] | Program, *specs: Any,
          **kwargs: Any) -> Any:
-    """Writes `to_onnx(fun)(*specs, **kwargs)` to a file, a path or a binary file open for writing; returns the model.
+    """Write `to_onnx(fun)(*specs, **kwargs)` to a file, a path or a binary file open for writing; returns the model.
 
-    Raises what `to_onnx` does. Models of 2 GiB and more are beyond what one file of this format holds.
+    Raises the errors of `to_onnx`. Models of 2 GiB and more do not fit into one file of this format.
 
     >>> import io, fxgrad, numpy as np
     >>> file = io.BytesIO()
@@ -72,11 +71,11 @@ def save(file: str | os.PathLike[str] | IO[bytes], fun: Callable[..., Any] | Pro
 
 
 def feeds(model: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """The arguments of the function that a model was made of as what a session of onnxruntime is fed, by name.
+    """Return the arguments of the exported function as inputs for a session of onnxruntime, by name.
 
     The leaves of `args` and `kwargs` in order, each in the dtype of its input, random keys as words.
 
-    Raises `ArgumentError` unless there are as many as the model has inputs.
+    Raises `ArgumentError` unless their number is that of the model's inputs.
 
     >>> import fxgrad, numpy as np
     >>> model = fxgrad.onnx.to_onnx(lambda p, k: p["x"] * k)({"x": np.ones(2, "f")}, 2.0)
@@ -152,7 +151,7 @@ def _inputs(emission: Emission, program: Program, names: dict[Variable, str]) ->
 
 
 def _sizes(emission: Emission, program: Program, inputs: Sequence[OnnxValue]) -> None:
-    """What the names of sizes stand for, read off the arguments: `n` off an axis of n elements, or of 2 n + 1."""
+    """Compute symbolic sizes from the arguments: `n` from an axis of n elements, or of 2 n + 1."""
     graph = emission.graph
     for value, var in zip(inputs, program.inputs, strict=True):
         sizes: Sequence[Any] = var.aval.shape
@@ -170,7 +169,7 @@ def _sizes(emission: Emission, program: Program, inputs: Sequence[OnnxValue]) ->
 
 
 def _outputs(emission: Emission, program: Program, made: Sequence[OnnxValue], results: Sequence[str]) -> list[Any]:
-    """The types of the outputs; one that is no node of its own is handed on by one."""
+    """Return the types of the outputs; an output that is not the result of a node gets an identity node."""
     infos, graph, done = [], emission.graph, set()
     for value, atom, name in zip(made, program.outputs, results, strict=True):
         aval = atom.aval
@@ -185,7 +184,7 @@ def _outputs(emission: Emission, program: Program, made: Sequence[OnnxValue], re
 
 
 def _result_names(program: Program) -> list[str]:
-    """The names of the outputs: paths into the result."""
+    """Return the names of the outputs: paths into the result."""
     signature, count = program.signature, len(program.outputs)
     if signature is None or signature.out_tree is None:
         return [RESULT] if count == 1 else [f"{RESULT}[{number}]" for number in range(count)]

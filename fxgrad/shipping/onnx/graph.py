@@ -1,4 +1,4 @@
-"""`OnnxGraph`: the nodes of a model on their way, and what rules write them with."""
+"""`OnnxGraph`: the nodes of a model under construction, and the methods that rules write them with."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from fxgrad.text.names import UniqueNames
 OPSET = 21
 """The version of the operators that models use: onnxruntime 1.20 and all newer ones read it."""
 NEWER = {"BitCast": 26}
-"""Operators that came later, and when; a model that has one says so."""
+"""Operators of later versions, by version; a model that uses one declares that version."""
 
 _DATA = {"Where": (1, 2), "Pad": (0, 2), "ScatterElements": (0, 2), "Gather": (0,), "GatherElements": (0,),
          "Reshape": (0,), "Expand": (0,), "Tile": (0,), "Slice": (0,), "TopK": (0,), "CumSum": (0,), "ReduceSum": (0,),
          "ReduceProd": (0,), "ReduceMax": (0,), "ReduceMin": (0,), "Unsqueeze": (0,), "Squeeze": (0,), "Split": (0,)}
-"""Which inputs of an operator are of the dtype that it computes in; of others all are."""
+"""The inputs of an operator that have the dtype it computes in; for other operators all inputs have."""
 _PLACES = {"ArgMax": 0, "ArgMin": 0, "TopK": 1}
-"""Which output of an operator is made of int64 places."""
+"""The output of an operator that holds int64 indices."""
 
 BOOL, INT64 = np.dtype(bool), np.dtype(np.int64)
 
@@ -47,7 +47,7 @@ class SymbolicCount:
         self.graph, self.value = graph, value
 
     def combined(self, operator: str, other: Any, turned: bool = False) -> SymbolicCount:
-        """The node of an operator on this and another size, or a number; `turned` has that first."""
+        """Return the node of an operator on this size and another, or a number; `turned` swaps them."""
         given = other.value if isinstance(other, SymbolicCount) else self.graph.constant(np.array([other], np.int64))
         operands = (given, self.value) if turned else (self.value, given)
         return SymbolicCount(self.graph, self.graph.operation(operator, *operands))
@@ -83,7 +83,7 @@ def _binary_count(operator: str) -> Callable[[Any, Any], SymbolicCount]:
 
 
 def _floor_quotient(first: Any, second: Any) -> SymbolicCount:
-    """Rounded down: what is left over, which has the sign of the divisor, goes first."""
+    """Return the quotient rounded down: the remainder, which has the sign of the divisor, is subtracted first."""
     return _binary_count("Div")(first - FUNCTIONS["mod"](first, second), second)
 
 
@@ -92,7 +92,7 @@ FUNCTIONS: SizeFunctions = {"floordiv": _floor_quotient, "mod": _binary_count("M
 
 
 class _Level:
-    """The graph of the model, or one within: of a branch, or of the body of a loop."""
+    """The graph of the model, or an inner one: of a branch, or of the body of a loop."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -102,13 +102,13 @@ class _Level:
         self.sizes: dict[SymbolicDim, OnnxValue] = {}
 
     def used_constants(self) -> list[Any]:
-        """The constants that a node uses, here or in a graph within: of others runtimes warn."""
+        """Return the constants that nodes here or in inner graphs use; runtimes warn of unused ones."""
         used = _used_names(self.nodes)
         return [each for each in self.constants if each.name in used]
 
 
 def _used_names(nodes: Sequence[Any]) -> set[str]:
-    """The names that nodes take in, those in their graphs too."""
+    """Return the input names of nodes, those in their graphs included."""
     names: set[str] = set()
     for node in nodes:
         names.update(node.input)
@@ -121,16 +121,16 @@ def _used_names(nodes: Sequence[Any]) -> set[str]:
 class OnnxGraph:
     """The nodes of a model under construction; `operation` adds one, in a dtype that runtimes support.
 
-    Names of values are given once in the whole model, since bodies see what is around them.
+    Names of values are unique in the whole model, since bodies see the values around them.
     """
 
     def __init__(self) -> None:
         self.unique = UniqueNames()
         self.opset = OPSET
         self.named: dict[str, OnnxValue] = {}
-        """The sizes that names stand for, each an array of one element."""
+        """The values of symbolic sizes by name, each an array of one element."""
         self.base = ""
-        """What the nodes that are added compute: the name of a variable, of which theirs are made."""
+        """The name of the variable that is being computed; the names of new nodes are derived from it."""
         self._levels = [_Level()]
 
     # --- nodes ------------------------------------------------------------------------------------------------
@@ -141,11 +141,11 @@ class OnnxGraph:
         return self._levels[-1].nodes
 
     def operation(self, operator: str, *inputs: OnnxValue | None, **attributes: Any) -> OnnxValue:
-        """The one output of a node; None stands for an optional input that is left out."""
+        """Add a node; return its one output. None is an optional input that is left out."""
         return self.operations(operator, 1, *inputs, **attributes)[0]
 
     def operations(self, operator: str, count: int, *inputs: OnnxValue | None, **attributes: Any) -> list[OnnxValue]:
-        """The outputs of a node, in the dtype of its operands but for comparisons and places."""
+        """Add a node; return its outputs, in the dtype of its operands except for comparisons and indices."""
         data = [place for place in _DATA.get(operator, range(len(inputs))) if place < len(inputs)]
         dtype = next(value.dtype for place in data if (value := inputs[place]) is not None)
         way = kernel_dtype(operator, dtype)
@@ -165,7 +165,7 @@ class OnnxGraph:
 
     def raw(self, operator: str, inputs: Sequence[OnnxValue | None], kinds: Sequence[DType],
             attributes: dict[str, Any]) -> list[OnnxValue]:
-        """The outputs of a node as it stands, of the dtypes `kinds`."""
+        """Add a node exactly as given; return its outputs, of the dtypes `kinds`."""
         self.opset = max(self.opset, NEWER.get(operator, 0))
         outputs = [OnnxValue(self.unique(f"{self.base}.{operator.lower()}"), kind) for kind in kinds]
         names = ["" if value is None else value.name for value in inputs]
@@ -187,7 +187,7 @@ class OnnxGraph:
     # --- constants --------------------------------------------------------------------------------------------
 
     def constant(self, array: Any, name: str = "") -> OnnxValue:
-        """An array that stands in the model, once in each graph that uses it."""
+        """Return an array that is stored in the model, once in each graph that uses it."""
         array = np.asarray(array)
         key = (array.tobytes(), array.shape, array.dtype.name)
         level = self._levels[-1]
@@ -200,18 +200,18 @@ class OnnxGraph:
         return known
 
     def number(self, value: Any, dtype: DType) -> OnnxValue:
-        """A scalar."""
+        """Return a scalar."""
         return self.constant(np.asarray(value).astype(dtype))
 
     def sizes(self, values: Sequence[Any]) -> OnnxValue:
-        """Shapes, axes and other lists of whole numbers, as nodes take them; sizes with names are computed."""
+        """Return shapes, axes and other lists of integers as nodes take them; symbolic sizes are computed."""
         values = [*values]
         if not has_symbolic_dim(*values):
             return self.constant(np.array(values, np.int64))
         return self.concatenate([self.size(value) for value in values], 0)
 
     def size(self, value: Any) -> OnnxValue:
-        """A size, which may have a name, as an array of one element."""
+        """Return a size, which may be symbolic, as an array of one element."""
         if type(value) is not SymbolicDim:
             return self.constant(np.array([value], np.int64))
         for level in reversed(self._levels):
@@ -228,17 +228,17 @@ class OnnxGraph:
         return found
 
     def number_of(self, value: Any) -> OnnxValue:
-        """A size, which may have a name, as a scalar."""
+        """Return a size, which may be symbolic, as a scalar."""
         return self.number(value, INT64) if type(value) is not SymbolicDim else self.reshape(self.size(value), ())
 
     def counting(self, count: Any) -> OnnxValue:
-        """0, 1, 2, ... as int64, so many."""
+        """Return 0, 1, 2, ... as int64."""
         if type(count) is not SymbolicDim:
             return self.constant(np.arange(count))
         return self.operation("Range", self.number(0, INT64), self.number_of(count), self.number(1, INT64))
 
     def filled(self, number: Any, dtype: DType, shape: Sequence[Any]) -> OnnxValue:
-        """An array of one number."""
+        """Return an array filled with one number."""
         if has_symbolic_dim(*shape):
             return self.expand(self.number(number, dtype), shape)
         return self.constant(np.full(tuple(shape), np.asarray(number).astype(dtype), dtype))
@@ -256,7 +256,7 @@ class OnnxGraph:
 
     def body(self, name: str, inputs: Sequence[tuple[OnnxValue, Sequence[Any]]],
              outputs: Sequence[tuple[OnnxValue, Sequence[Any]]]) -> Any:
-        """The graph that is being written; each output gets a node of its own, as runtimes want it."""
+        """Return the current graph; each output gets a node of its own, as runtimes require."""
         level = self._levels[-1]
         results = [self.raw("Identity", [value], [value.dtype], {})[0] for value, _ in outputs]
         infos = [protos.value_info(value.name, shape, value.dtype)
@@ -266,69 +266,69 @@ class OnnxGraph:
                                  level.known)
 
     def model_graph(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
-        """The graph of the model; values are outputs or known, not both."""
+        """Return the graph of the model; a value is recorded as an output or as known, not both."""
         level, made = self._levels[-1], {each.name for each in outputs}
         return protos.make_graph(name, level.nodes, inputs, outputs, level.used_constants(),
                                  [each for each in level.known if each.name not in made])
 
     def is_known(self, value: OnnxValue, shape: Sequence[Any]) -> None:
-        """Notes the type of a value, which checkers compare with what they infer."""
+        """Record the type of a value, which checkers compare with the inferred type."""
         self._levels[-1].known.append(protos.value_info(value.name, shape, value.dtype))
 
-    # --- what rules are written in ----------------------------------------------------------------------------
+    # --- building blocks of rules -----------------------------------------------------------------------------
 
     def cast(self, value: OnnxValue, dtype: DType) -> OnnxValue:
-        """The value in another dtype; as it is if it has it."""
+        """Return the value in another dtype; unchanged if it has it."""
         if value.dtype == dtype:
             return value
-        if dtypes.is_floating(dtype) and dtype.itemsize == 1:  # what is out of range is infinite or a NaN, as in XLA
+        if dtypes.is_floating(dtype) and dtype.itemsize == 1:  # out-of-range values become infinite or NaN, as in XLA
             return self.raw("Cast", [value], [dtype], {"to": protos.element_type(dtype), "saturate": 0})[0]
         return self.raw("Cast", [value], [dtype], {"to": protos.element_type(dtype)})[0]
 
     def in_dtype(self, dtype: DType, rule: Callable[..., OnnxValue], *values: OnnxValue) -> OnnxValue:
-        """What `rule` makes of the values in `dtype`, in their own again."""
+        """Apply `rule` to the values in `dtype`; return the result in their own dtype."""
         return self.cast(rule(*(self.cast(value, dtype) for value in values)), values[0].dtype)
 
     def reshape(self, value: OnnxValue, shape: Sequence[Any]) -> OnnxValue:
-        """The elements in another shape; a size of 0 is one."""
+        """Return the elements in another shape; a size of 0 is allowed."""
         return self.operation("Reshape", value, self.sizes(shape), allowzero=int(0 in shape))
 
     def expand(self, value: OnnxValue, shape: Sequence[Any]) -> OnnxValue:
-        """The value broadcast to a shape."""
+        """Return the value broadcast to a shape."""
         return self.operation("Expand", value, self.sizes(shape))
 
     def transpose(self, value: OnnxValue, permutation: Sequence[int]) -> OnnxValue:
-        """The value with its axes in another order."""
+        """Return the value with its axes in another order."""
         if list(permutation) == list(range(len(permutation))):
             return value
         return self.operation("Transpose", value, perm=list(permutation))
 
     def slice(self, value: OnnxValue, starts: Sequence[Any], ends: Sequence[Any], axes: Sequence[int],
               steps: Sequence[int] | None = None) -> OnnxValue:
-        """A part of the value along `axes`."""
+        """Return a part of the value along `axes`."""
         return self.operation("Slice", value, self.sizes(starts), self.sizes(ends), self.sizes(axes),
                               self.sizes(steps or [1] * len(axes)))
 
     def unsqueeze(self, value: OnnxValue, axes: Sequence[int]) -> OnnxValue:
-        """New axes of size 1 at the places that they have in the result."""
+        """Return new axes of size 1 at the places that they have in the result."""
         return self.operation("Unsqueeze", value, self.sizes(axes)) if len(axes) else value
 
     def where(self, condition: OnnxValue, chosen: OnnxValue, other: OnnxValue) -> OnnxValue:
-        """Elements of `chosen` where the condition holds, and of `other` elsewhere.
+        """Return elements of `chosen` where the condition holds, and of `other` elsewhere.
 
-        onnxruntime makes 0 of a -0 that is chosen, but not of another: what may be one stands there.
+        onnxruntime turns a -0 of `chosen` into 0, but not one of `other`: operands that may have one go there.
         """
         return self.operation("Where", condition, chosen, other)
 
     def isnan(self, value: OnnxValue) -> OnnxValue:
-        """Where there is a NaN; x is not x would do in every dtype, and runtimes simplify it away."""
+        """Return where there is a NaN; runtimes would simplify x != x, which every dtype has, to false."""
         return self.operation("IsNaN", value)
 
     def concatenate(self, values: Sequence[OnnxValue], axis: int) -> OnnxValue:
-        """The values joined along an axis."""
+        """Return the values joined along an axis."""
         return values[0] if len(values) == 1 else self.operation("Concat", *values, axis=axis)
 
 
 def has_nans(dtype: DType) -> bool:
-    """Whether a dtype has NaNs."""
+    """Return whether a dtype has NaNs."""
     return dtypes.is_floating(dtype)

@@ -20,14 +20,14 @@ Values = list[OnnxValue]
 
 
 class FlatAddresses(NamedTuple):
-    """Where elements stand in the flat array, and whether their windows lie within it (None: all do)."""
+    """Positions of elements in the flat array, and whether their windows are in range (None: all are)."""
 
     places: OnnxValue
     within: OnnxValue | None
 
 
 def _with_ones(shape: tuple[int, ...], axes: tuple[int, ...], rank: int) -> list[int]:
-    """Sizes with ones, for values along `axes` of a result of `rank`."""
+    """Return sizes with ones, for values along `axes` of a result of `rank`."""
     sizes = [1] * rank
     for axis, size in zip(axes, shape, strict=True):
         sizes[axis] = size
@@ -64,14 +64,14 @@ def flat_addresses(graph: OnnxGraph, indices: OnnxValue, shape: tuple[int, ...],
 
 
 def _from_the_front(graph: OnnxGraph, starts: OnnxValue, extents: OnnxValue) -> OnnxValue:
-    """Indices, those that count from the end turned into those that count from the front."""
+    """Return indices with those counted from the end turned into indices from the front."""
     below = graph.operation("Less", starts, graph.number(0, INT64))
     return graph.where(below, graph.operation("Add", starts, extents), starts)
 
 
 def _address_terms(windows: Windows, sizes: tuple[Any, ...], steps: list[Any], batch: tuple[int, ...],
                    indices_shape: tuple[Any, ...]) -> list[tuple[Any, Any, int]]:
-    """What is known of the places: that of an element in its window, and where batching axes put it."""
+    """Return the known terms of flat positions: of an element in its window, and of batching axes."""
     return [(sizes[axis], steps[axis], place)
             for axis, place in zip(windows.window_axes(len(sizes)), windows.offset_dims, strict=True)] + [
         (indices_shape[place], steps[axis], batch[place]) for axis, place in zip(
@@ -99,7 +99,7 @@ def _gather(emission: Emission, operation: RuleOperation, values: Values) -> Val
 
 def _as_take(graph: OnnxGraph, x: OnnxValue, indices: OnnxValue, windows: Windows,
              operation: RuleOperation) -> OnnxValue | None:
-    """Whole rows at places along one axis, which ONNX has a node for: None for what else may be gathered."""
+    """Gather whole rows along one axis by ONNX's node for it; return None for other gathers."""
     shape, indices_shape = operation.shapes
     sizes, mode = operation.params["slice_sizes"], operation.params["mode"]
     if len(windows.start_index_map) != 1 or windows.operand_batching_dims:
@@ -136,7 +136,7 @@ onnx_rules.enter(_scatter("add", negated=True), primitives["scatter_sub"])
 
 
 def _scattered(emission: Emission, operation: RuleOperation, values: Values, reduction: str, negated: bool) -> Values:
-    """Updates that lie outside go to one more place behind the flat array, which is cut off again."""
+    """Scatter updates; those out of range go to an extra element after the flat array, which is cut off again."""
     graph, (x, indices, updates), params = emission.graph, values, operation.params
     shape, indices_shape, updates_shape = operation.shapes
     windows = Windows(params["update_window_dims"], params["inserted_window_dims"],

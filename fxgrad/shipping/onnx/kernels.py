@@ -1,6 +1,6 @@
 """In which dtypes an ONNX operator is computed: those for which onnxruntime has kernels, and the way to these.
 
-The standard allows more than runtimes do. What is not in the table has kernels for every dtype.
+The standard allows more than runtimes do. Operators that are not in the table have kernels for every dtype.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ KERNELS: dict[str, frozenset[str]] = {name: frozenset(kinds) for names, kinds in
 ) for name in names.split()}
 """The dtypes for which onnxruntime has had CPU kernels since 1.20 (arithmetic of unsigned words since 1.24).
 
-Those of float16 are float32's between two casts.
+float16 is computed in float32, between two casts.
 """
 
 ORDERED = frozenset({"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Max", "Min", "ReduceMax", "ReduceMin",
                      "ArgMax", "ArgMin", "TopK"})
-"""Operators that ask which of two numbers is greater: unsigned 64-bit integers keep their order on the way."""
+"""Operators that compare two numbers: conversions of unsigned 64-bit integers must preserve their order."""
 
 COMPARING = frozenset({"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "IsNaN", "IsInf"})
 """Operators of numbers that give bools."""
@@ -66,7 +66,7 @@ _WIDER = {
 }
 NARROW = {**dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"), "float32"),
           "int4": "int32", "uint4": "int32"}
-"""The narrow dtypes that ONNX converts, and does hardly anything else with; and those in which all else is done."""
+"""The narrow dtypes, for which ONNX has conversions and little else, and the dtypes to compute in instead."""
 
 
 class NoKernel(Exception):  # noqa: N818  (rules that may meet it choose another way)
@@ -86,7 +86,7 @@ def kernel_dtype(operator: str, dtype: DType) -> KernelDtype | None:
     >>> kernel_dtype("Add", np.dtype("float64")), kernel_dtype("ReduceSum", np.dtype("int8")).dtype
     (None, dtype('int32'))
 
-    Raises `NoKernel` where there is none.
+    Raises `NoKernel` if there is none.
     """
     known = KERNELS.get(operator)
     if dtype.name in NARROW:

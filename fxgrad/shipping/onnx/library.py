@@ -1,4 +1,4 @@
-"""What several rules are made of: shifts, bits, exponentials near zero, remainders, as nodes."""
+"""Building blocks of several rules: shifts, bits, exponentials near zero, remainders, as nodes."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ def bit_width(dtype: DType) -> int:
 
 
 def unsigned_dtype(dtype: DType) -> DType:
-    """Return the unsigned integer dtype of as many bits."""
+    """Return the unsigned integer dtype of the same width."""
     return np.dtype(f"uint{bit_width(dtype)}")
 
 
 def signed_dtype(dtype: DType) -> DType:
-    """Return the signed integer dtype of as many bits."""
+    """Return the signed integer dtype of the same width."""
     return np.dtype(f"int{bit_width(dtype)}")
 
 
 def zero_like(graph: OnnxGraph, value: OnnxValue) -> OnnxValue:
-    """0 of the dtype of a value."""
+    """Return 0 in the dtype of a value."""
     return graph.number(0, value.dtype)
 
 
 def one_like(graph: OnnxGraph, value: OnnxValue) -> OnnxValue:
-    """1 of the dtype of a value."""
+    """Return 1 in the dtype of a value."""
     return graph.number(1, value.dtype)
 
 
 def constant_like(graph: OnnxGraph, number: float, like: OnnxValue) -> OnnxValue:
-    """A number of the dtype of a value."""
+    """Return a number in the dtype of a value."""
     return graph.number(number, like.dtype)
 
 
@@ -46,14 +46,14 @@ def constant_like(graph: OnnxGraph, number: float, like: OnnxValue) -> OnnxValue
 
 
 def bitwise(graph: OnnxGraph, name: str, *values: OnnxValue) -> OnnxValue:
-    """"And", "Or", "Xor" or "Not" of integers bit by bit, or of bools."""
+    """Apply "And", "Or", "Xor" or "Not" to bools, or to integers bit by bit."""
     return graph.operation(name if values[0].dtype.kind == "b" else f"Bitwise{name}", *values)
 
 
 def shift(graph: OnnxGraph, x: OnnxValue, count: OnnxValue, direction: str) -> OnnxValue:
-    """Integers shifted to the "LEFT" or, without their sign, to the "RIGHT"; by all their bits or more gives 0.
+    """Return integers shifted to the "LEFT" or, without their sign, to the "RIGHT"; by all their bits or more gives 0.
 
-    Runtimes shift unsigned integers alone, and what they make of too large counts is their own affair.
+    Runtimes only shift unsigned integers, and their results for too large counts are undefined.
     """
     kind = unsigned_dtype(x.dtype)
     bits, counts = graph.cast(x, kind), graph.cast(count, kind)
@@ -64,12 +64,12 @@ def shift(graph: OnnxGraph, x: OnnxValue, count: OnnxValue, direction: str) -> O
 
 
 def shift_by(graph: OnnxGraph, x: OnnxValue, count: int, direction: str) -> OnnxValue:
-    """Unsigned integers shifted by a number of bits that is less than they have."""
+    """Return unsigned integers shifted by a number of bits that is less than their width."""
     return graph.operation("BitShift", x, graph.number(count, x.dtype), direction=direction)
 
 
 def shift_arithmetic(graph: OnnxGraph, x: OnnxValue, count: OnnxValue) -> OnnxValue:
-    """Integers shifted to the right, with copies of their first bit."""
+    """Return integers shifted to the right, with copies of their first bit."""
     kind = signed_dtype(x.dtype)
     numbers = graph.cast(x, kind)
     negative = graph.operation("Less", numbers, graph.number(0, kind))
@@ -79,7 +79,7 @@ def shift_arithmetic(graph: OnnxGraph, x: OnnxValue, count: OnnxValue) -> OnnxVa
 
 
 def population_count(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
-    """How many bits are set: sums of pairs, of fours, and so on."""
+    """Return the number of set bits: sums of pairs, of fours, and so on."""
     kind, width = unsigned_dtype(x.dtype), bit_width(x.dtype)
     bits, step = graph.cast(x, kind), 1
     while step < width:
@@ -92,7 +92,7 @@ def population_count(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
 
 
 def leading_zeros(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
-    """How many bits stand before the first that is set: it is spread to all lower ones, and the rest is counted."""
+    """Return the number of leading zero bits: the highest set bit is copied to all lower ones, which are counted."""
     kind, width = unsigned_dtype(x.dtype), bit_width(x.dtype)
     bits, step = graph.cast(x, kind), 1
     while step < width:
@@ -102,7 +102,7 @@ def leading_zeros(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
 
 
 def bitcast(graph: OnnxGraph, x: OnnxValue, dtype: DType) -> OnnxValue:
-    """The bits of numbers read as another dtype of the same width."""
+    """Return the bits of numbers read as another dtype of the same width."""
     if x.dtype == dtype:
         return x
     if dtypes.is_integer(x.dtype) and dtypes.is_integer(dtype):
@@ -111,7 +111,7 @@ def bitcast(graph: OnnxGraph, x: OnnxValue, dtype: DType) -> OnnxValue:
 
 
 def order_rank(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
-    """Integers in the total order of floats; of other numbers themselves."""
+    """Return integers in the total order of floats; of other numbers themselves."""
     if x.dtype.kind == "b" or not dtypes.is_floating(x.dtype):
         return x
     kind = signed_dtype(x.dtype)
@@ -124,9 +124,9 @@ def order_rank(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
 
 
 def divide_whole(graph: OnnxGraph, x: OnnxValue, y: OnnxValue) -> tuple[OnnxValue, OnnxValue]:
-    """Quotient toward zero and remainder of integers; of a division by 0 all bits set, and x.
+    """Return quotient toward zero and remainder of integers; of a division by 0 all bits set, and x.
 
-    Runtimes stop the process where they divide by 0, or the least integer by -1.
+    Runtimes crash on a division by 0, or of the least integer by -1.
     """
     dtype = x.dtype
     none = graph.operation("Equal", y, graph.number(0, dtype))
@@ -145,7 +145,7 @@ def divide_whole(graph: OnnxGraph, x: OnnxValue, y: OnnxValue) -> tuple[OnnxValu
 
 
 def power_of(graph: OnnxGraph, x: OnnxValue, exponent: int) -> OnnxValue:
-    """A whole power: products of repeated squares."""
+    """Return a whole power: products of repeated squares."""
     if exponent < 0:
         return graph.operation("Reciprocal", power_of(graph, x, -exponent))
     result = None
@@ -163,10 +163,10 @@ def power_of(graph: OnnxGraph, x: OnnxValue, exponent: int) -> OnnxValue:
 
 
 def emit_expm1(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
-    """exp(x) - 1 without loss near 0, from the rounded u = exp(x): x (u - 1) / log(u).
+    """Return exp(x) - 1 without loss near 0, from the rounded u = exp(x): x (u - 1) / log(u).
 
-    N. Higham, "Accuracy and stability of numerical algorithms", section 1.14: the errors of numerator and denominator
-    are the same, and their quotient has none.
+    N. Higham, "Accuracy and stability of numerical algorithms", section 1.14: numerator and denominator have the same
+    errors, which cancel in their quotient.
     """
     u = graph.operation("Exp", x)
     below = graph.operation("Sub", u, one_like(graph, x))
@@ -177,7 +177,7 @@ def emit_expm1(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
 
 
 def emit_log1p(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
-    """log(1 + x) without loss near 0, from the rounded u = 1 + x: x log(u) / (u - 1)."""
+    """Return log(1 + x) without loss near 0, from the rounded u = 1 + x: x log(u) / (u - 1)."""
     u = graph.operation("Add", x, one_like(graph, x))
     slope = graph.operation("Div", graph.operation("Log", u), graph.operation("Sub", u, one_like(graph, x)))
     plain = graph.operation("Or", graph.operation("Equal", u, one_like(graph, x)),
@@ -189,13 +189,13 @@ def emit_log1p(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
 
 
 def odd_function(graph: OnnxGraph, x: OnnxValue, found: OnnxValue) -> OnnxValue:
-    """An odd function of x, given that of |x|: by a factor, since onnxruntime's Where loses the sign of a zero."""
+    """Return an odd function of x, given that of |x|: by a factor, as onnxruntime's Where loses the sign of a zero."""
     unit = one_like(graph, x)
     return graph.operation("Mul", graph.where(sign_bit(graph, x), graph.operation("Neg", unit), unit), found)
 
 
 def sign_bit(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
-    """Whether the sign of numbers is set, that of a zero too."""
+    """Return whether the sign bit of numbers is set, that of a zero too."""
     none = zero_like(graph, x)
     return graph.operation("Or", graph.operation("Less", x, none),
                            graph.operation("Less", graph.operation("Reciprocal", x), none))
@@ -205,17 +205,17 @@ def sign_bit(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
 
 
 def key_of_words(graph: OnnxGraph, words: OnnxValue) -> OnnxValue:
-    """Keys, one number of 64 bits each, from two words on the last axis."""
+    """Return keys, one 64-bit number each, from two words on the last axis."""
     high, low = (graph.cast(graph.operation("Gather", words, graph.number(place, np.dtype(np.int64)), axis=-1), UINT64)
                  for place in (0, 1))
     return graph.operation("BitwiseOr", shift_by(graph, high, 32, "LEFT"), low)
 
 
 def words_of_key(graph: OnnxGraph, key: OnnxValue) -> OnnxValue:
-    """The two words of keys, on a new last axis."""
+    """Return the two words of keys, on a new last axis."""
     return graph.concatenate([graph.unsqueeze(word, [-1]) for word in both_words(graph, key)], -1)
 
 
 def both_words(graph: OnnxGraph, key: OnnxValue) -> list[OnnxValue]:
-    """The high word and the low word of numbers of 64 bits."""
+    """Return the high word and the low word of numbers of 64 bits."""
     return [graph.cast(shift_by(graph, key, 32, "RIGHT"), UINT32), graph.cast(key, UINT32)]

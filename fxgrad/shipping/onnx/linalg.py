@@ -29,7 +29,7 @@ def _row(a: Any, place: Any) -> Any:
 
 
 def _cholesky(a: Any) -> Any:
-    """Column by column: what is left of it by the columns before, over the root of its first element."""
+    """Factor column by column: subtract the columns before, and divide by the root of the diagonal element."""
     size = a.shape[-1]
 
     def step(place: Any, found: Any) -> Any:
@@ -44,7 +44,7 @@ def _cholesky(a: Any) -> Any:
 
 
 def _substitute_forward(a: Any, b: Any, unit: bool) -> Any:
-    """x of a x = b where a is lower triangular, row by row."""
+    """Solve a x = b for lower triangular a, row by row."""
     def step(place: Any, x: Any) -> Any:
         row = _row(a, place)
         rest = _row(b, place) - (np.where(_numbers(a.shape[-1]) < place, row, 0)[..., None, :] @ x)[..., 0, :]
@@ -57,7 +57,7 @@ def _substitute_forward(a: Any, b: Any, unit: bool) -> Any:
 
 def _triangular_solve(a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool, unit_diagonal: bool,
                       **_: Any) -> Any:
-    """Turned so that the matrix is lower triangular and stands on the left."""
+    """Solve after transposing and reversing so that the matrix is lower triangular and on the left."""
     if transpose_a != (not left_side):
         a, lower = _swap_axes(a), not lower
     if not left_side:
@@ -71,7 +71,7 @@ def _triangular_solve(a: Any, b: Any, *, left_side: bool, lower: bool, transpose
 
 
 def _swap_entries(x: Any, one: Any, other: Any, axis: int) -> Any:
-    """`x` with two entries along an axis exchanged; of stacks the places may differ."""
+    """Return `x` with two entries along an axis exchanged; in stacks the positions may differ."""
     numbers = _numbers(x.shape[axis])
     one, other = one[..., None], other[..., None]
     order = np.where(numbers == one, other, np.where(numbers == other, one, numbers))
@@ -79,7 +79,7 @@ def _swap_entries(x: Any, one: Any, other: Any, axis: int) -> Any:
 
 
 def _lu(a: Any) -> Any:
-    """Gaussian elimination with the greatest pivot of each column; gives also where it stood, and the order of rows."""
+    """Factor by Gaussian elimination with the largest pivot of each column; return also the pivots and row order."""
     rows, columns = a.shape[-2:]
     steps, numbers = min(rows, columns), _numbers(rows)
 
@@ -106,7 +106,7 @@ def _lu(a: Any) -> Any:
 
 
 def _lu_pivots_to_permutation(pivots: Any, *, permutation_size: int) -> Any:
-    """The order of rows after all exchanges in turn."""
+    """Return the order of rows after all exchanges in turn."""
     def step(place: Any, order: Any) -> Any:
         pivot = _column(pivots, place)
         return _swap_entries(order, np.zeros_like(pivot) + place, pivot, -1)

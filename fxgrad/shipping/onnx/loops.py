@@ -22,7 +22,7 @@ Values = list[OnnxValue]
                     "safe_call",
                     "within_budget")
 def _call(emission: Emission, operation: RuleOperation, values: Values) -> Values:
-    """The equations of what is called, in the scope of its name."""
+    """Emit the equations of the called program, in the scope of its name."""
     region, = operation.regions
     rule = operation.params.get("rule")
     name = operation.params.get("name") or getattr(rule, "name", "") or function_label(region.program)
@@ -31,7 +31,7 @@ def _call(emission: Emission, operation: RuleOperation, values: Values) -> Value
 
 @onnx_rules.register(primitives.custom_linear_solve, primitives.custom_root)
 def _solve(emission: Emission, operation: RuleOperation, values: Values) -> Values:
-    """What solves; the other programs are for derivatives."""
+    """Emit the program that solves; the other programs are for derivatives."""
     region = next(region for region in operation.regions if region.role == "solve")
     given = [values[link.place] for link in region.inputs]
     return emission.program(region.program, given, "solve")
@@ -41,7 +41,7 @@ def _solve(emission: Emission, operation: RuleOperation, values: Values) -> Valu
 
 
 def with_shapes(avals: Sequence[Aval], values: Values) -> list[tuple[OnnxValue, tuple[int, ...]]]:
-    """Values with their shapes."""
+    """Return values with their shapes."""
     return [(value, aval.shape) for value, aval in zip(values, avals, strict=True)]
 
 
@@ -55,7 +55,7 @@ def _cond(emission: Emission, operation: RuleOperation, values: Values) -> Value
 def _emit_branches(emission: Emission, operation: RuleOperation, index: OnnxValue, operands: Values,
                    branches: Sequence[Program],
                    first: int) -> Values:
-    """The outputs of one of the branches from the number `first` on; beyond the last one is the last."""
+    """Return the outputs of one of the branches from number `first` on; larger indices select the last branch."""
     graph = emission.graph
     if len(branches) == 1:
         return emission.program(branches[0], operands)
@@ -75,7 +75,7 @@ def _emit_branches(emission: Emission, operation: RuleOperation, index: OnnxValu
 
 
 def _parameters(emission: Emission, program: Program, skip: int) -> tuple[Values, list[tuple[OnnxValue, Any]]]:
-    """The inputs of a body, which are those of a program after the first `skip`, in the names that they have there."""
+    """Return the inputs of a body: those of a program after the first `skip`, under their names in the program."""
     names = {var: one_line(name) for var, name in variable_names(program, emission.sources).items()}
     graph = emission.graph
     made = [(OnnxValue(graph.unique(f"{graph.base}.{names[var]}"), dtype_of(var.aval)), var.aval.shape)
@@ -146,7 +146,7 @@ def _for(emission: Emission, operation: RuleOperation, values: Values) -> Values
 
 @onnx_rules.register(primitives.sweep)
 def _sweep(emission: Emission, operation: RuleOperation, values: Values) -> Values:
-    """The loops that it is made of."""
+    """Emit an operation by the loops that define it."""
     derived = sweep_as_loops(operation.params["step"], operation.params["back"])
     graph, (count, *rest) = emission.graph, values
     captured = [graph.constant(np.asarray(value)) for value in derived.captured]

@@ -17,7 +17,7 @@ from fxgrad.shipping.onnx.rules import RuleOperation, register_onnx_rule
 
 Values = list[OnnxValue]
 FIRST = -2**63
-"""The end of a slice that goes back to the first element."""
+"""The end of a reversed slice that includes the first element."""
 
 
 @register_onnx_rule("broadcast_to")
@@ -54,7 +54,7 @@ def _rev(emission: Emission, operation: RuleOperation, values: Values) -> Values
 
 
 def reverse(graph: OnnxGraph, value: OnnxValue, axes: tuple[int, ...]) -> OnnxValue:
-    """The value with the order along `axes` turned around."""
+    """Return the value reversed along `axes`."""
     return graph.slice(value, [-1] * len(axes), [FIRST] * len(axes), axes, [-1] * len(axes)) if axes else value
 
 
@@ -164,14 +164,14 @@ def _size(emission: Emission, operation: RuleOperation, values: Values) -> Value
 
 
 def _clamp_starts(graph: OnnxGraph, starts: Values, shape: tuple[int, ...], sizes: tuple[int, ...]) -> OnnxValue:
-    """The starts of a window, moved so that it lies within the array."""
+    """Return the starts of a window, clamped so that it lies within the array."""
     parts = [graph.unsqueeze(index_as_int64(graph, start), [0]) for start in starts]
     most = graph.sizes([extent - size for extent, size in zip(shape, sizes, strict=True)])
     return graph.operation("Min", graph.operation("Max", graph.concatenate(parts, 0), graph.number(0, INT64)), most)
 
 
 def index_as_int64(graph: OnnxGraph, start: OnnxValue) -> OnnxValue:
-    """An index as int64; an unsigned one beyond that is as good as the greatest."""
+    """Return an index as int64; unsigned ones beyond its range become the largest."""
     if start.dtype == np.uint64:
         start = graph.operation("Min", start, graph.number(2**62, start.dtype))
     return graph.cast(start, INT64)
@@ -190,7 +190,7 @@ def _dynamic_slice(emission: Emission, operation: RuleOperation, values: Values)
 
 @register_onnx_rule("dynamic_update_slice")
 def _dynamic_update_slice(emission: Emission, operation: RuleOperation, values: Values) -> Values:
-    """The elements of the update are put into the flat array, where the window is."""
+    """Write the elements of the update into the flat array at the window."""
     graph, (x, update, *starts) = emission.graph, values
     shape, sizes = operation.shapes[:2]
     if not starts or sizes == shape:
@@ -209,7 +209,7 @@ def _dynamic_update_slice(emission: Emission, operation: RuleOperation, values: 
 
 
 def strided_sum(graph: OnnxGraph, lines: Sequence[tuple[Any, Any, int]], rank: int) -> OnnxValue:
-    """The sum of 0, step, 2 step, ... along each axis, of so many numbers, given as (size, step, axis)."""
+    """Return the sum of 0, step, 2 step, ... along each axis, for lines given as (size, step, axis)."""
     def spread(size: Any, axis: int) -> list[Any]:
         return [size if at == axis else 1 for at in range(rank)]
 
@@ -227,5 +227,5 @@ def strided_sum(graph: OnnxGraph, lines: Sequence[tuple[Any, Any, int]], rank: i
 
 
 def is_narrow(dtype: DType) -> bool:
-    """Whether sums of floats of this dtype are taken in float32."""
+    """Return whether sums of floats of this dtype are computed in float32."""
     return dtype.itemsize == 2 and dtypes.is_floating(dtype)

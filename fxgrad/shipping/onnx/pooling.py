@@ -26,7 +26,7 @@ def _sliding(operation: RuleOperation) -> Sliding:
 
 def _elements(graph: OnnxGraph, value: OnnxValue, shape: tuple[int, ...], sliding: Sliding,
               fill: OnnxValue) -> tuple[OnnxValue, tuple]:
-    """The elements of each window, on axes of their own behind each axis that has windows, and these axes."""
+    """Return the elements of each window, on new axes after each axis that has windows, and these axes."""
     config = tuple((low, high, holes - 1) for (low, high), holes in zip(
         sliding.padding, sliding.base_dilation, strict=True))
     counts = sliding.result_shape(shape)
@@ -65,7 +65,7 @@ def _emit_reduction(emission: Emission, operation: RuleOperation, values: Values
 
 def _emit_pooling(graph: OnnxGraph, name: str, x: OnnxValue, shape: tuple[int, ...], sliding: Sliding,
                   result: tuple[int, ...]) -> OnnxValue | None:
-    """By the operators for images, with one feature; None where these have no kernel, or not such windows."""
+    """Pool by the operators for images, with one feature; return None if these lack a kernel or such windows."""
     places = [axis for axis, (window, stride, (low, high), _, _) in enumerate(zip(*sliding, strict=True))
               if (window, stride, low, high) != (1, 1, 0, 0)]
     if x.dtype not in ((dtypes.float32,) if name == "sum" else (dtypes.float32, dtypes.float64)) or not all(
@@ -90,7 +90,7 @@ def _emit_pooling(graph: OnnxGraph, name: str, x: OnnxValue, shape: tuple[int, .
 
 
 def _max_pool(graph: OnnxGraph, image: OnnxValue, options: dict[str, Any]) -> OnnxValue:
-    """The greatest elements of windows; a NaN wins, which runtimes leave out."""
+    """Return the maxima of windows; a NaN wins, unlike in runtimes."""
     found = graph.operation("MaxPool", image, **options)
     nans = graph.operation("MaxPool", graph.cast(graph.isnan(image), dtypes.float32), **options)
     return graph.where(graph.operation("Greater", nans, graph.number(0, dtypes.float32)),
@@ -98,7 +98,7 @@ def _max_pool(graph: OnnxGraph, image: OnnxValue, options: dict[str, Any]) -> On
 
 
 def _places(graph: OnnxGraph, operand: OnnxValue, operation: RuleOperation, shape: tuple[int, ...]) -> OnnxValue:
-    """For each window, where in the flat array its extremum stands: the first one; -1 in the padding."""
+    """Return for each window the position of its extremum in the flat array: the first one; -1 in the padding."""
     sliding, greatest = _sliding(operation), operation.params["greatest"]
     wide = dtypes.float32 if is_narrow(operand.dtype) else operand.dtype
     bound = graph.number(-np.inf if greatest else np.inf, wide)

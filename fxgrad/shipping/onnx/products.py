@@ -23,7 +23,7 @@ INT32 = np.dtype(np.int32)
 
 
 def accumulation_dtype(dtype: Any) -> Any:
-    """The dtype that products are summed in: float32 for halves, int32 for bools and small integers."""
+    """Return the dtype that products accumulate in: float32 for halves, int32 for bools and small integers."""
     if is_narrow(dtype):
         return dtypes.float32
     return INT32 if dtype.kind == "b" or (dtypes.is_integer(dtype) and dtype.itemsize < 4) else dtype
@@ -49,8 +49,8 @@ def emit_contraction(graph: OnnxGraph, x: OnnxValue, y: OnnxValue, operation: Ru
     x_free = [axis for axis in range(len(x_shape)) if axis not in x_contract and axis not in x_batch]
     y_free = [axis for axis in range(len(y_shape)) if axis not in y_contract and axis not in y_batch]
     if len(x_contract) == 1 and {len(x_shape), len(y_shape)} <= {1, 2} and 1 in (len(x_shape), len(y_shape)):
-        # No matrix is turned for a vector: it stands on the other side of it. (onnxruntime 1.32 fuses the turn with
-        # the product, and then gets another one.)
+        # Instead of transposing the matrix for a vector, the vector goes on its other side. (onnxruntime 1.32 fuses the
+        # transpose with the product, and then gets a different result.)
         vector_first = (len(x_shape) == 1 and y_contract[0] == 0) or (len(y_shape) == 1 and x_contract[0] == 0)
         vector, matrix = (x, y) if len(x_shape) == 1 else (y, x)
         return graph.operation("MatMul", vector, matrix) if vector_first else graph.operation("MatMul", matrix, vector)
@@ -72,7 +72,7 @@ def emit_contraction(graph: OnnxGraph, x: OnnxValue, y: OnnxValue, operation: Ru
 
 
 def mask_strong_zeros(graph: OnnxGraph, values: Values, operation: RuleOperation) -> Values:
-    """Return operands without what a strong zero of the other one cancels: infinities beside zeros."""
+    """Return operands with infinities removed that a strong zero of the other operand cancels."""
     contracted_axes, batch_axes = operation.params["dimension_numbers"]
     masks = []
     for place in (0, 1):
@@ -130,7 +130,7 @@ def _convolution(emission: Emission, operation: RuleOperation, values: Values) -
 
 def _groups_to_features(graph: OnnxGraph, image: OnnxValue, shape: tuple[int, ...],
                         count: int) -> tuple[OnnxValue, tuple[int, ...]]:
-    """Groups of the batch as groups of features."""
+    """Return groups of the batch as groups of features."""
     if count == 1:
         return image, shape
     batch, features, *spatial = shape
@@ -142,7 +142,7 @@ def _groups_to_features(graph: OnnxGraph, image: OnnxValue, shape: tuple[int, ..
 
 def _dilate_and_pad(graph: OnnxGraph, image: OnnxValue, shape: tuple[int, ...],
                     geometry: Geometry) -> tuple[OnnxValue, tuple[int, ...]]:
-    """The image with its holes and its padding."""
+    """Return the image dilated and padded."""
     config = ((0, 0, 0), (0, 0, 0), *((low, high, holes - 1) for (low, high), holes in zip(
         geometry.padding, geometry.lhs_dilation, strict=True)))
     if not any(map(any, config)):
@@ -154,7 +154,7 @@ def _dilate_and_pad(graph: OnnxGraph, image: OnnxValue, shape: tuple[int, ...],
 
 def windows(graph: OnnxGraph, value: OnnxValue, axes: range, window: tuple[int, ...], counts: tuple[int, ...],
             strides: tuple[int, ...], holes: tuple[int, ...]) -> OnnxValue:
-    """The elements of windows: each axis becomes two, that of the windows and that of the places in one."""
+    """Return the elements of windows: each axis becomes two, one over windows and one within a window."""
     for axis, size, count, stride, step in reversed([*zip(axes, window, counts, strides, holes, strict=True)]):
         places = strided_sum(graph, [(count, stride, 0), (size, step, 1)], 2)
         value = graph.operation("Gather", value, places, axis=axis)
@@ -164,7 +164,7 @@ def windows(graph: OnnxGraph, value: OnnxValue, axes: range, window: tuple[int, 
 def _emit_matrix_product(graph: OnnxGraph, image: OnnxValue, kernel: OnnxValue, shape: tuple[int, ...],
                          window: tuple[int, ...],
                          counts: tuple[int, ...], groups: int, geometry: Geometry) -> OnnxValue:
-    """The convolution as a product of matrices, for dtypes in which runtimes have no other."""
+    """Return the convolution as a product of matrices, for dtypes without another one in runtimes."""
     rank, (batch, features), (outs, ins, *sizes) = len(counts), shape[:2], window
     patches = windows(graph, image, range(2, 2 + rank), window[2:], counts, geometry.window_strides,
                       geometry.rhs_dilation)

@@ -1,4 +1,4 @@
-"""The protocol buffers that a model is made of: the one place that speaks to the package onnx."""
+"""The protocol buffers of a model: the only module that imports the package onnx."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fxgrad.extend import DType
 from fxgrad.shipping.onnx.kernels import NARROW
 
 IR_VERSIONS = {21: 10, 26: 13}
-"""The version of the file format with which each version of the operators came."""
+"""The version of the file format that introduced each version of the operators."""
 
 
 def require_onnx() -> ModuleType:
-    """The package onnx; raises `UnsupportedError`, which says what to install."""
+    """Return the package onnx; raise `UnsupportedError`, which says how to install it, if there is none."""
     try:
         import onnx
         import onnx.helper
@@ -30,7 +30,7 @@ def require_onnx() -> ModuleType:
 
 
 def element_type(dtype: DType) -> int:
-    """The number that ONNX has for a dtype."""
+    """Return ONNX's number of a dtype."""
     if dtype.name in dtypes.NARROW_FLOATS + dtypes.NARROW_INTEGERS and dtype.name not in NARROW:
         raise UnsupportedError(f"to_onnx: onnxruntime does not compute with {dtype.name}; of the narrow dtypes it has "
                                f"{', '.join(NARROW)}. Convert first, for example x.astype('float32')")
@@ -39,29 +39,29 @@ def element_type(dtype: DType) -> int:
 
 
 def value_info(name: str, shape: Sequence[Any], dtype: DType) -> Any:
-    """The name of a value with its type; sizes with names are what they are called."""
+    """Return the name of a value with its type; symbolic sizes are written by name."""
     sizes = [size if isinstance(size, int) else str(size) for size in shape]
     return require_onnx().helper.make_tensor_value_info(name, element_type(dtype), sizes)
 
 
 def make_tensor(name: str, array: Any) -> Any:
-    """An array that stands in the model."""
+    """Return an array to be stored in the model."""
     return require_onnx().numpy_helper.from_array(np.ascontiguousarray(array).reshape(np.shape(array)), name)
 
 
 def make_node(operator: str, inputs: Sequence[str], outputs: Sequence[str], attributes: dict[str, Any]) -> Any:
-    """One node."""
+    """Return one node."""
     return require_onnx().helper.make_node(operator, inputs, outputs, **attributes)
 
 
 def make_graph(name: str, nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], constants: Sequence[Any],
                known: Sequence[Any]) -> Any:
-    """A graph: of a model, or of the body of a loop or a branch; `known` are types of values within."""
+    """Return a graph: of a model, or of the body of a loop or a branch; `known` are types of inner values."""
     return require_onnx().helper.make_graph(nodes, name, inputs, outputs, constants, value_info=known)
 
 
 def make_model(graph_proto: Any, opset: int) -> Any:
-    """The model of a graph that uses operators of version `opset`."""
+    """Return the model of a graph that uses operators of version `opset`."""
     helper = require_onnx().helper
     return helper.make_model(graph_proto, opset_imports=[helper.make_opsetid("", opset)],
                              ir_version=IR_VERSIONS[opset], producer_name="fxgrad")

@@ -87,7 +87,7 @@ def _fold_in(emission: Emission, operation: RuleOperation, values: Values) -> Va
 
 @register_onnx_rule("random_seed")
 def _seed(emission: Emission, operation: RuleOperation, values: Values) -> Values:
-    """Of seeds of 64 bits both words, of narrower ones the low one."""
+    """Emit the key of a seed: both words of 64-bit seeds, the low one of narrower ones."""
     graph, (seeds,) = emission.graph, values
     if dtypes.is_64bit(seeds.dtype):
         return [graph.cast(seeds, UINT64)]

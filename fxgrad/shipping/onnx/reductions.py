@@ -26,7 +26,7 @@ INT32 = np.dtype(np.int32)
 
 def emit_reduce(graph: OnnxGraph, operator: str, value: OnnxValue, axes: tuple[int, ...],
                 keep: bool = False) -> OnnxValue:
-    """A reduction over `axes`; over none it is the value."""
+    """Return a reduction over `axes`; over none the value itself."""
     if not axes:
         return value
     return graph.operation(operator, value, graph.sizes(axes), keepdims=int(keep))
@@ -40,7 +40,7 @@ def sum_axes(graph: OnnxGraph, value: OnnxValue, axes: tuple[int, ...]) -> OnnxV
 
 def emit_extremum(graph: OnnxGraph, operator: str, value: OnnxValue, axes: tuple[int, ...],
                   keep: bool = False) -> OnnxValue:
-    """"ReduceMax" or "ReduceMin"; a NaN wins, which runtimes leave to chance."""
+    """Emit "ReduceMax" or "ReduceMin"; a NaN wins, which runtimes leave undefined."""
     found = emit_reduce(graph, operator, value, axes, keep)
     if not has_nans(value.dtype):
         return found
@@ -59,13 +59,13 @@ def _reduction(of_none: Callable[[Any], Any], rule: Callable[..., OnnxValue]) ->
 
 
 def _emit_parity(graph: OnnxGraph, value: OnnxValue, axes: tuple[int, ...]) -> OnnxValue:
-    """Whether an odd number of bools is set."""
+    """Return whether an odd number of bools is set."""
     counted = emit_reduce(graph, "ReduceSum", graph.cast(value, INT64), axes)
     return graph.cast(graph.operation("Mod", counted, graph.number(2, INT64)), value.dtype)
 
 
 def known_size(size: Any) -> int:
-    """The size of an axis, for what takes so many nodes as it says; raises `OnnxRefusal` if it has a name."""
+    """Return the size of an axis that determines the number of nodes; raise `OnnxRefusal` if it is symbolic."""
     if has_symbolic_dim(size):
         raise OnnxRefusal(f"runs along an axis of the size {size}, and how many nodes it takes depends on that. Trace "
                           "the "
@@ -124,7 +124,7 @@ for _name, _rule in (
 
 @register_onnx_rule("argmax", "argmin")
 def _position(emission: Emission, operation: RuleOperation, values: Values) -> Values:
-    """The first place of the extremum, or of a NaN."""
+    """Return the first index of the extremum, or of a NaN."""
     graph, (x,), axis = emission.graph, values, operation.params["axis"]
     operator = "ArgMax" if operation.primitive is primitives.argmax else "ArgMin"
     found = graph.operation(operator, x, axis=axis, keepdims=0)
@@ -180,7 +180,7 @@ def _logaddexp(emission: Emission, operation: RuleOperation, x: OnnxValue, y: On
 
 
 def log_of_sum(graph: OnnxGraph, x: OnnxValue, y: OnnxValue) -> OnnxValue:
-    """log(exp(x) + exp(y)): the greater one, and what the other adds; equal infinities have no difference."""
+    """Return log(exp(x) + exp(y)): the larger one plus a correction; equal infinities have difference 0."""
     apart = graph.operation("Sub", x, y)
     less = graph.operation("Exp", graph.operation("Neg", graph.operation("Abs", apart)))
     total = graph.operation("Add", graph.operation("Max", x, y), library.emit_log1p(graph, less))
@@ -204,7 +204,7 @@ def _logaddexp_rule(emission: Emission, operation: RuleOperation, values: Values
 
 @register_onnx_rule("linear_recurrence")
 def _linear_recurrence(emission: Emission, operation: RuleOperation, values: Values) -> Values:
-    """y[i] = a[i] y[i-1] + b[i]: two steps in one are a step of the same kind."""
+    """Compute y[i] = a[i] y[i-1] + b[i]: two steps combined are a step of the same form."""
     graph, params = emission.graph, operation.params
 
     def combine(before: Values, here: Values) -> Values:
@@ -220,9 +220,9 @@ def _linear_recurrence(emission: Emission, operation: RuleOperation, values: Val
 
 def sort_by_keys(graph: OnnxGraph, values: Values, keys: Values, axis: int, size: int, largest: bool = False,
                  wanted: int | None = None) -> tuple[Values, OnnxValue]:
-    """Return `values` sorted by `keys`, the last of which counts most, and their former places.
+    """Return `values` sorted by `keys`, of which the last is the primary one, and their former positions.
 
-    Only the first `wanted` are taken, by the last sort. No key may have NaNs.
+    Only the first `wanted` are kept, by the last sort. No key may have NaNs.
     """
     order: OnnxValue | None = None
     for number, key in enumerate(keys):

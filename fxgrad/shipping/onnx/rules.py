@@ -1,4 +1,4 @@
-"""The table of rules: how an operation is written as nodes, or why it is not."""
+"""The table of rules: how an operation is written as nodes, or why it is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OnnxRefusal(Exception):  # noqa: N818  (it becomes an UnsupportedError)
-    """Reason why an operation has no form in ONNX, and what to write instead."""
+    """An operation without a form in ONNX: the reason, and the code to write instead."""
 
 
 class RuleOperation(NamedTuple):
@@ -45,7 +45,7 @@ def _refuse_derivation(_: Primitive) -> Rule:
 
 
 BY_DEFINITION: list[Rule] = []
-"""What is done with operations of which nothing is entered; the room of definitions puts it here."""
+"""The rule for operations without one of their own; the module of definitions sets it."""
 
 onnx_rules: Analysis[Rule | MissingRule] = Analysis(
     "onnx rules", "How an operation is written as nodes of ONNX; by default as those that its rule for XLA is made of.",

@@ -25,7 +25,7 @@ def _tan(emission: Emission, operation: RuleOperation, values: Values) -> Values
 
 
 def _cos(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
-    """1 - 2 sin(x / 2)^2: newer runtimes alone have the cosine in double precision."""
+    """Return 1 - 2 sin(x / 2)^2: only newer runtimes have the cosine in double precision."""
     sine = graph.operation("Sin", graph.operation("Mul", library.constant_like(graph, 0.5, x), x))
     square = graph.operation("Mul", sine, sine)
     return graph.operation("Sub", library.one_like(graph, x), graph.operation("Add", square, square))
@@ -53,7 +53,7 @@ def _cosh(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
 
 
 def _asinh(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
-    """log1p(a + a^2 / (1 + sqrt(1 + a^2))) of a = |x|, and log(a) + log(2) where squares overflow."""
+    """Return log1p(a + a^2 / (1 + sqrt(1 + a^2))) for a = |x|, and log(a) + log(2) where squares overflow."""
     size = graph.operation("Abs", x)
     far = graph.operation("Greater", size, library.constant_like(graph, 1e8, x))
     near = graph.where(far, library.one_like(graph, x), size)
@@ -66,7 +66,7 @@ def _asinh(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
 
 
 def _acosh(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
-    """log1p(t + sqrt(2 t + t^2)) of t = x - 1, and log(x) + log(2) where squares overflow."""
+    """Return log1p(t + sqrt(2 t + t^2)) for t = x - 1, and log(x) + log(2) where squares overflow."""
     far = graph.operation("Greater", x, library.constant_like(graph, 1e8, x))
     t = graph.operation("Sub", graph.where(far, library.constant_like(graph, 2, x), x), library.one_like(graph, x))
     root = graph.operation("Sqrt", graph.operation("Add", graph.operation("Add", t, t), graph.operation("Mul", t, t)))
@@ -76,7 +76,7 @@ def _acosh(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
 
 
 def _atanh(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
-    """log1p(2 x / (1 - x)) / 2."""
+    """Return log1p(2 x / (1 - x)) / 2."""
     size = graph.operation("Abs", x)
     quotient = graph.operation("Div", graph.operation("Add", size, size), graph.operation(
         "Sub", library.one_like(graph, x), size))
@@ -91,7 +91,7 @@ _ATAN_BELOW = (1.0, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.3288
 
 
 def polynomial(graph: OnnxGraph, coefficients: tuple[float, ...], x: OnnxValue) -> OnnxValue:
-    """Horner's rule, the highest power first."""
+    """Evaluate a polynomial by Horner's rule, the highest power first."""
     total = library.constant_like(graph, coefficients[0], x)
     for coefficient in coefficients[1:]:
         total = graph.operation("Add", graph.operation("Mul", total, x), library.constant_like(graph, coefficient, x))
@@ -116,12 +116,12 @@ def _atan_double(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
 
 
 def emit_atan(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
-    """The arc tangent."""
+    """Return the arc tangent."""
     return _atan_double(graph, x) if x.dtype == np.float64 else graph.operation("Atan", x)
 
 
 def emit_atan2(graph: OnnxGraph, y: OnnxValue, x: OnnxValue) -> OnnxValue:
-    """The angle of (x, y) with its quadrant, and that of the zeros by their signs."""
+    """Return the angle of (x, y) with its quadrant, and for zeros by their signs."""
     pi, none = library.constant_like(graph, math.pi, x), library.zero_like(graph, x)
     tall, wide = graph.operation("Abs", y), graph.operation("Abs", x)
     steep = graph.operation("Greater", tall, wide)
@@ -153,7 +153,7 @@ def _acos(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
 
 
 def _single_or(operator: str, formula: Any) -> Any:
-    """The operator, which runtimes have in single precision alone, or a formula of others in double precision."""
+    """Return a rule: the operator in single precision, which is all that runtimes have, a formula in double."""
     def rule(emission: Emission, operation: RuleOperation, values: Values) -> Values:
         graph, (x,) = emission.graph, values
         return [formula(graph, x) if x.dtype == np.float64 else graph.operation(operator, x)]
@@ -173,7 +173,7 @@ def _atan2(emission: Emission, operation: RuleOperation, values: Values) -> Valu
 
 @register_onnx_rule("cbrt")
 def _cbrt(emission: Emission, operation: RuleOperation, values: Values) -> Values:
-    """A power, and one step of Newton's method."""
+    """Emit a power, and one step of Newton's method."""
     def rule(graph: OnnxGraph, x: OnnxValue) -> OnnxValue:
         size = graph.operation("Abs", x)
         plain = graph.operation("Or", graph.operation("Equal", size, library.zero_like(graph, x)),

@@ -1,8 +1,8 @@
-"""The source of functions, and of all that they refer to, for files that import NumPy and nothing of this package.
+"""Copy functions, and all that they refer to, into files that import NumPy and nothing of this package.
 
-A function is looked up in its file, its names are resolved as Python would resolve them, and what they stand for is
-written too: functions and classes with their source, modules as imports, constants as expressions. What leads to XLA,
-to the tracer, or to a Python object without a source is refused.
+A function is looked up in its file, its names are resolved as Python would resolve them, and their values are copied
+too: functions and classes as source, modules as imports, constants as expressions. References to XLA, to the tracer, or
+to a Python object without a source are refused.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from fxgrad.shipping.python.trees import (
 from fxgrad.text.names import UniqueNames
 
 PACKAGES = frozenset(["numpy", "scipy", "ml_dtypes", *sys.stdlib_module_names])
-"""What a file may import; those beside NumPy and Python's own only where a kernel asks for them."""
+"""Packages that a file may import; apart from NumPy and the standard library only if a kernel needs them."""
 CARRIED = ("fxgrad.engine.ops", "fxgrad.engine.dtypes")
-"""The parts of this package whose functions are written to files: kernels, and what they ask of dtypes."""
+"""The parts of this package whose functions are copied to files: kernels, and their dtype helpers."""
 
 
 UNTOLD = ("<lambda>", "kernel", "rule", "numpy")
-"""Names of functions that say nothing about them."""
+"""Function names that do not describe the function."""
 REASONS = {
     "fxgrad.engine.frontend.callback": "calls a function of Python's back",
     "fxgrad.interop.opaque": "is an operation of jax's",
@@ -86,7 +86,7 @@ def {name}(dtype):
     """The limits of an integer dtype."""
     return np.iinfo(dtype)''',
 }
-"""Sources in the place of those that lead further than kernels need, or to ml_dtypes."""
+"""Replacements of functions whose source refers to more than kernels need, or to ml_dtypes."""
 
 
 class FileDefinition(NamedTuple):
@@ -99,20 +99,20 @@ class FileDefinition(NamedTuple):
 class Carrier:
     """Names for objects in one file, and the definitions and imports that give them their meaning.
 
-    `names` hands out names that no variable of the file has.
+    `names` supplies names that no variable of the file has.
     """
 
     def __init__(self, names: UniqueNames) -> None:
         self.imports: dict[str, str] = {}
         self.operation = "kernel"
-        """What kernels are called that have no name of their own."""
+        """The name of kernels that have no name of their own."""
         self.functions: list[FileDefinition] = []
         self.constants: list[FileDefinition] = []
         self._names = names
-        self._known: dict[int, tuple[Any, str]] = {}  # with the object, so that nothing else gets its id
+        self._known: dict[int, tuple[Any, str]] = {}  # with the object, so that its id is not reused
 
     def expression(self, value: Any, wanted: str = "") -> str:
-        """An expression for `value`; with a name that is `wanted`, constants of some length are defined under it."""
+        """Return an expression for `value`; long constants are defined under the name `wanted`, if given."""
         if id(value) in self._known:
             return self._known[id(value)][1]
         if isinstance(value, types.ModuleType):
@@ -135,7 +135,7 @@ class Carrier:
         return text
 
     def named(self, values: dict[str, Any], name: str) -> str:
-        """What `name` stands for among the `values` of a module; as it is written there, if it can be no other way."""
+        """Return the expression of `name` among the `values` of a module; its own source if there is no other way."""
         try:
             return self.expression(values[name], name)
         except SourceRefusal:
@@ -167,10 +167,10 @@ class Carrier:
             raise SourceRefusal(f"holds an object of the class {kind.__name__}, which has no text")
         return text
 
-    # --- what is imported -------------------------------------------------------------------------------------
+    # --- imports ----------------------------------------------------------------------------------------------
 
     def root(self, package: str) -> str:
-        """The name of a package, which the file then imports."""
+        """Return the name of a package, which the file then imports."""
         if package not in PACKAGES:
             raise SourceRefusal("is computed by XLA" if package.startswith("jax") else f"needs the package {package}")
         self.imports[package] = "import numpy as np" if package == "numpy" else f"import {package}"
@@ -184,7 +184,7 @@ class Carrier:
         return ".".join([name, *inner])
 
     def _import_path(self, value: Any) -> str | None:
-        """The path to an object of another package, where there is one."""
+        """Return the path to an object of another package; None if there is none."""
         name = getattr(value, "__name__", "")
         for place in dict.fromkeys([getattr(value, "__module__", None) or "numpy", "numpy", "scipy.special"]):
             module = sys.modules.get(str(place))
@@ -194,7 +194,7 @@ class Carrier:
                     return f"{self._module(sys.modules[home])}.{name}"
         return None
 
-    # --- what is written --------------------------------------------------------------------------------------
+    # --- copied definitions -----------------------------------------------------------------------------------
 
     def _partial(self, value: Any) -> str:
         given = [self.expression(arg) for arg in value.args]
@@ -202,7 +202,7 @@ class Carrier:
         return f"{self.root('functools')}.partial({', '.join([self.expression(value.func), *given])})"
 
     def _array_kernel(self, kernel: ArrayKernel, wanted: str) -> str:
-        """A rule as other kernels call it: with its one result in a list."""
+        """Return a rule in the form in which other kernels call it: with its one result in a list."""
         function, name = self.expression(kernel.function, wanted), self._remember(kernel, f"{wanted}_rule")
         self.functions.append(FileDefinition(
             name, f"def {name}(*arrays, **params):\n    return [{function}(*arrays, **params)]"))
@@ -246,11 +246,11 @@ class Carrier:
         return member
 
     def _resolve(self, node: ast.expr, kind: type) -> Any:
-        """An expression of a class body, in which names are those of the module."""
+        """Return an expression of a class body, with names resolved in the module."""
         return _Renaming(self, vars(sys.modules[kind.__module__]), None).visit(node)
 
     def inlined(self, function: Any, operands: Sequence[str], params: dict[str, str]) -> str | None:
-        """The expression of a kernel that is one, with texts in the place of its arguments; None for other kernels."""
+        """Return the expression of a lambda kernel, with texts for its arguments; None for other kernels."""
         if not isinstance(function, types.FunctionType) or _package(function) != "fxgrad":
             return None
         refuse_internals(function)
@@ -277,7 +277,7 @@ class Carrier:
             return f"{numpy}.sum" if value == np.add.reduce else f"{self.expression(owner)}.{value.__name__}"
         function = inspect.unwrap(value) if hasattr(value, "__wrapped__") else value
         if function is at_user_line:
-            return "str"  # of a message: there are no lines of users' to add
+            return "str"  # for a message: a file has no user's lines to add
         if _package(function) in ("jax", "jaxlib"):
             raise SourceRefusal("is computed by XLA")
         if not isinstance(function, types.FunctionType):
@@ -294,7 +294,7 @@ class Carrier:
         return name
 
     def _rewrite_function(self, node: Any, function: types.FunctionType) -> Any:
-        """The tree of a function, with names of the file for all that is not its own, and without types."""
+        """Return the tree of a function, with the file's names for outer ones, and without annotations."""
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         values = {**function.__globals__, **{name: cell.cell_contents for name, cell in cells}}
         outer = {*outer_names(function.__code__), *function.__code__.co_freevars}
@@ -309,7 +309,7 @@ class Carrier:
         return node
 
     def _set_defaults(self, args: ast.arguments, function: types.FunctionType) -> None:
-        """Defaults as they were when the function was made."""
+        """Set defaults to their values at the function's definition."""
         args.defaults = [parse_expression(self.expression(value)) for value in function.__defaults__ or ()]
         named = function.__kwdefaults__ or {}
         args.kw_defaults = [parse_expression(self.expression(named[arg.arg])) if arg.arg in named else None
@@ -317,7 +317,7 @@ class Carrier:
 
 
 class _Renaming(ast.NodeTransformer):
-    """Puts expressions of the file in the place of outer names, and leaves types out.
+    """Replaces outer names by expressions of the file, and removes annotations.
 
     `outer` are the names to look up in `values`; None for all.
     """
@@ -374,7 +374,7 @@ class _ArgumentSubstitution(ast.NodeTransformer):
         return self._trees.get(node.id, node)
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
-        """What is decided by a parameter is decided here."""
+        """Evaluate a condition on a parameter at once."""
         self.generic_visit(node)
         try:
             return node.body if ast.literal_eval(node.test) else node.orelse
@@ -397,7 +397,7 @@ def refuse_internals(value: Any) -> None:
 
 
 def _plain_function(member: Any) -> Any:
-    """The function of a property, a static method or a class method."""
+    """Return the function of a property, a static method or a class method."""
     for name in ("fget", "__func__", "func"):
         member = getattr(member, name, member)
     return member

@@ -19,7 +19,7 @@ Root = Callable[[str], str]
 
 
 def value_text(value: Any, inner: Callable[[Any], str], root: Root) -> str | None:
-    """An expression for a value; None if it has none. `inner` gives those of what it holds."""
+    """Return an expression for a value; None if it has none. `inner` returns those of contained values."""
     kind = type(value)
     if value is None or value is Ellipsis or kind in (bool, int, str, bytes):
         return repr(value)
@@ -47,7 +47,7 @@ def value_text(value: Any, inner: Callable[[Any], str], root: Root) -> str | Non
 
 
 def exact_number_text(value: Any, root: Root) -> str:
-    """A floating or complex number, exactly, as a number of Python's."""
+    """Return a floating or complex number, exactly, as a Python number."""
     if value.dtype.kind == "c":
         return f"complex({exact_number_text(value.real, root)}, {exact_number_text(value.imag, root)})"
     number = float(value)
@@ -57,7 +57,7 @@ def exact_number_text(value: Any, root: Root) -> str:
 
 
 def is_restored_by_python(value: Any) -> bool:
-    """Whether a number is given back to the bit by Python's number of the same value."""
+    """Return whether Python's number of the same value restores a number to the bit."""
     kind = literal_kind(value.dtype)
     if kind == "c":
         return is_restored_by_python(value.real) and is_restored_by_python(value.imag)
@@ -68,7 +68,7 @@ def is_restored_by_python(value: Any) -> bool:
 
 
 def plain_text(value: Any, root: Root) -> str | None:
-    """A scalar of NumPy's as a number of Python's, which takes on the dtype beside it; None where it would not do."""
+    """Return a NumPy scalar as a Python number, which takes the dtype of its neighbours; None if that loses bits."""
     dtype = value.dtype
     if literal_kind(dtype) == "i":
         return repr(int(value))
@@ -78,7 +78,7 @@ def plain_text(value: Any, root: Root) -> str | None:
 
 
 def scalar_text(value: Any, root: Root) -> str:
-    """A scalar of NumPy's: `np.float32(0.1)`."""
+    """Return a scalar of NumPy's: `np.float32(0.1)`."""
     dtype = value.dtype
     if dtype.kind == "b":
         return f"{root('numpy')}.bool({bool(value)})"
@@ -91,20 +91,20 @@ def scalar_text(value: Any, root: Root) -> str:
 
 
 def scalar_class_text(dtype: DType, root: Root) -> str:
-    """The class of scalars of a dtype: `np.float32`."""
+    """Return the class of scalars of a dtype: `np.float32`."""
     package = dtype.type.__module__.split(".")[0]
     return f"{root(package)}.{dtype.type.__name__}"
 
 
 def dtype_expression(dtype: DType, root: Root) -> str:
-    """A dtype: `np.dtype(np.float32)`."""
+    """Return a dtype: `np.dtype(np.float32)`."""
     if dtype.names is not None or dtype.type is np.void:
         return f"{root('numpy')}.dtype({dtype.descr!r})"
     return f"{root('numpy')}.dtype({scalar_class_text(dtype, root)})"
 
 
 def array_text(array: np.ndarray[Any, Any], root: Root) -> str:
-    """An array: its numbers, one number where all are the same, or its bytes where they are many."""
+    """Return an array: its numbers, one number if all are equal, or its bytes if there are many."""
     if array.flags.f_contiguous and not array.flags.c_contiguous:  # sums depend on the order in memory
         return f"{root('numpy')}.asfortranarray({array_text(np.ascontiguousarray(array), root)})"
     numpy, dtype = root("numpy"), array.dtype

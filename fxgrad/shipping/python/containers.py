@@ -1,4 +1,4 @@
-"""The arguments and results of a program as Python code: parameters, what is taken from containers and returned."""
+"""Arguments and results of a program as Python code: parameters, unpacking of containers and the return value."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def {name}(value, name, dtype, shape):
 
 
 class Containers:
-    """What a file says of the containers of one program.
+    """The code for the containers of one program.
 
-    `parameters` are those of its function. Without a signature, or where it was read from a text, inputs are taken one
-    by one.
+    `parameters` are those of its function. Without a signature, or with one read from a text, each input is a
+    parameter.
     """
 
     def __init__(self, program: Program, names: dict[Variable, str], carrier: Carrier, unique: UniqueNames) -> None:
@@ -42,7 +42,7 @@ class Containers:
             self.parameters = self._parameter_lines(signature.in_tree, signature.input_names)
 
     def _parameter_lines(self, structure: Any, input_names: Sequence[str]) -> list[str]:
-        """The parameters, and how each input is reached from them."""
+        """Return the parameters, and the expression of each input in terms of them."""
         args, kwargs = tree.unflatten(structure, range(structure.num_leaves))
         parameters: list[str] = []
         taken = UniqueNames([*self._names.values(), "np"])
@@ -76,7 +76,7 @@ class Containers:
                 "take and return dictionaries, tuples, lists and named tuples")
 
     def taken(self) -> list[str]:
-        """The statements that take the inputs out of their containers, and check their types."""
+        """Return the statements that unpack the inputs, and check their types."""
         lines = []
         for var, path in zip(self._inputs, self._paths, strict=True):
             if not self._check:
@@ -88,7 +88,7 @@ class Containers:
         return lines
 
     def returned(self, results: list[str]) -> str:
-        """The expression of the results in their container."""
+        """Return the expression of the results in their container."""
         signature = self._program.signature
         if signature is None or signature.out_tree is None:
             return results[0] if len(results) == 1 else f"[{', '.join(results)}]"

@@ -10,7 +10,7 @@ from fxgrad.text.sources import file_text
 
 
 def docstring_of(program: Program) -> str:
-    """The docstring of a function that recorded an equation and has the program's name; "" if there is none."""
+    """Return the docstring of a function that recorded an equation and has the program's name; "" if there is none."""
     if program.signature is None:
         return ""
     words = {*re.findall(r"\w+", program.signature.name)}

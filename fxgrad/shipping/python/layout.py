@@ -47,7 +47,7 @@ def break_line(line: str, width: int) -> list[str]:
 
 
 def _widest(line: str) -> tuple[int, int] | None:
-    """The brackets with the longest text between them, of those that stand in no others; None if there are none."""
+    """Return the outermost brackets with the longest text between them; None if there are none."""
     found: list[tuple[int, int]] = []
     stack: list[int] = []
     for index, character in _outside_strings(line):
@@ -63,7 +63,7 @@ def _widest(line: str) -> tuple[int, int] | None:
 
 
 def _items(text: str) -> list[str]:
-    """What stands between the commas of a text, those in brackets left out; one item where it has a `for`."""
+    """Return the parts of a text between commas outside of brackets; one item if it contains a `for`."""
     depth, begin, items = 0, 0, []
     for index, character in _outside_strings(text):
         depth += (character in "([{") - (character in ")]}")
@@ -77,7 +77,7 @@ def _items(text: str) -> list[str]:
 
 
 def _outside_strings(line: str) -> list[tuple[int, str]]:
-    """The characters of a line that stand in no text, with their places."""
+    """Return the characters of a line outside of strings, with their positions."""
     found: list[tuple[int, str]] = []
     quote, index = "", 0
     while index < len(line):

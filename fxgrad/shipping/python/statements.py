@@ -1,6 +1,6 @@
 """Operations that hold programs as Python's statements: calls of functions, `if`, `for` and `while`.
 
-What is written follows from the regions of the operation: their roles, and how values come to them and leave them.
+The statements follow from the regions of the operation: their roles, and how values enter and leave them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CALLS = ("inline", "call", "recomputed", "solve")
 
 
 def region_statements(file: PythonFile, equation: Equation, names: dict[Variable, str]) -> list[str]:
-    """The statements of an operation with regions; raises `SourceRefusal` for those of other kinds than there are."""
+    """Return the statements of an operation with regions; raise `SourceRefusal` for unsupported kinds of them."""
     return _RegionWriter(file, equation, names).statements()
 
 
@@ -64,7 +64,7 @@ class _RegionWriter:
         return f"{', '.join(targets)} = {value}" if targets else value
 
     def _carried_results(self, region: Region) -> dict[int, str]:
-        """The result that each carried operand of a loop becomes, by the place of the operand."""
+        """Return the result that each carried operand of a loop becomes, by the position of the operand."""
         places = [link.place for link in region.inputs if link.how == "carry"]
         made = [self._results[link.place] for link in region.outputs if link.how == "carry"]
         return dict(zip(places, made, strict=True))
@@ -80,7 +80,7 @@ class _RegionWriter:
         return texts
 
     def _count(self) -> str:
-        """The operand that says how often: it is linked to no program."""
+        """Return the operand with the number of steps: it is linked to no program."""
         linked = {link.place for region in self._regions for link in region.inputs}
         place, = {*range(len(self._operands))} - linked
         return f"int({self._operands[place]})"
@@ -138,7 +138,7 @@ class _RegionWriter:
 
 
 def _recording_function(program: Program) -> str:
-    """The name of the function of the user's that recorded all of a program, such as the body of a loop; else ""."""
+    """Return the name of the user's function that recorded all of a program, such as the body of a loop; else ""."""
     names = {equation.source.code.co_name for equation in program.equations if equation.source is not None}
     name = names.pop() if len(names) == 1 else ""
     return name if name.isidentifier() else ""

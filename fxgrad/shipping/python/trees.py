@@ -1,4 +1,4 @@
-"""Looking functions and classes up in their files: their trees, and which of their names stand outside of them."""
+"""Look up functions and classes in their files: their trees, and their outer names."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class SourceRefusal(Exception):  # noqa: N818  (it never reaches a user: it beco
 
 
 def parse_expression(expression: str) -> ast.expr:
-    """The tree of an expression."""
+    """Return the tree of an expression."""
     return ast.parse(expression, mode="eval").body
 
 
 def tree_text(node: Any) -> str:
-    """The text of a tree."""
+    """Return the text of a tree."""
     return ast.unparse(ast.fix_missing_locations(node))
 
 
@@ -35,13 +35,13 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def outer_names(code: types.CodeType) -> Iterator[str]:
-    """The names of modules and builtins that a function, or one inside of it, refers to."""
+    """Yield the names of modules and builtins that a function, or one inside of it, refers to."""
     for each in _codes(code):
         yield from (step.argval for step in dis.get_instructions(each) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
 
 
 def inner_names(code: types.CodeType) -> Iterator[str]:
-    """The names of variables of a function, or of one inside of it."""
+    """Yield the names of variables of a function, or of one inside of it."""
     for each in _codes(code):
         yield from (*each.co_varnames, *each.co_cellvars)
 
@@ -66,7 +66,7 @@ def _nodes(filename: str, kinds: Any, name: str) -> list[Any]:
 
 
 def assigned_value(values: dict[str, Any], name: str) -> ast.expr | None:
-    """What a module of kernels assigns to a name at its top."""
+    """Return the expression that a module of kernels assigns to a name at its top level; None if there is none."""
     if not str(values.get("__name__")).startswith("fxgrad.engine.ops."):
         return None
     module = _file(str(values["__file__"]))
@@ -76,7 +76,7 @@ def assigned_value(values: dict[str, Any], name: str) -> ast.expr | None:
 
 
 def function_node(function: types.FunctionType) -> Any:
-    """The tree of a function in its file."""
+    """Return the tree of a function in its file."""
     code = function.__code__
     nodes = _nodes(code.co_filename, ast.FunctionDef | ast.Lambda, function.__qualname__)
     place = min(((line, column) for line, _, column, _ in code.co_positions()
@@ -100,7 +100,7 @@ def _start(node: Any) -> tuple[int, int]:
 
 
 def class_node(kind: type) -> Any:
-    """The tree of a class in its file."""
+    """Return the tree of a class in its file."""
     filename = inspect.getsourcefile(kind)
     found = [node for node in _nodes(str(filename), ast.ClassDef, kind.__qualname__) if node.name == kind.__name__]
     if len(found) != 1:

@@ -1,7 +1,7 @@
 """Programs as stand-alone Python files, which import NumPy and compute the same bits as the NumPy executor.
 
-One statement for each equation, in the names of the user's variables, with the user's line beside it; loops and
-branches are Python's, and programs that operations hold are functions. Kernels that NumPy has no function for stand
+Each equation becomes one statement, in the names of the user's variables, with the user's line beside it; loops and
+branches are Python's, and programs that operations hold are functions. Kernels without a NumPy function are copied
 below, with their source (`carried.py`).
 """
 
@@ -48,7 +48,7 @@ INDENT = "    "
 
 
 def python_text(program: Program, *, source: bool = True) -> str:
-    r"""`program` as the text of a Python file of one public function, which imports NumPy alone.
+    r"""Return `program` as the text of a Python file of one public function, which imports NumPy alone.
 
     The function has the name of the program, and takes and returns the containers that the program was traced with.
     Files of programs with dtypes or kernels that need SciPy or ml_dtypes import these too.
@@ -67,8 +67,8 @@ def python_text(program: Program, *, source: bool = True) -> str:
         b = np.sum(a)
         return {'area': b}
 
-    Raises `UnsupportedError`, which names the operation and the user's line, where a kernel runs XLA or calls back a
-    function of the user's, and where the results are in a container that Python's own do not cover.
+    Raises `UnsupportedError`, which names the operation and the user's line, if a kernel runs XLA or calls a user's
+    function, and if the results are in a container that is not one of Python's own.
     """
     return PythonFile(require_all_paths("to_python", program), source).text()
 
@@ -94,7 +94,7 @@ class PythonFile:
         self._title = self._unique(_identifier(self._what.partition(", [")[0]))
 
     def text(self) -> str:
-        """The whole file."""
+        """Return the whole file."""
         self.carrier.root("numpy")
         main = self._function(self._main)
         parts = [self._head(), "\n".join(sorted(self.carrier.imports.values(), key=lambda line: line.split()[1])), main,
@@ -117,7 +117,7 @@ class PythonFile:
     # --- functions --------------------------------------------------------------------------------------------
 
     def function(self, program: Program, wanted: str) -> str:
-        """The name of the function of a program that an operation holds."""
+        """Return the name of the function of a program that an operation holds."""
         known = self._functions.get(id(program))
         if known is None:
             known = self._functions[id(program)] = self._unique(_identifier(wanted))
@@ -177,7 +177,7 @@ class PythonFile:
     # --- equations --------------------------------------------------------------------------------------------
 
     def statements(self, equation: Equation, names: dict[Variable, str]) -> list[str]:
-        """The statements of an equation."""
+        """Return the statements of an equation."""
         if equation.regions:
             return region_statements(self, equation, names)
         simple = self._simple(equation, names)
@@ -212,7 +212,7 @@ class PythonFile:
         return [f"{targets} = {call}" if targets else call]
 
     def _simple(self, equation: Equation, names: dict[Variable, str]) -> str:
-        """What NumPy's own functions say shorter than the kernel; "" for most operations."""
+        """Return a call of a NumPy function that is shorter than the kernel; "" for most operations."""
         if equation.primitive is primitives.broadcast_to and isinstance(equation.inputs[0], Literal):
             return f"np.full({equation.params['shape']}, {self.atom(names, equation.inputs[0])})"
         if equation.primitive is primitives.convert_element_type:
@@ -229,7 +229,7 @@ class PythonFile:
         return self.carrier.expression(value)
 
     def _expression(self, equation: Equation, snippet: Snippet, names: dict[Variable, str]) -> str:
-        """The expression of a snippet: ufuncs as operators where Python's call them, plain numbers among arrays."""
+        """Return the expression of a snippet: ufuncs as operators if Python's call them, plain numbers with arrays."""
         plain = snippet.in_place or "dot" not in snippet.text
         operands = [self._operand(equation, names, atom, plain) for atom in equation.inputs]
         places = {f"operand_{index}": _parse_snippet(text) for index, text in enumerate(operands)}
@@ -251,7 +251,7 @@ class PythonFile:
         return self.atom(names, atom)
 
     def atom(self, names: dict[Variable, str], atom: Atom) -> str:
-        """A variable or a number."""
+        """Return the expression of a variable or a number."""
         if isinstance(atom, Literal):
             return constants.scalar_text(atom.value, self.carrier.root)
         return names[atom]
@@ -263,7 +263,7 @@ class PythonFile:
         return f"return {outputs[0]}" if len(outputs) == 1 else f"return ({', '.join(outputs)})"
 
     def _result(self, program: Program, names: dict[Variable, str], atom: Atom) -> str:
-        """A result: nobody else's memory, and a scalar of NumPy's for the shape ()."""
+        """Return a result that shares no memory, and a NumPy scalar for the shape ()."""
         text = self.atom(names, atom)
         if isinstance(atom, Literal):
             return text
@@ -313,18 +313,18 @@ def _parse_snippet(text: str) -> Any:
 
 
 def _identifiers(program: Program, sources: Sources) -> dict[Variable, str]:
-    """The names of variables, as Python allows them."""
+    """Return the names of variables as valid Python identifiers."""
     unique = UniqueNames([*keyword.kwlist, "np", "at", "states"])
     return {var: unique(_identifier(name)) for var, name in variable_names(program, sources).items()}
 
 
 def _identifier(name: str) -> str:
-    """`params_w` of `params.w`."""
+    """Return `params_w` for `params.w`."""
     words = re.sub(r"\W+", "_", name).strip("_") or "value"
     return f"_{words}" if words[0].isdigit() else words
 
 
 def _description(program: Program) -> str:
-    """What a program is of: `loss`, `grad(loss, [weights, bias])`."""
+    """Return the description of a program: `loss`, `grad(loss, [weights, bias])`."""
     signature = program.signature
     return "function" if signature is None else signature.title or signature.name

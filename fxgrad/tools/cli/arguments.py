@@ -1,4 +1,4 @@
-"""Arguments as they are written on the command line: types, numbers, and containers of them."""
+"""Parse arguments of the command line: types, numbers, and containers of them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ GRAMMAR = ("Write types such as f32[100,20] or i32, numbers, and lists, tuples a
 
 
 class CommandError(Exception):
-    """What was asked for cannot be done; the message says what to write."""
+    """A command that cannot be carried out; the message says what to write instead."""
 
 
 def read_arguments(text: str) -> tuple[Any, ...]:
-    """The arguments of a call: `ShapeDtypeStruct`s for types, and what else stands there as it is.
+    """Return the arguments of a call: types as `ShapeDtypeStruct`s, literals as their values.
 
-    Raises `CommandError` for what is neither.
+    Raises `CommandError` for anything else.
 
     >>> read_arguments('{"b": f64, "rate": 0.1}, [i32[3]]')
     ({'b': ShapeDtypeStruct(shape=(), dtype=float64), 'rate': 0.1}, [ShapeDtypeStruct(shape=(3,), dtype=int32)])
@@ -53,7 +53,7 @@ def _read_leaf(leaf: Any) -> Any:
 
 
 def with_random_values(args: tuple[Any, ...], seed: int) -> tuple[Any, ...]:
-    """The arguments with arrays in the place of types: normal ones, small integers, and booleans.
+    """Return the arguments with random arrays for types: normal floats, small integers, and booleans.
 
     >>> with_random_values((1.5, *read_arguments("i32[3]")), 0)[1].dtype
     dtype('int32')

@@ -1,4 +1,4 @@
-"""The commands: each takes what was asked for and a console, and returns the exit status."""
+"""The commands: each takes parsed options and a console, and returns the exit status."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DIFFERENT, FAILED = 1, 2
 
 
 def show(options: Namespace, console: Console) -> int:
-    """Prints a program."""
+    """Print a program."""
     program = CommandTarget(options.target, options).program
     if options.style == "json":
         _write_result(options, console, fxgrad.text.to_json(program, indent=2))
@@ -46,14 +46,14 @@ def show(options: Namespace, console: Console) -> int:
 
 
 def python(options: Namespace, console: Console) -> int:
-    """Writes the file of NumPy that computes a program."""
+    """Write the file of NumPy that computes a program."""
     _write_result(options, console,
                   CommandTarget(options.target, options).program.to_python(source=not options.no_source))
     return 0
 
 
 def diff(options: Namespace, console: Console) -> int:
-    """Prints what the second program does differently; the status is 1 if there is anything."""
+    """Print the differences between two programs; the status is 1 if there are any."""
     first, second = (CommandTarget(text, options).program for text in (options.first, options.second))
     found = first.diff(second)
     if not found:
@@ -64,7 +64,7 @@ def diff(options: Namespace, console: Console) -> int:
 
 
 def check(options: Namespace, console: Console) -> int:
-    """Reads and verifies files of programs; the status is 1 if one of them is wrong."""
+    """Read and verifies files of programs; the status is 1 if one of them is wrong."""
     wrong: list[tuple[str, str]] = []
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         for path in progress.track(options.files, description="checking"):
@@ -80,7 +80,7 @@ def check(options: Namespace, console: Console) -> int:
 
 
 def cost(options: Namespace, console: Console) -> int:
-    """Prints floating-point operations and bytes, by line of the user's or by operation."""
+    """Print floating-point operations and bytes, by line of the user's or by operation."""
     machine = require_machine(options.flops, options.bandwidth)
     found = cost_of_program(CommandTarget(options.target, options).program, machine, options.by)
     found.most = options.most
@@ -89,7 +89,7 @@ def cost(options: Namespace, console: Console) -> int:
 
 
 def memory(options: Namespace, console: Console) -> int:
-    """Prints where memory goes before a function runs: the peak, who holds it, what is saved."""
+    """Print the memory that a function needs, before it runs: the peak, the values live there, the residuals."""
     found = CommandTarget(options.target, options).call(fxgrad.memory_analysis)
     if options.json:
         console.print_json(found.to_json())
@@ -101,7 +101,7 @@ def memory(options: Namespace, console: Console) -> int:
 
 
 def tabulate(options: Namespace, console: Console) -> int:
-    """Prints the layers of a function, with shapes, parameters, operations and saved bytes."""
+    """Print the layers of a function, with shapes, parameters, operations and saved bytes."""
     target = CommandTarget(options.target, options)
     if target.function is None:
         raise CommandError("tabulate needs a function: fxgrad cost and fxgrad graph take programs too")
@@ -110,7 +110,7 @@ def tabulate(options: Namespace, console: Console) -> int:
 
 
 def lint(options: Namespace, console: Console) -> int:
-    """Prints where numbers, digits or derivatives are lost, by line; the status is 1 if there is anything."""
+    """Print the lines that lose numbers, digits or derivatives; the status is 1 if there are any."""
     target = CommandTarget(options.target, options)
     found = target.call(fxgrad.lint, only=options.only, ignore=options.ignore)
     if options.json:
@@ -121,7 +121,7 @@ def lint(options: Namespace, console: Console) -> int:
 
 
 def card(options: Namespace, console: Console) -> int:
-    """Prints what is known of a primitive: its rules, and its fact in each table."""
+    """Print the card of a primitive: its rules, and its entry in each table."""
     primitive = primitives.get(options.name)
     if primitive is None:
         near = get_close_matches(options.name, primitives)
@@ -133,7 +133,7 @@ def card(options: Namespace, console: Console) -> int:
 
 
 def graph(options: Namespace, console: Console) -> int:
-    """Prints what a computational graph is like; with --nodes every node."""
+    """Print the size and shape of a computational graph; with --nodes every node."""
     made = CommandTarget(options.target, options).call(fxgrad.graph, roles=_roles(options))
     facts = {"nodes": len(made.nodes), "edges": len(made.edges), "operations": len(made.operations),
              "depth": made.depth, "width": made.width, "acyclic": made.is_acyclic(),
@@ -178,7 +178,7 @@ def _gradient_text(node: Any) -> str:
 
 
 def draw(options: Namespace, console: Console) -> int:
-    """Prints a picture of a graph, or writes it to a file in the style of its ending."""
+    """Print a picture of a graph, or writes it to a file in the style of its ending."""
     if options.values and options.random is None and ":" in options.target:
         raise CommandError("draw --values needs arrays in the place of types: --random 0")
     drawing = CommandTarget(options.target, options).call(
@@ -193,7 +193,7 @@ def draw(options: Namespace, console: Console) -> int:
 
 
 def visualize(options: Namespace, console: Console) -> int:
-    """Writes the page of the explorer."""
+    """Write the page of the explorer."""
     target = CommandTarget(options.target, options)
     with console.status("making the page"):
         page = target.call(fxgrad.visualize)
@@ -207,7 +207,7 @@ def _roles(options: Namespace) -> dict[str, list[str]] | None:
 
 
 def _write_result(options: Namespace, console: Console, text: str) -> None:
-    """Writes the result of a command to the file that was asked for, or prints it as it is."""
+    """Write the result of a command to the output file if one was given, else print it unchanged."""
     if options.output:
         Path(options.output).write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
         console.print(f"wrote {options.output}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The command `export`: a program in a file of the form that the name of the file ends with."""
+"""The command `export`: write a program to a file, in the format of the file's extension."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _export_program(program: Program, options: Namespace) -> Any:
 
 
 def _stablehlo(program: Program, path: Path, options: Namespace) -> None:
-    """The text; of what has sizes with names, or is for other platforms, that of its export."""
+    """Write StableHLO; programs with symbolic sizes or for other platforms are exported first."""
     exported = size_names(program) or options.platforms
     text = _export_program(program, options).stablehlo if exported else fxgrad.stablehlo(program)()
     path.write_text(text, encoding="utf-8")
@@ -50,7 +50,7 @@ FORMS = {
 
 
 def export(options: Namespace, console: Console) -> int:
-    """Writes a program for where it is to run."""
+    """Write a program in the format of a file's extension."""
     path = Path(options.output)
     form = FORMS.get(path.suffix)
     if form is None:

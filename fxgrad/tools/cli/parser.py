@@ -1,4 +1,4 @@
-"""`main`: what stands on the command line, the help that teaches it, and errors without tracebacks."""
+"""`main`: parse the command line, print help, and report errors without tracebacks."""
 
 from __future__ import annotations
 
@@ -158,12 +158,12 @@ def _function_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: Sequence[str] | None = None, console: Console | None = None) -> int:
-    """Runs the command line `argv`, by default the process's own; returns the exit status.
+    """Run the command line `argv`, by default the process's own; returns the exit status.
 
-    Mistakes are told in a sentence on the standard error, with status 2.
+    Mistakes are reported in one sentence on standard error, with status 2.
     """
     caller = sys._getframe(1).f_code.co_filename
-    if caller == sys.argv[0]:  # the script `fxgrad`, whose line says nothing to who reads an error
+    if caller == sys.argv[0]:  # the script `fxgrad`, whose own line does not help readers of an error
         hide_launcher(caller)
     options = _parser().parse_args(argv)
     settings: dict[str, Any] = {"always": {"force_terminal": True}, "never": {"no_color": True, "color_system": None}}

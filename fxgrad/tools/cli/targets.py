@@ -41,19 +41,19 @@ class CommandTarget:
 
     @property
     def name(self) -> str:
-        """What files are called after."""
+        """The stem of the names of output files."""
         return Path(self.text).stem if self.function is None else self.text.rpartition(":")[2].replace(".", "_")
 
     @property
     def program(self) -> Program:
-        """The program of the function at its arguments, or that of the file."""
+        """Return the program of the function at its arguments, or the program in the file."""
         if self._program is None:
             assert self.function is not None
             self._program = self.call(fxgrad.make_program)
         return self._program
 
     def call(self, what: Callable[..., Any], **options: Any) -> Any:
-        """`what(function)(*args)`, such as `fxgrad.make_program` of the function; of a program, `what(program)`."""
+        """Return `what(function)(*args)`; for a program, `what(program)`. `what` may be `fxgrad.make_program`."""
         if self.function is None:
             return what(self._program, **options)
         static = [place for place, arg in enumerate(self.args) if isinstance(arg, str | None)]
@@ -74,13 +74,13 @@ class CommandTarget:
 
 
 def is_program_file(text: str) -> bool:
-    """Whether a target is a file with a program, and no function."""
+    """Return whether a target is a file that holds a program, not a function."""
     return ":" not in text.removeprefix(Path(text).drive) and (
         text.endswith((".txt", ".json", ".program", ".fxgrad")) or Path(text).is_file())
 
 
 def read_program(path: Path) -> Program:
-    """The program in a file, saved, as JSON or as printed text; raises `CommandError`, or as `load` or `parse` does."""
+    """Return the program in a file (saved, JSON or text); raise `CommandError`, or as `load` or `parse` does."""
     if path.suffix == ".fxgrad" and path.is_file():
         return fxgrad.load(path)
     try:
@@ -94,7 +94,7 @@ def read_program(path: Path) -> Program:
 
 
 def find_function(text: str) -> Callable[..., Any]:
-    """The function that `module:function` or `file.py:function` names; raises `CommandError` if there is none."""
+    """Return a function that `module:function` or `file.py:function` names; raise `CommandError` if there is none."""
     place, colon, name = text.rpartition(":")
     if not colon or not place or not name:
         raise CommandError(f"{text!r} names no function and no file. Write MODULE:FUNCTION or FILE.py:FUNCTION, such "
@@ -112,13 +112,13 @@ def find_function(text: str) -> Callable[..., Any]:
 
 
 def _own_functions(module: Any) -> list[str]:
-    """The names of the functions that a module defines itself."""
+    """Return the names of the functions that a module defines itself."""
     return sorted(each for each, value in vars(module).items()
                   if inspect.isfunction(value) and value.__module__ == module.__name__)
 
 
 def _functions_of(place: str) -> str:
-    """What to write for a file without a function."""
+    """Return a hint for a file given without a function."""
     found = _own_functions(_module(place))
     return f"Write {place}:{found[0]}; its functions are {', '.join(found[:8])}" if found else "It has none"
 
@@ -166,7 +166,7 @@ def _transform(name: str, function: Callable[..., Any], argnums: list[int] | Non
 
 
 def _required_arguments(function: Callable[..., Any]) -> list[str]:
-    """The names of the arguments that a function cannot do without."""
+    """Return the names of the arguments of a function that have no default."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -1,1 +1,1 @@
-"""Changing programs: equations inserted, replaced and erased one by one, or wherever they are as a pattern says."""
+"""Edit programs: insert, replace and erase single equations, or replace every match of a pattern."""

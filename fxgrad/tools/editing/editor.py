@@ -1,4 +1,4 @@
-"""`Editor`: a program under change, and what it is when the changes are done."""
+"""`Editor`: a mutable copy of a program, and the program after the edits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Value = str | Variable
 
 
 class EquationReplacement(NamedTuple):
-    """A program of `inputs` that makes `outputs`, to replace the last of `equations`; the others are removed."""
+    """A program of `inputs` that computes `outputs` and replaces the last of `equations`; the others are removed."""
 
     equations: Sequence[Equation]
     program: Program
@@ -46,11 +46,11 @@ class EquationReplacement(NamedTuple):
 
 
 class Editor:
-    """A copy of a program that can be changed, as `program.edit()` gives it; `program()` is the result.
+    """A mutable copy of a program, as `program.edit()` returns it; `program()` returns the result.
 
-    Values are referred to by variable or by name, as the program prints them; letters are those that it has now. What
-    stands inside an expression has no name: equations are found by `find` too. The program that was given stays what it
-    is. What no output needs any more is left out of the result.
+    Values are referred to by variable or by name, as the program prints them; letters are those of the current text.
+    Values inside an expression have no name; `find` finds their equations. The original program does not change. Dead
+    equations are left out of the result.
 
     >>> import fxgrad, numpy as np
     >>> def model(x):
@@ -84,23 +84,23 @@ class Editor:
 
     @property
     def equations(self) -> tuple[Equation, ...]:
-        """The equations as they are now, in order."""
+        """The current equations, in order."""
         return tuple(self._equations)
 
     @property
     def outputs(self) -> tuple[Atom, ...]:
-        """What the program returns as it is now."""
+        """The current outputs of the program."""
         return tuple(self._outputs)
 
     @property
     def names(self) -> dict[str, Variable]:
-        """The values by name, as the program prints them now, and what was inserted under a name."""
+        """The values by name, as the program prints them now, and the inserted values by the names they were given."""
         made = {var for equation in self._equations for var in equation.outputs}
         own = {var: name for var, name in self._own.items() if var in made or var in self._inputs}
         return {name: var for var, name in {**own, **self._given, **self._current_names()}.items()}
 
     def _current_names(self) -> dict[Variable, str]:
-        """The names in the text of the program as it is now; letters for what is bound without a name."""
+        """Return the names in the current text of the program; unnamed variables get letters."""
         top = self
         while top._outer is not None:
             top = top._outer
@@ -111,7 +111,7 @@ class Editor:
         return scopes[id(self._made)].names if id(self._made) in scopes else {}
 
     def value(self, name: Value) -> Variable:
-        """The variable of a name; raises `ArgumentError`, with names that are similar, if there is none."""
+        """Return the variable of a name; raise `ArgumentError`, which lists similar names, if there is none."""
         if isinstance(name, Variable):
             return name
         for var, known in {**self._own, **self._given}.items():
@@ -127,7 +127,7 @@ class Editor:
                                                             f"It has {', '.join([*names][:12])}")))
 
     def maker(self, value: Value) -> Equation:
-        """The equation that makes a value; raises `ArgumentError` if it is an argument."""
+        """Return the equation that defines a value; raise `ArgumentError` if it is an argument."""
         var = self.value(value)
         for equation in self._equations:
             if var in equation.outputs:
@@ -136,7 +136,10 @@ class Editor:
 
     def find(self, operation: str | Primitive | None = None, *, line: int | None = None, scope: str | None = None,
              ) -> list[Equation]:
-        """The equations of an operation (its name, that of the function called, or the primitive), line or scope."""
+        """Return the equations of an operation, line or scope.
+
+        An operation is given by its name, by the name of the called function, or by the primitive.
+        """
         return [equation for equation in self._equations if
                 (operation is None or operation in (equation.primitive, equation.primitive.name,
                                                     operation_name(equation)))
@@ -144,7 +147,7 @@ class Editor:
                 and (scope is None or equation.scope == scope or equation.scope.startswith(scope + "/"))]
 
     def users(self, value: Value) -> list[Equation]:
-        """The equations that use a value."""
+        """Return the equations that use a value."""
         var = self.value(value)
         return [equation for equation in self._equations if var in equation.inputs]
 
@@ -152,11 +155,11 @@ class Editor:
 
     def insert(self, function: Callable[..., Any], *operands: Value | Any, name: str | None = None,
                after: Value | Equation | None = None) -> Any:
-        """Adds what `function` does on `operands` (values, numbers or arrays); returns its results as variables.
+        """Insert the equations of `function` on `operands` (values, numbers or arrays); return its results.
 
-        The equations stand `after` that value or equation, by default after the last of the operands. What nothing
-        uses is left out of the program in the end: let other equations use it (`substitute`), or return it (`returns`).
-        `name` is that of a single result.
+        The results are variables. The equations are placed `after` that value or equation, by default after the last
+        operand. Unused results are dead and left out of the final program: use them in other equations (`substitute`),
+        or return them (`returns`). `name` names a single result.
 
         >>> import fxgrad, numpy as np
         >>> editor = fxgrad.make_program(lambda x: np.sin(x) * 2.0)(1.0).edit()
@@ -181,7 +184,7 @@ class Editor:
         return tree.unflatten(made.out_tree, results)
 
     def replace(self, equation: Equation, function: Callable[..., Any]) -> None:
-        """Puts what `function` does on the operands of `equation` in its place; names of its values are kept.
+        """Replace `equation` by the equations of `function` on its operands; its values keep their names.
 
         Raises `ArgumentError` if the results are not of the same types.
         """
@@ -192,7 +195,7 @@ class Editor:
         self.put([EquationReplacement([equation], made.program, inputs, equation.outputs)])
 
     def erase(self, equation: Equation) -> None:
-        """Takes an equation out; raises `ArgumentError` that says who uses its values, if somebody does."""
+        """Remove an equation; raise `ArgumentError`, which names the users, if its values are used."""
         place = self._index(equation)
         for var in self._equations[place].outputs:
             used = [f"used by {equation_text(user)}" for user in self.users(var)]
@@ -204,10 +207,10 @@ class Editor:
         del self._equations[place]
 
     def substitute(self, value: Value, other: Value | Any, *, only: Sequence[Equation] | None = None) -> None:
-        """Lets all that uses `value`, or `only` some equations, use `other`, a value or a number.
+        """Replace `value` by `other`, a value or a number, in all equations that use it, or in `only` some.
 
-        What `other` is computed from itself keeps its operands, but for what is given as `only`. Raises `ArgumentError`
-        if the two differ in shape or dtype.
+        Equations that `other` itself is computed from keep their operands, unless they are in `only`. Raises
+        `ArgumentError` if the two differ in shape or dtype.
         """
         var = self.value(value)
         is_number = isinstance(other, bool | int | float | complex) and not var.aval.shape
@@ -227,7 +230,7 @@ class Editor:
             self._outputs = [atom if each is var else each for each in self._outputs]
 
     def returns(self, results: Any) -> None:
-        """Lets the program return other values: a value, or a container of values, which the results come in.
+        """Make the program return other values: a value, or a container of values, which is that of the results.
 
         >>> import fxgrad, numpy as np
         >>> def model(x):
@@ -247,9 +250,9 @@ class Editor:
             self._signature = self._signature._replace(out_tree=structure)
 
     def inside(self, equation: Equation, role: str | None = None) -> Editor:
-        """The editor of the program that an equation holds, such as the body of a loop: it changes this one too.
+        """Return an editor of the program that an equation holds, such as a loop body; its edits change this one too.
 
-        `role` says which, where it holds several: "body", "condition", "branch" (the first).
+        `role` selects one of several: "body", "condition", "branch" (the first).
         """
         place = self._index(equation)
         regions = self._equations[place].regions
@@ -270,14 +273,14 @@ class Editor:
     # --- the result -----------------------------------------------------------------------------------------
 
     def program(self) -> Program:
-        """The program as it is now, checked. The editor may be used further.
+        """Return the current program, checked. The editor may be used further.
 
         Raises `ArgumentError` if a value needs itself, and `ProgramError` for whatever breaks the rules of programs.
         """
         return self.current().check()
 
     def current(self) -> Program:
-        """The program as it is now, not checked."""
+        """Return the current program, not checked."""
         made = remove_dead_code(self._before.replace(
             inputs=self._inputs, equations=[*map(self._with_held, sort_by_need(self._equations))],
             outputs=self._outputs,
@@ -299,9 +302,9 @@ class Editor:
     # --- parts ----------------------------------------------------------------------------------------------
 
     def put(self, pieces: Sequence[EquationReplacement]) -> None:
-        """Puts the equations of programs in the place of others, all at once.
+        """Replace equations by the equations of programs, all at once.
 
-        What is computed anew has the variables, and so the names, of before, and the line of the last of them.
+        Replaced values keep their variables, and so their names, and the line of the last replaced equation.
         """
         gone = {id(equation) for each in pieces for equation in each.equations}
         copies = {id(each.equations[-1]): self._copy_piece(each) for each in pieces}
@@ -317,7 +320,7 @@ class Editor:
         self._equations = made
 
     def _copy_piece(self, piece: EquationReplacement) -> list[Equation]:
-        """The equations of a piece; what they do not compute anew is noted to be exchanged."""
+        """Return the equations of a piece; outputs that it passes through are noted as substitutions."""
         results, equations = self._copy(piece.program, piece.inputs)
         fresh = {var for equation in equations for var in equation.outputs}
         renamed: dict[Atom, Variable] = {}
@@ -326,19 +329,19 @@ class Editor:
                 renamed[atom] = var
             else:
                 self._exchanged[var] = renamed.get(atom, atom)
-        before = piece.equations[-1].source  # it stands for what was written there
+        before = piece.equations[-1].source  # the new equations get the line of the replaced one
         source = None if before is None else before._replace(origins=(), results=())
         return [Equation(each.primitive, [renamed.get(atom, atom) for atom in each.inputs], each.params,
                          [renamed.get(var, var) for var in each.outputs], source or each.source) for each in equations]
 
     def _replacement_of(self, atom: Atom) -> Atom:
-        """What stands for a value after what was put in the place of its equation."""
+        """Return the atom that now replaces a value whose equation was replaced."""
         while isinstance(atom, Variable) and atom in self._exchanged:
             atom = self._exchanged[atom]
         return atom
 
     def _copy(self, program: Program, inputs: Sequence[Atom]) -> tuple[list[Atom], list[Equation]]:
-        """The outputs and the equations of `program` with new variables."""
+        """Return the outputs and the equations of `program` with fresh variables."""
         equations: list[Equation] = []
 
         def step(equation: Equation, operands: list[Atom]) -> list[Variable]:
@@ -349,7 +352,7 @@ class Editor:
         return eval_program(program, inputs, step), equations
 
     def _ancestors_of(self, atom: Atom) -> list[Equation]:
-        """The equations that a value is computed from, its own among them."""
+        """Return the equations that a value depends on, its own among them."""
         wanted, found = {atom}, []
         for equation in reversed(self._equations):
             if not wanted.isdisjoint(equation.outputs):
@@ -369,7 +372,7 @@ class Editor:
         return self.constant(operand) if aval.shape else Literal(operand, aval)
 
     def constant(self, value: Any) -> Variable:
-        """The variable of an array that is a new constant of the program."""
+        """Return the variable of a new constant of the program, which holds an array."""
         before = self._before
         if self._is_held or len(before.constants) != before.captured:
             raise ArgumentError(at_user_line(

@@ -1,4 +1,4 @@
-"""`subprogram`: the part of a program that lies between some of its values and others."""
+"""`subprogram`: the part of a program between some of its values and others."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ from fxgrad.text.text_writer import text_scopes
 from fxgrad.tools.editing.order import equation_text
 
 SHOWN = 5
-"""So many of the values that are missing, or of the names that there are, stand in a message at most."""
+"""Most missing values, or existing names, that one message lists."""
 _root = re.compile(r"[^.\[]+")
 
 
 @hide_frames
 def subprogram(program: Program, inputs: Any = None, outputs: Any = None) -> Program:
-    """The part of `program` that computes `outputs` from `inputs`, as a program of its own.
+    """Return the part of `program` that computes `outputs` from `inputs`, as a program of its own.
 
-    Values go by the names that the program prints (or by variable): arguments, intermediates and results. What stands
-    inside a call, such as a library function, goes by the call and its own name, `"softmax/a"` or, where several are
-    called so, by what the call makes, `"probabilities/a"`; that call is then taken apart. The
-    whole of an argument with a structure goes by the argument's name: `"params"` for `params.w` and `params.b`.
+    Values are given by the names that the program prints (or by variable): arguments, intermediates and results. A
+    value inside a call, such as a library function, is given by the call's name and its own, `"softmax/a"`, or, if
+    several calls have that name, by the call's result, `"probabilities/a"`; that call is then inlined. An argument with
+    a structure is given as a whole by its name: `"params"` for `params.w` and `params.b`.
 
     - `inputs`: a name, or a list of the arguments that the result takes in order, each a name or a container of
-      names. `...` in the list stands for the program's own arguments, as far as they are needed beside the others.
-      By default these alone are meant. Arrays that the program closes over come along.
-    - `outputs`: a name, or a container of names, in which the results come. By default what the program returns.
+      names. `...` in the list stands for those of the program's own arguments that are needed beside the others.
+      By default the inputs are these alone. Arrays that the program closes over are kept.
+    - `outputs`: a name, or a container of names, in which the results are returned; by default the program's outputs.
 
-    Whatever the outputs do not need is left out, operations with effects too. The result is checked, and a program as
-    any other, with the names and lines of what it was taken from. Parts before and behind a cut have the operations of
-    the whole, and so its bits; but sums of what the whole keeps as a transposed view, which NumPy adds up in the order
-    of its memory, may differ in the last one.
+    Equations that the outputs do not need are left out, operations with effects too. The result is checked, and keeps
+    the names and lines of the original program. The parts before and after a cut have the same operations as the whole,
+    and so the same bits, with one exception: NumPy sums a transposed view in the order of its memory, so such a sum may
+    differ in the last bit.
 
-    Raises `ArgumentError` for names that are not there or not unique, and where an output needs something that the
-    inputs do not give: the message says what, and through which values.
+    Raises `ArgumentError` for names that do not exist or are not unique, and if an output depends on a value that the
+    inputs do not determine: the message names that value and the path from it.
 
     >>> import fxgrad, numpy as np
     >>> def model(w, x):
@@ -82,7 +82,7 @@ def subprogram(program: Program, inputs: Any = None, outputs: Any = None) -> Pro
 
 
 class _Argument(NamedTuple):
-    """An argument of the program: its name, where it goes, and its variables in their container."""
+    """An argument of the program: its name, how it is passed, and its variables in their container."""
 
     name: str
     keyword: str | None
@@ -90,14 +90,14 @@ class _Argument(NamedTuple):
 
 
 class _InnerValue(NamedTuple):
-    """A value inside calls: these, the outermost first, and its variable in the program that the last one holds."""
+    """A value inside calls: the calls, outermost first, and its variable in the innermost program."""
 
     calls: tuple[int, ...]
     var: Variable
 
 
 class _Extraction:
-    """A program of which a part is taken."""
+    """A program from which a part is extracted."""
 
     def __init__(self, program: Program, wanted: Sequence[str]) -> None:
         scopes = text_scopes(program)
@@ -111,7 +111,7 @@ class _Extraction:
         if found:
             self._take_apart({each.calls[:count] for each in found.values() for count in range(1, len(each.calls) + 1)})
         self._inside = {path: self._atoms[each] for path, each in found.items()}
-        for name, var in self._by_name.items():  # what a call made keeps the name that its line gives it
+        for name, var in self._by_name.items():  # a result of a call keeps the name that its own line gives it
             self._call_it(name, self._atoms.get(_InnerValue((), var), var))
         for path, atom in self._inside.items():
             last = path.rpartition("/")[2]
@@ -124,7 +124,7 @@ class _Extraction:
     # --- names ----------------------------------------------------------------------------------------------
 
     def _follow(self, path: str) -> _InnerValue:
-        """The value that a path leads to, such as "softmax/a"."""
+        """Return the value that a path leads to, such as "softmax/a"."""
         program, calls = self._given, []
         *heads, last = path.split("/")
         for place, head in enumerate(heads):
@@ -139,7 +139,7 @@ class _Extraction:
             f"subprogram: {'/'.join(heads)} has no value {last!r}. {_suggestion(last, [*names.values()])}"))
 
     def _call(self, program: Program, head: str, before: str, behind: str) -> Equation:
-        """The call that makes the value called `head`, or the one of the function called so."""
+        """Return the call that defines the value `head`, or the one call of the function `head`."""
         names = self._shown.get(id(program), {})
         calls = [each for each in program.equations if holds_call(each)]
         found = [each for each in calls if head in map(names.get, each.outputs)] or [
@@ -161,7 +161,7 @@ class _Extraction:
             + (_suggestion(head, known) if known else "There are no calls")))
 
     def _value(self, name: Any) -> Atom:
-        """What a name or a variable stands for, which is a number where a call returns one."""
+        """Return the atom of a name or a variable; a literal if a call returns one."""
         if isinstance(name, Variable):
             program = self._given
             if name in program.inputs or any(name in each.outputs for each in program.equations):
@@ -177,7 +177,7 @@ class _Extraction:
         raise ArgumentError(at_user_line(f"subprogram: the program has no value {name!r}. {self._instead_of(name)}"))
 
     def _instead_of(self, name: str) -> str:
-        """What somebody who wrote a name that there is not may have meant."""
+        """Return a hint for a name that does not exist."""
         for equation in self._given.equations:
             for region in equation.regions:
                 if name in self._shown.get(id(region.program), {}).values():
@@ -190,7 +190,7 @@ class _Extraction:
     # --- calls ----------------------------------------------------------------------------------------------
 
     def _take_apart(self, calls: set[tuple[int, ...]]) -> None:
-        """The program with the equations of these calls in their place, and the atoms of all values in them."""
+        """Inline these calls; return the program and the atoms of all values in it."""
         equations: list[Equation] = []
         before = self._program
         outputs = self._copy(before, (), before.inputs, None, calls, equations)
@@ -198,7 +198,7 @@ class _Extraction:
 
     def _copy(self, program: Program, inside: tuple[int, ...], inputs: Sequence[Atom],
               around: Source | None, calls: set[tuple[int, ...]], equations: list[Equation]) -> list[Atom]:
-        """Adds the equations of a program, called at `around`, to `equations`; returns the atoms of its outputs."""
+        """Append the equations of a program, called at `around`, to `equations`; return the atoms of its outputs."""
         def note(variables: Sequence[Variable], atoms: Sequence[Atom]) -> None:
             self._atoms.update((_InnerValue(inside, var), atom) for var, atom in zip(variables, atoms, strict=True))
 
@@ -223,10 +223,13 @@ class _Extraction:
 
     def _add_equation(self, equation: Equation, operands: list[Atom], equations: list[Equation],
                       held: tuple[Program, Source | None] | None) -> list[Variable]:
-        """Adds one equation on other operands; what a call holds makes new variables, as there may be other calls."""
+        """Append one equation with other operands.
+
+        Inlined equations get fresh variables, since several calls may share a program.
+        """
         avals, outputs, source = [var.aval for var in equation.outputs], equation.outputs, equation.source
         changed = [atom.aval for atom in operands] != [atom.aval for atom in equation.inputs]
-        if changed:  # a number may be weak where the call takes it to be strong
+        if changed:  # a literal may be weakly typed where the call expects a strong type
             avals = infer_types(equation.primitive, [atom.aval for atom in operands], equation.params)
         if held is not None or changed:
             outputs = [*map(Variable, avals)]
@@ -241,7 +244,7 @@ class _Extraction:
     # --- arguments ------------------------------------------------------------------------------------------
 
     def _arguments(self) -> list[_Argument]:
-        """The arguments of the program as it was given, with their variables."""
+        """Return the arguments of the original program, with their variables."""
         program = self._program
         variables = program.inputs[len(program.constants):]
         signature = program.signature
@@ -257,7 +260,7 @@ class _Extraction:
         return found
 
     def _variables(self, name: Any) -> Any:
-        """The variable of a name, or the container of those of an argument."""
+        """Return the variable of a name, or the container of the variables of an argument."""
         if isinstance(name, str) and name not in self._by_name:
             for argument in self._arguments():
                 if argument.name == name:
@@ -267,7 +270,7 @@ class _Extraction:
     # --- the part -------------------------------------------------------------------------------------------
 
     def between(self, inputs: Sequence[Any] | None, outputs: Any) -> Program:
-        """The program from `inputs` to `outputs`, each containers of names."""
+        """Return the program from `inputs` to `outputs`, each containers of names."""
         program, before = self._program, self._program.signature
         if outputs is None:
             results, out_tree = [*program.outputs], None if before is None else before.out_tree
@@ -311,7 +314,7 @@ class _Extraction:
 
     def _signed(self, inputs: Sequence[Any] | None, chosen: Sequence[Any], taken: Sequence[_Argument],
                 ) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of the part by position and by name."""
+        """Return the arguments of the part by position and by name."""
         plain = [argument.value for argument in taken if argument.keyword is None]
         keywords = {argument.keyword: argument.value for argument in taken if argument.keyword is not None}
         arguments: list[Any] = []
@@ -321,7 +324,7 @@ class _Extraction:
         return arguments, keywords
 
     def _needed_equations(self, results: Sequence[Atom], given: set[Variable]) -> tuple[list[Equation], set[Variable]]:
-        """The equations that `results` need, in order, where the values `given` are known; and the inputs of these."""
+        """Return the equations that `results` need if the values `given` are known, in order, and their free inputs."""
         wanted = {atom for atom in results if isinstance(atom, Variable)}
         equations = []
         for equation in reversed(self._program.equations):
@@ -345,7 +348,7 @@ class _Extraction:
             "the arguments of the program that are needed, or values in between"))
 
     def _way(self, var: Variable, results: Sequence[Atom], given: set[Variable]) -> Iterator[Variable]:
-        """From a value to an output, each what the one before goes into; of what is made inside an expression none."""
+        """Yield the named values on a path from a value to an output, each an operand of the next."""
         equations, _ = self._needed_equations(results, given)
         last: Variable | None = var
         outputs = {atom for atom in results if isinstance(atom, Variable)}

@@ -1,4 +1,4 @@
-"""Equations in an order in which each follows those that make what it uses."""
+"""Sort equations topologically: each follows the equations that define its operands."""
 
 from __future__ import annotations
 

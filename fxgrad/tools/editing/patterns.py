@@ -1,4 +1,4 @@
-"""Where a program has the equations of a pattern: the same operations on the same structure of operands."""
+"""Find a pattern in a program: the same operations on the same structure of operands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fxgrad.text.equality import same_value
 
 
 class Match(NamedTuple):
-    """A place where a pattern is: its `equations` in order, what its arguments are there, and what it makes.
+    """An occurrence of a pattern: its `equations` in order, the atoms of its arguments, and its outputs.
 
     `exchanged` is how many of its operations have their operands the other way round there.
     """
@@ -22,7 +22,7 @@ class Match(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What atoms of the pattern stand for so far, and by which equations of the program its own are matched."""
+    """A partial match: the atoms bound to atoms of the pattern, and the equations bound to its equations."""
 
     atoms: dict[Atom, Atom]
     equations: dict[int, Equation]
@@ -43,15 +43,15 @@ class MatchSites:
                     self.uses.setdefault(atom, []).append(equation)
 
     def number(self, equation: Equation) -> int:
-        """Where the equation stands."""
+        """Return the position of the equation."""
         return self._order[id(equation)]
 
     def made_at(self, atom: Atom) -> int:
-        """The number of the equation that makes a value; -1 for arguments and numbers."""
+        """Return the position of the equation that defines a value; -1 for arguments and numbers."""
         return self.number(self._makers[atom]) if isinstance(atom, Variable) and atom in self._makers else -1
 
     def matches(self, pattern: Program) -> Iterator[Match]:
-        """All places where `pattern` is, which may overlap; in the order of what makes its first output."""
+        """Yield all matches of `pattern`, which may overlap, in the order of the definition of its first output."""
         makers = definitions(pattern)
         for state in self._outputs(pattern, makers, list(pattern.outputs), _State({}, {}, 0)):
             found = tuple(sorted(state.equations.values(), key=self.number))
@@ -61,7 +61,7 @@ class MatchSites:
 
     def _outputs(self, pattern: Program, makers: Mapping[Variable, Equation], outputs: Sequence[Atom], state: _State,
                  ) -> Iterator[_State]:
-        """The ways to match what is left of the outputs of the pattern."""
+        """Yield the extensions of a partial match to the remaining outputs of the pattern."""
         if not outputs:
             yield state
             return
@@ -79,7 +79,7 @@ class MatchSites:
 
     def _all(self, goals: list[tuple[Atom, Atom]], makers: Mapping[Variable, Equation],
              state: _State) -> Iterator[_State]:
-        """The ways in which all pairs of an atom of the pattern and one of the program can be the same."""
+        """Yield the extensions of a partial match that bind every pair of a pattern atom and a program atom."""
         if not goals:
             yield state
             return
@@ -116,7 +116,7 @@ class MatchSites:
 
 
 def _is_alike(wanted: Equation, equation: Equation, var: Variable, atom: Atom) -> bool:
-    """Whether an equation does what that of the pattern does, and makes the value in the same place."""
+    """Return whether an equation has the operation of the pattern's, and defines the value at the same output."""
     return (wanted.primitive is equation.primitive and len(wanted.inputs) == len(equation.inputs)
             and len(wanted.outputs) == len(equation.outputs) and equation.outputs[wanted.outputs.index(var)] is atom
             and wanted.params.keys() == equation.params.keys()
@@ -125,5 +125,5 @@ def _is_alike(wanted: Equation, equation: Equation, var: Variable, atom: Atom) -
 
 
 def _are_equal(one: Literal, other: Literal) -> bool:
-    """Whether two numbers are the same; what is weak there may be strong here, as rules write numbers."""
+    """Return whether two numbers are equal; weak types of the pattern match strong ones, as rules write numbers."""
     return one.dtype == other.dtype and one.value.tobytes() == other.value.tobytes()

@@ -1,4 +1,4 @@
-"""Small functions of users, traced to the equations that they stand for."""
+"""Trace small functions of users to equations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fxgrad.extend.tracing import WITH_LITERALS, trace_flat
 
 
 class TracedPiece(NamedTuple):
-    """The equations of a function, on inputs after those that are `captured`, and the container of its results."""
+    """The equations of a traced function, whose inputs begin with the `captured` ones, and the tree of its results."""
 
     program: Program
     captured: list[Any]
@@ -23,8 +23,7 @@ def trace_piece(what: str, function: Callable[..., Any], avals: Sequence[Aval], 
                 instead: str = "") -> TracedPiece:
     """Trace `function` on values of these types; raise `ArgumentError` unless the results are of the types `wanted`.
 
-    `what` is the operation on programs that asks and `instead` what the function takes the place of, for messages.
-    Raises `ArgumentError` where the results are of other types.
+    `what` is the calling operation and `instead` the thing that the function replaces; both appear in messages.
     """
     def call(*tracers: Any) -> Any:
         results = function(*tracers)

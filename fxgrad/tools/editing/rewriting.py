@@ -1,4 +1,4 @@
-"""`replace_pattern`: what is as a pattern says, everywhere in a program, becomes something else."""
+"""`replace_pattern`: replace every match of a pattern in a program."""
 
 from __future__ import annotations
 
@@ -35,24 +35,23 @@ MOST = 2000
 
 @hide_frames
 def replace_pattern(program: Program, pattern: Callable[..., Any], replacement: Callable[..., Any], *,
-                    types: Sequence[Any] | None = None, where: Callable[[Match], bool] | None = None,
-                    shared: bool = False,
-                    inside: bool = False) -> Program:
-    """The program in which what `pattern` computes, wherever it is computed, is computed by `replacement`.
+            types: Sequence[Any] | None = None, where: Callable[[Match], bool] | None = None, shared: bool = False,
+            inside: bool = False) -> Program:
+    """Return the program with `replacement` wherever it computes `pattern`.
 
-    Both are functions of the same arguments. `pattern` is traced for the types that occur in the program, and found
-    where the same operations with the same parameters are applied in the same way; operands that may be exchanged match
-    either way. Matches do not overlap. Names of values are kept, what is not needed any more is left out, and the
-    result is checked. It is `program` itself where nothing matches.
+    Both are functions of the same arguments. `pattern` is traced for the types that occur in the program. It matches
+    the same operations with the same parameters on the same structure of operands; operands of commutative operations
+    match in either order. Matches do not overlap. Names of values are kept, dead equations are left out, and the result
+    is checked. If nothing matches, `program` itself is returned.
 
-    - `types`: arrays or `ShapeDtypeStruct`s of the types of the arguments, if only these are meant.
-    - `where`: which of the matches; `match.equations`, `match.operands` and `match.outputs` tell them apart.
-    - `shared`: a match of which an inner value is used elsewhere too is left as it is, since nothing would be saved.
-      If this is True it is rewritten, and that value still computed.
-    - `inside`: whether to look into loops, branches and calls as well.
+    - `types`: arrays or `ShapeDtypeStruct`s of the types of the arguments, to match these types only.
+    - `where`: a predicate that selects matches by `match.equations`, `match.operands` and `match.outputs`.
+    - `shared`: by default a match with an inner value that is used elsewhere is left, since nothing would be saved.
+      If this is True it is rewritten, and that value is still computed.
+    - `inside`: whether to rewrite loops, branches and calls as well.
 
     Raises `ArgumentError` for a pattern that computes nothing or ignores an argument, for results of other types, and
-    where the program has too many types to be tried.
+    if the program has too many types to try.
 
     >>> import fxgrad, numpy as np
     >>> program = fxgrad.make_program(lambda x: np.log(np.exp(x) + np.exp(2.0 * x)))(1.0)
@@ -69,7 +68,7 @@ def replace_pattern(program: Program, pattern: Callable[..., Any], replacement: 
 
 
 class Rewriting:
-    """A pattern, what is to stand in its place, and which matches are meant."""
+    """A pattern, its replacement, and the matches to be rewritten."""
 
     def __init__(self, pattern: Callable[..., Any], replacement: Callable[..., Any], types: Sequence[Any] | None = None,
                  where: Callable[[Match], bool] | None = None, shared: bool = False, inside: bool = False) -> None:
@@ -84,14 +83,14 @@ class Rewriting:
         self._done: dict[Program, Program] = {}
 
     def of(self, program: Program) -> Program:
-        """The program rewritten, with the programs in it if these are meant."""
+        """Return the program rewritten, together with its inner programs if `inside` is set."""
         for inner in inner_first(program)[:-1] if self._inside else ():  # not by recursion: calls may nest deeply
             if inner not in self._done:
                 self._done[inner] = self._one(inner, is_held=True)
         return self._one(program)
 
     def _one(self, program: Program, is_held: bool = False) -> Program:
-        """One program rewritten, in which those that it holds are exchanged by what they have become."""
+        """Return one program rewritten, with its inner programs replaced by the rewritten ones."""
         before = program
         if self._inside:
             program = self._with_held(program)
@@ -104,7 +103,7 @@ class Rewriting:
         return editor.program()
 
     def check(self) -> None:
-        """Raises `ArgumentError` if the pattern was a pattern for none of the types that it was tried at."""
+        """Raise `ArgumentError` if the pattern could not be used at any of the types that were tried."""
         if self._failure and not any(self._traced.values()):
             raise ArgumentError(at_user_line(f"replace_pattern: the pattern {function_name(self._pattern)} "
                                              f"{self._failure}"))
@@ -122,13 +121,13 @@ class Rewriting:
         return program.replace(equations=equations) if changed else program
 
     def _choose_matches(self, places: MatchSites) -> list[Match]:
-        """The matches that are meant: none has what another one makes among what it replaces."""
+        """Return the matches to be rewritten, such that none removes the result of another."""
         found: dict[tuple[int, ...], Match] = {}
         for pattern in self._patterns(places.program):
             for match in places.matches(pattern):
                 numbers = tuple(map(places.number, match.equations))
                 if numbers not in found or match.exchanged < found[numbers].exchanged:
-                    found[numbers] = match  # operands that may be exchanged are taken as they stand, if they can be
+                    found[numbers] = match  # of the two orders of commutative operands the written one is preferred
         wanted = [match for _, match in sorted(found.items(), key=lambda item: item[0][-1])
                   if _is_possible(places, match) and (self._where is None or self._where(match))]
         while True:
@@ -146,14 +145,14 @@ class Rewriting:
             made = self._replacements[avals] = trace_piece(
                 "replace_pattern", self._replacement, avals, [var.aval for var in match.outputs], "the pattern")
         captured = [editor.constant(value) for value in made.captured]
-        # What only the results are made of is left out in the end, if nothing else needs it.
+        # Equations that only feed the results are removed at the end, if they are dead.
         gone = [equation for equation in match.equations if not {*match.outputs}.isdisjoint(equation.outputs)]
         return EquationReplacement(gone, made.program, [*captured, *match.operands], match.outputs)
 
     # --- the pattern ----------------------------------------------------------------------------------------
 
     def _patterns(self, program: Program) -> Iterator[Program]:
-        """The pattern for each combination of types, as it is recorded and made simpler."""
+        """Yield the pattern for each combination of types, recorded and simplified."""
         combinations = [tuple(self._types)] if self._types is not None else self._combinations(program)
         found: list[Program] = []
         occurring = {equation.primitive for equation in program.equations}
@@ -178,7 +177,7 @@ class Rewriting:
         return [*itertools.product(avals, repeat=count)]
 
     def _trace(self, avals: tuple[Aval, ...]) -> list[Program]:
-        """The pattern at these types; nothing if it cannot be applied to them."""
+        """Return the pattern at these types in a list; an empty list if it cannot be applied to them."""
         try:
             made = trace_piece("replace_pattern", self._pattern, avals)
         except (FxgradError, TypeError, ValueError) as error:
@@ -193,7 +192,7 @@ class Rewriting:
         return [program] if equal(program, simple) or self._fault(simple) else [program, simple]
 
     def _fault(self, program: Program) -> str:
-        """What a program lacks to be a pattern; "" for one that is."""
+        """Return why a program is no valid pattern; "" if it is one."""
         made = {var for equation in program.equations for var in equation.outputs}
         used = {atom for equation in program.equations for atom in equation.inputs}
         if not program.outputs or not all(atom in made for atom in program.outputs):
@@ -203,7 +202,7 @@ class Rewriting:
 
 
 def _disjoint_matches(matches: Sequence[Match]) -> list[Match]:
-    """Of `matches` those that can be replaced together, the first ones first."""
+    """Return those of `matches` that can be replaced together; earlier ones are preferred."""
     made: set[int] = set()
     replaced_by: set[int] = set()
     chosen = []
@@ -218,14 +217,14 @@ def _disjoint_matches(matches: Sequence[Match]) -> list[Match]:
 
 
 def _is_needed(places: MatchSites, match: Match, covered: set[int]) -> bool:
-    """Whether an inner value of a match is used by anything but what is replaced."""
+    """Return whether an inner value of a match is used outside the equations that are replaced."""
     inner = [var for equation in match.equations for var in equation.outputs if var not in match.outputs]
     return any(var in places.program.outputs or any(id(user) not in covered for user in places.uses.get(var, ()))
                for var in inner)
 
 
 def _is_possible(places: MatchSites, match: Match) -> bool:
-    """Whether no argument of a match is computed after something needs one of its results."""
+    """Return whether every argument of a match is computed before the first use of its results."""
     own = {id(equation) for equation in match.equations}
     last = max(map(places.made_at, match.operands), default=-1)
     return all(places.number(user) > last for var in match.outputs for user in places.uses.get(var, ())
@@ -233,7 +232,7 @@ def _is_possible(places: MatchSites, match: Match) -> bool:
 
 
 def required_arguments(function: Callable[..., Any]) -> int:
-    """How many arguments a function takes at least."""
+    """Return the least number of arguments that a function takes."""
     if isinstance(function, np.ufunc):
         return function.nin
     parameters = inspect.signature(function).parameters.values()

@@ -1,4 +1,4 @@
-"""The explorer: a graph, its text and how it came about in one HTML file that needs no server and no network."""
+"""The explorer: a graph, its text and its stages in one HTML file that needs no server and no network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph as the explorer's page reads it: boxes that fold into each other, and edges between them."""
+"""Convert a graph to the data of the explorer's page: boxes that nest and collapse, and edges between them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ TOP = -1
 class Items:
     """The items of one graph, which the page folds and unfolds.
 
-    An item is a box: a leaf, an operation, a scope, or a region of an operation (the body of a loop, a branch). `in`
-    is the item around it. An edge goes from an item, and which of its outputs, to an item; one that enters a region
-    goes to a leaf there; one from an end of a body to what begins the next step is marked "carry".
-    `outs` of an operation that holds regions say which items inside make its outputs.
+    An item is a box: a leaf, an operation, a scope, or a region of an operation (the body of a loop, a branch). `in` is
+    the enclosing item. An edge goes from an output of an item to an item; one that enters a region goes to a leaf
+    there; one from the end of a body to the start of the next step is marked "carry". `outs` of an operation with
+    regions lists the inner items that compute its outputs.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -43,7 +43,7 @@ class Items:
         return len(self.items) - 1
 
     def _link(self, item: dict[str, Any], of: int, node: Node) -> None:
-        """Notes what a cotangent is of; what that value has for a gradient is the cotangent."""
+        """Record the primal value of a cotangent; the cotangent is the gradient shown for that value."""
         item.setdefault("of", of)
         if self._graph.has_values:
             self.items[of].setdefault("grad", _short_text(node.value))
@@ -51,7 +51,7 @@ class Items:
             item.setdefault("norm", _norm([node.value]))
 
     def _add_graph(self, graph: Graph, around: int) -> tuple[dict[Node, tuple[int, int]], list[int]]:
-        """The items of a graph inside of an item: where each value comes from, and the items of the leaves."""
+        """Add the items of a graph inside of an item; return the source of each value, and the items of the leaves."""
         made: dict[Node, tuple[int, int]] = {}
         leaves: list[int] = []
         count = len(graph.program.inputs)
@@ -115,7 +115,7 @@ class Items:
                     self.edges.append((maker, at, next_step, "carry"))
 
     def _add_own(self, operation: Operation, number: int, made: dict[Node, tuple[int, int]]) -> None:
-        """Boxes for the operands that go into none of the programs, such as what chooses between branches."""
+        """Add boxes for operands that enter none of the inner programs, such as the index of a branch."""
         enters = {node for subgraph in operation.subgraphs for node in subgraph.enters}
         for node in dict.fromkeys(operation.inputs):
             if node not in enters and node in made:
@@ -124,7 +124,7 @@ class Items:
                 self.edges.append((*made[node], leaf))
 
     def _scope(self, operation: Operation, around: int) -> int:
-        """The item of the scope that an operation was recorded in; the backward part of a scope is one of its own."""
+        """Return the item of the scope that an operation was recorded in; its backward part is a separate item."""
         is_back = operation.part == "backward"
         path = "backward" if is_back else ""
         for depth, name in enumerate(operation.equation.scope.split("/") if operation.equation.scope else ()):
@@ -148,7 +148,7 @@ class Items:
         return [file_name(source.filename), line]
 
     def _numbers(self, nodes: Any) -> dict[str, Any]:
-        """The values and gradients of nodes of the graph itself, short, and the norm of the gradients."""
+        """Return short values and gradients of nodes of the outer graph, and the norm of the gradients."""
         nodes = [node for node in nodes if node.graph is self._graph]
         if not nodes or not self._graph.has_values:
             return {}
@@ -159,25 +159,25 @@ class Items:
         return found
 
     def data(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return the items and edges, for JSON."""
         return {"title": self._graph.title or "program", "items": self.items, "edges": self.edges,
                 "sources": self.sources}
 
 
 def _use_text(operation: Operation) -> str:
-    """What an operation does with an operand that goes into none of its programs."""
+    """Describe how an operation uses an operand that enters none of its programs."""
     return "chooses:" if any(subgraph.role == "branch" for subgraph in operation.subgraphs) else "steps:"
 
 
 def _short_text(value: Any) -> str:
     try:
         return short(value)
-    except (TypeError, ValueError):  # of what has no numbers, such as keys
+    except (TypeError, ValueError):  # values without numbers, such as keys
         return type(value).__name__
 
 
 def _norm(values: list[Any]) -> float | None:
-    """The length of arrays as one vector; None, which JSON has, if it is no number."""
+    """Return the norm of arrays taken as one vector; None, which JSON has, if it is NaN or infinite."""
     length = float(np.sqrt(sum(float(np.sum(np.abs(np.asarray(value)).astype(float) ** 2)) for value in values)))
     return length if np.isfinite(length) else None
 
@@ -185,6 +185,6 @@ def _norm(values: list[Any]) -> float | None:
 def _has_scalar_root(graph: Graph) -> bool:
     try:
         graph.run().gradients()
-    except (FxgradError, NotImplementedError):  # no gradient is shown of what has none
+    except (FxgradError, NotImplementedError):  # values without a gradient
         return False
     return True

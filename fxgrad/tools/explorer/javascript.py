@@ -1,4 +1,4 @@
-"""Programs of scalars as JavaScript: what a page computes by itself, the same operations in the same order."""
+"""Translate programs of scalars to JavaScript for pages: the same operations in the same order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _power(operands: list[str], params: dict[str, Any]) -> str:
 
 
 def javascript(program: Program, name: str = "program") -> str:
-    """The text of a JavaScript function of the inputs that returns the array of the outputs.
+    """Return the text of a JavaScript function that maps the inputs to the array of the outputs.
 
     `program` is one of scalars, as `fxgrad.scalarize` makes it, in float64 and bool, which are JavaScript's numbers and
     booleans. Raises `UnsupportedError`, which names the operation, for others.

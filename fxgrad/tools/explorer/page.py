@@ -18,13 +18,13 @@ from fxgrad.tools.graphs.roles import annotated_roles
 
 
 class Page:
-    """One HTML file: `html` is its text, `save` writes it; in a notebook it shows itself."""
+    """One HTML file: `html` is its text, `save` writes it, and notebooks display it."""
 
     def __init__(self, title: str, html: str) -> None:
         self.title, self.html = title, html
 
     def save(self, path: str | Path) -> Path:
-        """Writes the file, and returns its path."""
+        """Write the file, and returns its path."""
         written = Path(path)
         written.write_text(self.html, encoding="utf-8")
         return written
@@ -37,12 +37,12 @@ class Page:
 
 
 def visualize(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 0) -> Any:
-    """The function that traces `fun` and makes the explorer of it: a `Page`; of a `Program`, the page itself.
+    """Return a function that traces `fun` and returns the explorer as a `Page`; for a `Program`, the page itself.
 
-    The page shows the graph, which pans, zooms, folds and unfolds (scopes, loops, branches and calls) and is searched;
-    of each value its type, line, number and gradient; gradients, flops and bytes as heat; the graph of the gradient in
-    the arguments at `argnums`, forward and backward linked; and every stage from the recording to the gradient, to the
-    file of NumPy and to XLA's own program. It is one file, and loads nothing.
+    The page shows the graph, which pans, zooms, collapses (scopes, loops, branches and calls) and can be searched; for
+    each value its type, line, number and gradient; gradients, flops and bytes as a heat map; the graph of the gradient
+    in the arguments at `argnums`, forward and backward linked; and every stage from the recording over the gradient and
+    the NumPy file to XLA's program. It is one file, and loads nothing.
 
     Arguments are those of `fxgrad.graph`; with shapes alone there are no values.
 
@@ -71,14 +71,14 @@ def visualize(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 
 def _page(title: str, graphs: Sequence[tuple[str, Graph]], stages: Sequence[ProgramStage]) -> Page:
     data = {"title": title, "stages": [stage.data() for stage in stages],
             "graphs": [{"name": name, **Items(each).data()} for name, each in graphs]}
-    # Of JSON within HTML nothing may look like a tag.
+    # JSON within HTML must not contain anything that looks like a tag.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return Page(title, fill_template("page.html", {
         "title": escape(title), "page.css": None, "dagre.min.js": None, "page.js": None, "data": text}))
 
 
 def fill_template(name: str, parts: Mapping[str, str | None]) -> str:
-    """Return the asset of that name with its places filled."""
+    """Return the asset of that name with its placeholders filled."""
     html = _asset(name)
     for place, text in parts.items():
         html = html.replace("{{" + place + "}}", _asset(place) if text is None else text)

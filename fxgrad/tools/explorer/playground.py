@@ -1,4 +1,4 @@
-"""A page on which a small network trains while one looks: values, gradients, weights, and what it says of the plane."""
+"""A page that trains a small network: values, gradients, weights, and its predictions over the plane."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from fxgrad.tools.explorer.page import Page, fill_template
 from fxgrad.tools.granularity.scalarize import scalarize
 
 MOST = 8
-"""Nodes of a layer, and layers, that can still be told apart on the page."""
+"""Most layers, and most nodes of a layer, that the page can show clearly."""
 
 
 def playground(hidden: Sequence[int] = (4, 3), *, seed: int = 0) -> Page:
-    """A page where a network of two inputs, tanh layers of `hidden` nodes and one output learns to tell points apart.
+    """Return a page where a network of two inputs, tanh layers of `hidden` nodes and one output learns to classify.
 
-    One chooses the points and the rate, trains, stops, and goes step by step. Every node shows its value for the point
-    that is pointed at, and the gradient of the loss in it; lines show weights. What the page runs is the program of
-    `fxgrad.value_and_grad`, in scalars, as JavaScript: it is one file that loads nothing. `seed` is of the weights.
+    The reader chooses the points and the rate, and trains continuously or step by step. Every node shows its value at
+    the selected point and the gradient of the loss in it; lines show weights. The page runs the program of
+    `fxgrad.value_and_grad`, in scalars, as JavaScript: it is one file that loads nothing. `seed` is the seed of the
+    weights.
 
-    Raises `ArgumentError` for more than eight layers, or layers of less than one or more than eight nodes.
+    Raises `ArgumentError` for more than eight layers, and for layers of fewer than one or more than eight nodes.
 
     >>> page = playground((3,))
     >>> page
@@ -53,7 +54,7 @@ def playground(hidden: Sequence[int] = (4, 3), *, seed: int = 0) -> Page:
 
 
 def network(params: Any, taps: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """The loss at one point, and the values of all layers; `taps` are zeros that are added to them.
+    """Return the loss at one point, and the values of all layers; the zeros `taps` are added to them.
 
     The gradients in the taps are those in the values.
     """

@@ -1,4 +1,4 @@
-"""How a program came about, stage by stage: recorded, simplified, differentiated, as NumPy and as XLA's own program."""
+"""The stages of a program: recorded, simplified, differentiated, as NumPy and as XLA's program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_EQUATIONS = 2_000
 class ProgramStage(NamedTuple):
     """One stage: its name, a sentence about it, its text, and marks of new and removed lines.
 
-    `program` is the program, where it is one.
+    `program` is the program of the stage, if it has one.
     """
 
     name: str
@@ -30,13 +30,13 @@ class ProgramStage(NamedTuple):
     program: Program | None = None
 
     def data(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return the stage, for JSON."""
         return {"name": self.name, "note": self.note, "lines": self.lines}
 
 
 def stages_of(fun: Callable[..., Any], argnums: int | Sequence[int], args: tuple[Any, ...], kwargs: dict[str, Any],
          ) -> list[ProgramStage]:
-    """The stages of a function at its arguments; those of its gradient if it has one.
+    """Return the stages of a function at its arguments, with those of its gradient if it has one.
 
     >>> import numpy as np
     >>> [stage.name for stage in stages_of(lambda x: np.sum(np.sin(x)), 0, (np.ones(3),), {})]
@@ -70,7 +70,7 @@ def _program_stage(name: str, note: str, program: Program, before: Program | Non
 
 
 def _compare_lines(before: Program, after: Program) -> list[tuple[str, str]]:
-    """The lines after, with those that went; letters and the user's lines at the margin make no difference."""
+    """Return the lines after, marked as new or removed; letters and the user's lines at the margin are ignored."""
     one, other = (program_text(program).splitlines() for program in (before, after))
     found: list[tuple[str, str]] = []
     for kind, start, end, first, last in difflib.SequenceMatcher(
@@ -84,7 +84,7 @@ def _compare_lines(before: Program, after: Program) -> list[tuple[str, str]]:
 
 
 def _canonical_lines(program: Program) -> list[str]:
-    """The lines without comments, and with what a letter stands for in its place; letters differ between programs."""
+    """Return the lines without comments and with letters expanded, since letters differ between programs."""
     text = program_text(program)
     stands_for: dict[tuple[int, str], str] = {}
     end_of_text = Word(len(text) + 1, len(text) + 1, "")
@@ -134,7 +134,7 @@ def _xla(program: Program) -> ProgramStage:
 
 
 def _mark_line(equation: Equation) -> Equation:
-    """The equation in a scope that is called after the user's line, so that XLA's program tells it."""
+    """Return the equation in a scope named after the user's line, so that XLA's program shows the line."""
     source = equation.source
     if source is None:
         return equation
@@ -143,7 +143,7 @@ def _mark_line(equation: Equation) -> Equation:
 
 
 def _strip_tables(text: str) -> list[str]:
-    """The lines of XLA's text without its tables of files and its settings, what is called after what calls it."""
+    """Return the lines of XLA's text without file tables and settings, and with called programs after their callers."""
     lines = [re.sub(r", stack_frame_id=\d+|, backend_config=\{.*\}$", "", line) for line in text.splitlines()]
     blocks = [block.strip("\n") for block in "\n".join(lines).split("\n\n")]
     computations = [block for block in blocks if re.match(r"(ENTRY )?%\w", block)]

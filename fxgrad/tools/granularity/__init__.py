@@ -1,1 +1,1 @@
-"""How fine a program is: scalars, arrays, or blocks of them, with what each costs."""
+"""The granularity of programs: scalars, arrays, or blocks of them, with the cost of each."""

@@ -1,4 +1,4 @@
-"""`compare_granularities`: one function as scalars, as arrays and as blocks, and what each way of writing it costs."""
+"""`compare_granularities`: one function as scalars, as arrays and as blocks, and the cost of each form."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from fxgrad.tools.granularity.scalarize import scalarize
 class Granularity(NamedTuple):
     """A function at one granularity.
 
-    `nodes` are the values of the program, arguments and numbers included; `seconds` is the shortest time of its value
-    with the gradient; `saved` and `saved_bytes` are what the backward pass keeps from the forward pass, arguments
-    included; `difference` is the greatest between an element of its gradient and that of the arrays. Without floating
-    arguments and results there is no gradient, and these are None. Where the function has no form at this granularity,
-    `refusal` says why, and all else is None.
+    `nodes` counts the values of the program, arguments and numbers included. `seconds` is the shortest time for its
+    value with the gradient. `saved` and `saved_bytes` are the number and size of the residuals, arguments included.
+    `difference` is the largest difference between an element of its gradient and that of the arrays. Without floating
+    arguments and results there is no gradient, and these are None. If the function has no form at this granularity,
+    `refusal` gives the reason, and all else is None.
     """
 
     name: str
@@ -49,11 +49,11 @@ class Granularities(Report):
         return iter(self.rows)
 
     def __getitem__(self, name: str) -> Granularity:
-        """The row of a name: "scalar", "tensor" or "fused"."""
+        """Return the row named "scalar", "tensor" or "fused"."""
         return {row.name: row for row in self.rows}[name]
 
     def table(self) -> Table:
-        """The table for rich."""
+        """Return the table for rich."""
         right: Any = "right"
         made = new_table(f"compare_granularities of {self.title}", {
             "granularity": "left", "nodes": right, "equations": right, "time": right, "saved values": right,
@@ -81,8 +81,8 @@ def _text_or_dash(value: Any, text: Callable[[Any], str]) -> str:
 
 
 def compare_granularities(fun: Callable[..., Any], *, limit: int = 100_000, repeat: int = 5) -> Callable[...,
-                                                                                                         Granularities]:
-    """The function that compares `fun`, at its arguments, written in scalars, in arrays and in blocks.
+Granularities]:
+    """Return a function that compares `fun` at its arguments, written in scalars, in arrays and in blocks.
 
     - "scalar": every sum and product of numbers is an equation (`scalarize`), loops unrolled;
     - "tensor": operations on arrays, all calls taken apart;
@@ -101,7 +101,7 @@ def compare_granularities(fun: Callable[..., Any], *, limit: int = 100_000, repe
     def compared(*args: Any) -> Granularities:
         fused = fun if isinstance(fun, Program) else trace_program("compare_granularities", fun, args, {})
         signature = fused.signature
-        if signature is not None and signature.path is not None:  # it runs where the path holds, and nowhere else
+        if signature is not None and signature.path is not None:  # valid only where the traced path is taken
             fused = fused.replace(signature=signature._replace(path=None))
         tensor = inline(require_numbers("compare_granularities", fused), calls="*")
         lists = tree.map(_elements, args)
@@ -120,7 +120,7 @@ def compare_granularities(fun: Callable[..., Any], *, limit: int = 100_000, repe
 
 
 def count_nodes(program: Program) -> int:
-    """The values of a program: arguments, closed-over arrays, numbers in the text, and what equations make."""
+    """Return the number of values: arguments, closed-over arrays, literals, and results of equations."""
     used = [atom for equation in program.equations for atom in equation.inputs] + program.outputs
     return (len(program.inputs) + sum(type(atom) is Literal for atom in used)
             + sum(len(equation.outputs) for equation in program.equations))
@@ -141,7 +141,7 @@ def _granularity(name: str, program: Program, args: Sequence[Any], expected: Seq
 
 
 def _elements(leaf: Any) -> Any:
-    """The elements of an argument in nested lists, of its dtype; a number as it is."""
+    """Return the elements of an argument in nested lists, in its dtype; a number unchanged."""
     if isinstance(leaf, bool | int | float | complex) or not np.ndim(leaf):
         return leaf
     return [_elements(each) for each in np.asarray(leaf)]
@@ -153,7 +153,7 @@ def _flatten(gradient: Sequence[Any]) -> Any:
 
 
 def _gradient(program: Program, args: Sequence[Any]) -> Sequence[Any] | None:
-    """The gradient in all floating arguments; None if there is none."""
+    """Return the gradient in all floating arguments; None if there is none."""
     floating = program.outputs and all(map(has_tangent, program.out_avals))
     return _gradient_function(program, args)(*args)[1] if floating and _floating(args) else None
 

@@ -1,4 +1,4 @@
-"""The layers of a program: its equations by named scope, by call, or else by the user's function that recorded them."""
+"""Layers of a program: equations grouped by named scope, by call, or else by the user's function."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LayerEquations(NamedTuple):
 
     @property
     def operations(self) -> list[str]:
-        """The names of its operations, each once."""
+        """The names of the operations, each once."""
         return [*dict.fromkeys(map(operation_name, self.equations))]
 
 
@@ -54,10 +54,11 @@ def _is_block(equation: Equation) -> bool:
 
 
 def layers(program: Program, depth: int | None = None) -> list[LayerEquations]:
-    """The layers of a program, each at the place of its first equation.
+    """Return the layers of a program, each at the position of its first equation.
 
-    Equations of one scope are one layer, wherever they stand; at most `depth` names of a scope count. Without a scope,
-    equations of one of the user's functions in a row are one, which is numbered from the second of that function on.
+    All equations of one scope are one layer, even if they are not adjacent; at most `depth` names of a scope count.
+    Without a scope, consecutive equations of one of the user's functions are one layer, which is numbered from the
+    second of that function on.
     """
     parts: dict[str, list[Equation]] = {}
     counts: dict[str, int] = {}
@@ -78,7 +79,7 @@ def layers(program: Program, depth: int | None = None) -> list[LayerEquations]:
 
 
 def _layer(equation: Equation, main: str, before: str) -> tuple[str, bool]:
-    """The name of the layer of an equation, and whether that is a scope; `before` is that of the function before."""
+    """Return the name of the layer of an equation, and whether it is a scope; `before` is the preceding function's."""
     if holds_call(equation) and not _is_library(equation):
         return join_scopes(equation.scope, call_name(equation)), True
     if equation.scope:

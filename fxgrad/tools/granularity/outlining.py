@@ -23,11 +23,11 @@ from fxgrad.text.sources import Sources
 
 
 def outline(program: Program, scopes: str | Sequence[str] = "*", *, depth: int | None = None) -> Program:
-    """An equal program in which what was recorded in a named scope is one call of that name.
+    """Return an equal program in which each named scope is one call of that name.
 
-    `scopes` are patterns of the outermost names that are meant, by default all; scopes within scopes are calls within
-    calls, down to `depth` of them. Equations of a scope that stand together become one call, so that a scope which a
-    derivative comes back to is several. `inline` makes the same program again.
+    `scopes` are patterns of the outermost names to fold, by default all; scopes within scopes become calls within
+    calls, down to `depth` of them. Adjacent equations of a scope become one call; a scope that a derivative re-enters
+    later becomes several. `unfold` restores the program.
 
     >>> import fxgrad, numpy as np
     >>> def network(x, W):
@@ -51,7 +51,7 @@ def outline(program: Program, scopes: str | Sequence[str] = "*", *, depth: int |
 
 
 def _fold_scopes(program: Program, patterns: Sequence[str], depth: int | None) -> Program:
-    """The program with its scopes folded, and those in the programs that it holds."""
+    """Return the program with its scopes folded, and those of its inner programs."""
     named = own_names(program, Sources())
     left = _count_uses(program)
     equations: list[Equation] = []
@@ -81,7 +81,7 @@ def _fold_scopes(program: Program, patterns: Sequence[str], depth: int | None) -
 
 
 def _count_uses(program: Program) -> dict[Variable, int]:
-    """How often each variable is used, as an output too."""
+    """Return how often each variable is used, as an output too."""
     uses = dict.fromkeys((var for equation in program.equations for var in equation.outputs), 0)
     uses.update(dict.fromkeys(program.inputs, 0))
     for atom in itertools.chain(program.outputs, *(equation.inputs for equation in program.equations)):
@@ -101,7 +101,7 @@ def _fold_regions(equation: Equation, patterns: Sequence[str], depth: int | None
 def _fold_call(scope: str, group: Sequence[Equation], outputs: Sequence[Variable], named: dict[Variable, str],
                depth: int | None,
                ) -> Equation:
-    """One call of `scope` in the place of its equations, of which `outputs` are needed by others."""
+    """Return one call of `scope` that replaces its equations; others use its `outputs`."""
     made = {var for equation in group for var in equation.outputs}
     inputs = [*dict.fromkeys(atom for equation in group for atom in equation.inputs
                              if isinstance(atom, Variable) and atom not in made)]

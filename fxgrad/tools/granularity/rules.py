@@ -39,7 +39,7 @@ def _default_rule(primitive: Primitive) -> Rule | MissingRule:
 
 
 def _apply_to_each(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
-    """The same operation on the elements of each place, broadcast."""
+    """Apply the operation to the elements at each position, broadcast."""
     aligned = np.broadcast_arrays(*operands) if len(operands) > 1 else operands
     scalars.reserve(aligned[0].size)
     primitive, params = equation.primitive, equation.params
@@ -64,13 +64,13 @@ scalar_rules.enter(_apply_to_each, primitives.convert_element_type, primitives.c
     primitives.slice, primitives.pad, primitives.tile, primitives.concatenate, primitives.stack, primitives.split,
     primitives.unstack, primitives.optimization_barrier, primitives.sharding_constraint, primitives.device_put)
 def _move_elements(_: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
-    """No operation: where the kernel moves the numbers of the elements, there they are."""
+    """Move the elements as the kernel moves numbers; no equation is recorded."""
     places, flat = number_elements(operands)
     return [take_elements(flat, place) for place in equation.primitive.numpy(*places, **equation.params)]
 
 
 def _known_numbers(scalars: Scalars, equation: Equation, operands: list[Elements], place: int) -> Any:
-    """The numbers of an operand that must be known to scalarize, such as indices."""
+    """Return the numbers of an operand that must be known to scalarize, such as indices."""
     found = known_numbers(operands[place], equation.inputs[place].aval)
     if found is None:
         raise scalars.refusal("takes its place from a traced value, and in scalars there is no place to look up. "
@@ -99,7 +99,7 @@ def _gather_elements(scalars: Scalars, equation: Equation, operands: list[Elemen
     params, aval = equation.params, equation.outputs[0].aval
     fill = params["fill_value"]
     outside = literal_elements(default_fill(aval.dtype) if fill is None else fill, Aval((), aval.dtype, aval.weak))
-    found = gather_numpy(places, indices, **{**params, "fill_value": -1})  # the last element is what is outside
+    found = gather_numpy(places, indices, **{**params, "fill_value": -1})  # the last element: outside
     return [take_elements(np.append(flat, outside), found)]
 
 
@@ -111,7 +111,7 @@ def _scatter_elements(scalars: Scalars, equation: Equation, operands: list[Eleme
 
 
 def _combining_rule(combine: Primitive) -> Rule:
-    """Updates that are combined with what stands in their places, in their order."""
+    """Return the rule of updates that are combined with the elements at their positions, in their order."""
     def rule(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
         indices, params = _known_numbers(scalars, equation, operands, 1), equation.params
         old, updates = operands[0], operands[2]
@@ -138,7 +138,7 @@ for _scatter, _binary in ((primitives.scatter_add, primitives.add), (primitives.
 
 @scalar_rules.register(primitives.select_n)
 def _select_elements(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
-    """No operation where it is known what is chosen, as by the mask of a triangle."""
+    """Select elements; no equation is recorded if the selection is known, as with the mask of a triangle."""
     which, *cases = np.broadcast_arrays(*operands)
     scalars.reserve(which.size)
     made = []
@@ -154,7 +154,7 @@ def _select_elements(scalars: Scalars, equation: Equation, operands: list[Elemen
 
 
 def _reduction_rule(combine: Primitive) -> Rule:
-    """Elements combined from the first on, in the order in which they lie."""
+    """Return the rule of a reduction that combines elements from first to last, in memory order."""
     def rule(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
         operand, axes = operands[0], equation.params["axes"]
         aval = equation.inputs[0].aval
@@ -168,7 +168,7 @@ def _reduction_rule(combine: Primitive) -> Rule:
 
 
 def _running_rule(combine: Primitive) -> Rule:
-    """The same, with all that was made on the way."""
+    """Return the rule of a cumulative reduction, which keeps every partial result."""
     def rule(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
         axis, step = equation.params["axis"], -1 if equation.params["reverse"] else 1
         result = np.moveaxis(operands[0].copy(), axis, 0)
@@ -195,7 +195,7 @@ scalar_rules.enter(_reduction_rule(primitives.xor), primitives.reduce_xor)
 
 
 def _window_rule(name: str, combine: Primitive) -> Rule:
-    """Elements of each window combined, without the padding."""
+    """Return elements of each window combined, without the padding."""
     def rule(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
         operand, out = operands[0], equation.outputs[0].aval
         parts = elements_of_windows(operand.shape, Sliding(**equation.params))
@@ -219,7 +219,7 @@ scalar_rules.enter(_window_rule("min", primitives.min), primitives.reduce_window
 
 
 def _convert_elements(scalars: Scalars, operand: Elements, aval: Aval, dtype: Any) -> Elements:
-    """The elements in another dtype, if they are in another one."""
+    """Return the elements converted to another dtype, if they have a different one."""
     if aval.dtype == dtype:
         return operand
     return as_elements([scalars.apply(primitives.convert_element_type, atom, dtype=dtype, weak=False)
@@ -227,7 +227,7 @@ def _convert_elements(scalars: Scalars, operand: Elements, aval: Aval, dtype: An
 
 
 def _in_sums_dtype(rule: Callable[..., Elements]) -> Rule:
-    """A rule of a product, in the dtype that it sums in: float32 for narrower floats."""
+    """Return a product's rule that accumulates in the dtype of its sums: float32 for narrower floats."""
     def summed(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:
         out = equation.outputs[0].aval
         narrow = out.dtype.itemsize < 4 and dtypes.is_floating(out.dtype)
@@ -240,7 +240,7 @@ def _in_sums_dtype(rule: Callable[..., Elements]) -> Rule:
 
 
 def _sum_of_products(scalars: Scalars, firsts: Any, seconds: Any) -> Any:
-    """The sum of products of pairs; of bools: whether both are True of any."""
+    """Return the sum of products of pairs; for bools, whether both are True in any pair."""
     plus, times = (primitives["or"], primitives["and"]) if firsts[0].aval.dtype == dtypes.bool_ else (
         primitives.add, primitives.mul)
     return scalars.folded(plus, [scalars.apply(times, *pair) for pair in zip(firsts, seconds, strict=True)])
@@ -268,7 +268,7 @@ def _matrix_product(scalars: Scalars, equation: Equation, operands: list[Element
 @scalar_rules.register(primitives.conv_general_dilated)
 @_in_sums_dtype
 def _convolution(scalars: Scalars, equation: Equation, operands: list[Elements], zero: Literal) -> Elements:
-    """For each place in the window, the kernel itself tells which element of the image lies there."""
+    """Compute a convolution; the kernel itself gives the image element at each window position."""
     image, kernel = operands
     shape = equation.outputs[0].aval.shape
     _, (out_features, *window), (_, features, *_) = equation.params["dimension_numbers"]
@@ -284,6 +284,6 @@ def _convolution(scalars: Scalars, equation: Equation, operands: list[Elements],
         alone[(slice(None), *place)] = 1.0
         seen = equation.primitive.numpy(counted, np.moveaxis(alone, 0, out_features), **params)[0]
         for pair, number, feature in zip(pairs, seen.ravel().round().astype(int), of_feature, strict=True):
-            if number:  # none lies in the padding
+            if number:  # none in the padding
                 pair.append((image.flat[number - 1], turned[(feature, *place)]))
     return as_elements([_sum_of_products(scalars, *zip(*pair, strict=True)) if pair else zero for pair in pairs], shape)

@@ -29,20 +29,20 @@ from fxgrad.tools.granularity.scalars import Elements, Scalars, as_elements, kno
 
 
 def scalarize(program: Program, *, limit: int = 100_000) -> Program:
-    """An equal program of scalars: an input for each element of an argument, an equation for each sum and product.
+    """Return an equal program of scalars: an input for each element, an equation for each sum and product.
 
-    It is called as the program is, with nested lists in the places of arrays (`x.tolist()`), and returns such.
-    Reshapes, transposes, broadcasts, static indexing and what else only moves elements are no equations; what depends
-    on numbers alone, such as arrays that the function closed over, is computed; calls are taken apart, and what no
-    output needs is left out.
+    It is called like the program, with nested lists for arrays (`x.tolist()`), and returns nested lists. Reshapes,
+    transposes, broadcasts, static indexing and other moves of elements are no equations. Constants, such as closed-over
+    arrays, are folded; calls are inlined, and dead equations are left out.
 
     Values and gradients are the same up to rounding. Sums go from the first element to the last one, as NumPy's do over
     fewer than 8 elements, while its longer sums and its products of matrices group their terms; and some of its kernels
-    round the last bit differently for many numbers than for one. Without these the bits are the same.
+    round the last bit differently for many numbers than for one. Apart from these the bits are the same.
 
-    Raises `UnsupportedError`, which names the operation and the user's line, for what has no form in scalars: sorting,
-    FFTs, decompositions, random numbers, places that are traced, loops (take them apart by `inline(program,
-    loops=True)` first) and branches. Raises `ArgumentError` where more than `limit` equations or inputs would be made.
+    Raises `UnsupportedError`, which names the operation and the user's line, for operations that have no form in
+    scalars: sorting, FFTs, decompositions, random numbers, traced indices, loops (unroll them by `unfold(program,
+    loops=True)` first) and branches. Raises `ArgumentError` if the result would have more than `limit` equations or
+    inputs.
 
     >>> import fxgrad, numpy as np
     >>> def neuron(x, W, b):
@@ -94,7 +94,7 @@ def _entry_type(aval: Aval) -> Aval:
 
 def _run_scalars(scalars: Scalars, program: Program, inputs: Sequence[Elements], made_of: dict[Variable, Elements],
                  ) -> list[Elements]:
-    """The elements of the outputs of `program`, given those of all its inputs; `made_of` gets those of variables."""
+    """Return the elements of the outputs of `program`; `made_of` collects the elements of each variable."""
     def step(equation: Equation, operands: list[Elements]) -> list[Elements]:
         with scalars.at(equation):
             made = _compute_known(equation, operands)
@@ -110,7 +110,7 @@ def _run_scalars(scalars: Scalars, program: Program, inputs: Sequence[Elements],
 
 
 def _compute_known(equation: Equation, operands: list[Elements]) -> list[Elements] | None:
-    """What an equation makes of numbers alone; None if it depends on an input, or does something else."""
+    """Return the results of an equation of numbers alone; None if it depends on an input, or has effects or regions."""
     if equation.regions or equation.primitive.effectful or equation.primitive.collective:
         return None
     values = [known_numbers(operand, atom.aval) for operand, atom in zip(operands, equation.inputs, strict=True)]
@@ -121,16 +121,16 @@ def _compute_known(equation: Equation, operands: list[Elements]) -> list[Element
     return [literal_elements(array, var.aval) for array, var in zip(made, equation.outputs, strict=True)]
 
 
-# --- how it is called -----------------------------------------------------------------------------------------------
+# --- signature ------------------------------------------------------------------------------------------------------
 
 
 def _names(name: str, operand: Elements) -> list[str]:
-    """The names of the elements of an array: `W[0][1]`."""
+    """Return the names of the elements of an array: `W[0][1]`."""
     return [name + "".join(f"[{index}]" for index in place) for place in np.ndindex(operand.shape)]
 
 
 def _all_names(operands: Sequence[tuple[str, Elements]]) -> dict[Variable, str]:
-    """The names of variables that are elements of arrays; each has the first that it gets, and each is given once."""
+    """Return names of the variables among elements of arrays, unique; each variable gets its first name."""
     names: dict[Variable, str] = {}
     taken = set()
     for name, operand in operands:
@@ -142,5 +142,5 @@ def _all_names(operands: Sequence[tuple[str, Elements]]) -> dict[Variable, str]:
 
 
 def _tree_of_lists(structure: Any, shapes: Sequence[tuple[int, ...]]) -> Any:
-    """The structure with nested lists in the places of arrays of these shapes."""
+    """Return the structure with nested lists for arrays of these shapes."""
     return tree.structure(tree.unflatten(structure, [np.zeros(shape).tolist() for shape in shapes]))

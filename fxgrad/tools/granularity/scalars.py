@@ -1,4 +1,4 @@
-"""Equations of scalars under construction: what is added, from where in the tensor program, and how many at most."""
+"""A scalar program under construction: its equations, their sources in the tensor program, and their limit."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fxgrad.errors import ArgumentError, FxgradError, UnsupportedError
 from fxgrad.extend import Atom, Aval, Equation, Literal, Primitive, Source, Variable, at_user_line, infer_types
 
 Elements = np.ndarray[Any, Any]
-"""An array of atoms, in the place of an array of numbers: one for each element."""
+"""An array with one atom for each element of an array of numbers."""
 Rule = Callable[["Scalars", Equation, list[Elements]], list[Elements]]
 """The elements of the outputs of an equation, given those of its inputs."""
 
 
 class Scalars:
-    """The equations of a program of scalars. Of numbers alone nothing is recorded: they are computed."""
+    """The equations of a program of scalars. Operations on numbers alone are folded, not recorded."""
 
     def __init__(self, limit: int) -> None:
         self.equations: list[Equation] = []
@@ -39,7 +39,7 @@ class Scalars:
             self._equation, self._source = before
 
     def apply(self, primitive: Primitive, *atoms: Atom, **params: Any) -> Atom:
-        """The output of an operation on scalars."""
+        """Return the output of an operation on scalars."""
         if all(type(atom) is Literal for atom in atoms):
             values = [atom.value for atom in atoms]  # type: ignore[union-attr]
             aval, = self._outputs(primitive, atoms, params)
@@ -59,21 +59,21 @@ class Scalars:
         return known
 
     def folded(self, primitive: Primitive, atoms: Iterable[Atom]) -> Atom:
-        """`atoms`, of which there is at least one, combined by a binary operation from the first on."""
+        """Reduce the nonempty `atoms` by a binary operation, from first to last."""
         first, *rest = atoms
         for atom in rest:
             first = self.apply(primitive, first, atom)
         return first
 
     def reserve(self, count: int) -> None:
-        """Raises `ArgumentError` if `count` more equations are too many, before they are made."""
+        """Raise `ArgumentError` if `count` more equations exceed the limit, before they are created."""
         if len(self.equations) + count > self._limit:
             raise self._too_long(count)
 
     # --- messages -------------------------------------------------------------------------------------------
 
     def _place(self) -> str:
-        """The equation that is being taken apart, and where the user wrote it."""
+        """Return the equation that is being scalarized, and its line in the user's code."""
         equation = self._equation
         assert equation is not None
         where = "" if self._source is None else f" at {self._source.place}"
@@ -87,25 +87,25 @@ class Scalars:
             "scalarize(program, limit=...)"))
 
     def refusal(self, why: str) -> FxgradError:
-        """The error to be raised where an equation has no form in scalars."""
+        """Return the error to raise if an equation has no form in scalars."""
         return UnsupportedError(at_user_line(f"scalarize: {self._place()} {why}"))
 
 
 def as_elements(atoms: Sequence[Atom], shape: tuple[int, ...]) -> Elements:
-    """Atoms as an array."""
+    """Return atoms as an array."""
     array = np.empty(len(atoms), object)
     array[:] = atoms
     return array.reshape(shape)
 
 
 def literal_elements(array: Any, aval: Aval) -> Elements:
-    """The literals that stand for an array of numbers."""
+    """Return the literals of an array of numbers."""
     of_each = Aval((), aval.dtype, aval.weak)
     return as_elements([Literal(value, of_each) for value in np.asarray(array).ravel()], aval.shape)
 
 
 def known_numbers(operand: Elements, aval: Aval) -> Any:
-    """Return the numbers that an operand has in every run; None unless all are known."""
+    """Return the numbers of an operand if they are constant; None unless all are."""
     if not all(type(atom) is Literal for atom in operand.flat):
         return None
     return np.array([atom.value for atom in operand.flat], aval.dtype).reshape(operand.shape)

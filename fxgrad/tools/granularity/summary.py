@@ -33,9 +33,9 @@ from fxgrad.tools.graphs.roles import annotated_roles
 class Layer(NamedTuple):
     """A layer: its name, its operations, the types of its results, and its cost.
 
-    `parameters` are the elements of the parameters that it is the first to use, `parameter_bytes` their size; `flops`
-    and `bytes` are what its operations cost, `saved_bytes` what the backward pass keeps of its values and of the
-    arguments that it is the first to use, None where there is no derivative.
+    `parameters` are the elements of the parameters that it is the first to use, `parameter_bytes` their size. `flops`
+    and `bytes` are the cost of its operations. `saved_bytes` is the size of the residuals among its values and among
+    the arguments that it is the first to use, None if there is no derivative.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Summary(Report):
 
 
 MOST = 4
-"""So many operations of a layer are shown."""
+"""Most operations of a layer that are shown."""
 
 
 def _count(number: int | None) -> str:
@@ -102,12 +102,12 @@ def tabulate(fun: Callable[..., Any], *, argnums: int | Sequence[int] | None = N
     """Return the function that sums up the layers of `fun`: shapes, parameters, operations, memory.
 
     A layer is a named scope (`fxgrad.named_scope`), a block (`named_call`, `checkpoint`, functions with rules of their
-    own), or else what one of the user's functions did in a row; `depth` says how deep scopes in scopes are told apart.
-    Parameters are the arguments at `argnums`; by default those annotated with `fxgrad.Param`, or else the first.
-    Only shapes and dtypes of the arguments matter. Totals are those of `fxgrad.cost_analysis` and
+    own), or else consecutive equations of one of the user's functions; `depth` limits how deep nested scopes are
+    distinguished. Parameters are the arguments at `argnums`; by default those annotated with `fxgrad.Param`, or else
+    the first. Only shapes and dtypes of the arguments matter. Totals are those of `fxgrad.cost_analysis` and
     `fxgrad.saved_residuals`.
 
-    Raises `ArgumentError` for a number that is no argument's.
+    Raises `ArgumentError` for an `argnums` that names no argument.
 
     >>> import fxgrad, numpy as np
     >>> def network(params, x):
@@ -188,9 +188,9 @@ def _layer_row(part: LayerEquations, leaving: Sequence[Aval], parameters: Sequen
 
 
 def _saved_bytes(program: Program, parts: Sequence[LayerEquations], user: dict[Variable, int]) -> list[int] | None:
-    """Return the bytes that the backward pass keeps, by layer; None if there is no derivative.
+    """Return the bytes of the residuals, by layer; None if there is no derivative.
 
-    Derivatives stay in the scopes of what they are of: each layer is given one of its own to tell whose they are.
+    Derivatives keep the scopes of their primal operations: each layer gets a scope of its own, which identifies it.
     """
     number_of = {id(equation): number for number, part in enumerate(parts) for equation in part.equations}
     numbered = program.replace(equations=[_number_equation(equation, number_of[id(equation)])
@@ -207,7 +207,7 @@ def _saved_bytes(program: Program, parts: Sequence[LayerEquations], user: dict[V
     for var, _ in found.kept:
         maker = makers.get(var)
         scope = "" if maker is None else maker.scope.partition("/")[0]
-        # What the derivative captured, or made in no scope, is counted with the first layer.
+        # Residuals that the derivative captured, or computed outside any scope, are counted with the first layer.
         number = user.get(arguments[var], 0) if var in arguments else int(scope) if scope.isdigit() else 0
         bytes_of[number] += var.aval.nbytes
     return bytes_of

@@ -1,4 +1,4 @@
-"""The computational graph of a program as an object: its nodes, edges and paths, and the numbers on them."""
+"""The computational graph of a program: its nodes, edges and paths, and their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The backward pass explained: upstream gradient times local derivative gives what goes downstream, for each edge."""
+"""The backward pass as a table: for each edge, upstream gradient times local derivative is the downstream gradient."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from fxgrad.tools.graphs.graph import Graph
 
 FEW = 4
-"""An array of up to as many numbers is written out."""
+"""Largest size of an array that is written out."""
 
 
 class Step(NamedTuple):
     """What the backward pass does along one edge: `downstream` is `upstream` times the local derivative.
 
-    `upstream` is the gradient of the value that the operation makes (`edge.target`), `downstream` what the operand
-    (`edge.source`) gets through this edge; what it gets through all is its gradient.
+    `upstream` is the gradient of the result of the operation (`edge.target`). `downstream` is the contribution of this
+    edge to the gradient of the operand (`edge.source`), which is the sum over all its edges.
     """
 
     edge: Edge
@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
     @property
     def rule(self) -> str:
-        """The pullback of this edge as an expression: `d_h @ W.T`; "..." where it is more than one."""
+        """The pullback of this edge as an expression: `d_h @ W.T`; "..." if it is more than one."""
         return _rule_text(self.edge)
 
 
@@ -57,7 +57,7 @@ class BackwardTable(Report):
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """One for each edge that a gradient flows along, in the order of the backward pass."""
+        """One step for each edge that a gradient flows along, in the order of the backward pass."""
         run = self.graph.run()
         found: list[Step] = []
         for operation in reversed(self.graph.operations):
@@ -73,7 +73,7 @@ class BackwardTable(Report):
         return tuple(found)
 
     def table(self) -> Table:
-        """The table for rich: a row for each edge, and below each value that has several uses their sum."""
+        """Return the table for rich: a row for each edge, and a sum below each value with several uses."""
         made = new_table(f"the backward pass of {self.graph.title or 'a program'}", dict.fromkeys(
             ("operation", "operand", "upstream", "local derivative", "downstream"), "left"))
         waiting: dict[Node, int] = {}
@@ -100,7 +100,7 @@ class BackwardTable(Report):
 
 
 def short(value: Any) -> str:
-    """A number, a few numbers, or the type and the norm of an array."""
+    """Format a number, a few numbers, or the type and the norm of an array."""
     array = np.asarray(value)
     if not array.shape:
         return f"{array.item():.6g}" if array.dtype.kind in "fc" else str(array.item())
@@ -111,7 +111,7 @@ def short(value: Any) -> str:
 
 
 def _local_text(step: Step) -> str:
-    """The number, with the rule behind it; of arrays the rule alone."""
+    """Return the local derivative and its rule; for arrays the rule alone."""
     rule = step.rule
     if step.edge.source.shape or step.edge.target.shape:
         return rule
@@ -137,7 +137,7 @@ def _rule_text(edge: Edge) -> str:
     program = make_program(back)(edge.target.aval.struct, *[node.aval.struct for node in operands])
     names = [f"d_{edge.target.name}", *_distinct_names([node.name for node in operands])]
     inputs, equations = [*program.inputs], [*program.equations]
-    for each in program.equations:  # what the forward pass has computed has a name
+    for each in program.equations:  # results of the forward pass have names
         if each.primitive is equation.primitive and each.inputs == inputs[1:] and \
                 same_parameters(each.params, equation.params):
             equations.remove(each)
@@ -147,11 +147,11 @@ def _rule_text(edge: Edge) -> str:
     titled = program.replace(inputs=inputs, equations=equations, signature=Signature(
         "rule", tuple(names), None, tree.structure(0)))
     _, *lines = [line.strip() for line in program_text(titled, source=False, width=1000).splitlines()]
-    if len(lines) == 2 and lines[1].startswith("return "):  # a name and the return of it
+    if len(lines) == 2 and lines[1].startswith("return "):  # an assignment and its return
         lines = [lines[0].partition(" = ")[2]]
     return lines[0].removeprefix("return ") if len(lines) == 1 else "..."
 
 
 def _distinct_names(names: Sequence[str]) -> list[str]:
-    """Names of which none is there twice: an operand may stand in an operation twice."""
+    """Return the names made unique: an operand may occur twice in an operation."""
     return [name if name not in names[:place] else f"{name}_{place}" for place, name in enumerate(names)]

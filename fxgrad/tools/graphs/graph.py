@@ -41,11 +41,10 @@ from fxgrad.tools.graphs.run import Run
 
 
 class Graph:
-    """A directed acyclic graph: `nodes` are values, `operations` make them, `edges` say what is computed from what.
+    """A directed acyclic graph: `nodes` are values, `operations` compute them, `edges` are dependencies.
 
-    Of a program without values it knows the structure; `with_values`, or `graph(f)(*args)`, adds the numbers, which
-    are computed when one is asked for. Nodes are found by name, `graph["h"]`, and stand in an order in which each
-    follows what it is computed from.
+    Without values it holds the structure of a program; `with_values`, or `graph(f)(*args)`, adds the numbers, which are
+    computed on first use. Nodes are found by name, `graph["h"]`, and are in topological order.
 
     >>> import fxgrad
     >>> def f(x, y, w):
@@ -114,11 +113,11 @@ class Graph:
         _number_operations(operations)
         self.nodes, self.operations = tuple(nodes), tuple(operations)
 
-    # --- what it is made of -------------------------------------------------------------------------------
+    # --- nodes, operations, edges ------------------------------------------------------------------------
 
     @property
     def title(self) -> str:
-        """What the graph is of, such as `loss` or `grad(loss)`; "" if that is not known."""
+        """The name of the graphed function, such as `loss` or `grad(loss)`; "" if unknown."""
         signature = self.program.signature
         return "" if signature is None else signature.title or signature.name
 
@@ -134,7 +133,7 @@ class Graph:
 
     @property
     def edges(self) -> tuple[Edge, ...]:
-        """One for each operand of what makes each value."""
+        """One edge for each operand of each operation, and each of its results."""
         return tuple([edge for node in self.nodes for edge in node.edges])
 
     @property
@@ -149,7 +148,7 @@ class Graph:
 
     @property
     def roots(self) -> tuple[Node, ...]:
-        """The outputs that nothing else is computed from, each once."""
+        """The outputs that no other value depends on, each once."""
         return tuple([node for node in self.nodes if node.kind == "root"])
 
     @property
@@ -162,7 +161,7 @@ class Graph:
         return self.outputs[0]
 
     def __getitem__(self, name: str | Node) -> Node:
-        """The node called so; the first of several numbers that are equal. A node of this graph is itself.
+        """Return the node of this name; of equal literals the first. A node of this graph is returned unchanged.
 
         Raises `ArgumentError` for a name that no node has, and for nodes of other graphs.
         """
@@ -181,23 +180,23 @@ class Graph:
         return found
 
     def named(self, names: str | Node | Iterable[str | Node]) -> tuple[Node, ...]:
-        """The nodes of one name or several; raises `ArgumentError` as `graph[name]` does."""
+        """Return the nodes of one name or several; raise `ArgumentError` as `graph[name]` does."""
         return (self[names],) if isinstance(names, str | Node) else tuple([self[name] for name in names])
 
     def name_of(self, var: Variable) -> str:
-        """The name of a variable of the program, as the printed text has it; other letters for what has none there."""
+        """Return the name of a variable, as the printed text has it; variables unnamed there get other letters."""
         self._names.bind(var)
         return self._names.names[var]
 
     def node_of(self, var: Variable) -> Node:
-        """The node of a variable of the program. Raises `ArgumentError` if it is of another program."""
+        """Return the node of a variable. Raise `ArgumentError` if it belongs to another program."""
         if var not in self._of:
             raise ArgumentError(at_user_line(f"the variable {var} is not of the program of {self!r}"))
         return self._of[var]
 
     @property
     def parameter_argnums(self) -> tuple[int, ...]:
-        """The positions of the arguments that parameters are in, for `grad(f, argnums=graph.parameter_argnums)`."""
+        """The positions of the arguments that contain parameters, for `grad(f, argnums=graph.parameter_argnums)`."""
         signature = self.program.signature
         if signature is None or signature.in_tree is None:
             return tuple([number for number, node in enumerate(self.inputs) if node.role == "parameter"])
@@ -205,7 +204,7 @@ class Graph:
         return tuple([number for number, part in enumerate(args) if any(tree.leaves(part))])
 
     def subgraphs(self, operation: Operation) -> tuple[Subgraph, ...]:
-        """The graphs of the programs that an operation holds."""
+        """Return the graphs of the programs that an operation holds."""
         known = self._subgraphs.get(operation.index)
         if known is None:
             known = self._subgraphs[operation.index] = tuple([
@@ -216,11 +215,11 @@ class Graph:
     # --- order --------------------------------------------------------------------------------------------
 
     def toposort(self, *, reverse: bool = False) -> tuple[Node, ...]:
-        """The nodes so that each follows what it is computed from; with `reverse`, as the backward pass goes."""
+        """Return the nodes in topological order; with `reverse`, in the order of the backward pass."""
         return self.nodes[::-1] if reverse else self.nodes
 
     def is_acyclic(self) -> bool:
-        """Whether no node depends on itself, found out by sorting; true of every program that `check` accepts."""
+        """Return whether no node depends on itself; True for every program that `check` accepts."""
         sorter = TopologicalSorter({node.index: [source.index for source in node.inputs] for node in self.nodes})
         try:
             sorter.prepare()
@@ -229,7 +228,7 @@ class Graph:
         return True
 
     def levels(self) -> list[tuple[Node, ...]]:
-        """The nodes by the number of operations on the longest way to them from a leaf."""
+        """Return the nodes grouped by the number of operations on the longest path from a leaf."""
         depths: list[int] = []
         for node in self.nodes:
             depths.append(1 + max([depths[source.index] for source in node.inputs]) if node.inputs else 0)
@@ -240,16 +239,16 @@ class Graph:
 
     @property
     def depth(self) -> int:
-        """The number of operations on the longest path."""
+        """Return the number of operations on the longest path."""
         return max(0, len(self.levels()) - 1)
 
     @property
     def width(self) -> int:
-        """The most values that are made at one level: what could be computed at once."""
+        """Return the size of the largest level: the number of values that could be computed at once."""
         return max([len(level) for level in self.levels()[1:]], default=0)
 
     def descendants(self, names: str | Node | Iterable[str | Node]) -> frozenset[Node]:
-        """The nodes themselves, and all that is computed from them."""
+        """Return the nodes themselves, and all nodes that depend on them."""
         found = {*self.named(names)}
         for node in self.nodes:
             if not found.isdisjoint(node.inputs):
@@ -257,7 +256,7 @@ class Graph:
         return frozenset(found)
 
     def ancestors(self, names: str | Node | Iterable[str | Node]) -> frozenset[Node]:
-        """The nodes themselves, and all that they are computed from."""
+        """Return the nodes themselves, and all nodes that they depend on."""
         found = {*self.named(names)}
         for node in reversed(self.nodes):
             if node in found:
@@ -266,7 +265,7 @@ class Graph:
 
     def between(self, start: str | Node | Iterable[str | Node], end: str | Node | Iterable[str | Node],
                 ) -> tuple[Node, ...]:
-        """The nodes on the paths from `start` to `end` (each one node or several), these included, in order.
+        """Return the nodes on the paths from `start` to `end` (each one node or several), both included, in order.
 
         >>> import fxgrad
         >>> graph = fxgrad.graph(lambda x, y: (x + y) * x)(1.0, 2.0)
@@ -312,7 +311,7 @@ class Graph:
     # --- numbers and gradients ----------------------------------------------------------------------------
 
     def with_values(self, *args: Any) -> Graph:
-        """The same graph with the values for these arguments, containers like those that the program takes.
+        """Return the graph with the values at these arguments, containers like those that the program takes.
 
         Raises `ArgumentError` if they are others.
         """
@@ -349,7 +348,7 @@ class Graph:
         return BackwardTable(self)
 
     def run(self) -> Run:
-        """The numbers of this graph; raises `ArgumentError` if it was made without values."""
+        """Return the numbers of this graph; raise `ArgumentError` if it was made without values."""
         if self._run is None:
             if self._leaves is None or not self.has_values:
                 raise ArgumentError(at_user_line(
@@ -359,7 +358,7 @@ class Graph:
         return self._run
 
     def saved_by(self, operation: Operation) -> tuple[str, ...]:
-        """What the pullback of one operation keeps: names, and expressions of what is computed for it."""
+        """Return the residuals of one operation's pullback: names, and expressions computed for it."""
         equation = operation.equation
         variables = [*dict.fromkeys(atom for atom in equation.inputs if isinstance(atom, Variable))]
         wrt = tuple([has_tangent(var.aval) for var in variables])
@@ -367,7 +366,7 @@ class Graph:
             return ()
         try:
             primal = linearize_program(Program(variables, [equation], equation.outputs), wrt).program
-        except UnsupportedError:  # a callback has no pullback, so it keeps nothing
+        except UnsupportedError:  # a callback has no pullback, so no residuals
             return ()
         given = zip([*primal.inputs[primal.captured:], *primal.outputs], [*variables, *equation.outputs], strict=False)
         names = {atom: self.name_of(var) for atom, var in given if isinstance(atom, Variable)}
@@ -379,7 +378,7 @@ class Graph:
         return tuple(dict.fromkeys(names.get(var, "...") for var in residuals))
 
     def gradient_links(self) -> dict[Node, Node]:
-        """In a gradient's graph: which node each cotangent belongs to, for those of which that is known."""
+        """In a gradient's graph: the primal node of each cotangent, as far as it is known."""
         if self._links is None:
             primals: dict[Any, Node] = {}
             cotangents: list[tuple[Node, Provenance]] = []
@@ -391,7 +390,7 @@ class Graph:
                         cotangents.append((node, origin))
             named = {node.name: node for node in reversed(self.nodes)}
             self._links = {}
-            for node, origin in cotangents:  # a cotangent may be that of several values; its name says which is meant
+            for node, origin in cotangents:  # a cotangent may belong to several values; its name tells which
                 primal = named.get(node.name.removeprefix("d_"))
                 if primal is None or primal is node:
                     primal = primals.get((id(origin.program), origin.var))
@@ -400,9 +399,10 @@ class Graph:
         return self._links
 
     def to_networkx(self) -> Any:
-        """The graph for networkx, a `MultiDiGraph` of values by number, with `name`, `role`, `kind`, `op` and type.
+        """Return the graph for networkx, a `MultiDiGraph` of numbered values.
 
-        Edges have `operation` and `position`. Raises `ImportError` where networkx is not installed.
+        Nodes have `name`, `role`, `kind`, `op` and type, edges have `operation` and `position`. Raises `ImportError` if
+        networkx is not installed.
         """
         import networkx as nx  # an extra
 
@@ -425,7 +425,7 @@ def _role_of_origins(equation: Equation, number: int, role: str) -> str:
 
 
 def _number_operations(operations: Sequence[Operation]) -> None:
-    """Gives operations their names, which are counted where several are of one kind."""
+    """Name the operations, numbered where several are of one kind."""
     kinds: dict[str, list[Operation]] = {}
     for operation in operations:
         kinds.setdefault(operation.op, []).append(operation)
@@ -436,14 +436,14 @@ def _number_operations(operations: Sequence[Operation]) -> None:
 
 def graph(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] | None = None, *, roles: Roles | None = None,
           static_argnums: int | Sequence[int] = ()) -> Any:
-    """The function that traces `fun` and returns its computational `Graph`; of a `Program`, the graph itself.
+    """Return a function that traces `fun` and returns its computational `Graph`; for a `Program`, the graph itself.
 
     Arguments are arrays, numbers, `ShapeDtypeStruct`s or containers of them; with arrays and numbers the graph has
     values and gradients too. Parameters are the leaves of the arguments at `argnums`, those annotated with
     `fxgrad.Param`, and those whose names fit `roles`, such as {"params": "W*", "labels": "y"}; paths are names too
     ("layers[*].W", or "params" for all that is in it).
 
-    Raises `ArgumentError` for roles and names that there are not.
+    Raises `ArgumentError` for roles and names that do not exist.
 
     >>> import fxgrad, numpy as np
     >>> def predict(W, b, x):
@@ -470,14 +470,14 @@ def graph(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] | None
 
 
 def graph_of_call(program: Program, roles: Roles, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Graph:
-    """The graph of a program that was traced at these arguments, with the values of those that have one."""
+    """Return the graph of a program that was traced at these arguments, with values for arguments that have them."""
     leaves = tree.leaves((tuple(args), dict(kwargs)))
     known = not any(isinstance(leaf, tree.ShapeDtypeStruct) for leaf in leaves)
     return Graph(program, roles, leaves=leaves if known else None)
 
 
 def _add_parameters(roles: Roles, marked: Sequence[str]) -> Roles:
-    """The roles with `marked` among the parameters."""
+    """Return the roles with `marked` added to the parameters."""
     given = roles.get("params", ())
     params = [*marked, *([given] if isinstance(given, str) else given)]
     return {**roles, "params": params} if params else roles

@@ -1,4 +1,4 @@
-"""What a graph is made of: values (`Node`), what makes them (`Operation`), and dependencies (`Edge`)."""
+"""The elements of a graph: values (`Node`), operations (`Operation`), and dependencies (`Edge`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Kind = Literal["leaf", "internal", "root"]
 
 
 class Node:
-    """A value of a graph: an argument, a constant, or what an operation makes.
+    """A value of a graph: an argument, a constant, or a result of an operation.
 
     `name` is the user's name, or a letter as in the printed program; a number is named by its text. `producer` is the
     operation that makes it, None for arguments and constants; `uses` are the edges that leave it.
@@ -37,7 +37,7 @@ class Node:
     def __init__(self, graph: Graph, index: int, atom: Atom, name: str, is_named: bool, role: str) -> None:
         self.graph, self.index, self.atom, self.name, self.is_named = graph, index, atom, name, is_named
         self.role = role
-        """"input", "parameter", "label", "constant"; "gradient", "tangent" or "intermediate" for what is made."""
+        """"input", "parameter", "label", "constant"; "gradient", "tangent" or "intermediate" for computed values."""
         self.producer: Operation | None = None
         self.uses: list[Edge] = []
         self.is_output = False
@@ -54,12 +54,12 @@ class Node:
 
     @property
     def op(self) -> str:
-        """The name of the operation that makes the value, such as "mul"; "" for arguments and constants."""
+        """The name of the operation that computes the value, such as "mul"; "" for arguments and constants."""
         return "" if self.producer is None else self.producer.op
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The nodes that it is computed from directly: its predecessors, in the order of the operands."""
+        """The predecessors: the nodes that it is computed from directly, in the order of the operands."""
         return () if self.producer is None else self.producer.inputs
 
     @property
@@ -69,7 +69,7 @@ class Node:
 
     @property
     def edges(self) -> tuple[Edge, ...]:
-        """The edges that arrive, one for each operand."""
+        """The incoming edges, one for each operand."""
         return () if self.producer is None else tuple(
             Edge(source, self, self.producer, position) for position, source in enumerate(self.producer.inputs))
 
@@ -95,7 +95,7 @@ class Node:
 
     @property
     def device(self) -> str:
-        """Where the value is: "cpu" for NumPy's, the name of jax's device, or how it lies on several of them.
+        """The device of the value: "cpu" for NumPy arrays, jax's device name, or the sharding over several devices.
 
         For an array of jax's on eight devices, cut along its first axis: `P('data',) on 8 of cpu`. Raises as `value`
         does.
@@ -110,17 +110,17 @@ class Node:
 
     @property
     def source(self) -> Source | None:
-        """The user's line that made it, if it is known."""
+        """The user's line that computes it, if known."""
         return None if self.producer is None else self.producer.source
 
     @property
     def text(self) -> str:
-        """Its name if it has one of its own; else the expression that makes it, such as `x + y`."""
+        """Its name, if the program gives it one; else the expression that computes it, such as `x + y`."""
         return self.name if self.is_named or self.producer is None else self.producer.expression
 
     @property
     def is_number(self) -> bool:
-        """Whether it is a number that stands in the program."""
+        """Whether it is a literal in the program."""
         return type(self.atom) is Number
 
     @property
@@ -135,14 +135,14 @@ class Node:
     def grad(self) -> Any:
         """The gradient of the graph's one scalar output in this value; zeros where it does not depend on it.
 
-        All gradients of a graph are found in one backward pass, when the first is asked for. Raises `ArgumentError` if
-        the graph was made without values, or its output is not one real scalar; `DTypeError` for integers.
+        All gradients of a graph are computed in one backward pass, on first use. Raises `ArgumentError` if the graph
+        was made without values, or its output is not one real scalar; `DTypeError` for integers.
         """
         return self.graph.run().gradient(self)
 
     @property
     def vjp(self) -> Callable[..., tuple[Any, ...]] | None:
-        """The local pullback of the operation that makes it (`Operation.vjp`); None for arguments and constants."""
+        """The local pullback of the operation that computes it (`Operation.vjp`); None for arguments and constants."""
         return None if self.producer is None else self.producer.vjp
 
     @property
@@ -152,13 +152,13 @@ class Node:
 
     @property
     def is_saved(self) -> bool:
-        """Whether the pullback of an operation keeps this value from the forward pass."""
+        """Whether the value is a residual of the pullback of an operation."""
         users = [edge.operation for edge in self.uses]
         return any(self.name in operation.saved for operation in [*users, *([self.producer] if self.producer else [])])
 
     @property
     def origins(self) -> tuple[Provenance, ...]:
-        """In a derived graph: of what in the program before this is the primal, the tangent or the cotangent."""
+        """In a derived graph: the values of the earlier program whose primal, tangent or cotangent this is."""
         source = self.source
         if self.producer is not None and source is not None and source.origins:
             return source.origins[self.producer.outputs.index(self)]
@@ -166,7 +166,7 @@ class Node:
 
     @property
     def gradient_of(self) -> Node | None:
-        """In a gradient's graph: the node of the same graph whose cotangent this is, where that is known."""
+        """In a gradient's graph: the node of the same graph whose cotangent this is, if known."""
         return self.graph.gradient_links().get(self)
 
 
@@ -201,18 +201,18 @@ class Operation:
 
     @property
     def source(self) -> Source | None:
-        """The user's line that recorded it, if it is known."""
+        """The user's line that recorded it, if known."""
         return self.equation.source
 
     @property
     def part(self) -> str:
-        """In a gradient's graph "forward" or "backward", where that is known; else ""."""
+        """In a gradient's graph "forward" or "backward", if known; else ""."""
         part = None if self.equation.source is None else self.equation.source.part
         return part if part in ("forward", "backward") else ""
 
     @property
     def cost(self) -> Cost:
-        """The floating-point operations and the bytes that it moves."""
+        """The floating-point operations and the bytes moved."""
         return self.equation.cost
 
     @property
@@ -222,7 +222,7 @@ class Operation:
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """What frames around its programs say: what each is for, the user's function, and how often it runs."""
+        """The titles of the frames around its programs: the role, the user's function, and the number of runs."""
         labels = part_labels(self.equation, self.graph.program)
         titles = []
         for subgraph, found in zip(self.subgraphs, labels, strict=True):
@@ -236,14 +236,14 @@ class Operation:
     def vjp(self) -> Callable[..., tuple[Any, ...]]:
         """Its local pullback at the values of the graph: a function of one cotangent for each output.
 
-        Returns a cotangent for each operand, None for those that have none (integers). Raises `ArgumentError` if the
-        graph was made without values.
+        It returns a cotangent for each operand, None for operands that have none (integers). Raises `ArgumentError` if
+        the graph was made without values.
         """
         return self.graph.run().pullback(self)
 
     @property
     def saved(self) -> tuple[str, ...]:
-        """What its pullback keeps from the forward pass: names of nodes, or expressions such as `cos(x)`."""
+        """The residuals of its pullback: names of nodes, or expressions such as `cos(x)`."""
         if self._saved is None:
             self._saved = self.graph.saved_by(self)
         return self._saved
@@ -252,7 +252,7 @@ class Operation:
 class Edge(NamedTuple):
     """A dependency: `target` is computed from `source`, which is operand number `position` of `operation`.
 
-    A value that is an operand twice has two edges; they carry nothing but the dependency.
+    An operand that occurs twice has two edges; they carry nothing but the dependency.
     """
 
     source: Node
@@ -275,8 +275,8 @@ class Edge(NamedTuple):
 class Subgraph(NamedTuple):
     """A graph that an operation holds.
 
-    `role` says what for ("body", "branch", "inline", ...), `enters` which operand each of its inputs comes from (None
-    where the operation makes it), and `times` how often it runs, None where the values decide.
+    `role` is its purpose ("body", "branch", "inline", ...), `enters` the operand that each of its inputs comes from
+    (None if the operation computes it), and `times` the number of runs, None if it depends on the values.
     """
 
     role: str
@@ -286,6 +286,6 @@ class Subgraph(NamedTuple):
 
     @classmethod
     def of(cls, operation: Operation, region: Region, graph: Graph) -> Subgraph:
-        """The subgraph of a region."""
+        """Return the subgraph of a region."""
         enters = tuple(None if link.place < 0 else operation.inputs[link.place] for link in region.inputs)
         return cls(region.role, graph, enters, region.times)

@@ -1,4 +1,4 @@
-"""Paths of a graph: the chain rule as a sum over them, and what it costs beside reverse mode."""
+"""Paths of a graph: the chain rule as a sum over them, and its cost beside reverse mode."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST = 10_000
 
 
 class Path(NamedTuple):
-    """A way through a graph, edge by edge.
+    """A path through a graph, edge by edge.
 
     `product` is that of the local derivatives along it; the sum over all paths is the gradient.
     """
@@ -27,7 +27,7 @@ class Path(NamedTuple):
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The nodes that it goes through, both ends included."""
+        """The nodes on the path, both ends included."""
         return (self.edges[0].source, *(edge.target for edge in self.edges)) if self.edges else ()
 
     @property
@@ -37,7 +37,7 @@ class Path(NamedTuple):
 
     @property
     def product(self) -> Any:
-        """The local derivatives along the path multiplied: shape of the end + shape of the start.
+        """Return the product of the local derivatives along the path: shape of the end + shape of the start.
 
         Raises `ArgumentError` if the graph was made without values.
         """
@@ -82,7 +82,7 @@ def _paths_through(first: Node, last: Node, reaching: frozenset[Node]) -> Iterat
 class PathCosts(NamedTuple):
     """The chain rule as a sum over paths, beside reverse mode: numbers of products and sums of local derivatives.
 
-    `edges` is how many local derivatives there are; reverse mode uses each once, the sum over paths once a path.
+    `edges` is the number of local derivatives; reverse mode uses each once, the sum over paths once for each path.
     """
 
     paths: int

@@ -1,4 +1,4 @@
-"""Guesses at what the arguments of a program are for, from how they are used: labels, biases, weights and inputs."""
+"""Guess the roles of a program's arguments from their uses: labels, biases, weights and inputs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PRODUCTS = (primitives.mul, primitives.dot_general)
 
 @dataclass(frozen=True)
 class Proposal(Report):
-    """What the arguments of a program seem to be, by name; `reasons` say why. It prints as a table.
+    """The guessed roles of a program's arguments, by name; `reasons` explain them. It prints as a table.
 
-    `pairs` are arguments that are multiplied with each other: either may be the weight, the program cannot tell.
+    `pairs` are arguments that are multiplied with each other: either may be the weight; the program cannot tell.
     """
 
     labels: tuple[str, ...]
@@ -28,7 +28,7 @@ class Proposal(Report):
     reasons: dict[str, str]
 
     def table(self) -> Table:
-        """The table for rich."""
+        """Return the table for rich."""
         made = new_table("", dict.fromkeys(("argument", "seems to be", "because"), "left"))
         for name, reason in self.reasons.items():
             kinds = ((self.labels, "a label"), (self.biases, "a bias"), (self.weights, "a weight"))
@@ -38,10 +38,10 @@ class Proposal(Report):
 
 
 def infer_roles(program: Program | Graph) -> Proposal:
-    """What the arguments of a model's loss seem to be, from the operations that they go into alone.
+    """Return guesses at the roles of a model's arguments, made only from the operations that use them.
 
-    A label is subtracted from what was computed, or that from it; a bias is added to what was computed; what multiplies
-    a computed value is a weight; of two arguments that are multiplied with each other one is a weight and one an input,
+    A label is subtracted from a computed value, or the reverse; a bias is added to a computed value; a factor of a
+    computed value is a weight; of two arguments that are multiplied with each other one is a weight and one an input,
     and nothing in the graph says which.
 
     >>> import fxgrad
@@ -79,6 +79,6 @@ def infer_roles(program: Program | Graph) -> Proposal:
 
 
 def _other_operand(edge: Edge) -> Node | None:
-    """The other operand of an operation of two."""
+    """Return the other operand of a binary operation."""
     operands = edge.operation.inputs
     return operands[1 - edge.position] if len(operands) == 2 else None

@@ -14,9 +14,9 @@ Roles = Mapping[str, "str | Sequence[str]"]
 
 
 class Param:
-    """An annotation: the argument is a parameter of the model, which `graph` marks and gradients are asked in.
+    """An annotation: the argument is a parameter of the model, marked by `graph` and differentiated by default.
 
-    `Param[type]` says of what type it is besides, to type checkers that type alone.
+    `Param[type]` also gives the type; type checkers see that type alone.
 
     >>> import fxgrad
     >>> def loss(weight: fxgrad.Param, x: float) -> float:
@@ -34,7 +34,7 @@ WORDS = {"params": "parameter", "parameters": "parameter", "parameter": "paramet
 
 
 def roles_of(title: str, names: Sequence[str], wanted: Roles) -> dict[str, str]:
-    """The roles of the leaves called `names`, as far as patterns say them: of names, `*` standing for anything.
+    """Return the roles of the leaves `names` that patterns assign: a pattern is a name, with `*` for anything.
 
     A pattern is that of a leaf, or of a container with all that is in it: `params`, `layers[*].W`. Raises
     `ArgumentError` for an unknown role and for a pattern that no leaf has.
@@ -66,7 +66,7 @@ def _matches_pattern(name: str, pattern: str) -> bool:
 def annotated_roles(function: Callable[..., Any], count: int, argnums: int | Sequence[int] | None) -> dict[str, str]:
     """Return the roles that `argnums` and annotations with `Param` give: patterns of arguments, and "params".
 
-    Raises `ArgumentError` for a number that is no argument's.
+    Raises `ArgumentError` for an `argnums` that names no argument.
     """
     names = parameter_names(function, count)
     numbers = [] if argnums is None else [argnums] if isinstance(argnums, int) else [*argnums]

@@ -1,7 +1,7 @@
-"""The numbers of a graph: every value in one forward pass, every gradient in one backward pass.
+"""Values of a graph: every value in one forward pass, every gradient in one backward pass.
 
 The backward pass is the textbook's: from the root to the leaves, each operation's own pullback is called once, and the
-cotangents of a value that is used several times are summed. So each number that reverse mode computes can be read off.
+cotangents of a value that is used several times are summed. So each number that reverse mode computes can be inspected.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LARGEST = 10_000_000
 
 
 class Run:
-    """A graph at one point: values, pullbacks of operations, gradients, and what flows along each edge.
+    """A graph at one point: values, pullbacks of operations, gradients, and the contribution of each edge.
 
     `evaluations` counts how often the pullback of each operation, by its index, was computed.
     """
@@ -54,11 +54,11 @@ class Run:
         self.arriving: dict[int, tuple[Any, ...]] = {}
         """By the index of an operation: the gradients of its outputs, as the backward pass found them."""
         self.leaving: dict[int, tuple[Any, ...]] = {}
-        """And what it hands on to each operand; None where nothing goes."""
+        """Operation -> the cotangents that its pullback returned for the operands; None where there is none."""
         self.evaluations: dict[int, int] = {}
 
     def value(self, atom: Atom) -> Any:
-        """The value of a variable, or the number of a literal."""
+        """Return the value of a variable or a literal."""
         if isinstance(atom, Literal):
             return atom.value
         if not self._is_run and atom not in self._values:
@@ -75,7 +75,7 @@ class Run:
         return results
 
     def pullback(self, operation: Operation) -> Callable[..., tuple[Any, ...]]:
-        """The local pullback of an operation: cotangents of its outputs -> those of its operands, None for integers."""
+        """Return the local pullback of an operation: output cotangents -> operand cotangents, None for integers."""
         found = self._pullbacks.get(operation.index)
         if found is None:
             found = self._pullbacks[operation.index] = self._local_pullback(operation)
@@ -107,7 +107,7 @@ class Run:
         return pullback
 
     def gradient(self, node: Node) -> Any:
-        """The gradient of the only output in a value; raises `DTypeError` for a value that has none."""
+        """Return the gradient of the only output in a value; raise `DTypeError` for a value that has none."""
         if not has_tangent(node.aval):
             raise DTypeError(at_user_line(
                 f"{node.name} is {node.aval}, which has no gradient; those of its floating-point neighbours are "
@@ -116,7 +116,7 @@ class Run:
         return np.zeros(node.shape, node.dtype)[()] if found is None else found
 
     def gradients(self) -> dict[Node, Any]:
-        """The gradients of the only output in all values that it depends on."""
+        """Return the gradients of the only output in all values that it depends on."""
         if self._gradients is None:
             root = self._graph.root
             if root.shape or not dtypes.is_inexact(root.dtype) or dtypes.is_complex(root.dtype):
@@ -140,7 +140,7 @@ class Run:
         return self._gradients
 
     def derivative(self, edge: Edge) -> Any:
-        """The local derivative along an edge, of shape target.shape + source.shape."""
+        """Return the local derivative along an edge, of shape target.shape + source.shape."""
         number = edge.operation.outputs.index(edge.target)
         key = edge.operation.index, number, edge.position
         if key in self._derivatives:
@@ -164,7 +164,7 @@ class Run:
 
 
 def _cast_value(value: Any, aval: Aval) -> Any:
-    """A value with the dtype of its variable: Python's numbers have none of their own."""
+    """Return a value with the dtype of its variable, since Python's numbers have none."""
     return np.asarray(value, aval.dtype)[()] if isinstance(value, bool | int | float | complex) else value
 
 

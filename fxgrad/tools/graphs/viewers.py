@@ -17,10 +17,10 @@ from fxgrad.tools.graphs.nodes import Node, Operation
 
 
 def to_model_explorer(graph: Graph) -> dict[str, Any]:
-    """The graph as JSON data of Google's Model Explorer (ai-edge-model-explorer 0.1), for `json.dump` to a file.
+    """Return the graph as JSON data of Google's Model Explorer (ai-edge-model-explorer 0.1), for `json.dump`.
 
-    Scopes are layers there; the programs of loops, branches and calls are graphs of their own, which their node opens;
-    types, the user's lines, and values where the graph has them, are attributes.
+    Scopes become layers. The programs of loops, branches and calls become separate graphs, which their node opens.
+    Types, the user's lines, and values if the graph has them, become attributes.
 
     >>> import fxgrad
     >>> made = to_model_explorer(fxgrad.graph(lambda x: x * 2.0)(3.0))
@@ -54,7 +54,7 @@ def _add_graph(graph: Graph, name: str, found: list[dict[str, Any]]) -> None:
 
 
 def _origin(node: Node) -> tuple[str, int]:
-    """The id of what a value comes from, and which output of it; "" for a number."""
+    """Return the id of the node that computes a value, and the index of the output; "" for a number."""
     if node.producer is None:
         return ("" if node.is_number else node.name), 0
     return node.producer.name, node.producer.outputs.index(node)
@@ -78,7 +78,7 @@ def _place_text(operation: Operation) -> str:
 
 
 def to_model_explorer_data(graph: Graph) -> dict[str, dict[str, Any]]:
-    """What Model Explorer colours nodes by, as JSON data by name: flops, bytes, and gradients where there are values.
+    """Return the data that Model Explorer colours nodes by, as JSON by name: flops, bytes, and gradients if known.
 
     Each is a file of its own there ("node data"), which is laid over the graph of `to_model_explorer`. Raises
     `ArgumentError` as `Node.grad` does, if the graph has values and no scalar output.
@@ -102,7 +102,7 @@ def to_model_explorer_data(graph: Graph) -> dict[str, dict[str, Any]]:
 
 
 def write_model_explorer(graph: Graph, path: str | Path) -> list[Path]:
-    """Writes `to_model_explorer` to a file, and beside it each of `to_model_explorer_data`; returns the paths.
+    """Write `to_model_explorer` to a file, and beside it each of `to_model_explorer_data`; returns the paths.
 
     `model-explorer PATH` shows it. Raises as these do.
 
@@ -122,10 +122,10 @@ def write_model_explorer(graph: Graph, path: str | Path) -> list[Path]:
 
 
 def write_tensorboard(graph: Graph, folder: str | Path) -> Path:
-    """Writes the graph as an event file for TensorBoard's graph page; `tensorboard --logdir FOLDER` shows it.
+    """Write the graph as an event file for TensorBoard's graph page; `tensorboard --logdir FOLDER` shows it.
 
-    Scopes are its name scopes; the program of a loop, branch or call stands in the scope of its operation. Returns the
-    path of the file. Raises `UnsupportedError` where tensorboard is not installed.
+    Scopes become its name scopes; the program of a loop, branch or call is in the scope of its operation. Returns the
+    path of the file. Raises `UnsupportedError` if tensorboard is not installed.
 
     >>> import fxgrad, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -149,7 +149,7 @@ def write_tensorboard(graph: Graph, folder: str | Path) -> Path:
 
 
 def _add_nodes(made: Any, graph: Graph, scope: str, entering: Mapping[Node, str]) -> None:
-    """The nodes of a graph within a scope; `entering` are the names of what its inputs come from."""
+    """Add the nodes of a graph within a scope; `entering` has the source names of its inputs."""
     names: dict[Node, str] = {}
     for leaf in graph.nodes[:len(graph.program.inputs)]:
         names[leaf] = _join_scope(scope, leaf.name)

@@ -1,4 +1,4 @@
-"""What `lint` finds: one finding for each line and fault, and all of them as a table, as JSON, or for a program."""
+"""The findings of `lint`: one for each line and fault, printed as a table or written as JSON."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ from fxgrad.extend import Source
 from fxgrad.text.tables import Report, add_row, new_table
 
 KINDS = ("overflow", "cancellation", "derivative", "keys", "edges")
-"""Numbers that are lost; digits that cancel; derivatives that are zero, infinite or NaN; random keys used twice; and,
-reported on request only, what goes wrong at the edges of the range of floating-point numbers."""
+"""Kinds of findings: lost numbers; digits that cancel; derivatives that are zero, infinite or NaN; random keys used
+twice; and, reported on request only, failures at the edges of the range of floating-point numbers.
+"""
 
 
 class Finding(NamedTuple):
-    """Something to change: the `line` of it, what goes wrong there, what to write, and which of `KINDS` it is."""
+    """A finding: the `line`, the fault, what to write instead, and which of `KINDS` it is."""
 
     line: str
     fault: str
     write: str
     kind: str
     number: int = 0
-    """The number of the line, by which findings are in order."""
+    """The line number, which orders findings."""
 
 
 def finding(source: Source | None, fault: str, write: str, kind: str) -> Finding:
-    """A finding at a place in the user's code."""
+    """Return a finding at a place in the user's code."""
     return Finding("?" if source is None else source.place, fault, write, kind, 0 if source is None else source.line)
 
 
 class Findings(Report):
-    """What `lint` found, in the order of lines; false if that is nothing. It prints as a table."""
+    """The findings of `lint`, in the order of lines; false if there are none. It prints as a table."""
 
     def __init__(self, title: str, findings: Sequence[Finding]) -> None:
         self.title = title
@@ -47,19 +48,19 @@ class Findings(Report):
         return iter(self.findings)
 
     def table(self) -> Table:
-        """The table for rich."""
+        """Return the table for rich."""
         made = new_table(self.title, dict.fromkeys(("line", "kind", "what goes wrong", "write"), "left"))
         for found in self.findings:
             add_row(made, [found.line, found.kind, found.fault, found.write])
         return made
 
     def to_json(self) -> str:
-        """The findings as a list of objects with `line`, `kind`, `fault` and `write`."""
+        """Return the findings as a list of objects with `line`, `kind`, `fault` and `write`."""
         return json.dumps([{"line": found.line, "kind": found.kind, "fault": found.fault, "write": found.write}
                            for found in self.findings], indent=2)
 
     def content(self) -> Table | Group | str:
-        """The table, or that nothing was found."""
+        """Return the table, or that nothing was found."""
         return self.table() if self.findings else f"{self.title}: nothing was found"
 
     __repr__ = Report.__str__

@@ -1,7 +1,7 @@
-"""The stable formulas that rules put in the place of naive ones, accurate over the whole range with their derivatives.
+"""Stable formulas that replace naive ones, accurate over the whole range together with their derivatives.
 
-Each branch of a choice is given what it is defined for, so that nothing infinite gets into the derivative of the other;
-and of several ways to write a function the one is taken whose derivative loses no digits either.
+Each branch of a choice gets operands in its domain, so that no infinity enters the derivative of the other branch. Of
+several ways to write a function, the one whose derivative loses no digits is used.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ LOG_2 = math.log(2.0)
 
 
 def _split_below(x: Any, bound: float) -> tuple[Any, Any, Any]:
-    """Whether `x` is below a number, and `x` for either branch, held at the number in the other one."""
+    """Return whether `x` is below `bound`, and `x` for each branch, clipped to `bound` where the other is taken."""
     below = fnp.less(x, bound)
     return below, fnp.where(below, x, bound), fnp.where(below, bound, x)
 
 
 def _without_sign(x: Any) -> tuple[Any, Any]:
-    """Whether `x` is above 0, and -|x|, whose derivative at 0 is 1."""
+    """Return whether `x` is above 0, and -|x|, whose derivative at 0 is 1."""
     above = fnp.greater(x, 0.0)
     return above, fnp.where(above, -x, x)
 
@@ -38,14 +38,14 @@ def _without_sign(x: Any) -> tuple[Any, Any]:
 
 @library_function
 def expm1(x: Any) -> Any:
-    """exp(x) - 1; below -1 as it stands, since there the derivative of expm1 loses what the difference does not."""
+    """Return exp(x) - 1; below -1 as a difference, since the derivative of expm1 loses digits there."""
     below, low, high = _split_below(x, -1.0)
     return fnp.where(below, fnp.exp(low) - 1.0, fnp.expm1(high))
 
 
 @library_function
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x)), by the exponential that is at most 1."""
+    """Return 1 / (1 + exp(-x)), by the exponential that is at most 1."""
     above, argument = _without_sign(x)
     power = fnp.exp(argument)
     return fnp.where(above, 1.0, power) / (1.0 + power)
@@ -53,14 +53,14 @@ def sigmoid(x: Any) -> Any:
 
 @library_function
 def softplus(x: Any) -> Any:
-    """log(1 + exp(x))."""
+    """Return log(1 + exp(x))."""
     above, argument = _without_sign(x)
     return fnp.where(above, x, 0.0) + fnp.log1p(fnp.exp(argument))
 
 
 @library_function
 def tanh(x: Any) -> Any:
-    """The hyperbolic tangent; far from 0 by the exponential, whose derivative does not cancel."""
+    """Return the hyperbolic tangent; far from 0 by the exponential, whose derivative does not cancel."""
     above, argument = _without_sign(x)
     far, low, _ = _split_below(argument, -1.0)
     power = fnp.exp(2.0 * low)
@@ -70,7 +70,7 @@ def tanh(x: Any) -> Any:
 
 @library_function
 def sech_squared(x: Any) -> Any:
-    """1 - tanh(x)**2."""
+    """Return 1 - tanh(x)**2."""
     _, argument = _without_sign(x)
     far, low, _ = _split_below(argument, -0.5)
     power, near = fnp.exp(2.0 * low), fnp.tanh(fnp.where(far, 0.0, x))
@@ -79,14 +79,14 @@ def sech_squared(x: Any) -> Any:
 
 @library_function
 def log_one_minus_exp(x: Any) -> Any:
-    """log(1 - exp(x)) of a negative `x`."""
+    """Return log(1 - exp(x)) of a negative `x`."""
     below, low, high = _split_below(x, -LOG_2)
     return fnp.where(below, fnp.log1p(-fnp.exp(low)), fnp.log(-fnp.expm1(high)))
 
 
 @library_function
 def arcsinh(x: Any) -> Any:
-    """The inverse of sinh, whose derivative does not square a large number."""
+    """Return the inverse of sinh, whose derivative does not square a large number."""
     above, argument = _without_sign(x)
     carrier = fnp.log(0.5 * fnp.hypot(argument, 1.0) - 0.5 * argument)
     slope = fnp.where(fnp.isfinite(carrier), carrier - stop_gradient(carrier), 0.0)
@@ -95,28 +95,28 @@ def arcsinh(x: Any) -> Any:
 
 @library_function
 def arccosh(x: Any) -> Any:
-    """The inverse of cosh, whose derivative does not square a large number."""
+    """Return the inverse of cosh, whose derivative does not square a large number."""
     carrier = fnp.log(0.5 * x + 0.5 * (fnp.sqrt(x - 1.0) * fnp.sqrt(x + 1.0)))
     return stop_gradient(fnp.arccosh(x)) + fnp.where(fnp.isfinite(carrier), carrier - stop_gradient(carrier), 0.0)
 
 
 @library_function
 def arctanh(x: Any) -> Any:
-    """The inverse of tanh, whose derivative does not cancel near 1 and -1."""
+    """Return the inverse of tanh, whose derivative does not cancel near 1 and -1."""
     carrier = 0.5 * (fnp.log1p(x) - fnp.log1p(-x))
     return stop_gradient(fnp.arctanh(x)) + fnp.where(fnp.isfinite(carrier), carrier - stop_gradient(carrier), 0.0)
 
 
 @library_function
 def log_expm1(x: Any) -> Any:
-    """log(exp(x) - 1) of a positive `x`."""
+    """Return log(exp(x) - 1) of a positive `x`."""
     below, low, high = _split_below(x, LOG_2)
     return fnp.where(below, fnp.log(fnp.expm1(low)), high + fnp.log1p(-fnp.exp(-high)))
 
 
 @library_function
 def log_cosh(x: Any) -> Any:
-    """log(cosh(x)): quadratic near 0, linear far from it."""
+    """Return log(cosh(x)): quadratic near 0, linear far from it."""
     _, argument = _without_sign(x)
     far, low, _ = _split_below(argument, -1.0)
     half = fnp.sinh(0.5 * fnp.where(far, 0.0, x))
@@ -125,20 +125,20 @@ def log_cosh(x: Any) -> Any:
 
 @library_function
 def half_versine(x: Any) -> Any:
-    """1 - cos(x), by the sine of the half; its slope is sin(x), which the least numbers have too."""
+    """Return 1 - cos(x), by the sine of the half; its slope is sin(x), which the least numbers have too."""
     half = fnp.sin(0.5 * x)
     return _with_slope_of(2.0 * half * half, -fnp.cos(x))
 
 
 @library_function
 def coshm1(x: Any) -> Any:
-    """cosh(x) - 1, by the hyperbolic sine of the half."""
+    """Return cosh(x) - 1, by the hyperbolic sine of the half."""
     half = fnp.sinh(0.5 * x)
     return 2.0 * half * half
 
 
 def one_or_nan(values: Sequence[Any]) -> Any:
-    """What is left of exponentials that cancel: 1, and NaN with its slopes where a value is NaN."""
+    """Return the result of exponentials that cancel: 1, and NaN with its slopes where a value is NaN."""
     result: Any = 1.0
     for x in values:
         result = result * fnp.exp(fnp.where(fnp.isnan(x), x, 0.0))
@@ -146,24 +146,24 @@ def one_or_nan(values: Sequence[Any]) -> Any:
 
 
 def exp_of_difference(x: Any, y: Any) -> Any:
-    """exp(x - y), with what the rounding of the difference lost put back: it counts for large ones."""
+    """Return exp(x - y), corrected for the rounding of the difference, which matters for large operands."""
     apart = x - y
     added = apart - x
     lost = stop_gradient((x - (apart - added)) - (y + added))
     power = fnp.exp(apart)
-    regular = fnp.logical_and(fnp.isfinite(lost), fnp.isfinite(power))  # an infinite power has lost nothing
+    regular = fnp.logical_and(fnp.isfinite(lost), fnp.isfinite(power))  # an infinite power has lost no digits
     return power + fnp.where(regular, power, 0.0) * fnp.where(regular, lost, 0.0)
 
 
 def share_of_two(x: Any, y: Any) -> Any:
-    """exp(x) / (exp(x) + exp(y))."""
+    """Return exp(x) / (exp(x) + exp(y))."""
     above = fnp.greater(x, y)
     power = exp_of_difference(fnp.where(above, y, x), fnp.where(above, x, y))
     return fnp.where(above, 1.0, power) / (1.0 + power)
 
 
 def difference_of_exps(x: Any, y: Any) -> Any:
-    """exp(x) - exp(y), by the larger one and what is missing."""
+    """Return exp(x) - exp(y): the larger exponential times a relative difference."""
     above = fnp.greater(x, y)
     large, small = fnp.where(above, x, y), fnp.where(above, y, x)
     same = fnp.equal(x, y)
@@ -176,7 +176,7 @@ def difference_of_exps(x: Any, y: Any) -> Any:
 
 
 def peak_of(x: Any, axes: Sequence[int]) -> Any:
-    """The maximum over `axes`, which moves no result; 0 where that is infinite, or a NaN."""
+    """Return the maximum over `axes`, as a shift that does not change results; 0 where it is infinite or NaN."""
     peak = stop_gradient(fnp.max(x, axis=tuple(axes), initial=-math.inf))
     return fnp.where(fnp.isfinite(peak), peak, 0.0)
 
@@ -187,19 +187,19 @@ def keep_axes(value: Any, x: Any, axes: Sequence[int]) -> Any:
 
 
 def softmax(x: Any, axes: Sequence[int]) -> Any:
-    """exp(x) / sum(exp(x)), accurate in the last place of small shares too."""
+    """Return exp(x) / sum(exp(x)), accurate in the last place of small shares too."""
     powers = exp_of_difference(x, keep_axes(peak_of(x, axes), x, axes))
     return powers / fnp.sum(powers, axis=tuple(axes), keepdims=True)
 
 
 def log_softmax(x: Any, axes: Sequence[int]) -> Any:
-    """log(softmax(x)): of the largest share by what the others sum up to, which may be very little."""
+    """Return log(softmax(x)); the largest share is computed from the sum of the others, which may be tiny."""
     peak = keep_axes(peak_of(x, axes), x, axes)
     return (x - peak) - keep_axes(_log_of_rest(x, peak, axes), x, axes)
 
 
 def log_sum_exp(x: Any, axes: Sequence[int], weights: Any = None, less: float = 0.0) -> Any:
-    """log(sum(exp(x))), or log(sum(weights * exp(x))); `less` is taken off."""
+    """Return log(sum(exp(x))), or log(sum(weights * exp(x))); `less` is taken off."""
     if weights is None:
         peak = peak_of(x, axes)
         rest = _log_of_rest(x, keep_axes(peak, x, axes), axes)
@@ -214,12 +214,12 @@ def log_sum_exp(x: Any, axes: Sequence[int], weights: Any = None, less: float = 
 
 
 def _largest_exponent(dtype: Any) -> float:
-    """The largest whole number of which the exponential is no infinity in a dtype."""
+    """Return the largest whole number whose exponential is finite in a dtype."""
     return math.floor(math.log(float(fnp.finfo(dtype).max)))
 
 
 def _log_of_rest(x: Any, peak: Any, axes: Sequence[int]) -> Any:
-    """log(sum(exp(x - peak))), as log1p of what is left without one of the largest terms, which is exp(0)."""
+    """Return log(sum(exp(x - peak))) as log1p of the sum without one largest term, which is exp(0)."""
     axes = tuple(axes)
     powers, largest = exp_of_difference(x, peak), fnp.equal(x, peak)
     others = fnp.sum(fnp.astype(largest, powers.dtype), axis=axes) - 1.0
@@ -227,7 +227,7 @@ def _log_of_rest(x: Any, peak: Any, axes: Sequence[int]) -> Any:
 
 
 def log_add_exp(x: Any, y: Any) -> Any:
-    """log(exp(x) + exp(y))."""
+    """Return log(exp(x) + exp(y))."""
     above = fnp.greater(x, y)
     large, small = fnp.where(above, x, y), fnp.where(above, y, x)
     same = fnp.equal(x, y)  # equal infinities have no difference
@@ -236,9 +236,9 @@ def log_add_exp(x: Any, y: Any) -> Any:
 
 
 def log_near_one(rest: Any, total: Any) -> Any:
-    """log(total), where `total` is 1 + `rest` as the user added it: by log1p where `rest` is small.
+    """Return log(total), where `total` is 1 + `rest` as the user added it; by log1p if `rest` is small.
 
-    Far from 0, `rest` may be rounded where `total` was not: 1 - p + guard for p near 1.
+    Far from 0, `rest` may have been rounded where `total` was not: 1 - p + guard for p near 1.
     """
     near = fnp.less(fnp.abs(rest), 0.25)
     return fnp.where(near, fnp.log1p(fnp.where(near, rest, 0.0)), fnp.log(fnp.where(near, 1.0, total)))
@@ -254,32 +254,32 @@ def or_stable(naive: Any, stable: Any) -> Any:
 
 @library_function
 def logit(p: Any) -> Any:
-    """log(p / (1 - p)); around one half by how far it is from there."""
+    """Return log(p / (1 - p)); around one half by how far it is from there."""
     near = fnp.logical_and(fnp.greater(p, 0.25), fnp.less(p, 0.75))
     middle, outer = fnp.where(near, p, 0.5), fnp.where(near, 0.25, p)
     return fnp.where(near, fnp.log1p((middle - (1.0 - middle)) / (1.0 - middle)), fnp.log(outer) - fnp.log1p(-outer))
 
 
 def log_of_power(x: Any, exponent: int) -> Any:
-    """log(x**exponent) of a whole exponent."""
+    """Return log(x**exponent) of a whole exponent."""
     return exponent * fnp.log(fnp.abs(x) if exponent % 2 == 0 else x)
 
 
 def log_of_product(x: Any, axes: Sequence[int], naive: Any) -> Any:
-    """log(prod(x)); the sum of logarithms where the product overflows or underflows."""
+    """Return log(prod(x)); the sum of logarithms where the product overflows or underflows."""
     axes = tuple(axes)
     sign = stop_gradient(fnp.prod(fnp.sign(x), axis=axes))
     return _normal_or(naive, fnp.sum(fnp.log(fnp.abs(x)), axis=axes) + fnp.log(sign))
 
 
 def log_of_determinant(a: Any, naive: Any) -> Any:
-    """log(det(a)), by the logarithm of its magnitude where the determinant overflows or underflows."""
+    """Return log(det(a)); the logarithm of the magnitude where the determinant overflows or underflows."""
     sign, size = fnp.linalg.slogdet(a)
     return _normal_or(naive, size + fnp.log(stop_gradient(sign)))
 
 
 def _normal_or(value: Any, stable: Any) -> Any:
-    """log(value) where that is a normal number, with the derivative of `stable`, and `stable` elsewhere."""
+    """Return log(value) where that is a normal number, with the derivative of `stable`, and `stable` elsewhere."""
     least = fnp.finfo(value.dtype).tiny
     normal = fnp.logical_and(fnp.greater(fnp.abs(value), least), fnp.isfinite(value))
     naive = fnp.log(stop_gradient(fnp.where(normal, value, 1.0)))
@@ -287,7 +287,7 @@ def _normal_or(value: Any, stable: Any) -> Any:
 
 
 def log_of_next(x: Any, step: Any) -> Any:
-    """log(x + step) - log(x), both defined, for x far from 0; as it stands where x is smaller than the step."""
+    """Return log(x + step) - log(x) for x far from 0; literally where x is smaller than the step."""
     far = fnp.greater(fnp.abs(x), fnp.abs(step))
     distant, close = fnp.where(far, x, 2.0 * step), fnp.where(far, step, x)
     near = fnp.log(fnp.where(far, 1.0, close + step)) - fnp.log(fnp.where(far, 1.0, close))
@@ -297,14 +297,14 @@ def log_of_next(x: Any, step: Any) -> Any:
 
 @library_function
 def log_erfc(x: Any) -> Any:
-    """log(erfc(x)); above one half by erfcx, of which the exponential is split off."""
+    """Return log(erfc(x)); above one half by erfcx, with its exponential factored out."""
     below, low, high = _split_below(x, 0.5)
     return fnp.where(below, fnp.log1p(-erf(low)), fnp.log(erfcx(high)) - high * high)
 
 
 @library_function
 def log_half_erfc(x: Any) -> Any:
-    """log(erfc(x) / 2)."""
+    """Return log(erfc(x) / 2)."""
     below, low, high = _split_below(x, 0.0)
     return fnp.where(below, fnp.log1p(-0.5 * erfc(-low)), fnp.log(0.5 * erfcx(high)) - high * high)
 
@@ -313,12 +313,12 @@ def log_half_erfc(x: Any) -> Any:
 
 
 def _with_slope_of(value: Any, carrier: Any) -> Any:
-    """`value`, with the derivatives of `carrier`, which is finite."""
+    """Return `value`, with the derivatives of `carrier`, which is finite."""
     return stop_gradient(value) + (carrier - stop_gradient(carrier))
 
 
 def _square_of_slope(x: Any) -> Any:
-    """0, with the derivatives of x**2, which need no square of a large number."""
+    """Return 0, with the derivatives of x**2, which need no square of a large number."""
     x = fnp.where(fnp.isfinite(x), x, 0.0)
     scale = stop_gradient(fnp.maximum(fnp.abs(x), 1.0))
     part = x / scale * x
@@ -326,12 +326,12 @@ def _square_of_slope(x: Any) -> Any:
 
 
 def difference_of_squares(x: Any, y: Any) -> Any:
-    """x**2 - y**2; its derivatives are those of the squares, in which nothing cancels."""
+    """Return x**2 - y**2; its derivatives are those of the squares, in which nothing cancels."""
     return stop_gradient((x - y) * (x + y)) + (_square_of_slope(x) - _square_of_slope(y))
 
 
 def root_of_difference(x: Any, y: Any) -> Any:
-    """sqrt(x**2 - y**2)."""
+    """Return sqrt(x**2 - y**2)."""
     low, high = fnp.abs(x) - fnp.abs(y), fnp.abs(x) + fnp.abs(y)
     root = fnp.sqrt(low) * fnp.sqrt(high)
     regular = fnp.logical_and(fnp.isfinite(root), fnp.greater(root, 0.0))
@@ -344,7 +344,7 @@ def root_of_difference(x: Any, y: Any) -> Any:
 
 
 def difference_of_roots(x: Any, y: Any, apart: Any) -> Any:
-    """sqrt(x) - sqrt(y), where `apart` is x - y."""
+    """Return sqrt(x) - sqrt(y); `apart` is x - y."""
     total = fnp.sqrt(x) + fnp.sqrt(y)
     regular = fnp.logical_and(fnp.isfinite(total), fnp.greater(total, 0.0))
     safe = fnp.where(regular, total, 1.0)
@@ -354,7 +354,7 @@ def difference_of_roots(x: Any, y: Any, apart: Any) -> Any:
 
 
 def norm(x: Any, axes: Sequence[int]) -> Any:
-    """sqrt(sum(x**2)), of elements that are scaled by a power of two where a square would overflow or be lost."""
+    """Return sqrt(sum(x**2)); elements are scaled by a power of two if a square would overflow or underflow."""
     axes = tuple(axes)
     range_of_exponents = int(fnp.finfo(x.dtype).maxexp)
     peak = stop_gradient(fnp.max(fnp.abs(x), axis=axes, initial=0.0))
@@ -369,21 +369,21 @@ def norm(x: Any, axes: Sequence[int]) -> Any:
 
 
 def variance(x: Any, axes: Sequence[int]) -> Any:
-    """mean(x**2) - mean(x)**2, by the distances from the mean."""
+    """Return mean(x**2) - mean(x)**2, by the distances from the mean."""
     apart = x - fnp.mean(x, axis=tuple(axes), keepdims=True)
-    lost = fnp.mean(apart, axis=tuple(axes))  # what the rounding of the mean leaves
+    lost = fnp.mean(apart, axis=tuple(axes))  # the rounding error of the mean
     return fnp.mean(apart * apart, axis=tuple(axes)) - lost * lost
 
 
 def difference_of_inverses(x: Any, y: Any, apart: Any) -> Any:
-    """1 / x - 1 / y, where `apart` is y - x."""
+    """Return 1 / x - 1 / y; `apart` is y - x."""
     return apart / x / y
 
 
 
 
 def log_of_real_power(x: Any, y: Any) -> Any:
-    """log(x**y): y log(x), but for negative `x`, where a whole `y` may make the power positive."""
+    """Return log(x**y): y log(x), except for negative `x`, where a whole `y` may make the power positive."""
     negative = fnp.less(x, 0.0)
     of_negative = fnp.log(fnp.where(negative, x, 1.0) ** y)
     return fnp.where(negative, of_negative, xlogy(y, fnp.where(negative, 1.0, x)))

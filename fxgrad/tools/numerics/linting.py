@@ -1,4 +1,4 @@
-"""`lint`: the lines of a function at which numbers or derivatives are lost, and what to write instead."""
+"""`lint`: the lines of a function that lose numbers or derivatives, and what to write instead."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ Kinds = str | Sequence[str]
 
 
 def lint(fun: Callable[..., Any], *, only: Kinds | None = None, ignore: Kinds = ()) -> Callable[..., Findings]:
-    """The function that traces `fun` and tells its lines at which numbers, digits or derivatives are lost.
+    """Return a function that traces `fun` and reports the lines that lose numbers, digits or derivatives.
 
-    It takes the arguments of `fun`, of which types alone matter: arrays, numbers or `ShapeDtypeStruct`s. Nothing is
-    computed. Each finding has the line, what goes wrong there, what to write, and a kind:
+    It takes the arguments of `fun`, of which only the types matter: arrays, numbers or `ShapeDtypeStruct`s. Nothing is
+    computed. Each finding has the line, the fault, what to write, and a kind:
 
-    - "overflow" and "cancellation": the naive forms that `stabilize` rewrites;
-    - "derivative": operations by which alone an argument reaches the result and that have no derivative but 0 (round,
-      argmax, comparisons, conversions to integers), with what helps; logarithms, roots and quotients of what is held at
-      0, and in a branch of `where`, whose derivatives are NaN;
+    - "overflow" and "cancellation": the naive forms that `stabilise` rewrites;
+    - "derivative": operations without a derivative but 0 through which alone an argument reaches the result (round,
+      argmax, comparisons, conversions to integers), with a remedy; logarithms, roots and quotients of values held at 0,
+      and in a branch of `where`, whose derivatives are NaN;
     - "keys": random keys that are drawn from twice;
-    - "edges": forms that fail only where squares overflow or underflow, or next to a zero. Reported if asked for.
+    - "edges": forms that fail only where squares overflow or underflow, or next to a zero. Reported on request.
 
     `only` (a kind, or several) reports these alone, `ignore` all but these. The result prints as a table, is false if
-    nothing was found, and has `to_json()`. Raises `ArgumentError` for a kind that there is not.
+    nothing was found, and has `to_json()`. Raises `ArgumentError` for unknown kinds.
 
     >>> import fxgrad, numpy as np
     >>> def softmax(x):
@@ -49,7 +49,7 @@ def lint(fun: Callable[..., Any], *, only: Kinds | None = None, ignore: Kinds = 
         found: list[Finding] = []
 
         def look(traced: TracedCall) -> TracedCall:
-            """What is differentiated in `fun` is looked at as it was written."""
+            """Search the functions that `fun` differentiates as they were written."""
             found.extend(_find_naive_forms(traced.program.replace(constants=traced.captured)))
             return traced
 
@@ -76,7 +76,7 @@ def _check_kinds(name: str, given: Kinds) -> set[str]:
 
 
 def _find_naive_forms(program: Program) -> list[Finding]:
-    """The naive forms that the user wrote: those that derivatives are made of are not meant."""
+    """Return the naive forms that the user wrote, not those in derivatives."""
     return [finding(source, found.rule.fault, found.rule.write, found.rule.kind)
             for found in find_forms(program).all()
             if (source := found.equation.source) is None or source.part is None]

@@ -1,4 +1,4 @@
-"""Where a NaN in a result comes from: what made it first, through what it came to the result, and what to write."""
+"""Find the origin of a NaN in a result: the first operation, its path to the result, and what to write."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from fxgrad.text.notations import sign_of
 from fxgrad.text.tables import Report, add_row, new_table
 
 LONGEST_UNROLLED = 20_000
-"""Equations up to which loops are taken apart, so that the step is found that made the NaN."""
+"""Most equations of a loop that is unrolled to find the step that made the NaN."""
 
 
 class Cause(NamedTuple):
-    """An operation that made a NaN of numbers, or an infinity of finite ones.
+    """An operation that made a NaN from numbers, or an infinity from finite ones.
 
-    `computed` is what it did, such as `0.0 * inf`, at `place` in its result; `line` is the user's, and `part` is
-    "backward" for what differentiation made there.
+    `computed` is the computation, such as `0.0 * inf`, at `place` in its result; `line` is the user's, and `part` is
+    "backward" for operations that differentiation created.
     """
 
     operation: str
@@ -54,11 +54,11 @@ class Cause(NamedTuple):
 
 
 class NanOrigin(Report):
-    """What is known of a NaN: prints as a table, and is false where the results have none.
+    """The origin of a NaN: prints as a table, and is false if the results have none.
 
-    `results` are those that have it. `cause` is what made it first; `infinity`, if an operand was infinite, what made
-    that; both are None for a NaN that came in, and then `arguments` has the names of what had it. `lines` are those
-    that it went through on its way, the first one first, and `write` says what helps.
+    `results` are the results with a NaN. `cause` is the operation that made it first; `infinity`, if an operand was
+    infinite, the operation that made that. Both are None for a NaN in the arguments; `arguments` then has their names.
+    `lines` are the lines that it passed through, first one first, and `write` is the remedy.
     """
 
     def __init__(self, title: str, results: Sequence[str] = (), cause: Cause | None = None,
@@ -71,7 +71,7 @@ class NanOrigin(Report):
         return bool(self.results)
 
     def table(self) -> Table:
-        """The table for rich."""
+        """Return the table for rich."""
         made = new_table(f"NaN in {self.title}", dict.fromkeys(("", "what", "where"), "left"))
         if self.arguments:
             add_row(made, ["came in with", ", ".join(self.arguments), ""])
@@ -84,19 +84,19 @@ class NanOrigin(Report):
         return made
 
     def content(self) -> Table | Group | str:
-        """The table, or that there is no NaN."""
+        """Return the table, or a sentence if there is no NaN."""
         return self.table() if self else f"{self.title}: no NaN"
 
     __repr__ = Report.__str__
 
 
 def find_nan(fun: Callable[..., Any]) -> Callable[..., NanOrigin]:
-    """The function that runs `fun` operation by operation, and says where a NaN in its results comes from.
+    """Return a function that runs `fun` operation by operation, and finds the origin of a NaN in its results.
 
-    Of gradients too: `find_nan(grad(loss))(x)`. NaNs that do not come to a result, since `where` chose the other
-    value, are passed over. Calls are looked into, and loops that run a known number of times. It runs with NumPy.
+    Gradients work too: `find_nan(grad(loss))(x)`. NaNs that do not reach a result, since `where` chose the other
+    value, are ignored. Calls are searched, and loops that run a known number of times. It runs with NumPy.
 
-    Raises `ArgumentError` for arguments of which the type alone is given.
+    Raises `ArgumentError` for arguments that are types without values.
 
     >>> import fxgrad, numpy as np
     >>> def length(x):
@@ -126,7 +126,7 @@ def _unfold(program: Program) -> Program:
 
 
 class _NanSearch:
-    """One program run once, with every value kept."""
+    """One run of a program that keeps every value."""
 
     def __init__(self, program: Program, recorded: Program) -> None:
         self._program = program
@@ -135,7 +135,7 @@ class _NanSearch:
         self._written = _operations_by_place(recorded)
 
     def origin(self, leaves: Sequence[Any]) -> NanOrigin:
-        """The origin of the first NaN that comes to a result."""
+        """Return the origin of the first NaN that reaches a result."""
         program, signature = self._program, self._program.signature
         title = "the program" if signature is None else signature.title or signature.name
         given = [*program.constants, *leaves]
@@ -170,7 +170,7 @@ class _NanSearch:
                          write=self._advice(self._maker[source] if infinity else equation, cause, infinity))
 
     def _compute(self, equation: Equation, inputs: list[Any]) -> Sequence[Any]:
-        """Compute an equation, and keep its values and that it made them."""
+        """Compute an equation, and record its values and their equation."""
         outputs = evaluate(equation.primitive, inputs, equation.params)
         self._values.update(zip(equation.outputs, outputs, strict=True))
         self._maker.update(dict.fromkeys(equation.outputs, equation))
@@ -184,7 +184,7 @@ class _NanSearch:
         return dtypes.is_inexact(value.dtype) and bool(test(value).any())
 
     def _trail(self, atom: Any, test: Callable[[Any], Any]) -> list[Variable]:
-        """From a value back to the first that had what is tested for, along operands that have it."""
+        """Return the path from a value back to the first that passes the test, along operands that pass it."""
         found = [atom]
         while found[-1] in self._maker:
             before = [operand for operand in self._maker[found[-1]].inputs
@@ -194,7 +194,7 @@ class _NanSearch:
             found.append(before[0])
         return found
 
-    # --- what is told -------------------------------------------------------------------------------------------
+    # --- the report ---------------------------------------------------------------------------------------------
 
     def _line(self, var: Variable) -> str:
         equation = self._maker.get(var)
@@ -222,9 +222,9 @@ class _NanSearch:
         return tree.leaf_names(tree.unflatten(signature.out_tree, range(count)), "the result")
 
     def _advice(self, equation: Equation, cause: Cause, infinity: Cause | None) -> str:
-        """What helps, by what the user called on the line of the operation that began it."""
+        """Return the remedy, chosen by the user's call on the line of the operation that began it."""
         begun, here = infinity or cause, self._operations_with(equation)
-        # What was not recorded there was made by differentiation, of what was.
+        # Operations not recorded there were created by differentiating the recorded ones.
         derived = begun.part == "backward" or begun.operation not in here or self._comes_from_derivative(begun)
         late = derived and any(each.primitive in _CHOICES for each in self._program.equations)
         for called, is_slope in ((here, True), ([begun.operation], False)) if derived else (
@@ -236,21 +236,21 @@ class _NanSearch:
         return "look at the line above with fxgrad.debug_nans(), which stops there"
 
     def _operations_with(self, equation: Equation) -> list[str]:
-        """What the user's code recorded in the expression that an operation is of, from the last to the first."""
+        """Return the operations that the user's code recorded in the expression of an equation, last to first."""
         source = equation.source
         return [] if source is None else self._written.get((id(source.code), source.instruction), [])[::-1]
 
     def _comes_from_derivative(self, begun: Cause) -> bool:
-        """Whether a power was made by differentiation: only such are negative where the user's own are not."""
+        """Return whether differentiation created a power: only its powers are negative where the user's are not."""
         return begun.operation == "pow" and begun.computed.startswith("0.0 ** -") and any(
             equation.source is not None and equation.source.part == "backward" and equation.source.place == begun.line
             for equation in self._program.equations)
 
 
 def _operations_by_place(program: Program) -> dict[Place, list[str]]:
-    """The operations that the user's code recorded, by the expression, in order: also those that a derivative is of.
+    """Return the operations that the user's code recorded, by expression, in order: also the primals of a derivative.
 
-    Of a derivative the program may not have the operation itself any more, but the program before it has.
+    A derivative's program may no longer contain the operation itself; the program before it does.
     """
     found: dict[Place, list[str]] = {}
     pending, seen = [program], {id(program)}
@@ -262,7 +262,7 @@ def _operations_by_place(program: Program) -> dict[Place, list[str]]:
             source = equation.source or around
             if source is not None:
                 enter(itertools.chain(*source.origins))
-                if source.part is None:  # and not made by a transformation
+                if source.part is None:  # and not created by a transformation
                     found.setdefault((id(source.code), source.instruction), []).append(equation.primitive.name)
             for inner in equation.programs:
                 look(inner, source)
@@ -300,7 +300,7 @@ Advice = tuple[str, str]
 
 
 def _hints() -> Iterator[tuple[str, Advice, Advice]]:
-    """By operation: what goes wrong and what to write, in its derivative and in itself; the most telling first."""
+    """Yield for each operation its name, and the hints for its derivative and for itself; most specific first."""
     root = "safe = np.where(x > 0, x, 1.0), then np.where(x > 0, np.sqrt(safe), 0.0)"
     yield "sqrt", ("the slope of sqrt is infinite at 0", root), ("sqrt has no value below 0", root)
     yield "rsqrt", ("1 / sqrt and its slope are infinite at 0", "add a small number under the root"), (

@@ -18,13 +18,13 @@ SQUARES = "squares overflow, and are lost where they underflow"
 
 
 def two_terms(view: ProgramView, equation: Equation) -> list[Term]:
-    """Return the two terms of a sum or a difference; nothing if there are more."""
+    """Return the two terms of a sum or a difference; an empty list if there are more."""
     terms = view.terms(equation.outputs[0])
     return terms if len(terms) == 2 else []
 
 
 def constant_and_term(view: ProgramView, equation: Equation, number: float = 1.0) -> tuple[int, Term] | None:
-    """Return the sign of the number, and what it is added to or subtracted from."""
+    """Return the sign of the number and the other term of the sum or difference; None if there is none."""
     terms = two_terms(view, equation)
     for one, other in (terms, terms[::-1]) if terms else ():
         value = view.number(one.atom)

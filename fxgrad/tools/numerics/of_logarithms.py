@@ -105,7 +105,7 @@ def _log_expm1(view: ProgramView, equation: Equation) -> StableForm | None:
 
 
 def _with_one(view: ProgramView, atom: Atom, of_one: int, of_power: int) -> ExponentialTerm | None:
-    """The exponential in a sum of 1 and an exponential with these signs."""
+    """Return the exponential in a sum of 1 and an exponential with these signs."""
     terms = view.terms(atom)
     if len(terms) != 2:
         return None
@@ -142,7 +142,7 @@ def _log_softmax(view: ProgramView, equation: Equation) -> StableForm | None:
 
 
 def _softmax_of(view: ProgramView, atom: Atom) -> tuple[Atom, tuple[int, ...]] | None:
-    """What a value is the softmax of, and its axes: of the library's or written out."""
+    """Return the operand and axes of a softmax, called or written out; None if the value is none."""
     maker = view.maker(atom)
     called = [] if maker is None else [region.program for region in maker.regions if region.role == "inline"]
     if maker is not None and called and (name := CALL_NAMES.of(called[0])) is not None and name.is_library and (
@@ -162,7 +162,7 @@ def _softmax_of(view: ProgramView, atom: Atom) -> tuple[Atom, tuple[int, ...]] |
 
 
 def sigmoid_of(view: ProgramView, atom: Atom) -> tuple[Atom, int] | None:
-    """The x and the sign of sigmoid(x) or sigmoid(-x), the library's or written out; None if a value is neither."""
+    """Return the x and the sign of sigmoid(x) or sigmoid(-x), called or written out; None for other values."""
     operands = view.of(atom, primitives.logistic)
     if operands is not None:
         return operands[0], 1
@@ -228,7 +228,7 @@ def _log_erfc(view: ProgramView, equation: Equation) -> StableForm | None:
 
 
 def erfc_of(view: ProgramView, atom: Atom) -> tuple[Atom, int] | None:
-    """The x and the sign of erfc(x) or erfc(-x), also as 1 - erf(x) or 1 + erf(x); None if a value is neither."""
+    """Return the x and the sign of erfc(x) or erfc(-x), also as 1 - erf(x) or 1 + erf(x); None for other values."""
     operands = view.of(atom, primitives.erfc)
     if operands is not None:
         return operands[0], 1
@@ -258,7 +258,7 @@ def _atanh(view: ProgramView, equation: Equation) -> StableForm | None:
 
 
 def _beside_one(view: ProgramView, atom: Atom) -> tuple[int, Atom] | None:
-    """The sign and the x of 1 + x or 1 - x."""
+    """Return the sign and the x of 1 + x or 1 - x."""
     terms = view.terms(atom)
     for one, other in (terms, terms[::-1]) if len(terms) == 2 else ():
         if one.sign > 0 and view.is_number(one.atom, 1.0):
@@ -309,7 +309,7 @@ def _log1p(view: ProgramView, equation: Equation) -> StableForm | None:
         return None
     terms = view.terms(equation.inputs[0])
     ones = [term for term in terms if term.sign * (view.number(term.atom) or 0.0) == 1.0]
-    if len(ones) != 1 or len(terms) > 3:  # the sum of more than two others may lose what the whole sum does not
+    if len(ones) != 1 or len(terms) > 3:  # the sum of more than two others may lose digits that the whole sum keeps
         return None
     others = [term for term in terms if term is not ones[0]]
     if any(view.number(term.atom) is not None for term in others):

@@ -79,7 +79,7 @@ def _log_of_gamma(view: ProgramView, equation: Equation) -> StableForm | None:
 
 
 def _is_sign(view: ProgramView, atom: Atom) -> bool:
-    """Whether a value is stopped, as the sign of a gamma function is."""
+    """Return whether a value has stop_gradient applied, as the sign of a gamma function has."""
     maker = view.maker(atom)
     return maker is not None and maker.primitive is primitives.stop_gradient
 

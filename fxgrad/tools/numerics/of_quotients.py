@@ -24,7 +24,7 @@ class Powers(NamedTuple):
 
 
 def sum_of_exponentials(view: ProgramView, atom: Atom) -> Powers | None:
-    """What a value is as a sum of exponentials, at most two of them, or one reduced; None if it is none."""
+    """Return a value as a sum of exponentials, at most two of them, or one reduced; None if it is not such a sum."""
     total = view.sum(atom)
     if total is not None:
         inner = view.exponential(total.operand)
@@ -42,7 +42,7 @@ def sum_of_exponentials(view: ProgramView, atom: Atom) -> Powers | None:
 
 
 def remaining_factors(number: float, factors: dict[Atom, int]) -> tuple[list[Atom], Any]:
-    """The factors that are left, and the function of their values and one more that multiplies all."""
+    """Return the remaining factors, and a function that multiplies their values and one more value."""
     atoms, exponents = [*factors], [*factors.values()]
 
     def times(main: Any, values: Sequence[Any]) -> Any:
@@ -113,7 +113,7 @@ def _halve(values: Sequence[Any]) -> Any:
 
 
 def _tanh_of(view: ProgramView, high: Atom, low: Atom) -> tuple[int, list[Atom]] | None:
-    """The sign, and arguments a and b, or a alone, of (exp(a) - exp(b)) / (exp(a) + exp(b)); b is 0 if it is alone."""
+    """Return the sign, and arguments a and b of (exp(a) - exp(b)) / (exp(a) + exp(b)); a alone if b is 0."""
     above, below = view.terms(high), view.terms(low)
     if len(above) != 2 or sorted(term.sign for term in above) != [-1, 1] or any(term.sign < 0 for term in below):
         return None
@@ -154,7 +154,7 @@ def _half_sum(view: ProgramView, equation: Equation, sign: int, function: Any) -
 
 
 def opposite_exponentials(view: ProgramView, atom: Atom, sign: int) -> Atom | None:
-    """The x of exp(x) + exp(-x), or of exp(x) - exp(-x) for the sign -1."""
+    """Return the x of exp(x) + exp(-x), or of exp(x) - exp(-x) for the sign -1."""
     terms = view.terms(atom)
     if len(terms) != 2 or terms[0].sign * terms[1].sign != sign:
         return None
@@ -185,21 +185,21 @@ def _softmax(view: ProgramView, equation: Equation) -> StableForm | None:
 
 
 def _is_broadcast_back(total: Sum) -> bool:
-    """Whether the sum is spread over the axes that it is over, so that each element is divided by its own sum."""
+    """Return whether the sum is broadcast back over its axes, so that each element is divided by its own sum."""
     shape = total.operand.aval.shape
     kept = formulas.kept_shape(shape, total.axes)
     reached = total.moves[-1].outputs[0].aval.shape if total.moves else tuple(
         extent for axis, extent in enumerate(shape) if axis not in total.axes)
     if reached == kept:
         return True
-    leads = sorted(total.axes) == [*range(len(total.axes))]  # the sum lies along the other axes as it is
+    leads = sorted(total.axes) == [*range(len(total.axes))]  # the sum is broadcast along the other axes unchanged
     if reached == shape and total.moves:  # broadcast to the whole in one step or in two
         return any(move.outputs[0].aval.shape == kept for move in total.moves) or leads
     return leads and reached == tuple(kept[len(kept) - len(reached):])
 
 
 def _softmax_share(u: Any, x: Any, total: Sum) -> Any:
-    """exp(u) / sum(exp(x)), in the shape in which the sum is used."""
+    """Return exp(u) / sum(exp(x)), in the shape in which the sum is used."""
     peak = formulas.peak_of(x, total.axes)
     shares = formulas.exp_of_difference(x, formulas.keep_axes(peak, x, total.axes))
     return formulas.exp_of_difference(u, total.moved(peak)) / total.moved(fnp.sum(shares, axis=total.axes))
@@ -234,13 +234,13 @@ def _sigmoid(view: ProgramView, equation: Equation) -> StableForm | None:
 
 
 def _product_of_shares(many: int, shares: tuple[int, ...], times: Any) -> Any:
-    """The function of `many` arguments of exponentials, and of the values of the rest of the product."""
+    """Return a function of `many` arguments of exponentials, and of the values of the other factors."""
     return lambda *values: times(_two_shares(values[:many], shares), values[many:])
 
 
 def _numerator(view: ProgramView, numerators: dict[Atom, int], first: ExponentialTerm, second: ExponentialTerm | None,
                ) -> tuple[Atom | None, int]:
-    """The exponential above that is one of those below, and 1 for the first, -1 for the second."""
+    """Return the exponential that numerator and denominator share, and 1 for the first, -1 for the second."""
     for atom, left in numerators.items():
         found = view.exponential(atom)
         if left > 0 and found is not None and found.is_of(first):
@@ -301,7 +301,7 @@ def _solve(view: ProgramView, equation: Equation) -> StableForm | None:
 
 
 def is_identity(view: ProgramView, atom: Atom) -> bool:
-    """Whether a value is the identity matrix, as the library makes it: where row and column are equal."""
+    """Return whether a value is the identity matrix as the library builds it: row index equal to column index."""
     if atom in view.identities:
         return True
     operands = view.of(atom, primitives.convert_element_type)

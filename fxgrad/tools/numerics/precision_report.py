@@ -33,17 +33,17 @@ from fxgrad.tools.numerics.shadow import Shadow, run_shadowed
 
 LIMIT = 50_000
 ALIKE = 30.0
-"""Operations cost as much as the worst one if they cost at least this part of it."""
+"""Operations within this factor of the worst impact count as equally costly."""
 
 
 class OperationDigits(NamedTuple):
-    """An operation of the program, over all its runs.
+    """The digits that an operation of the program loses, over all its runs.
 
-    `impact` is the relative error of the results that comes of computing this operation, and rounding its operands, in
-    the program's precision; `local` is the relative error of what it makes that comes so, and `unit` that of one
-    rounding. By these the report is sorted. `error` is the relative error of what it made, `own` the part
-    that its own rounding made, and `amplified` how many times larger than the errors of its operands the error is that
-    came of them. `line` is the user's, `name` that of the result, `operation` what was computed, and `times` how often.
+    `impact` is the relative error of the results due to computing this operation, and rounding its operands, in the
+    program's precision; the report is sorted by it. `local` is the relative error of its result from the same cause,
+    and `unit` that of one rounding. `error` is the relative error of its result, `own` the part from its own rounding,
+    and `amplified` the ratio of the error inherited from its operands to their errors. `line` is the user's, `name`
+    that of the result, `operation` the expression, and `times` the number of runs.
     """
 
     line: str
@@ -63,7 +63,7 @@ class PrecisionReport(Report):
     """What `precision_report` found: rows, the culprit first. It prints as a table, and is a sequence of rows.
 
     `results` has the relative error of each result by name, `shadow` the dtype of the wider run, and `unfollowed` the
-    names of operations that have no wider form, behind which errors count anew.
+    names of operations that have no wider form; errors restart behind them.
     """
 
     def __init__(self, title: str, rows: list[OperationDigits], results: dict[str, float], shadow: str,
@@ -74,7 +74,7 @@ class PrecisionReport(Report):
 
     @property
     def culprit(self) -> OperationDigits | None:
-        """The operation that costs most digits of the results; None if nothing was rounded."""
+        """The operation that costs the results most digits; None if nothing was rounded."""
         return self.rows[0] if self.rows and self.rows[0].impact > 0 else None
 
     @property
@@ -92,7 +92,7 @@ class PrecisionReport(Report):
         return self.rows[index]
 
     def table(self) -> Table:
-        """The table for rich: the dozen operations that cost most."""
+        """Return the table for rich: the dozen operations with the largest impact."""
         made = new_table(f"{self.title}: relative error {_short_text(self.error)} (against {self.shadow})", {
             "line": "left", "operation": "left", "costs the results": "right", "error": "right", "own": "right",
             "amplified": "right", "times": "right"})
@@ -106,14 +106,14 @@ class PrecisionReport(Report):
         return made
 
     def content(self) -> Table | Group | str:
-        """The table, and which operations were not followed."""
+        """Return the table, and the operations that were not followed."""
         return Group(self.table(), Text(f"not followed: {', '.join(self.unfollowed)}")) if self.unfollowed else \
             self.table()
 
     __repr__ = Report.__str__
 
     def to_json(self) -> str:
-        """The report as JSON; numbers that are not finite are strings."""
+        """Return the report as JSON; numbers that are not finite are strings."""
         def plain(value: Any) -> Any:
             return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -124,15 +124,15 @@ class PrecisionReport(Report):
 
 
 def precision_report(fun: Callable[..., Any], *, limit: int = LIMIT) -> Callable[..., PrecisionReport]:
-    """The function that runs `fun` beside a shadow of higher precision, and says which operations lose digits where.
+    """Return a function that runs `fun` beside a shadow of higher precision, and reports where digits are lost.
 
     Programs of float32, float16 and bfloat16 are shadowed in float64, those of float64 in NumPy's longdouble. Branches,
-    loops and indices are those of `fun`, whose integers, bools and random keys are the shadow's too. It runs with
-    NumPy, operation by operation, those in loops, branches and calls too; callbacks and debug prints run once. Of
-    gradients it is asked the same way: `precision_report(grad(f))`. Each operation that runs is kept, `limit` at most.
+    loops and indices follow `fun`, whose integers, bools and random keys the shadow shares. It runs with NumPy,
+    operation by operation, those in loops, branches and calls too; callbacks and debug prints run once. Gradients work
+    the same way: `precision_report(grad(f))`. Each operation that runs is kept, `limit` at most.
 
-    Raises `ArgumentError` for arguments of which the type alone is given and for longer runs, and `UnsupportedError`
-    for float64 where longdouble is no wider.
+    Raises `ArgumentError` for arguments that are types without values and for longer runs, and `UnsupportedError` for
+    float64 if longdouble is no wider.
 
     >>> import fxgrad, numpy as np
     >>> def slope(x):
@@ -154,7 +154,7 @@ def precision_report(fun: Callable[..., Any], *, limit: int = LIMIT) -> Callable
 
 
 def _shadow_dtype(program: Program) -> Any:
-    """The dtype of the shadow; raises `UnsupportedError` where there is none."""
+    """Return the dtype of the shadow; raise `UnsupportedError` if there is none."""
     every = [var.aval for each in inner_first(program) for equation in each.equations for var in equation.outputs]
     real = [aval for aval in (*program.in_avals, *every) if dtypes.is_inexact(aval.dtype)]
     strong = [aval for aval in real if not aval.weak] or real
@@ -205,7 +205,7 @@ def _report(program: Program, flat: Program, shadow: Shadow, results: list[Shado
 def _sort_by_impact(rows: list[OperationDigits]) -> list[OperationDigits]:
     """By impact; of those that cost about as much as the worst, the one that magnifies most is the cause.
 
-    Every rounding before a cancellation costs as much as the cancellation, which is what can be written otherwise.
+    Every rounding before a cancellation costs as much as the cancellation; the cancellation is the one to rewrite.
     """
     rows.sort(key=lambda row: -row.impact)
     worst = rows[0].impact if rows else 0.0
@@ -226,7 +226,7 @@ def _report_row(entries: Sequence[RecordedOperation], name_of: Callable[[Equatio
     local = sum(each * own for each, own in found) / impact if 0 < impact < math.inf else impact
     own, unit = max(entry.own for entry in entries), max(entry.unit for entry in entries)
     if own == 0 and local <= unit:
-        impact = 0.0  # it moves or chooses what others have rounded
+        impact = 0.0  # it only moves or selects values that others rounded
     return OperationDigits("?" if source is None else source.place, name_of(outer, outer.outputs[0]) if outer.outputs
                            else "",
                            f"{equation.primitive.name} in {operation_name(called_by)}" if called_by

@@ -1,4 +1,4 @@
-"""What a run beside a shadow keeps: pairs of values, and each operation with what it did to the digits."""
+"""The tape of a run beside a shadow: pairs of values, and each operation with its effect on the digits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fxgrad.errors import FxgradError
 from fxgrad.extend import DType, Equation, bind
 
 NEGLIGIBLE = 1e-3
-"""Elements smaller than this part of the largest are held to that part of it."""
+"""Elements smaller than this fraction of the largest count as that large in relative errors."""
 
 
 class ShadowPair:
@@ -27,16 +27,16 @@ class ShadowPair:
 
     @property
     def is_real(self) -> bool:
-        """Whether it has a shadow: integers, bools and keys are their own."""
+        """Whether the value has a shadow of its own; integers, bools and keys share theirs."""
         return dtypes.is_inexact(np.asarray(self.low).dtype)
 
     def rounded(self) -> Any:
-        """The shadow in the program's precision."""
+        """Return the shadow in the program's precision."""
         with np.errstate(all="ignore"):
             return self.wide.astype(self.low.dtype) if self.is_real else self.low
 
     def add_slope(self, slope: Any, instead: float = 0.0) -> None:
-        """Adds what one user of the value makes of it; where that is not finite, `instead`."""
+        """Add the slope that one user of the value contributes; `instead` where it is not finite."""
         slope = np.where(np.isfinite(slope), slope, instead)
         self.slope = slope if self.slope is None else self.slope + slope
 
@@ -61,7 +61,7 @@ class RecordedOperation:
         self.amplified = propagated / incoming if 0 < incoming < np.inf else 0.0
 
     def impact(self) -> tuple[float, float]:
-        """What computing this in the program's precision makes of error: relative to the results, and to its own.
+        """Return the error due to the program's precision: relative to the results, and to the operation's own result.
 
         The second is weighed by the first, element by element.
         """
@@ -84,7 +84,7 @@ class RecordedOperation:
         return total, local / total if total else 0.0
 
     def back(self, instead: float) -> None:
-        """Gives the operands their slopes; those that are not finite are `instead`."""
+        """Give the operands their slopes; those that are not finite are `instead`."""
         real = [place for place, output in enumerate(self.outputs) if output.is_real]
         moving = [place for place, pair in enumerate(self.inputs) if pair.is_real]
         slopes = [self.outputs[place].slope for place in real]
@@ -104,20 +104,20 @@ class RecordedOperation:
             outputs, pullback = vjp(again, *(fixed[place] for place in moving))
             found = pullback([np.zeros_like(output) if slope is None else _with_shape_of(slope, output)
                               for slope, output in zip(slopes, outputs, strict=True)])
-        except FxgradError:  # it has no derivative: what comes before it counts for nothing
+        except FxgradError:  # without a derivative its operands get no slope
             return
         for place, slope in zip(moving, found, strict=True):
             self.inputs[place].add_slope(slope, instead)
 
 
 class LoopEntry:
-    """An entry that a loop took of an operand."""
+    """An entry that a loop sliced off an operand."""
 
     def __init__(self, whole: ShadowPair, step: int, entry: ShadowPair) -> None:
         self.whole, self.step, self.entry = whole, step, entry
 
     def back(self, _: float) -> None:
-        """Gives the operand the slope of its entry."""
+        """Give the operand the slope of its entry."""
         if self.entry.slope is not None:
             slope = np.zeros(np.shape(self.whole.wide), self.entry.slope.dtype)
             slope[self.step] = self.entry.slope
@@ -125,20 +125,20 @@ class LoopEntry:
 
 
 class StackedEntries:
-    """The entries that a loop made, as one result."""
+    """The entries that the steps of a loop returned, as one result."""
 
     def __init__(self, entries: list[ShadowPair], whole: ShadowPair) -> None:
         self.entries, self.whole = entries, whole
 
     def back(self, _: float) -> None:
-        """Gives the entries the slope of the result."""
+        """Give the entries the slope of the result."""
         if self.whole.slope is not None:
             for entry, slope in zip(self.entries, self.whole.slope, strict=True):
                 entry.add_slope(slope)
 
 
 def relative_error(low: Any, wide: Any) -> float:
-    """The largest error of an element, relative to the element, or to a thousandth of the largest one."""
+    """Return the largest error of an element, relative to it, or to a thousandth of the largest element."""
     if not np.size(wide):
         return 0.0
     with np.errstate(all="ignore"):
@@ -151,9 +151,9 @@ def relative_error(low: Any, wide: Any) -> float:
 
 
 def _operation_error(nearby: Sequence[Any], exact: Any, inputs: Sequence[ShadowPair]) -> Any:
-    """How far off an operation is on operands rounded to the program's precision; not finite where it loses all.
+    """Return the error of an operation on operands rounded to the program's precision; not finite if it loses all.
 
-    Where an operand is lost already, the operation is not to blame.
+    If an operand is lost already, the operation is not to blame.
     """
     with np.errstate(all="ignore"):
         delta = np.asarray(functools.reduce(np.maximum, [np.abs(near - exact) for near in nearby]))
@@ -169,11 +169,11 @@ def _with_shape_of(slope: Any, output: Any) -> Any:
 
 
 def at_most_float64(dtype: DType) -> Any:
-    """The dtype, or the nearest that programs have."""
+    """Return the dtype, or the nearest one that programs have."""
     return np.dtype({"f": np.float64, "c": np.complex128}.get(dtype.kind, dtype)) if dtype.itemsize > 8 else dtype
 
 
 def as_float64(value: Any) -> Any:
-    """The array, in a dtype that programs have."""
+    """Return the array in a dtype that programs have."""
     array = np.asarray(value)
     return array.astype(at_most_float64(array.dtype)) if array.dtype.kind in "fc" else array

@@ -1,4 +1,4 @@
-"""Where a program has naive forms, and the program that has the stable ones in their place."""
+"""Find naive forms in a program, and replace them by stable ones."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from fxgrad.tools.numerics.rules import Rule, StableForm, stable_forms
 from fxgrad.tools.numerics.view import ProgramView
 
 ROOMS = (of_quotients, of_logarithms, of_products, of_differences)
-"""The rooms of rules, which are imported in the order in which their rules are tried."""
+"""The modules of rules, imported in the order in which their rules are tried."""
 
 Known = tuple[float | None, ...]
-"""Of each input of a program the number that it is known to be, or None."""
+"""For each input of a program its number if it is known, else None."""
 
 
 class NaiveForm(NamedTuple):
@@ -49,7 +49,7 @@ class NaiveForm(NamedTuple):
 
 
 class FormSearch(NamedTuple):
-    """The naive forms of a program: its own, by equation, and those of programs that it holds."""
+    """The naive forms of a program: its own, by equation, and those of its inner programs."""
 
     program: Program
     known: Known
@@ -62,7 +62,7 @@ class FormSearch(NamedTuple):
         return not self.own and not self.inner
 
     def all(self) -> list[NaiveForm]:
-        """Those of the programs within too."""
+        """Return all naive forms, those of the inner programs included."""
         return [*self.own.values(), *(found for searches in self.inner.values() for each in searches
                                       for found in each.all())]
 
@@ -76,7 +76,7 @@ def find_forms(program: Program, known: Known | None = None) -> FormSearch:
 
 
 def _with_numbers(program: Program, known: Known) -> Program:
-    """The program with numbers in the place of inputs that are known, so that equal operations are equal."""
+    """Return the program with literals for known inputs, so that equal operations are equal."""
     literals = {var: Literal(number, var.aval) for var, number in zip(program.inputs, known, strict=True)
                 if number not in (None, IDENTITY)}
     if not literals:
@@ -98,7 +98,7 @@ IDENTITY = math.inf
 
 
 def _rule_numbers(values: Sequence[Any]) -> Known:
-    """Numbers that rules ask for: whole ones and halves. Others change without making another program of it."""
+    """Return the numbers that rules test for: whole ones and halves; other numbers give no separate program."""
     return tuple(map(_known_number, values))
 
 
@@ -150,7 +150,7 @@ def _first_form(view: ProgramView, equation: Equation) -> NaiveForm | None:
 
 
 _OF_INTEGERS = ("solve", "log-softmax")
-"""Rules whose replacements are given places, which are integers."""
+"""Rules that take integer operands, such as indices."""
 
 
 def _is_real(aval: Aval) -> bool:
@@ -158,7 +158,7 @@ def _is_real(aval: Aval) -> bool:
 
 
 def _region_forms(view: ProgramView, equation: Equation, region: Region) -> FormSearch:
-    """The forms in a program that an operation holds; the library's own functions have none."""
+    """Return the naive forms in a program that an operation holds; none for the library's own functions."""
     called = CALL_NAMES.of(region.program)
     if called is not None and called.is_library:
         return FormSearch(region.program, (), {}, {})
@@ -171,7 +171,7 @@ def _region_forms(view: ProgramView, equation: Equation, region: Region) -> Form
 
 
 def rewrite_forms(program: Program, known: Known | None = None) -> Derived | None:
-    """Return the program with the stable forms, memoized; None if there is nothing to rewrite."""
+    """Return the program with the stable forms, memoized; None if there is none to rewrite."""
     found = find_forms(program, known)
     return None if found.is_empty else _derive_rewritten(program, found)
 
@@ -183,21 +183,21 @@ def _derive_rewritten(program: Program, found: FormSearch) -> Derived:
 
 
 class _Rewriting(Interpreter):
-    """Records the equations of a program, and what takes the place of those that make a naive form."""
+    """Record the equations of a program, with naive forms replaced."""
 
     def __init__(self, found: FormSearch) -> None:
         self._found, self._place = found, -1
         self._values: dict[Any, Any] = {}
 
     def outputs(self, tracers: Sequence[Any]) -> list[Any]:
-        """The outputs, for all inputs, captured ones first."""
+        """Return the outputs, for all inputs, captured ones first."""
         program = self._found.program
         self._values = dict(zip(program.inputs, tracers, strict=True))
         bare = program.replace(constants=[]) if program.constants else program
         return self.run(bare, tracers)
 
     def equation(self, equation: Equation, inputs: list[Any]) -> Sequence[Any]:
-        """What the equation makes, or what takes its place."""
+        """Return the results of the equation or of its replacement."""
         self._place += 1
         self._values.update(zip(equation.inputs, inputs, strict=True))
         own, inner = self._found.own.get(self._place), self._found.inner.get(self._place)
@@ -208,7 +208,7 @@ class _Rewriting(Interpreter):
         return bind_equation(equation, inputs)
 
     def _value(self, atom: Any) -> Any:
-        """What formulas are given, with which Python's operators can compute: numbers for literals."""
+        """Return the operand of a formula, with which Python's operators can compute: literals become numbers."""
         if isinstance(atom, Variable):
             value = self._values[atom]
             if not isinstance(value, Literal):
@@ -218,7 +218,7 @@ class _Rewriting(Interpreter):
 
 
 def _with_inner(equation: Equation, searches: Sequence[FormSearch]) -> Equation:
-    """The equation with rewritten programs in it, which take what they took before."""
+    """Return the equation with rewritten inner programs, which take the same operands."""
     programs = []
     for region, found in zip(equation.regions, searches, strict=True):
         derived = None if found.is_empty else _derive_rewritten(region.program, found)
@@ -228,7 +228,7 @@ def _with_inner(equation: Equation, searches: Sequence[FormSearch]) -> Equation:
 
 
 def _cast_as(value: Any, aval: Aval) -> Any:
-    """A value in the type that the naive form had."""
+    """Return a value in the type of the naive form."""
     if aval_of(value).shape != aval.shape:
         value, = bind(primitives.broadcast_to, value, shape=aval.shape)
     return convert(value, aval.dtype, aval.weak)

@@ -1,4 +1,4 @@
-"""`Rule`: a naive form, how it is found and what takes its place; and the table of all rules."""
+"""`Rule`: a naive form, its search and its replacement; and the table of all rules."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class StableForm(NamedTuple):
 
 
 RuleSearch = Callable[[ProgramView, Equation], "StableForm | None"]
-"""(view, equation) -> what takes the place of the value that the equation makes; None if nothing does."""
+"""(view, equation) -> the replacement of the value that the equation defines; None if there is none."""
 
 
 class Rule(NamedTuple):
-    """A naive form and the stable one: how both are written, what goes wrong, where they are equal, how it is found."""
+    """A naive form and the stable one: how both are written, the fault, where they are equal, and the search."""
 
     name: str
     naive: str
@@ -43,7 +43,7 @@ def register_form_rule(name: str, *roots: Primitive, naive: str, write: str, fau
                        ) -> Callable[[RuleSearch], RuleSearch]:
     """Register the decorated search as a rule for values that operations of `roots` make.
 
-    `kind` is that of findings (`KINDS` in findings.py), by default told from the fault.
+    `kind` is that of findings (`KINDS` in findings.py), by default derived from the fault.
     """
     kind = kind or ("cancellation" if "digits" in fault else "overflow")
 

@@ -1,7 +1,7 @@
-"""A program run twice at once, in its own precision and in a wider one, with every operation that ran on a tape.
+"""Run a program in its own precision and in a wider one at once, and keep every operation on a tape.
 
-Each value is a pair: what the program computed, and its shadow. Where an operation chooses (a branch, an index, an
-integer), the shadow follows the program. The tape is walked back to see what the error of each operation does to the
+Each value is a pair: the program's result, and its shadow. If an operation chooses (a branch, an index, an integer),
+the shadow follows the program. The tape is walked backwards to find the effect of each operation's error on the
 results.
 """
 
@@ -40,7 +40,7 @@ from fxgrad.tools.numerics.records import (
 has_shadow: Analysis[bool] = Analysis(
     "shadows", "Whether an operation runs again in a wider dtype for `precision_report`.",
     missing="conservative", default=True)
-"""False where the shadow of a result is the result itself: bits, random numbers, code of others, which runs once."""
+"""False if a result is its own shadow: bits, random numbers, foreign code, which runs once."""
 
 has_shadow.enter(False, primitives.bitcast_convert_type, primitives.nextafter, primitives.reduce_precision,
                  primitives.random_binomial, primitives.random_gamma,
@@ -51,15 +51,14 @@ has_shadow.enter(False, primitives.bitcast_convert_type, primitives.nextafter, p
 factored: Analysis[tuple[int, ...]] = Analysis(
     "operands with factors", "Which results of `lu` of the first operand stand behind it, and round as it does.",
     missing="conservative", default=())
-"""Systems of triangles are well conditioned; what is not is the way from a matrix to its factors, and derivatives
-leave it out.
+"""Triangular systems are well conditioned; the map from a matrix to its factors is not, and derivatives leave it out.
 """
 
 factored.enter((0, 2), primitives.lu_solve)
 factored.enter((0, 1, 2), primitives.slogdet)
 
 class Shadow(Interpreter):
-    """Runs a program and its shadow; carries `ShadowPair`s. `tape` has what ran, `unfollowed` what has no shadow."""
+    """Run a program and its shadow on `ShadowPair`s; `tape` has the operations, `unfollowed` those without a shadow."""
 
     def __init__(self, wide: DType, limit: int) -> None:
         self.wide, self._limit = wide, limit
@@ -68,7 +67,7 @@ class Shadow(Interpreter):
         self._called_by: list[Equation] = []
 
     def pair(self, value: Any) -> ShadowPair:
-        """A value that the program is given, which is exact."""
+        """Return the pair of an argument, which is exact."""
         array = np.asarray(value)
         return ShadowPair(array, self._widened(array))
 
@@ -83,7 +82,7 @@ class Shadow(Interpreter):
         return array.astype(self._dtype(array.dtype)) if dtypes.is_inexact(array.dtype) else array
 
     def _dtype(self, dtype: DType) -> Any:
-        """The shadow's dtype for one of the program's."""
+        """Return the shadow's dtype for one of the program's."""
         if not dtypes.is_inexact(dtype):
             return dtype
         return np.result_type(self.wide, np.complex64) if dtypes.is_complex(dtype) else self.wide
@@ -112,7 +111,7 @@ class Shadow(Interpreter):
             outputs = [self.pair(output) for output in low]
             if not has_shadow.of(primitive):
                 return outputs
-            # What the operation magnifies is seen in the program's own precision, too.
+            # Amplification by the operation shows in the program's own precision, too.
             given = [one.astype(pair.low.dtype) if pair.is_real else pair.low
                      for one, pair in zip(moved, inputs, strict=True)]
             nearby = [self._compute_low(primitive, _solve_again(given, factors) if factors else given, params)]
@@ -128,12 +127,12 @@ class Shadow(Interpreter):
         return outputs
 
     def _compute_low(self, primitive: Primitive, values: list[Any], params: dict[str, Any]) -> list[Any]:
-        """What an operation makes in the program's precision, as the shadow has it."""
+        """Return the results of an operation in the program's precision, converted to the shadow's."""
         return [*map(self._widened, evaluate_with_numpy(primitive, values, params))]
 
     def _exact(self, primitive: Primitive, values: list[Any], params: dict[str, Any], low: list[Any],
                ) -> list[Any] | None:
-        """What an operation makes in the wider precision; None where its kernel has none."""
+        """Return the results of an operation in the wider precision; None if its kernel has none."""
         if not has_shadow.of(primitive):
             return None
         try:
@@ -235,7 +234,7 @@ def run_shadowed(program: Program, inputs: Sequence[Any], wide: DType, limit: in
     for result in results:
         if result.is_real:
             result.add_slope(_error_slope(result))
-    # Where a result is lost, so are slopes on the way to what lost it; elsewhere only those of what was not chosen.
+    # Where a result is lost, so are slopes on the path to its cause; elsewhere only those of unselected values.
     is_lost = any(not np.all(np.isfinite(value)) for result in results if result.is_real
                   for value in (result.low, result.wide))
     for entry in reversed(shadow.tape):
@@ -244,7 +243,7 @@ def run_shadowed(program: Program, inputs: Sequence[Any], wide: DType, limit: in
 
 
 def _perturb(pair: ShadowPair, number: int) -> Any:
-    """The shadow of an operand, moved by a unit of the program's precision up or down where it is not exact there.
+    """Return the shadow of an operand, moved by a unit of the program's precision up or down where it is rounded.
 
     A rounding may happen to be small; this is one that is not.
     """
@@ -260,13 +259,13 @@ def _perturb(pair: ShadowPair, number: int) -> Any:
 def _solve_again(values: list[Any], factors: tuple[int, ...]) -> list[Any]:
     try:
         found = primitives.lu.numpy(values[0])
-    except TypeError:  # LAPACK has none for longdouble
+    except TypeError:  # LAPACK has no longdouble
         return values
     return [values[0], *(found[place] for place in factors), *values[1 + len(factors):]]
 
 
 def _error_slope(result: ShadowPair) -> Any:
-    """The slope of the relative error of a result: along the error that it has, or for all elements alike."""
+    """Return the slope of the relative error of a result: along its error, or for all elements alike."""
     wide = as_float64(result.wide)
     with np.errstate(all="ignore"):
         error = as_float64(result.low) - wide

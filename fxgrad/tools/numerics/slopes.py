@@ -1,4 +1,4 @@
-"""Where derivatives are zero although they should not be, and where they are infinite or NaN: found in a program."""
+"""Find derivatives of a program that are zero by accident, infinite or NaN."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OPAQUE = (primitives.custom_jvp, primitives.custom_vjp)
 
 
 class _DependenceSearch(Interpreter):
-    """Carries, in the place of each value, the inputs that it depends on and how."""
+    """Carries, for each value, the inputs that it depends on and how."""
 
     def literal(self, _: Literal) -> Dependence:
         return NOTHING
@@ -51,7 +51,7 @@ class _DependenceSearch(Interpreter):
             each.smoothly for each, atom in zip(inputs, equation.inputs, strict=True) if _has_slope(atom.aval)))
         if equation.primitive is primitives.stop_gradient:  # that is meant
             return [NOTHING]
-        if equation.primitive in OPAQUE:  # its derivative is what somebody says that it is
+        if equation.primitive in OPAQUE:  # its derivative is whatever the user's rule says
             return [Dependence(smoothly, frozenset())] * len(equation.outputs)
         if equation.regions:
             return self._into(equation, inputs)
@@ -60,7 +60,7 @@ class _DependenceSearch(Interpreter):
                 Dependence(frozenset(), cut | {(number, equation) for number in smoothly}) for var in equation.outputs]
 
     def _into(self, equation: Equation, inputs: list[Dependence]) -> list[Dependence]:
-        """What the programs make that an operation holds; what chooses among them has no derivative."""
+        """Return the results of an operation's inner programs; an operand that selects one has no derivative."""
         linked = {link.place for region in equation.regions for link in region.inputs}
         chosen = frozenset[tuple[int, Equation]]().union(*(
             each.cut | {(number, equation) for number in each.smoothly}
@@ -111,7 +111,7 @@ _OTHERS = "or a smooth function in its place; or an estimator of the derivative 
 
 
 def zero_slopes(program: Program) -> list[Finding]:
-    """Operations without a derivative by which alone a floating-point input reaches floating-point results."""
+    """Return operations without a derivative by which alone a floating-point input reaches floating-point results."""
     count = len(program.inputs) - len(program.constants)
     free = program.inputs[len(program.constants):]
     given = [Dependence(frozenset({number}) if _has_slope(var.aval) else frozenset(), frozenset())
@@ -130,7 +130,7 @@ def zero_slopes(program: Program) -> list[Finding]:
 
 
 def program_order(equation: Equation) -> tuple[int, str]:
-    """A place to sort by: the line, and the operation."""
+    """Return a sort key: the line, and the operation."""
     return (0 if equation.source is None else equation.source.line), equation.primitive.name
 
 
@@ -159,7 +159,7 @@ def _singular(maker: Equation | None) -> tuple[int, str] | None:
 
 
 def infinite_slopes(program: Program) -> list[Finding]:
-    """Logarithms, roots and quotients of what is 0 on an interval, or in a branch that `where` leaves out."""
+    """Return findings for logarithms, roots and quotients of a value that is 0 on an interval, or masked by `where`."""
     view = ProgramView(program)
     found = []
     for equation in program.equations:
@@ -183,7 +183,7 @@ _MOVES = (primitives.reshape, primitives.broadcast_to, primitives.convert_elemen
 
 
 def _is_held_at_zero(view: ProgramView, atom: Atom) -> bool:
-    """Whether a value is 0 on an interval: maximum(x, 0), and products with it."""
+    """Return whether a value is 0 on an interval: maximum(x, 0), and products with it."""
     if not _has_slope(atom.aval):
         return False
     maker = view.maker(atom)
@@ -199,7 +199,7 @@ def _is_held_at_zero(view: ProgramView, atom: Atom) -> bool:
 
 
 def _branch_findings(view: ProgramView, equation: Equation) -> list[Finding]:
-    """The trap of one `where`: the branch that is not taken has a derivative as well, infinite where the test fails."""
+    """Return findings for a single `where`: the branch not taken has an infinite derivative where the test fails."""
     test, *branches = equation.inputs
     compared = view.of(test, *_COMPARISONS)
     if compared is None:

@@ -1,4 +1,4 @@
-"""`stabilize`: the function, or the program, with stable formulas in the place of naive ones."""
+"""`stabilize`: a function, or a program, with stable formulas for naive ones."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ def stabilize(fun: Program) -> Program: ...
 @overload
 def stabilize(fun: Callable[..., Any]) -> Callable[..., Any]: ...
 def stabilize(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """`fun`, computed by formulas that neither overflow nor lose digits where what it says does.
+    """Return `fun` computed by formulas that neither overflow nor lose digits where its own do.
 
-    `fun` takes and returns arrays, numbers or containers of them; the result has the same shapes and dtypes. Known are
-    some fifty forms, such as log(sum(exp(x))), 1 / (1 + exp(-x)), log(1 - exp(x)), 1 - cos(x), sqrt(x**2 + y**2),
-    mean(x**2) - mean(x)**2 and inv(a) @ b, however they are written; docs/appendix/stable-formulas.md lists
-    all rules, where each holds and
-    how accurate it is. Where a form is accurate, its replacement agrees with it to rounding.
+    `fun` takes and returns arrays, numbers or containers of them; the result has the same shapes and dtypes. Some fifty
+    forms are rewritten, such as log(sum(exp(x))), 1 / (1 + exp(-x)), log(1 - exp(x)), 1 - cos(x), sqrt(x**2 + y**2),
+    mean(x**2) - mean(x)**2 and inv(a) @ b, however they are written; docs/appendix/stable-formulas.md lists all rules,
+    their domain and their accuracy. Where a form is accurate, its replacement agrees with it to rounding.
 
-    What `fun` differentiates is rewritten before that and after it, so that `stabilize(grad(f))` is as accurate as
-    `grad(stabilize(f))`. Loops, branches, calls and checkpoints are looked into; rules that users wrote for derivatives
-    are left alone, and so are complex numbers. Given a `Program` it returns one: `program` itself if nothing was naive.
+    Functions that `fun` differentiates are rewritten before and after differentiation, so that `stabilize(grad(f))` is
+    as accurate as `grad(stabilize(f))`. Loops, branches, calls and checkpoints are rewritten too; custom derivative
+    rules and complex numbers are left alone. Given a `Program` it returns a program: `program` itself if it has no
+    naive form.
 
-    Raises `ArgumentError` for an argument that is no array and no number.
+    Raises `ArgumentError` for an argument that is neither an array nor a number.
 
     >>> import fxgrad, numpy as np
     >>> def loss(x):
@@ -57,26 +57,26 @@ def stabilize(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _known_inputs(traced: TracedCall) -> tuple[float | None, ...]:
-    """The numbers among the inputs of what was traced: those that it captured."""
+    """Return the known numbers among the inputs of the traced call: the captured ones."""
     return captured_numbers(traced.captured) + (None,) * (len(traced.program.inputs) - len(traced.captured))
 
 
 def _rewritten_trace(traced: TracedCall) -> TracedCall:
-    """What was traced to be differentiated, with stable forms; what forcing computed is computed again."""
+    """Return the trace to be differentiated, with stable forms; values that forcing computed are recomputed."""
     derived = rewrite_forms(traced.program, _known_inputs(traced))
     if derived is None:
         return traced
     count = len(derived.captured) + traced.program.captured
     if count == derived.program.captured:
         program = derived.program
-    else:  # remembered, since what is derived of it is remembered on it
+    else:  # memoized, since derived programs are memoized on it
         program = _CAPTURING.of(derived.program) or _CAPTURING.put(
             derived.program, derived.program.replace(captured=count))
     return TracedCall(program, [*derived.captured, *traced.captured], traced.out_tree)
 
 
 _CAPTURING: ProgramAttribute[Program] = ProgramAttribute("with captured inputs")
-"""The rewritten program, which has all inputs as its own, with the captured ones of the trace that it is of."""
+"""The rewritten program, whose inputs include those that its trace captured."""
 
 
 def _stabilize_program(program: Program) -> Program:

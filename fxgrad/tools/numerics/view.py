@@ -1,4 +1,4 @@
-"""A program as rules look at it: what makes a value, read as numbers, sums, products, exponentials and means."""
+"""A program as rules read it: values as numbers, sums, products, exponentials and means."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_TERMS = 16
 """Sums and products of more parts are not taken apart."""
 
 _MODEST = 2.0 ** -14
-"""Numbers from here to its inverse are multiplied with each other; in no dtype does that overflow."""
+"""Products of numbers between this and its inverse overflow in no dtype."""
 
 _MOVES = (primitives.reshape, primitives.broadcast_to, primitives.broadcast_in_dim)
 
@@ -41,7 +41,7 @@ class Product(NamedTuple):
     number: float
     factors: dict[Atom, int]
     cancelled: frozenset[Atom] = frozenset()
-    """Those that stand above and below as often."""
+    """Atoms that occur as often above as below."""
 
 
 class ExponentialTerm(NamedTuple):
@@ -52,7 +52,7 @@ class ExponentialTerm(NamedTuple):
     base: Atom
 
     def is_of(self, other: ExponentialTerm, times: float = 1.0) -> bool:
-        """Whether the argument is that of `other`, times a number."""
+        """Return whether the argument is that of `other` times a number."""
         return self.base == other.base and self.number == other.number * times
 
 
@@ -66,7 +66,7 @@ class Sum(NamedTuple):
     is_mean: bool
 
     def moved(self, value: Any) -> Any:
-        """`value`, of the shape of the bare sum, in the shape in which the sum is used."""
+        """Return `value`, of the shape of the bare sum, in the shape in which the sum is used."""
         for move in self.moves:
             value = bind(move.primitive, value, **move.params)[0]
         return value
@@ -81,16 +81,16 @@ class ProgramView:
         self._makers = definitions(program)
 
     def maker(self, atom: Atom) -> Equation | None:
-        """The equation that makes a value; None for inputs and numbers."""
+        """Return the equation that defines a value; None for inputs and numbers."""
         return self._makers.get(atom) if isinstance(atom, Variable) else None
 
     def of(self, atom: Atom, *primitives: Primitive) -> list[Atom] | None:
-        """The operands of the operation that makes a value, if it is one of these; else None."""
+        """Return the operands of the operation that defines a value, if it is one of these; else None."""
         maker = self.maker(atom)
         return maker.inputs if maker is not None and maker.primitive in primitives else None
 
     def number(self, atom: Atom) -> float | None:
-        """The real number that a value is known to be, in all its places; None where it is not."""
+        """Return the real number that a value is known to equal in all elements; None if there is none."""
         while (maker := self.maker(atom)) is not None and maker.primitive in (*_MOVES, primitives.convert_element_type):
             atom = maker.inputs[0]
         if isinstance(atom, Literal):
@@ -99,13 +99,13 @@ class ProgramView:
         return None
 
     def is_number(self, atom: Atom, number: float) -> bool:
-        """Whether a value is known to be this number."""
+        """Return whether a value is known to be this number."""
         return self.number(atom) == number
 
     # --- sums and products ------------------------------------------------------------------------------------
 
     def terms(self, atom: Atom) -> list[Term]:
-        """The parts of a sum, down through sums, differences and changes of sign; of anything else, itself."""
+        """Return the terms of a sum, through nested sums, differences and signs; another value is its own term."""
         result: list[Term] = []
         waiting = [Term(1, atom)]
         while waiting:
@@ -123,7 +123,7 @@ class ProgramView:
         return result
 
     def product(self, atom: Atom) -> Product:
-        """The factors of a product, down through products, quotients, signs and whole powers."""
+        """Return the factors of a product, through nested products, quotients, signs and whole powers."""
         number, factors = 1.0, dict[Atom, int]()
         waiting = [(atom, 1)]
         while waiting:
@@ -151,7 +151,7 @@ class ProgramView:
                        frozenset(factor for factor, power in factors.items() if not power))
 
     def scaled(self, atom: Atom) -> tuple[float, Atom]:
-        """A value as a number times another one: 2 and x of `x * 2`, -1 and x of `-x`."""
+        """Return a value as a number times another one: 2 and x of `x * 2`, -1 and x of `-x`."""
         number = 1.0
         while (maker := self.maker(atom)) is not None:
             if maker.primitive is primitives.neg:
@@ -171,7 +171,7 @@ class ProgramView:
         return number, atom
 
     def squared(self, atom: Atom) -> Atom | None:
-        """The value of which this one is the square; None if it is none."""
+        """Return the value whose square this one is; None if there is none."""
         maker = self.maker(atom)
         if maker is None:
             return atom if self.is_number(atom, 1.0) else None
@@ -184,14 +184,14 @@ class ProgramView:
     # --- exponentials -----------------------------------------------------------------------------------------
 
     def exponential(self, atom: Atom) -> ExponentialTerm | None:
-        """What a value is the exponential of; None if it is none, or of a number less the largest."""
+        """Return the exponential term of a value; None if it is none, or one with its maximum subtracted."""
         operands = self.of(atom, primitives.exp)
         if operands is None or self.has_maximum_subtracted(operands[0]):
             return None
         return ExponentialTerm(operands[0], *self.scaled(operands[0]))
 
     def has_maximum_subtracted(self, atom: Atom) -> bool:
-        """Whether a largest value was subtracted already: then nothing overflows."""
+        """Return whether a maximum was already subtracted, so that nothing overflows."""
         operands = self.of(atom, primitives.sub)
         if operands is None:
             return False
@@ -205,7 +205,7 @@ class ProgramView:
     # --- reductions -------------------------------------------------------------------------------------------
 
     def sum(self, atom: Atom) -> Sum | None:
-        """What a value is the sum or the mean of; None if it is neither."""
+        """Return the sum or the mean that a value is; None if it is neither."""
         moves: list[Equation] = []
         maker = self.maker(atom)
         while maker is not None and maker.primitive in _MOVES:
@@ -225,7 +225,7 @@ class ProgramView:
         return None
 
     def _as_mean(self, maker: Equation, moves: Sequence[Equation]) -> Sum | None:
-        """The mean, if it is a sum divided by the number of its terms."""
+        """Return the mean, if the value is a sum divided by the number of its terms."""
         by = self.number(maker.inputs[1])
         total = self.sum(maker.inputs[0]) if by else None
         if total is None or total.is_mean or not by:

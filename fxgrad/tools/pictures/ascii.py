@@ -1,4 +1,4 @@
-"""Pictures made of characters, for terminals, logs and comments: boxes in rows, lines between them."""
+"""Draw pictures in characters for terminals, logs and comments: boxes in rows, lines between them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ STEEP = 3
 """Rows that slanted lines may take; longer ones have corners."""
 MOST_EXCHANGED = 60
 PLAIN = str.maketrans({"·": "_", "…": "~", "×": "x"})
-"""What is written otherwise where there are no other characters than those of ASCII."""
+"""Replacements of the other characters where only ASCII is available."""
 
 
 def ascii_text(picture: Picture) -> str:
-    r"""The picture in characters; regions follow as pictures of their own.
+    r"""Return the picture in characters; regions follow as separate pictures.
 
     >>> boxes = (Box("x", "x"), Box("y", "y"), Box("add", "+", kind="operation"), Box("z", "z"))
     >>> lines = (Line("x", "add"), Line("y", "add", position=1), Line("add", "z"))
@@ -37,7 +37,7 @@ def ascii_text(picture: Picture) -> str:
 
 
 def _with_labels(picture: Picture) -> Picture:
-    """The picture with what is written at lines as boxes between two pieces of each."""
+    """Return the picture with each line label as a box that splits its line in two."""
     boxes, lines = [*picture.boxes], []
     for number, line in enumerate(picture.lines):
         if line.label:
@@ -50,9 +50,9 @@ def _with_labels(picture: Picture) -> Picture:
 
 
 def _box_lines(box: Box, lines: int) -> list[str]:
-    """The lines of a box, on which that many others arrive.
+    """Return the text lines of a box at which `lines` lines arrive.
 
-    What is a name of the user's stands as it is, operations and expressions in brackets, what is marked in stars.
+    The user's names are bare, operations and expressions are in brackets, marked boxes in stars.
     """
     label = f"*{box.label}*" if box.is_marked else box.label
     has_brackets = label.startswith("[") and label.endswith("]")
@@ -62,7 +62,7 @@ def _box_lines(box: Box, lines: int) -> list[str]:
 
 
 def _box_width(lines: int) -> int:
-    """How wide a box is on which that many lines arrive, two columns apart."""
+    """Return the width of a box at which that many lines arrive, two columns apart."""
     return 2 * lines + (1 if lines > 1 and lines % 2 else -1)
 
 
@@ -73,7 +73,7 @@ def _draw_text(picture: Picture) -> str:
     texts = {box.key: _box_lines(box, pins.get(box.key, 0)) for box in picture.boxes}
     widths = {key: max(*(len(text) for text in lines), _box_width(pins.get(key, 0))) for key, lines in texts.items()}
     arcs = [line.ends for line in picture.lines]
-    for step in (1, 2, 4):  # where lines would cover each other there is more room; of steps of four none can
+    for step in (1, 2, 4):  # wider columns if lines would overlap; with a step of four none can
         drawing = _Drawing(texts, widths, arrange_layers([*texts], arcs, widths, step), picture.lines, even=step > 1)
         if drawing.is_right:
             break
@@ -81,7 +81,7 @@ def _draw_text(picture: Picture) -> str:
 
 
 class LineNet(NamedTuple):
-    """All lines that go on from one box or rail into the row below: from a column to several."""
+    """All lines from one box or rail to the next row: from one column to several."""
 
     name: str
     top: int
@@ -151,7 +151,7 @@ class _Drawing:
         return [*nets.values()]
 
     def _pins(self, name: str, sources: Sequence[str]) -> list[int]:
-        """The columns at which lines from `sources` arrive at a box: about its middle, at odd ones if those are even.
+        """Return the columns at which lines from `sources` reach a box: centered, on odd columns for an even count.
 
         So they are not below the middle of another box.
         """
@@ -163,7 +163,7 @@ class _Drawing:
         return [middle + 2 * place - count + 1 for place in range(count)]
 
     def _draw_slanted(self, nets: Sequence[LineNet]) -> bool:
-        """Draws short lines as slanted ones, where none meets another; whether it did."""
+        """Draw short lines slanted if none meets another; return whether it did."""
         height = max(abs(column - net.top) for net in nets for column in net.bottom)
         if height > STEEP or any(len(net.bottom) > 1 for net in nets):
             return False
@@ -180,7 +180,7 @@ class _Drawing:
         return True
 
     def _draw_corners(self, nets: Sequence[LineNet]) -> None:
-        """Draws a horizontal piece for each net that is not straight, in as few rows as they fit in."""
+        """Draw a horizontal piece for each net that is not straight, in as few rows as they fit in."""
         tracks = self._tracks(nets)
         first = {net.name: number for number, track in enumerate(tracks) for net in track}
         rows: list[dict[int, str]] = [{} for _ in tracks]
@@ -197,7 +197,7 @@ class _Drawing:
 
     @staticmethod
     def _horizontal(row: dict[int, str], net: LineNet) -> None:
-        """What comes from above turns at `'`, what goes down begins at a dot, and both are at a cross."""
+        """Draw a horizontal piece: lines from above end in `'`, lines downward start with a dot, both give a cross."""
         left, right = net.span
         for column in range(left, right + 1):
             if column == net.top:
@@ -208,7 +208,7 @@ class _Drawing:
                 row[column] = "-"
 
     def _tracks(self, all_nets: Sequence[LineNet]) -> list[list[LineNet]]:
-        """The nets that are not straight in rows, so that lines cross seldom and none covers another."""
+        """Distribute the nets that are not straight over rows, so that few lines cross and none covers another."""
         nets = sorted([net for net in all_nets if not net.is_straight],
                       key=lambda net: (net.span[0] + net.span[1], net.top))
         for _ in range(len(nets) if len(nets) < MOST_EXCHANGED else 0):
@@ -233,7 +233,7 @@ class _Drawing:
 
 
 def _is_between(left: LineNet, right: LineNet, taken: set[int]) -> bool:
-    """Whether there is room between two nets in one row: a column that no line goes through."""
+    """Return whether two nets in one row have a free column between them."""
     return any(column not in taken for column in range(left.span[1] + 1, right.span[0]))
 
 
@@ -241,7 +241,7 @@ COVERED = 1000
 
 
 def _cost(upper: LineNet, lower: LineNet) -> int:
-    """How often two nets cross if one is drawn above the other; very much if one line would cover the other."""
+    """Return the number of crossings if one net is drawn above the other; a huge number if lines would overlap."""
     left, right = upper.span
     cost = int(left <= lower.top <= right)
     left, right = lower.span

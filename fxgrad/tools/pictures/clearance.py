@@ -1,4 +1,4 @@
-"""Where labels and titles stand: labels on their lines, titles where no line crosses them; and lines that hit boxes."""
+"""Positions of labels and titles: labels on their lines, titles clear of lines; and lines that hit boxes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ Point = tuple[float, float]
 Area = tuple[float, float, float, float]
 """Left, top, right and bottom."""
 FARTHEST = 20.0
-"""Pixels from a line beyond which a label does not seem to be of it."""
+"""Pixels from a line beyond which a label no longer seems to belong to it."""
 STEPS = (0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74, 0.18, 0.82, 0.1, 0.9)
-"""Where along its line a label may stand: the nearer to the middle, the better."""
+"""Fractions of a line's length at which a label may be placed, in order of preference."""
 TITLE_STEP = 12.0
 
 
 def distance(point: Point, line: Sequence[Point]) -> float:
-    """How far a point is from a line of straight pieces.
+    """Return the distance of a point from a line of straight pieces.
 
     >>> distance((1.0, 2.0), [(0.0, 0.0), (4.0, 0.0)])
     2.0
@@ -34,7 +34,7 @@ def _from_piece(point: Point, start: Point, end: Point) -> float:
 
 
 def crosses(line: Sequence[Point], area: Area) -> bool:
-    """Whether a line goes through an area.
+    """Return whether a line passes through an area.
 
     >>> crosses([(0.0, 0.0), (4.0, 4.0)], (1.0, 0.0, 3.0, 2.0)), crosses([(0.0, 0.0), (4.0, 4.0)], (3.0, 0.0, 5.0, 2.0))
     (True, False)
@@ -59,18 +59,18 @@ def _piece_crosses(start: Point, end: Point, area: Area) -> bool:
 
 
 def areas_overlap(one: Area, other: Area) -> bool:
-    """Whether two areas have a part in common."""
+    """Return whether two areas overlap."""
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def area_around(middle: Point, width: float, height: float) -> Area:
-    """The area of a width and a height about a point."""
+    """Return the area of a width and a height centered on a point."""
     return middle[0] - width / 2, middle[1] - height / 2, middle[0] + width / 2, middle[1] + height / 2
 
 
 def label_places(lines: Sequence[Sequence[Point]], places: Sequence[Point], widths: Sequence[float], height: float,
                  boxes: Sequence[Area], page: float) -> list[Point]:
-    """The middles of labels: those of `places` that are near their lines, and for the others a free one on the line.
+    """Return the centers of labels: those of `places` near their lines, for the others a free place on the line.
 
     A width of 0 is that of no label; `page` is the width of the page, which labels do not leave.
     """
@@ -91,7 +91,7 @@ def label_places(lines: Sequence[Sequence[Point]], places: Sequence[Point], widt
 
 
 def _point_along(line: Sequence[Point], part: float) -> Point:
-    """The point at a part of the length of a line."""
+    """Return the point at a fraction of the length of a line."""
     pieces = [*itertools.pairwise(line)]
     lengths = [math.dist(*piece) for piece in pieces]
     left = part * sum(lengths)
@@ -104,9 +104,9 @@ def _point_along(line: Sequence[Point], part: float) -> Point:
 
 
 def title_place(frame: Area, width: float, height: float, lines: Sequence[Sequence[Point]]) -> Point:
-    """Where the text of a title begins in a frame: at the top, else at the bottom, as far left as no line crosses it.
+    """Return where a title's text begins in a frame: at the top or else the bottom, leftmost without crossing a line.
 
-    At the top left if there is no such place.
+    If there is no such place, it is the top left.
     """
     left, top, _, bottom = frame
     rows = ((top + 2, top + height - 4), (bottom - height + 5, bottom - 4))

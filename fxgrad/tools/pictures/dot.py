@@ -11,11 +11,11 @@ from fxgrad.tools.pictures.theme import LINES, Paint, Theme, apply_theme
 DOT_SHAPES = {"circle": "circle", "square": "square", "pill": "box"}
 DOT_STYLES = {"forward": "solid", "gradient": "dashed", "saved": "dotted", "carry": "dashed"}
 WIDEST_SQUARE = 5
-"""Characters of a label that stands in a square; longer ones stand in rectangles."""
+"""Most characters of a label in a square; longer ones get rectangles."""
 
 
 def dot_text(picture: Picture, theme: Theme | None = None) -> str:
-    """The picture for `dot`.
+    """Return the picture as text for `dot`.
 
     >>> box = Box("x", "x", shape="circle", role="input")
     >>> print(dot_text(Picture("", (box,), ())).splitlines()[3])
@@ -79,7 +79,7 @@ MERMAID_ARROWS = {"forward": "-->", "gradient": "-.->", "saved": "-.->", "carry"
 
 
 def mermaid_text(picture: Picture, theme: Theme | None = None) -> str:
-    """The picture as a flow chart of Mermaid's.
+    """Return the picture as a Mermaid flow chart.
 
     >>> print(mermaid_text(Picture("", (Box("x", "x", shape="circle", role="input"),), ())).splitlines()[1])
       x(("x")):::input
@@ -116,5 +116,5 @@ def _identifier(key: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Text between quotes, with what Mermaid takes for its own written as entities."""
+    """Return text in quotes, with Mermaid's special characters as entities."""
     return '"' + "".join(char if char.isalnum() or char in " .,=_[]-" else f"#{ord(char)};" for char in text) + '"'

@@ -40,9 +40,9 @@ ENDINGS = {".svg": "svg", ".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".merm
 
 
 class Drawing:
-    r"""A picture in one style: `print` and `str` give its text, notebooks show it, `save` writes it.
+    r"""A picture in one style: `print` and `str` give its text, notebooks display it, `save` writes it.
 
-    `picture` has the boxes and lines, without places on the page. In notebooks it is shown as SVG, where that can be.
+    `picture` has the boxes and lines, without positions. Notebooks show it as SVG if they can.
 
     >>> import fxgrad
     >>> print(fxgrad.draw(lambda x, y, w: (x + y) * w)(2.0, 3.0, 4.0))
@@ -63,16 +63,16 @@ class Drawing:
         self.picture = make(style).printable()
 
     def text(self, style: str | None = None) -> str:
-        """The picture in a style, by default its own.
+        """Return the picture in a style, by default its own.
 
-        Raises `ArgumentError` for a style that there is not; `UnsupportedError` for SVG and HTML without graphlay.
+        Raises `ArgumentError` for an unknown style; `UnsupportedError` for SVG and HTML without graphlay.
         """
         chosen: str = _require_choice("style", style or self.style, STYLES)
         picture = self.picture if chosen == self.style else self._make(chosen).printable()
         return STYLES[chosen](picture, self._theme)
 
     def save(self, path: str | File) -> None:
-        """Writes the picture to a file, in the style of its ending: .svg, .html, .dot, .mmd, .txt.
+        """Write the picture to a file, in the style of its ending: .svg, .html, .dot, .mmd, .txt.
 
         Raises `ArgumentError` for other endings; as `text` does.
         """
@@ -90,7 +90,7 @@ class Drawing:
     __repr__ = __str__
 
     def _repr_svg_(self) -> str | None:
-        """What notebooks show; None, for the text, where the library for layouts is not installed."""
+        """Return the SVG for notebooks; None, so that they show the text, if the layout library is not installed."""
         try:
             return self.text("svg")
         except UnsupportedError:
@@ -103,7 +103,7 @@ def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite",
          style: Style = "ascii", roles: Roles | None = None, argnums: int | Sequence[int] | None = None,
          types: bool = True, values: bool = False, derivatives: bool = False,
          expand: bool | str | Collection[str] | None = None, highlight: Any = None, theme: Theme | None = None) -> Any:
-    r"""The picture of a program or a graph; of a function, the function that traces it and returns the picture.
+    r"""Return the picture of a program or a graph; for a function, a function that traces it and returns the picture.
 
     | `view` | boxes are | lines are |
     |---|---|---|
@@ -112,16 +112,16 @@ def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite",
     | "op" | operations, between leaves and results | values |
     | "network" | layers | what flows between them |
 
-    With `show="joint"` the backward pass stands beside the forward one, each gradient beside its value, and with
-    "backward" alone; by default a gradient's program is drawn with both, and others as they are. `style` is
-    "ascii", "svg", "dot", "mermaid" or "html". `roles` and `argnums` say which arguments are parameters, as for
-    `fxgrad.graph`; gradients are drawn of those. `types` and `values` stand below names (in joint pictures with the
-    gradients in them), `derivatives`, the local ones, at lines. `expand` are names of the operations and layers
-    that are opened: True for all, False for none, by default loops and branches. `highlight` is a node, a path of
-    `Graph.paths`, or several, nodes by name. `theme` changes colours by role, {"input": "#cfe8ff"}.
+    With `show="joint"` the backward pass is drawn beside the forward one, each gradient beside its value, and with
+    "backward" alone; by default a gradient's program is drawn with both, and others as they are. `style` is "ascii",
+    "svg", "dot", "mermaid" or "html". `roles` and `argnums` mark arguments as parameters, as in `fxgrad.graph`;
+    gradients with respect to these are drawn. `types` and `values` are shown below names (in joint pictures with the
+    gradients), local `derivatives` at lines. `expand` has the names of the operations and layers to open: True for all,
+    False for none, by default loops and branches. `highlight` is a node, a path of `fxgrad.paths`, or several, nodes by
+    name. `theme` changes colours by role, {"input": "#cfe8ff"}.
 
-    Raises `ArgumentError` for a view, style, show, role, node or layer that there is not, and for values of a graph
-    that has none; `UnsupportedError` for SVG and HTML where graphlay is not installed (`pip install 'fxgrad[draw]'`).
+    Raises `ArgumentError` for an unknown view, style, show, role, node or layer, and for `values` of a graph without
+    values; `UnsupportedError` for SVG and HTML if graphlay is not installed (`pip install 'fxgrad[draw]'`).
 
     >>> import fxgrad
     >>> print(fxgrad.draw(lambda w, x: w * x, view="value")(2.0, 3.0))
@@ -159,7 +159,7 @@ def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite",
 
 
 def _inline_single_call(graph: Graph) -> Graph:
-    """The graph of what a program calls, if that is all that it does: of a jitted function, the function's."""
+    """Return the inner graph if a program is a single call: for a jitted function, the function's graph."""
     while len(graph.operations) == 1 and _is_call(graph.operations[0]):
         only = graph.operations[0].equation
         leaves = [node.value for node in graph.inputs] if graph.has_values else None
@@ -167,7 +167,7 @@ def _inline_single_call(graph: Graph) -> Graph:
         for node, before in zip(made.inputs, graph.inputs, strict=True):
             node.role = before.role
         for node, within in zip(made.outputs, graph.operations[0].subgraphs[0].graph.outputs, strict=True):
-            if node.producer is not None:  # what the call is assigned to, such as the picture, is no name of its result
+            if node.producer is not None:  # the name that the call is assigned to is not its result's
                 node.name, node.is_named = within.name if within.is_named else "out", within.is_named
         graph = made
     return graph
@@ -185,7 +185,7 @@ def _require_choice(name: str, value: Any, known: Iterable[str]) -> Any:
 
 
 def _picture(graph: Graph, view: str, show: str | None, style: str, wishes: PictureOptions, highlight: Any) -> Picture:
-    """The picture in words, as the style wants it: text has regions beside the picture, not in it."""
+    """Return the picture for a style: text styles have regions beside the picture, not in it."""
     show = show or ("joint" if has_backward(graph) else "forward")
     if style == "ascii" and wishes.expand is None and view != "network":
         wishes = wishes._replace(inset=True)
@@ -201,7 +201,7 @@ def _picture(graph: Graph, view: str, show: str | None, style: str, wishes: Pict
         marked=nodes, path=edges, backward=both.backward, twins=both.twins, names=both.names,
         gradients=both.gradients() if wishes.values else {}))
     picture = picture if show == "joint" else _one_pass(picture, show)
-    keys = {box.key for box in picture.boxes}  # views leave some of them out
+    keys = {box.key for box in picture.boxes}  # views omit some of them
     return picture._replace(boxes=tuple([box if box.twin in keys else box._replace(twin="") for box in picture.boxes]))
 
 
@@ -218,7 +218,7 @@ def _check_expand(graph: Graph, view: str, wishes: PictureOptions) -> None:
 
 
 def _marks_in_both(both: JointGraph, graph: Graph, highlight: Any) -> tuple[frozenset[Node], frozenset[Edge]]:
-    """What to highlight in the graph of both passes; what is of the forward graph is found again there."""
+    """Return the items to highlight in the graph of both passes, matched to those of the forward graph."""
     if highlight is None or both.graph is graph:
         return highlighted_items(both.graph, highlight)
     again = {before: node for node, before in both.before.items()}
@@ -231,11 +231,11 @@ def _marks_in_both(both: JointGraph, graph: Graph, highlight: Any) -> tuple[froz
 
 
 def _one_pass(picture: Picture, show: str) -> Picture:
-    """One pass of a picture of both; what the backward pass takes from the forward one is its leaves."""
+    """Return one pass of a joint picture; residuals become the leaves of the backward pass."""
     kept = {box.key for box in picture.boxes if box.part == show}
     lines = [line for line in picture.lines if line.target in kept]
     kept.update(line.source for line in lines)
-    if show == "backward":  # values that are kept, and nothing of how they were made
+    if show == "backward":  # residuals, without their computation
         lines = [line for line in lines if line.kind in ("gradient", "saved")]
     boxes = [box for box in picture.boxes if box.key in kept]
     return picture._replace(boxes=tuple(boxes), lines=tuple(lines))

@@ -1,4 +1,4 @@
-"""Pictures as pages: one file with the picture, what hovering tells, and a touch on a gradient shows whose it is."""
+"""HTML pages of pictures: one file with hover text, where pointing at a gradient highlights its value."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ for (const box of boxes) {
 
 
 def html_text(picture: Picture, theme: Theme | None = None) -> str:
-    """A page with the picture, which loads nothing.
+    """Return a page with the picture, which loads nothing.
 
-    Raises `UnsupportedError` where the library for layouts is not installed.
+    Raises `UnsupportedError` if the layout library is not installed.
     """
     title = escape(picture.title or "program")
     return "\n".join([

@@ -32,8 +32,8 @@ from fxgrad.tools.pictures.words import is_expression, value_label
 class JointGraph(NamedTuple):
     """A graph of both passes: the items of the backward one, each with its forward item.
 
-    `names` are those of gradients: `d_x, d_y` of one that is both. `held` are the nodes that hold the gradients in
-    nodes of the forward pass, and `before` what these are in the graph of that alone, as far as it is known.
+    `names` are those of gradients: `d_x, d_y` for one of both. `held` maps nodes of the forward pass to the nodes that
+    hold their gradients, and `before` to their nodes in the graph of the forward pass alone, if known.
     """
 
     graph: Graph
@@ -44,32 +44,32 @@ class JointGraph(NamedTuple):
     before: Mapping[Node, Node]
 
     def gradients(self) -> dict[Node, Any]:
-        """The gradients in nodes of the forward pass, for a graph with values."""
+        """Return the gradients of nodes of the forward pass, for a graph with values."""
         found = {value: node.value for value, node in self.held.items()}
         for node, before in self.before.items():
             try:
                 found[node] = before.grad
-            except FxgradError:  # an integer has none, and of several results there are other gradients
+            except FxgradError:  # integers have no gradient; with several results `grad` is undefined
                 continue
         return found
 
 
 def with_backward(graph: Graph) -> JointGraph:
-    """The graph with its backward pass: as it is if it has one, else with that of its program.
+    """Return the graph with its backward pass: unchanged if it has one, else that of the differentiated program.
 
-    Gradients are those of the parameters, or of all floating-point arguments where none is a parameter. Raises
+    Gradients are those of the parameters, or of all floating-point arguments if none is a parameter. Raises
     `ArgumentError` if there are none.
     """
     return link_gradients(graph, {}, {}) if has_backward(graph) else link_gradients(*_differentiate(graph))
 
 
 def has_backward(graph: Graph) -> bool:
-    """Whether a graph is a gradient's, which tells what of it is the backward pass."""
+    """Return whether the graph is a gradient's, in which the backward pass is marked."""
     return any(operation.part == "backward" for operation in graph.operations)
 
 
 def _differentiate(graph: Graph) -> tuple[Graph, dict[Node, list[Node]], dict[Node, Node]]:
-    """The graph of a program and its pullback, whose further arguments are the gradients in the results.
+    """Return the graph of a program and its pullback; its additional arguments are the gradients of the results.
 
     And the arguments that each of its further results is the gradient in, and the nodes of `graph` that its own are.
     """
@@ -105,7 +105,7 @@ def _differentiate(graph: Graph) -> tuple[Graph, dict[Node, list[Node]], dict[No
 
 
 def _differentiated_inputs(graph: Graph) -> tuple[bool, ...]:
-    """Which inputs of the program gradients are drawn of, the captured ones first."""
+    """Return a mask of the inputs whose gradients are drawn, captured ones first."""
     chosen = any(node.role == "parameter" for node in graph.inputs)
     return (*[False] * graph.program.captured, *[
         has_tangent(node.aval) and (not chosen or node.role == "parameter") for node in graph.inputs])
@@ -162,7 +162,7 @@ def link_gradients(graph: Graph, gradients: Mapping[Node, Sequence[Node]], befor
 
 
 def _nested_gradients(graph: Graph, gradients: Mapping[Node, Sequence[Node]]) -> dict[Node, Node]:
-    """The nodes that hold the gradients in others. Of equal values that became one each has a share: these are none."""
+    """Map nodes to the nodes that hold their gradients; merged equal values have several partial ones: left out."""
     primals: dict[Any, Node] = {}
     for node in graph.nodes:
         primals.update(((id(origin.program), origin.var), node) for origin in node.origins if origin.role == PRIMAL)
@@ -178,7 +178,7 @@ def _nested_gradients(graph: Graph, gradients: Mapping[Node, Sequence[Node]]) ->
 
 def _twins_of_operations(graph: Graph, backward: Collection[Node | Operation], links: Mapping[Node, Node],
                          ) -> dict[Operation, Operation]:
-    """The operations of the forward pass that those of the backward pass belong to."""
+    """Map operations of the backward pass to the operations of the forward pass that they belong to."""
     places: dict[tuple[int, int, str], list[Operation]] = {}
     for operation in graph.operations:
         if operation not in backward:
@@ -191,7 +191,7 @@ def _twins_of_operations(graph: Graph, backward: Collection[Node | Operation], l
             arrived = [links.get(node) or _named_result(graph, node) for node in operation.inputs if node in backward]
             twin = next((_likeliest_operation(places[place], left, arrived)
                          for place in _places(operation) if place in places), None)
-            for node in operation.inputs if twin is None else ():  # a sum of what arrives has no line of its own
+            for node in operation.inputs if twin is None else ():  # a sum of cotangents has no line of its own
                 maker = node.producer or _maker_of_result(graph, node)
                 if node in backward and maker is not None:
                     twin = twins.get(maker, None if maker in backward else maker)
@@ -203,10 +203,10 @@ def _twins_of_operations(graph: Graph, backward: Collection[Node | Operation], l
 
 def _likeliest_operation(candidates: Sequence[Operation], left: Sequence[Node],
                          arrived: Sequence[Node | None]) -> Operation:
-    """Of the operations that one place recorded, the one through which a gradient goes back.
+    """Return the operation that a gradient passes through, of those recorded at one place.
 
-    It leaves that in an operand (`left`), and arrives in a result (`arrived`). Where that is not known it is one that
-    the user wrote: others were added by the derivative, to be kept for the backward pass.
+    The gradient goes from a result (`arrived`) to an operand (`left`). If these are unknown, an operation that the user
+    wrote is preferred to one that the derivative added to save residuals.
     """
     return max(candidates, key=lambda operation: (
         any(value in operation.inputs for value in left) + any(value in operation.outputs for value in arrived),
@@ -214,14 +214,14 @@ def _likeliest_operation(candidates: Sequence[Operation], left: Sequence[Node],
 
 
 def _places(operation: Operation) -> list[tuple[int, int, str]]:
-    """Where an operation was recorded: the instruction, and the line."""
+    """Return where an operation was recorded: by instruction, and by line."""
     source = operation.source
     return [] if source is None else [(id(source.code), source.instruction, "instruction"),
                                       (id(source.code), source.line, "line")]
 
 
 def _gradient_letters(links: Mapping[Node, Node], backward: set[Node | Operation]) -> dict[Node, str]:
-    """`d_b` of the gradient of a value without a name that stands in the picture as b, if it is the only one."""
+    """Name gradients of unnamed values after the letters in the picture, `d_b`; only if a value has a single one."""
     shares = [*links.values()]
     found = {}
     for node, primal in links.items():
@@ -232,20 +232,20 @@ def _gradient_letters(links: Mapping[Node, Node], backward: set[Node | Operation
 
 
 def _maker_of_result(graph: Graph, node: Node) -> Operation | None:
-    """The operation that makes the result that a gradient, given as an argument, is of."""
+    """Return the operation that computes the result whose gradient is this argument."""
     result = _named_result(graph, node)
     return None if result is None else result.producer
 
 
 def _made_beside(node: Node, twins: Mapping[Operation, Operation]) -> Node | None:
-    """The result of what the operation that makes a gradient belongs to; of a number, that of one which uses it."""
+    """Return the result of the twin of a gradient's operation; for a number, of the twin of an operation using it."""
     makers = [edge.operation for edge in node.uses] if node.producer is None else [node.producer]
     twin = next((twins[maker] for maker in makers if maker in twins and (node.producer or node.is_number)), None)
     return None if twin is None else twin.outputs[0]
 
 
 def _named_result(graph: Graph, node: Node) -> Node | None:
-    """The result that a gradient, given as an argument, is of: it is called so."""
+    """Return the result whose gradient is this argument, found by name."""
     if node.producer is not None or node.role != "gradient":
         return None
     return next((each for each in graph.outputs if f"d_{each.name}" == node.name), graph.outputs[0])

@@ -1,4 +1,4 @@
-"""Layers for pictures made of characters: who stands in which row, in which order, and at which column."""
+"""Layered layout for pictures in characters: the row of each box, the order within rows, and the columns."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MOST_TRANSPOSED = 400
 
 
 class Layers:
-    """Rows of boxes and of rails, which are the places where lines from above pass through a row.
+    """Rows of boxes and of rails; a rail is a place where lines from above pass through a row.
 
-    A rail is called by the box that it comes from and its row; `down` and `up` are the neighbours in the row below and
-    above, `columns` the places of the middles.
+    A rail is named after the box that it comes from and its row; `down` and `up` are the neighbours in the row below
+    and above, `columns` the centers.
     """
 
     def __init__(self, rows: list[list[str]], down: dict[str, list[str]]) -> None:
@@ -32,7 +32,7 @@ class Layers:
 def arrange_layers(names: Sequence[str], arcs: Sequence[Arc], widths: Mapping[str, int], step: int = 1) -> Layers:
     """Return the layers of an acyclic graph, in order and placed; an arc goes from the upper box to the lower one.
 
-    The middles of boxes stand at multiples of `step`. Names have no spaces, which those of rails have.
+    The centers of boxes are multiples of `step`. Names of boxes have no spaces, unlike those of rails.
 
     >>> found = arrange_layers(["x", "y", "add"], [("x", "add"), ("y", "add")], {"x": 1, "y": 1, "add": 3})
     >>> found.rows, found.columns
@@ -71,7 +71,7 @@ def rank_boxes(names: Sequence[str], arcs: Sequence[Arc]) -> dict[str, int]:
 
 
 def _with_rails(names: Sequence[str], arcs: Sequence[Arc], ranks: Mapping[str, int]) -> Layers:
-    """The rows, with a rail in each row that lines from a box pass through; all lines from a box share its rail."""
+    """Add a rail to each row that lines from a box pass through; all lines from a box share its rail."""
     rows: list[list[str]] = [[] for _ in range(1 + max(ranks.values(), default=-1))]
     for name in names:
         rows[ranks[name]].append(name)
@@ -94,7 +94,7 @@ def _with_rails(names: Sequence[str], arcs: Sequence[Arc], ranks: Mapping[str, i
 
 
 def _order_rows(layers: Layers) -> None:
-    """Orders the rows so that few lines cross: by the mean place of neighbours, then by exchanging neighbours."""
+    """Order the rows so that few lines cross: by the mean column of neighbours, then by swapping adjacent boxes."""
     _first_order(layers)
     best, fewest = [[*row] for row in layers.rows], _crossings(layers)
     for sweep in range(SWEEPS):
@@ -114,7 +114,7 @@ def _order_rows(layers: Layers) -> None:
 
 
 def _first_order(layers: Layers) -> None:
-    """As a walk from the last boxes upwards meets them, operand after operand."""
+    """Order the rows by a depth-first walk from the last boxes upwards, in the order of operands."""
     met: dict[str, int] = {}
     stack = [name for row in layers.rows for name in reversed(row) if name not in layers.down]
     while stack:
@@ -150,7 +150,7 @@ def _crossings_below(layers: Layers, number: int) -> int:
 
 
 def _transpose(layers: Layers) -> None:
-    """Exchanges neighbours in a row as long as that takes crossings away."""
+    """Swap neighbours in a row as long as that reduces the crossings."""
     for number, row in enumerate(layers.rows):
         for index in range(len(row) - 1):
             before = _crossings_below(layers, number - 1) + _crossings_below(layers, number)
@@ -163,9 +163,9 @@ def _transpose(layers: Layers) -> None:
 
 
 def _place_columns(layers: Layers, widths: Mapping[str, int], step: int) -> None:
-    """Gives each box and rail the column of its middle, a multiple of `step`: as near its neighbours as has room.
+    """Give each box and rail the column of its middle, a multiple of `step`: as near its neighbours as has room.
 
-    Of steps of four, rows stand in turns between the columns of those above.
+    With steps of four, rows alternate between the columns of those above.
     """
     columns = layers.columns
     for row in layers.rows:
@@ -173,11 +173,11 @@ def _place_columns(layers: Layers, widths: Mapping[str, int], step: int) -> None
         for name in row:
             columns[name] = round(at + widths.get(name, 1) / 2)
             at += widths.get(name, 1) + GAP
-    for sweep in range(SWEEPS + 1):  # the last goes down, so that boxes stand below what they are computed from
+    for sweep in range(SWEEPS + 1):  # the last sweep goes down, so that boxes are below their operands
         downwards = sweep % 2 == 0
         for row in layers.rows if downwards else layers.rows[::-1]:
             _place_row(layers, row, [_mean_of_neighbours(layers, name, downwards) for name in row], widths, step)
-    for row in layers.rows[::-1]:  # at last chains become straight, as far as there is room
+    for row in layers.rows[::-1]:  # finally chains are straightened where there is room
         _place_row(layers, row, [_straight(layers, name) for name in row], widths, step)
     left = min((columns[name] - widths.get(name, 1) // 2 for name in columns), default=0)
     for name in columns:
@@ -189,9 +189,9 @@ STAGGERED = 4
 
 
 def _mean_of_neighbours(layers: Layers, name: str, downwards: bool) -> tuple[float, float]:
-    """The middle of the neighbours above, or below, and how much that counts.
+    """Return the mean column of the neighbours above, or below, and its weight.
 
-    Where there are none a box gives way, and stays near those of the other side. A rail is to be straight.
+    A box without such neighbours yields, and stays near those on the other side. Rails are to be straight.
     """
     near = (layers.up[name], layers.down.get(name, ()))
     chosen = near[not downwards]
@@ -202,7 +202,7 @@ def _mean_of_neighbours(layers: Layers, name: str, downwards: bool) -> tuple[flo
 
 
 def _straight(layers: Layers, name: str) -> tuple[float, float]:
-    """The place of the only neighbour below, if a box is that one's only neighbour above; else its own place."""
+    """Return the column of a box's only neighbour below, if the box is its only neighbour above; else its own."""
     below = layers.down.get(name, ())
     if len(below) == 1 and len(layers.up[below[0]]) == 1:
         return layers.columns[below[0]], 1.0
@@ -212,14 +212,14 @@ def _straight(layers: Layers, name: str) -> tuple[float, float]:
 def _place_row(layers: Layers, row: list[str], wanted: Sequence[tuple[float, float]], widths: Mapping[str, int],
                step: int,
                ) -> None:
-    """Places a row as near to `wanted` as leaves room between neighbours: blocks that meet are moved together."""
+    """Place a row as near to `wanted` as its spacing allows: blocks that collide are moved together."""
     unit = max(step, 2)
     shift = 2 * (layers.rows.index(row) % 2) if step == STAGGERED else 0
     offsets = [0]
     for first, second in itertools.pairwise(row):
         gap = (widths.get(first, 1) + widths.get(second, 1)) / 2 + GAP
-        offsets.append(offsets[-1] + unit * -int(-gap // unit))  # even, so that there is a middle between them
-    blocks: list[tuple[float, float, int]] = []  # the mean of what is wanted, its weight, and how many
+        offsets.append(offsets[-1] + unit * -int(-gap // unit))  # even, so that the midpoint is a column
+    blocks: list[tuple[float, float, int]] = []  # the mean of the wanted columns, its weight, and the number of boxes
     for (column, weight), offset in zip(wanted, offsets, strict=False):
         blocks.append((column - offset, weight, 1))
         while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:

@@ -1,4 +1,4 @@
-"""Places on the page: the size of each box, and where graphlay, which is an extra, puts boxes and lines."""
+"""Layout of pictures: box sizes, and positions of boxes and lines from graphlay, an optional dependency."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fxgrad.tools.pictures.clearance import Point, area_around, crosses, label_p
 from fxgrad.tools.pictures.picture import Box, Picture
 
 LABEL, DETAIL, TITLE, BESIDE = 14.0, 10.5, 11.5, 11.5
-"""Font sizes, in pixels: of names, of the lines below them, of frames, of what is written at lines."""
+"""Font sizes, in pixels: of names, of the lines below them, of frame titles, of line labels."""
 ASPECT = 0.602
 """The width of a character of a monospaced font, by its size."""
 LEADING = 1.28
@@ -30,16 +30,16 @@ OPTIONS: dict[str, Any] = {
     "order": {"group_lanes": "strict"},
 }
 LABELLED = {"layer_gap": 44, "node_gap": 32}
-"""Room for what is written at lines."""
+"""Spacing if lines have labels."""
 SYMMETRIC: dict[str, Any] = {"coords": {"placement": "brandes_koepf", "branch_style": "symmetric"}}
-"""For small pictures: what is computed stands below the middle of its operands. Large ones have straight columns."""
+"""For small pictures: results are centered below their operands. Large ones have straight columns."""
 SMALL = 12
 
 TITLE_HEIGHT = 19.0
 
 
 class Frame(NamedTuple):
-    """A place: its middle, width and height."""
+    """A position: center, width and height."""
 
     x: float
     y: float
@@ -48,9 +48,9 @@ class Frame(NamedTuple):
 
 
 class PictureLayout(NamedTuple):
-    """The places of a picture from (0, 0) on: boxes and clusters by key, corners of lines, middles of labels.
+    """The positions in a picture, starting at (0, 0): boxes and clusters by key, corners of lines, centers of labels.
 
-    `titles` says for each cluster where its title begins.
+    `titles` has the start of each cluster's title.
     """
 
     width: float
@@ -63,22 +63,22 @@ class PictureLayout(NamedTuple):
 
 
 def text_width(text: str, size: float) -> float:
-    """How wide a text is."""
+    """Return the width of a text."""
     return len(text) * ASPECT * size
 
 
 def text_rows(box: Box) -> list[tuple[str, float]]:
-    """The lines of text of a box, with their font sizes."""
+    """Return the lines of text of a box, with their font sizes."""
     return [(box.label, LABEL), *((detail, DETAIL) for detail in box.details)]
 
 
 def text_height(box: Box) -> float:
-    """The height of all lines of text."""
+    """Return the height of all lines of text."""
     return sum(font * LEADING for _, font in text_rows(box))
 
 
 def box_size(box: Box) -> tuple[float, float]:
-    """Width and height of a box: what its text needs, as a circle, a square or a rectangle."""
+    """Return width and height of a box that fits its text, as a circle, a square or a rectangle."""
     lines = text_rows(box)
     width, height = max(text_width(text, font) for text, font in lines), text_height(box)
     if box.shape == "circle":
@@ -95,7 +95,7 @@ def box_size(box: Box) -> tuple[float, float]:
 def place_picture(picture: Picture) -> PictureLayout:
     """Return the layout of a picture, to a tenth of a pixel.
 
-    Raises `UnsupportedError` where graphlay is not installed.
+    Raises `UnsupportedError` if graphlay is not installed.
     """
     try:
         import graphlay  # an extra
@@ -109,7 +109,7 @@ def place_picture(picture: Picture) -> PictureLayout:
     def inside(cluster: str) -> dict[str, Any]:
         return {"parent": numbers[cluster]} if cluster else {}
 
-    for cluster in picture.clusters:  # wide enough for the title to stand beside the lines that come in at the top
+    for cluster in picture.clusters:  # wide enough to fit the title beside the lines that enter at the top
         numbers[cluster.key] = graph.node(("cluster", cluster.key), height=30.0, label=cluster.title,
                                           width=2 * text_width(cluster.title, TITLE) + 60, **inside(cluster.parent))
     parts = {box.part for box in picture.boxes}
@@ -135,7 +135,7 @@ def place_picture(picture: Picture) -> PictureLayout:
 
 
 def _hits_a_box(picture: Picture, layout: PictureLayout) -> bool:
-    """Whether a line goes through a box that it neither leaves nor enters."""
+    """Return whether a line crosses a box that is neither its source nor its target."""
     areas = {key: area_around((frame.x, frame.y), frame.width - 2, frame.height - 2) for key,
              frame in layout.boxes.items()}
     return any(crosses(points, area) for line, points in zip(picture.lines, layout.lines, strict=True)
@@ -143,7 +143,7 @@ def _hits_a_box(picture: Picture, layout: PictureLayout) -> bool:
 
 
 def _read_layout(picture: Picture, found: Any) -> PictureLayout:
-    """What the library found, moved so that all of it is within the page, and turned so that operands are in order."""
+    """Return graphlay's layout, shifted onto the page, and mirrored if that puts operands in order."""
     nodes = [Frame(**node["center"], **node["size"]) for node in found.nodes]
     lines = [[(point["x"], point["y"]) for point in edge["points"]] for edge in found.edges]
     anchors = [edge["label_anchor"] for edge in found.edges]
@@ -181,7 +181,7 @@ def _read_layout(picture: Picture, found: Any) -> PictureLayout:
 
 
 def _is_turned(picture: Picture, columns: Sequence[float]) -> bool:
-    """Whether the picture is better turned around: the backward pass is on the right, operands are in their order."""
+    """Return whether to mirror the picture: the backward pass is on the right, operands are in their order."""
     place = dict(zip([box.key for box in picture.boxes], columns, strict=True))
     passes = [[place[box.key] for box in picture.boxes if box.part == part] for part in ("forward", "backward")]
     if all(passes):
@@ -196,6 +196,6 @@ def _is_turned(picture: Picture, columns: Sequence[float]) -> bool:
 
 
 def middle(points: Sequence[Point]) -> Point:
-    """The middle of the piece in the middle of a line."""
+    """Return the center of the middle piece of a line."""
     first, second = points[(len(points) - 1) // 2], points[(len(points) - 1) // 2 + 1]
     return (first[0] + second[0]) / 2, (first[1] + second[1]) / 2

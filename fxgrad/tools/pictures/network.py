@@ -1,4 +1,4 @@
-"""Networks: layers as boxes, each with its parameters, and what flows between them."""
+"""Pictures of networks: layers as boxes, each with its parameters, and the values that flow between them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MOST_LISTED = 4
 def network_view(graph: Graph, wishes: PictureOptions) -> Picture:
     """Layers, with the values that flow between them; the caption counts layers and operations.
 
-    A layer is a scope (`fxgrad.named_scope`, `named_call`), or one run of a function of the user's that the traced one
-    calls. Those in `wishes.expand` show their operations; other operations stand for themselves.
+    A layer is a scope (`fxgrad.named_scope`, `named_call`), or one run of a user's function that the traced one calls.
+    Layers in `wishes.expand` show their operations; operations outside of layers have boxes of their own.
     """
     layers = _layers(graph)
     titles = {key: title for key, (title, _) in layers.items()}
@@ -39,10 +39,11 @@ def network_view(graph: Graph, wishes: PictureOptions) -> Picture:
 
 
 def _layers(graph: Graph) -> dict[str, tuple[str, list[Operation]]]:
-    """The layers in their order, by key: title and operations.
+    """Return the layers in order, by key: title and operations.
 
-    A function runs another time where one of its operations is recorded again. And what goes on after something outside
-    of a layer that depends on it is another layer, or else the boxes would depend on each other in a circle.
+    A function starts another run if one of its operations is recorded again. Operations that come after something
+    outside of their layer which depends on that layer form another layer; otherwise the boxes would depend on each
+    other in a cycle.
     """
     found: dict[str, tuple[str, list[Operation]]] = {}
     main = _main_code(graph)
@@ -70,7 +71,7 @@ def _layers(graph: Graph) -> dict[str, tuple[str, list[Operation]]]:
 
 
 def _layer_kind(operation: Operation, main: object) -> tuple[object, str]:
-    """The outermost scope of an operation, or the code of a function that the traced one calls, with its name."""
+    """Return the outermost scope of an operation, or the code of a function called by the traced one, with its name."""
     scope, source = operation.equation.scope.partition("/")[0], operation.source
     if scope:
         return scope, scope
@@ -80,18 +81,18 @@ def _layer_kind(operation: Operation, main: object) -> tuple[object, str]:
 
 
 def _is_glue(operations: Sequence[Operation]) -> bool:
-    """Whether a layer is one operation on what others make or take too, as the sum of a residual connection is."""
+    """Return whether a layer is one operation on values shared with others, such as a residual connection's sum."""
     return len(operations) == 1 and not operations[0].equation.scope and all(
         node.producer is not None or len(node.uses) > 1 for node in operations[0].inputs)
 
 
 def layer_names(graph: Graph) -> list[str]:
-    """What the layers of a graph are called, each once."""
+    """Return the distinct names of the layers of a graph."""
     return [*dict.fromkeys(title for title, _ in _layers(graph).values())]
 
 
 def _main_code(graph: Graph) -> object:
-    """The code of the traced function itself, if it recorded an operation."""
+    """Return the code of the traced function itself, if it recorded an operation."""
     codes = [operation.source.code for operation in graph.operations if operation.source is not None]
     title = graph.title.rpartition("(")[2].rstrip(")")
     return next((code for code in codes if code.co_name == title), None)
@@ -99,7 +100,7 @@ def _main_code(graph: Graph) -> object:
 
 def _collapse(picture: Picture, closed: Mapping[str, str], layers: Mapping[str, tuple[str, Sequence[Operation]]],
               ) -> Picture:
-    """The picture with the operations of each closed layer as one box."""
+    """Return the picture with the operations of each closed layer as one box."""
     boxes: dict[str, Box] = {}
     for box in picture.boxes:
         key = closed.get(box.key)
@@ -120,7 +121,7 @@ def _collapse(picture: Picture, closed: Mapping[str, str], layers: Mapping[str, 
 
 
 def _without_circles(boxes: Sequence[str], lines: Sequence[Line]) -> tuple[Line, ...]:
-    """The lines; those back to an earlier box are drawn upward if boxes depend on each other in a circle.
+    """Return the lines; lines back to an earlier box are drawn upward if boxes depend on each other in a cycle.
 
     So do functions that take turns.
     """
@@ -134,7 +135,7 @@ def _without_circles(boxes: Sequence[str], lines: Sequence[Line]) -> tuple[Line,
 
 
 def _weights_of_layers(picture: Picture, graph: Graph, places: Mapping[str, str]) -> dict[str, str]:
-    """The layers of leaves that belong to one."""
+    """Map the leaves that belong to a layer to their layer."""
     nodes = {f"v{node.index}": node for node in graph.nodes}
     into: dict[str, set[str]] = {}
     for line in picture.lines:
@@ -144,7 +145,7 @@ def _weights_of_layers(picture: Picture, graph: Graph, places: Mapping[str, str]
 
 
 def _absorb_leaves(picture: Picture, graph: Graph) -> Picture:
-    """The picture with leaves that only one layer takes, and that are not its input, listed in the layer."""
+    """List leaves that only one layer uses, other than its input, inside the layer's box."""
     layers = {box.key for box in picture.boxes if box.kind == "layer"}
     nodes = {f"v{node.index}": node for node in graph.nodes}
     owner = {key: layer for key, layer in _weights_of_layers(picture, graph, {}).items() if layer in layers}
@@ -160,7 +161,7 @@ def _absorb_leaves(picture: Picture, graph: Graph) -> Picture:
 
 
 def _is_weight(node: Node) -> bool:
-    """Whether a leaf belongs to a layer: a parameter, or anything but what flows through, where no role says so."""
+    """Return whether a leaf belongs to a layer: a parameter or, without roles, anything but its input."""
     if node.producer is not None:
         return False
     if node.role != "input":

@@ -14,11 +14,11 @@ Flow = Literal["forward", "gradient", "saved", "carry"]
 
 
 class Box(NamedTuple):
-    """What stands for a value, an operation or a layer.
+    """A box for a value, an operation or a layer.
 
     `label` is its name and `details` the lines below it: type, value, gradient. `role` decides the colour, `note` is
-    what hovering tells. Of a value without a name, the label is the expression that makes it, or a letter.
-    A box of a backward pass has the key of the forward one that it belongs to, its `twin`.
+    the hover text. The label of a value without a name is the expression that computes it, or a letter. A box of a
+    backward pass has the key of its forward box as `twin`.
     """
 
     key: str
@@ -39,8 +39,8 @@ class Box(NamedTuple):
 class Line(NamedTuple):
     """A dependency: `target` is computed from `source`, at operand `position`.
 
-    Gradients flow back beside what they are gradients of, so that their lines are drawn upward, as are those from one
-    round of a loop to the next.
+    Gradients flow back beside their values, so their lines are drawn upward, as are those from one step of a loop to
+    the next.
     """
 
     source: str
@@ -66,10 +66,10 @@ class Cluster(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A picture in words; styles give it a form.
+    """A picture without positions or style.
 
-    `caption` is the line below. `insets` are the pictures of regions, by their titles, where these are not drawn in
-    the picture itself.
+    `caption` is the line below. `insets` are the pictures of regions that are not drawn in the picture itself, by their
+    titles.
     """
 
     title: str
@@ -80,13 +80,13 @@ class Picture(NamedTuple):
     insets: tuple[tuple[str, Picture], ...] = ()
 
     def printable(self) -> Picture:
-        """The picture without control characters, which no style has a form for: they are written as escapes."""
+        """Return the picture with control characters written as escapes, since no style can draw them."""
         return _printable(self)
 
     def without(self, gone: Callable[[Box], bool], label: Callable[[Box, Line], str]) -> Picture:
-        """The picture with boxes contracted: each line that enters such a box goes on along each that leaves it.
+        """Return the picture with boxes contracted: each incoming line of such a box continues along each outgoing one.
 
-        What goes on has the `label` that the box and the line that entered give it.
+        `label(box, incoming)` is the label of the joined line.
         """
         lines = [*self.lines]
         for box in self.boxes:
@@ -112,7 +112,7 @@ def _printable(value: Any) -> Any:
 
 
 def _joined_flow(first: Line, second: Line) -> Flow:
-    """What a line is that goes through a box: from one round to the next, kept, or as it ends."""
+    """Return the kind of a line joined of two: from one step to the next, saved, or as the second."""
     kinds = first.kind, second.kind
     return "carry" if "carry" in kinds else "saved" if first.kind == "saved" else second.kind
 

@@ -1,4 +1,4 @@
-"""Pictures as SVG: one file that stands for itself, in the colours of the page around it, light or dark."""
+"""SVG of pictures: a self-contained file in the colours of the page around it, light or dark."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ CAPTION_GAP = 22.0
 
 
 def svg_text(picture: Picture, theme: Theme | None = None) -> str:
-    """The picture as SVG. The colours that it names are those for light pages; a style has those for dark ones.
+    """Return the picture as SVG. Its attributes have the colours for light pages; a style has those for dark ones.
 
-    Raises `UnsupportedError` where the library for layouts is not installed.
+    Raises `UnsupportedError` if the layout library is not installed.
     """
     layout = place_picture(picture)
     light, dark = apply_theme(theme)
@@ -65,13 +65,13 @@ def svg_text(picture: Picture, theme: Theme | None = None) -> str:
 
 def _text_element(role: str, x: float, y: float, text: str, color: str, size: float = DETAIL,
                   anchor: str = "start") -> str:
-    """A line of text that is no box's."""
+    """Return a line of text outside of boxes."""
     return (f'<text class="fxp-{role}" x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}" font-size="{size}" '
             f'fill="{color}">{escape(text)}</text>')
 
 
 def _n(number: float) -> str:
-    """A number to a tenth, without what is not needed."""
+    """Format a number to a tenth, without trailing zeros."""
     return f"{round(number, 1) + 0.0:.1f}".removesuffix(".0")
 
 
@@ -79,12 +79,12 @@ def _n(number: float) -> str:
 
 
 def _scope(theme: Theme | None) -> str:
-    """The class of a picture: of each theme its own, since styles hold for all of a page."""
+    """Return the class of a picture, unique to its theme, since styles apply to the whole page."""
     return "fxp" if not theme else f"fxp-{zlib.crc32(repr(sorted(theme.items())).encode()):x}"
 
 
 def _style(picture: Picture, dark: Mapping[str, Paint], scope: str) -> str:
-    """The colours on dark pages, of what is in the picture. A notebook that is light counts more than a dark system."""
+    """Return the style for dark pages. A notebook's light setting takes precedence over a dark system."""
     roles = {box.role for box in picture.boxes} | ({"cluster"} if picture.clusters else set())
     kinds = {line.kind for line in picture.lines} | {"twin" for box in picture.boxes if box.twin}
     kinds |= {"marked" for line in picture.lines if line.is_marked}
@@ -143,7 +143,7 @@ def _line(line: Line, points: Sequence[Point]) -> str:
 
 
 def _path(points: Sequence[Point]) -> str:
-    """A line through points, with round corners."""
+    """Return a line through points, with round corners."""
     pieces = [f"M{_n(points[0][0])} {_n(points[0][1])}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         first, second = _corner_start(corner, before), _corner_start(corner, after)
@@ -153,14 +153,14 @@ def _path(points: Sequence[Point]) -> str:
 
 
 def _corner_start(corner: Point, other: Point) -> Point:
-    """The point where the rounding of a corner begins."""
+    """Return the point where the rounding of a corner begins."""
     distance = math.dist(corner, other)
     share = min(ROUND, distance / 2) / distance if distance else 0.0
     return corner[0] + (other[0] - corner[0]) * share, corner[1] + (other[1] - corner[1]) * share
 
 
 def _twin_lines(boxes: Sequence[Box], layout: PictureLayout) -> Iterator[str]:
-    """Faint lines from what is of the backward pass to what it belongs to."""
+    """Yield faint lines from items of the backward pass to their forward items."""
     for box in boxes:
         if box.twin in layout.boxes:
             one, other = layout.boxes[box.twin], layout.boxes[box.key]

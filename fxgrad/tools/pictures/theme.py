@@ -1,4 +1,4 @@
-"""Colours of pictures by role: a light and a dark palette, which people with colour blindness tell apart."""
+"""Colours of pictures by role: a light and a dark palette, both safe for colour blindness."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fxgrad.extend import at_user_line
 
 
 class Paint(NamedTuple):
-    """The colours of a box: inside, border, text."""
+    """The colours of a box: fill, border, text."""
 
     fill: str
     stroke: str
@@ -19,7 +19,7 @@ class Paint(NamedTuple):
 
 
 MIDDLE = 128
-"""The brightness between those on which dark and light text can be read."""
+"""The brightness that separates backgrounds for light text from those for dark text."""
 Theme = Mapping[str, "str | Paint"]
 
 LIGHT: dict[str, Paint] = {
@@ -56,8 +56,8 @@ LINES = {"forward": ("#57606a", "#9aa4af"), "gradient": ("#a8326e", "#f08fbd"), 
 def apply_theme(theme: Theme | None) -> tuple[dict[str, Paint], dict[str, Paint]]:
     """Return the light and the dark palette with the changes of `theme`.
 
-    A colour alone is that of the inside, in both palettes; if it is written as `#00ff00`, the text is that of the
-    palette on which it can be read. Raises `ArgumentError` for a role that there is not.
+    A colour alone is the fill, in both palettes; if it is written as `#00ff00`, the text colour is chosen to be
+    readable on it. Raises `ArgumentError` for an unknown role.
 
     >>> apply_theme({"input": "#00ff00"})[0]["input"]
     Paint(fill='#00ff00', stroke='#0b5fa5', text='#10202e')
@@ -78,7 +78,7 @@ def apply_theme(theme: Theme | None) -> tuple[dict[str, Paint], dict[str, Paint]
 
 
 def _is_bright(color: str) -> bool | None:
-    """Whether dark text can be read on a colour; None for one that is not written as `#00ff00`."""
+    """Return whether dark text is readable on a colour; None if it is not written as `#00ff00`."""
     if not re.fullmatch("#[0-9a-fA-F]{6}", color):
         return None
     red, green, blue = [int(color[at:at + 2], 16) for at in (1, 3, 5)]

@@ -1,4 +1,4 @@
-"""From a graph to a picture: values and operations as boxes, of which the views leave some out."""
+"""Convert a graph to a picture: values and operations become boxes, some of which the views omit."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from fxgrad.tools.pictures.words import (
 )
 
 FOLDED = ("inline", "call", "recomputed")
-"""Regions that are functions in one line: they are shown as one operation unless they are to be expanded."""
+"""Regions that are functions called once: shown as one operation unless they are expanded."""
 CIRCLES = ("input", "parameter", "label", "constant", "gradient", "tangent")
 
 
 class PictureOptions(NamedTuple):
     """What a picture shows beside its structure.
 
-    `expand` are the names of the operations that are opened; True for all that hold programs, False for none, and
-    None for loops and branches. `inset` has their programs follow as pictures of their own. `twins` are the nodes that
-    gradients belong to, `backward` the nodes and operations of the backward pass, `names` what nodes are called there,
-    `gradients` the numbers of those in nodes of the forward pass.
+    `expand` has the names of the operations to open; True for all that hold programs, False for none, and None for
+    loops and branches. `inset` draws their programs as separate pictures. `twins` maps gradients to their nodes,
+    `backward` has the nodes and operations of the backward pass, `names` the names of nodes there, `gradients` the
+    numbers of the gradients of forward nodes.
     """
 
     types: bool = True
@@ -49,7 +49,7 @@ class PictureOptions(NamedTuple):
     gradients: Mapping[Node, Any] = MappingProxyType({})
 
     def opens(self, operation: Operation) -> bool:
-        """Whether the programs that an operation holds are drawn inside of it."""
+        """Return whether the programs that an operation holds are drawn inside of it."""
         if self.inset or not operation.equation.programs:
             return False
         if isinstance(self.expand, bool):
@@ -59,12 +59,12 @@ class PictureOptions(NamedTuple):
 
 
 def bipartite(graph: Graph, wishes: PictureOptions) -> Picture:
-    """Values and operations, each a box."""
+    """Return values and operations, each a box."""
     return _Builder(wishes).picture(graph)
 
 
 def value_view(graph: Graph, wishes: PictureOptions) -> Picture:
-    """Values alone: each line is an operation, and says which."""
+    """Return a picture of values alone: each line is an operation, named on it."""
     return contract_operations(bipartite(graph, wishes))
 
 
@@ -80,7 +80,7 @@ def contract_operations(picture: Picture) -> Picture:
 
 
 def op_view(graph: Graph, wishes: PictureOptions) -> Picture:
-    """Operations, between leaves and results: each line is a value, and says which."""
+    """Return a picture of operations, between leaves and results: each line is a value, named on it."""
     return contract_values(bipartite(graph, wishes))
 
 
@@ -98,7 +98,7 @@ def contract_values(picture: Picture) -> Picture:
 
 
 def _line_label(box: Box, _: Line) -> str:
-    """A value in the words of a line: its name if it has one of its own, its type, its number."""
+    """Return the label of a line that is a value: its name if it has one, its type, its number."""
     name = "" if box.is_expression or not box.has_name else box.label
     return ": ".join(filter(None, [name, " ".join(box.details)]))
 
@@ -107,12 +107,12 @@ def _line_label(box: Box, _: Line) -> str:
 
 
 class _Builder:
-    """Boxes, lines and clusters of a graph, and of those inside of it."""
+    """Builds the boxes, lines and clusters of a graph, and of its inner graphs."""
 
     def __init__(self, wishes: PictureOptions) -> None:
         self._wishes = wishes
         self._sources = Sources()
-        self._is_backward = False  # whether what is drawn is inside of an operation of the backward pass
+        self._is_backward = False  # whether the drawn items are inside an operation of the backward pass
         self.boxes: list[Box] = []
         self.lines: list[Line] = []
         self.clusters: list[Cluster] = []
@@ -138,7 +138,7 @@ class _Builder:
                 placed.add(operation)
                 self._operation(operation, prefix, cluster)
             self.boxes.append(self._value(node, prefix, cluster, values))
-        for operation in graph.operations:  # those without results, such as prints
+        for operation in graph.operations:  # operations without results, such as prints
             if operation not in placed:
                 self._operation(operation, prefix, cluster)
 
@@ -189,7 +189,7 @@ class _Builder:
                        on)
 
     def _derivative(self, edges: Sequence[Edge]) -> str:
-        """The local derivative along an edge, where it is asked for and known."""
+        """Return the local derivative along an edge, if it is requested and known."""
         if not self._wishes.derivatives:
             return ""
         found = []
@@ -219,7 +219,7 @@ class _Builder:
     # --- regions ----------------------------------------------------------------------------------------------
 
     def _opened(self, operation: Operation, prefix: str, cluster: str) -> None:
-        """A frame with the programs that an operation holds, wired as its regions say."""
+        """Add a frame with the programs that an operation holds, wired by its regions."""
         frame, subgraphs = _box_key(operation, prefix), operation.subgraphs
         several = len(subgraphs) > 1
         self.clusters.append(Cluster(frame, _frame_title(operation, subgraphs), cluster))
@@ -227,7 +227,7 @@ class _Builder:
         linked = {link.place for region in regions for link in region.inputs}
         loose = [place for place in range(len(operation.inputs)) if place not in linked]
         merges = any(region.role == "branch" for region in regions)
-        if loose or merges:  # what chooses, or counts
+        if loose or merges:  # operands that select or count
             self.boxes.append(Box(frame, operation_label(operation), (), "operation", "square", "operation",
                                   self._part(operation), frame,
                                   hover_text(operation.op, None, operation.source, self._sources)))
@@ -246,7 +246,7 @@ class _Builder:
                 self._line(frame, _box_key(node, prefix), self._flow(operation, node))
 
     def _wire(self, operation: Operation, subgraph: Subgraph, region: Any, at: tuple[str, str, str]) -> None:
-        """Lines into a region, out of it (to the box `merge` if there is one), and from one round to the next."""
+        """Add lines into a region, out of it (to the box `merge` if given), and from one step to the next."""
         prefix, within, merge = at
         graph = subgraph.graph
         inputs = [graph.node_of(var) for var in region.program.inputs]
@@ -272,7 +272,7 @@ class _Builder:
 
 
 def opened_names(graph: Graph) -> list[str]:
-    """The operations of a graph that hold programs, and those in these: what they are called, each once."""
+    """Return the distinct names of the operations of a graph that hold programs, nested ones included."""
     found: dict[str, None] = {}
     stack = [graph]
     while stack:
@@ -284,7 +284,7 @@ def opened_names(graph: Graph) -> list[str]:
 
 
 def _stands_alone(number: Node) -> bool:
-    """Whether a number is drawn: where it enters a region, not where it stands in the label of an operation."""
+    """Return whether a number has a box: if it enters a region, not if it is in the label of an operation."""
     return any(edge.operation.equation.programs for edge in number.uses)
 
 
@@ -305,7 +305,7 @@ def _frame_title(operation: Operation, subgraphs: Sequence[Subgraph]) -> str:
 
 
 def _inner_graphs(operation: Operation) -> list[tuple[str, Subgraph]]:
-    """The loops and branches that an operation holds, with titles: `scan, body × 3`."""
+    """Return the loops and branches that an operation holds, with titles: `scan, body × 3`."""
     if all(region.role in FOLDED for region in operation.equation.regions):
         return []
     return [(f"{operation.name}, {title}", each)
@@ -316,7 +316,7 @@ def _inner_graphs(operation: Operation) -> list[tuple[str, Subgraph]]:
 
 
 def highlighted_items(graph: Graph, highlight: Any) -> tuple[frozenset[Node], frozenset[Edge]]:
-    """The nodes and edges to highlight: of names and nodes the nodes, of paths their edges too.
+    """Return the nodes and edges to highlight: nodes for names and nodes, for paths their edges too.
 
     Raises `ArgumentError` for a name that no node has, and a node of another graph.
     """

@@ -1,4 +1,4 @@
-"""What stands in boxes: short names of values and operations, types, numbers, and what hovering tells."""
+"""Texts in pictures: short names of values and operations, types, numbers, and hover texts."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MAX_LABEL = 18
 MAX_NAME = 22
 """Those of the name of an operation."""
 HOLE = "·"
-"""Stands for an operand where an operation is written without its operands."""
+"""The placeholder of an operand in an operation written without its operands."""
 
 
 def value_label(node: Node) -> str:
-    """The user's name of a value; else the expression that makes it, if that is short, or its letter.
+    """Return the user's name of a value; else the expression that computes it, if it is short, or its letter.
 
     >>> import fxgrad
     >>> graph = fxgrad.graph(lambda x, y, w: (x + y) * w)(2.0, 3.0, 4.0)
@@ -40,7 +40,7 @@ def value_label(node: Node) -> str:
 
 
 def is_expression(node: Node) -> bool:
-    """Whether a value is called by the expression that makes it: one of names that the user gave, and short."""
+    """Return whether a value is labelled by its expression: short, and of names that the user gave."""
     if node.is_named or node.is_number or node.producer is None or node.producer.equation.programs:
         return False
     operands = [each for each in node.inputs if not each.is_number]
@@ -49,12 +49,12 @@ def is_expression(node: Node) -> bool:
 
 
 def operation_label(operation: Operation) -> str:
-    """An operation without its operands, but with the numbers among them: `+`, `** 2`, `maximum(·, 0.0)`, `sum`."""
+    """Return an operation without its operands except numbers: `+`, `** 2`, `maximum(·, 0.0)`, `sum`."""
     return equation_label(operation.equation)
 
 
 def equation_label(equation: Equation) -> str:
-    """As `operation_label`."""
+    """Return the label of an equation, like `operation_label`."""
     if equation.programs:
         return shorten(operation_name(equation), MAX_NAME)
     text = _short_numbers(expression(equation, lambda _: HOLE))
@@ -71,7 +71,7 @@ def equation_label(equation: Equation) -> str:
 
 
 def _short_numbers(text: str) -> str:
-    """An expression with its numbers to four digits, and without their types."""
+    """Return an expression with its numbers to four digits, and without their types."""
     text = re.sub(r"(?<=\d):[a-z]+\d*\*?", "", text)
     return re.sub(r"\d+\.\d{4,}(e[-+]?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
 
@@ -89,17 +89,17 @@ def shorten(text: str, longest: int = MAX_LABEL) -> str:
 
 
 def _strip_spaces(text: str) -> str:
-    """An expression without the spaces around its operators."""
+    """Return an expression without the spaces around its operators."""
     return re.sub(r" ([-+*/@]|\*\*) ", r"\1", text)
 
 
 def type_label(aval: Aval) -> str:
-    """The type, `f64[5,3]`; "" for a number of Python's kind, of which there is nothing to tell."""
+    """Return the type, `f64[5,3]`; "" for a Python number."""
     return "" if aval.weak and not aval.shape else type_text(aval).removesuffix("[]")
 
 
 def number_label(value: Any) -> str:
-    """A value in few characters: a number, up to three of them, or the first and the last.
+    """Return a value in few characters: a number, up to three of them, or the first and the last.
 
     >>> number_label(20.0), number_label(np.array([1.0, 2.5])), number_label(np.arange(6.0).reshape(2, 3))
     ('20', '[1, 2.5]', '[0 … 5]')

@@ -1,4 +1,4 @@
-"""Reports on programs before they run: memory over time, cost by line, and what a compiler fuses."""
+"""Reports on programs before they run: memory over time, cost by line, and fusion groups."""
 
 from __future__ import annotations
 

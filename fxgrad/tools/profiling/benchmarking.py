@@ -28,9 +28,9 @@ UNJITTED, GENERATED, COMPILED = "un-jitted", "generated", "compiled"
 class BenchmarkWay(NamedTuple):
     """One way of running a function: milliseconds of the `first` call, and the `figures` of later ones.
 
-    `first` has all that is made for it: `parts` says what took how long, such as trace, lower and compile.
-    `difference` is the largest one from the un-jitted results, in parts of their largest entry; `agrees` says whether
-    that is within the tolerance. `why_not` says why a way is not there; the rest is None then.
+    `first` includes tracing and compilation; `parts` has the milliseconds of each, such as trace, lower and compile.
+    `difference` is the largest difference from the un-jitted results, relative to their largest entry; `agrees` is
+    whether that is within the tolerance. `why_not` gives the reason if a way is unavailable; the rest is then None.
     """
 
     name: str
@@ -43,9 +43,9 @@ class BenchmarkWay(NamedTuple):
 
 
 class Benchmark(Report):
-    """The `ways` of running a function, by name, and `break_even`: from how many calls on compiling takes less time.
+    """The `ways` of running a function, by name, and `break_even`, the number of calls after which compiling pays.
 
-    `break_even` counts the first call; None where a compiled call takes as long as one un-jitted, or longer.
+    `break_even` counts the first call; None if a compiled call takes as long as an un-jitted one, or longer.
     """
 
     def __init__(self, title: str, ways: Mapping[str, BenchmarkWay], break_even: int | None) -> None:
@@ -53,7 +53,7 @@ class Benchmark(Report):
 
     @property
     def agrees(self) -> bool:
-        """Whether all ways that there are give the same, within the tolerance."""
+        """Whether all available ways give equal results, within the tolerance."""
         return all(way.agrees is not False for way in self.ways.values())
 
     @property
@@ -69,7 +69,7 @@ class Benchmark(Report):
         return f"compiling pays from call {self.break_even:,} on"
 
     def table(self) -> Table:
-        """The table for rich."""
+        """Return the table for rich."""
         right: Any = "right"
         made = new_table(f"benchmark of {self.title}", {
             "": "left", "first call": right, "later calls": right, "quartiles": right, "result": "left"})
@@ -92,7 +92,7 @@ class Benchmark(Report):
         return f"<benchmark of {self.title}: {medians}; {self.advice}>"
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """All of it as JSON: `first` and `parts` in milliseconds, `figures` in microseconds."""
+        """Return the benchmark as JSON: `first` and `parts` in milliseconds, `figures` in microseconds."""
         ways = {name: {**way._asdict(), "figures": None if way.figures is None else vars(way.figures)}
                 for name, way in self.ways.items()}
         return json.dumps({"title": self.title, "break_even": self.break_even, "agrees": self.agrees, "ways": ways},
@@ -102,16 +102,16 @@ class Benchmark(Report):
 def benchmark(fun: Callable[..., Any], *, seconds: float = 0.5, rounds: int = 15, tolerance: float | None = None,
               static_argnums: int | Sequence[int] | None = None, static_argnames: str | Sequence[str] | None = None,
               ) -> Callable[..., Benchmark]:
-    """A function that times `fun` on its arguments: un-jitted, as generated NumPy code, and compiled.
+    """Return a function that times `fun` on its arguments: un-jitted, as generated NumPy code, and compiled.
 
-    `fun` may be a derivative, a batch, or jitted, and is then taken without and with `jit`. What was recorded before is
-    forgotten, so that first calls are first calls. Later calls take turns in `rounds`, each way for about `seconds` in
-    all; medians and quartiles are given. Calls are over when their results are there: jax computes in the background.
-    Results are compared with the un-jitted ones, to `tolerance` of their largest entry (by default 1e-4 of float32,
-    1e-9 of float64). "generated" calls the program without running the Python code; it is not there where Python asks
-    for values. `static_argnums` and `static_argnames` are those of `jit`.
+    `fun` may be a derivative, a batch, or jitted, and is run without and with `jit`. Caches are cleared, so that first
+    calls are first calls. Later calls alternate in `rounds`, each way for about `seconds` in all; medians and quartiles
+    are given. A call ends when its results are ready, since jax computes asynchronously. Results are compared with the
+    un-jitted ones, to `tolerance` of their largest entry (by default 1e-4 of float32, 1e-9 of float64). "generated"
+    calls the program without running the Python code; it is unavailable if Python needs concrete values.
+    `static_argnums` and `static_argnames` are those of `jit`.
 
-    Raises `ArgumentError` for what is no function, and what the un-jitted call raises.
+    Raises `ArgumentError` if `fun` is not a function, and whatever the un-jitted call raises.
 
     >>> import numpy as np, fxgrad
     >>> found = fxgrad.benchmark(lambda x: np.sum(np.sin(x) * x), seconds=0.01, rounds=3)(np.ones(1000))
@@ -144,7 +144,7 @@ def benchmark(fun: Callable[..., Any], *, seconds: float = 0.5, rounds: int = 15
 
 
 class _FirstCall(NamedTuple):
-    """A way after its first call: what it is called by, and what it gave."""
+    """A way after its first call: the call to repeat, and its result."""
 
     way: BenchmarkWay
     call: Callable[[], Any] | None = None
@@ -183,7 +183,7 @@ def _first_compiled_call(run: Callable[[], Any]) -> _FirstCall:
 
 def _measure(firsts: Mapping[str, _FirstCall], seconds: float, rounds: int, tolerance: float | None,
              ) -> tuple[dict[str, BenchmarkWay], int | None]:
-    """The ways with their figures and comparisons, and the break-even call."""
+    """Return the ways with their figures and comparisons, and the break-even call."""
     timed = {name: Timed(first.call) for name, first in firsts.items() if first.call is not None}
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
@@ -204,7 +204,7 @@ def _measure(firsts: Mapping[str, _FirstCall], seconds: float, rounds: int, tole
 
 
 def break_even(unjitted: BenchmarkWay, compiled: BenchmarkWay) -> int | None:
-    """From how many calls on the compiled way takes less time in all, first calls included; None if from none."""
+    """Return the number of calls after which compiling takes less time in all, first calls included; None if never."""
     if None in (unjitted.first, compiled.first) or unjitted.figures is None or compiled.figures is None:
         return None
     assert unjitted.first is not None
@@ -217,7 +217,7 @@ def break_even(unjitted: BenchmarkWay, compiled: BenchmarkWay) -> int | None:
 
 
 def _compare(expected: Any, found: Any, tolerance: float | None) -> tuple[float, bool]:
-    """The largest difference in parts of the largest entry, and whether it is within the tolerance."""
+    """Return the largest difference relative to the largest entry, and whether it is within the tolerance."""
     ours, theirs = tree.leaves(expected), tree.leaves(found)
     if len(ours) != len(theirs):
         return math.inf, False

@@ -41,10 +41,10 @@ class BudgetCurve(Report):
 def budget_curve(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., BudgetCurve]:
     """Return the function that finds the memory that the gradient of `fun` can take, without computing it.
 
-    It takes the arguments of `fun`, arrays or `ShapeDtypeStruct`s; those that `argnums` says are differentiated in, as
-    by `grad`. Each point is a plan that `grad(fun, argnums, memory_budget=...)` and `checkpoint(fun, budget=...)`
-    choose from; the first keeps everything. Given arrays, it is the budgets of `grad` for these arguments; given types,
-    what follows from the other arguments alone is planned as well, though `grad` computes it once where NumPy does.
+    It takes the arguments of `fun`, arrays or `ShapeDtypeStruct`s, and differentiates in those at `argnums`, as `grad`
+    does. Each point is a plan that `grad(fun, argnums, memory_budget=...)` and `checkpoint(fun, budget=...)` choose
+    from; the first saves everything. For arrays, the budgets are those of `grad` for these arguments. For types, values
+    that depend on the other arguments alone are planned as well, though `grad` computes them once if NumPy does.
 
     Raises `ArgumentError` if `argnums` does not fit, and as tracing does.
 

@@ -19,11 +19,10 @@ MOST_TRIED = 16
 class CompilerModel:
     """The model of a program: `live_ranges` of its buffers, and the bytes that it needs beside the arguments.
 
-    `made` are its instructions and `groups` those that are computed together. `order` has the instructions that head a
-    group, in the order in which they run. `results` are the bytes of the results, each of which has memory of its own;
-    `temporary` are the bytes of everything else at its peak. A value may lie where a result will be, and takes no
-    memory of its own then. `total` is the sum. With a `region`, the body of a loop, `live_ranges` leave out what the
-    loop carries and stacks.
+    `made` has its instructions and `groups` the fusion groups. `order` has the instructions that head a group, in
+    execution order. `results` is the bytes of the results, each of which has memory of its own; `temporary` is the peak
+    bytes of everything else. A value may be placed in the memory of a result, and takes no memory of its own then.
+    `total` is the sum. With a `region`, the body of a loop, `live_ranges` leave out the carried and stacked values.
     """
 
     def __init__(self, flow: Flow, region: Region | None = None) -> None:
@@ -35,7 +34,7 @@ class CompilerModel:
         self._base = self._bases()
         self.order = self._order_groups()
         self._places = {node: place for place, node in enumerate(self.order)}
-        self._alike: dict[int, list[int]] = {}  # what a result may lie where it begins and the other ends
+        self._alike: dict[int, list[int]] = {}  # memory that a result may share: one begins where the other ends
         self.live_ranges = self._live_ranges(region, ends)
         self._results = {base for node in ends if (base := self._base[node]) in self.live_ranges.begin}
         self.results = sum(self.made.sizes[self.made.of[value]] for value in flow.results)
@@ -67,7 +66,7 @@ class CompilerModel:
         return sum(sizes[node] for node in own.union([base[each] for each in self.groups.reads[head]])) if own else 0
 
     def _bases(self) -> dict[int, int]:
-        """Map each instruction to the one whose memory its value lies in; a reshape that is not fused shares memory."""
+        """Map each instruction to the one whose memory holds its value; a reshape that is not fused shares memory."""
         kinds, groups = self.made.kinds, self.groups
         base: dict[int, int] = {}
         for node in groups.order:
@@ -159,7 +158,7 @@ class CompilerModel:
         return self._loop_live_ranges(region, moments, end)
 
     def _loop_live_ranges(self, region: Region, moments: list[Moment], end: dict[int, int]) -> LiveRanges:
-        """Return the live ranges in the body of a loop, where each carried value exists until the next replaces it."""
+        """Return the live ranges in the body of a loop, where each carried value lives until the next replaces it."""
         made, flow, base = self.made, self.flow, self._base
         carried = [made.of[value] for value, link in zip(flow.inputs, region.inputs, strict=True)
                    if link.how == "carry"]
@@ -172,7 +171,7 @@ class CompilerModel:
                 continue
             readers = {each for each in self.order if old in moments[self._places[each]].reads}
             before = self._required_groups(node)
-            if not readers - {node} <= before:  # nobody knows that they read it before it is written over
+            if not readers - {node} <= before:  # a reader may run after the value is overwritten
                 copied.append(old)
                 there.add(node)
             elif node not in readers or old in moments[self._places[node]].over:
@@ -224,11 +223,11 @@ class CompilerModel:
         return [each for each in found if base[each] == each and made.kinds[each] != PART]
 
     def _read_in_parts(self, members: list[int]) -> set[int]:
-        """Return what a group reads at other places than it writes."""
+        """Return the instructions that a group reads at other indices than it writes."""
         made = self.made
         within = {*members}
         bad: set[int] = set()  # instructions that are read so
-        for each in members:  # users come before what they read
+        for each in members:  # users precede their operands
             if made.kinds[each] != ELEMENT or each in bad:
                 bad.update(made.reads[each])
         fill_zeros = [each for each in bad if each in within]
@@ -242,9 +241,10 @@ class CompilerModel:
         return bad
 
     def _temporary(self) -> int:
-        """Return the peak of live bytes of temporaries, without those that lie where a result will be.
+        """Return the peak of live bytes of temporaries, without those placed in the memory of a result.
 
-        A value that a result is written over lies there too, and so does what that value is written over.
+        If a result overwrites a value, the value is placed in the result's memory, and so is a value that it
+        overwrites.
         """
         ranges, sizes = self.live_ranges, self.made.sizes
         begin, end, taken = ranges.begin, ranges.end, ranges.taken
@@ -297,7 +297,7 @@ def temporary_bytes(program: Program, bytes_of: Callable[[Variable], int]) -> in
 
 
 def _region_bytes(region: Region) -> int:
-    """Return the bytes that a region needs beside its inputs, what it carries, and the results of its operation."""
+    """Return the bytes that a region needs beside its inputs, its carry, and the results of its operation."""
     program = region.program
     if any(link.how in ("carry", "entry") for link in region.inputs):
         return CompilerModel(flow_of(program), region).live_ranges.peak

@@ -34,9 +34,9 @@ MOST_ROWS = 20
 class LineCost(NamedTuple):
     """The cost of a source line, or of a kind of operation: operations, flops, and bytes moved unfused.
 
-    `sent` are the bytes that one device of a mesh sends to others. `seconds` is the time that a machine takes at best,
-    the greater of flops at its peak and bytes at its bandwidth, and `bound` which of the two that is, "compute" or
-    "memory"; None and "" where no machine was given.
+    `sent` is the bytes that one device of a mesh sends to others. `seconds` is the least time on the machine, the
+    greater of flops at its peak rate and bytes at its bandwidth; `bound` names the greater one, "compute" or "memory".
+    Without a machine they are None and "".
     """
 
     line: str
@@ -58,9 +58,9 @@ class CostReport(Report):
 
     `flops` and `bytes` are those of `fxgrad.cost_analysis(program)`: each operation reads its operands and writes its
     results.
-    `fused_bytes` are those that are moved where operations are fused as XLA fuses them, which is less; the truth is
-    between the two, since caches keep some of what is written. `lines` has a row for each line of the user's, or for
-    each kind of operation (`by`); of loops the body's, by their steps. `most` is how many of them are printed.
+    `fused_bytes` is the bytes moved if operations are fused as XLA fuses them, which is less; the true number is
+    between the two, since caches keep part of the results. `lines` has a row for each of the user's lines, or for each
+    kind of operation (`by`); a loop's body is counted times its steps. `most` is the number of rows printed.
     """
 
     def __init__(self, title: str, total: Cost, fused_bytes: int, lines: Sequence[LineCost],
@@ -84,7 +84,7 @@ class CostReport(Report):
 
     @property
     def ridge(self) -> float | None:
-        """The flops by byte from which on a program is bound by computing on the machine; None without one."""
+        """The flops per byte above which a program is compute-bound on the machine; None without a machine."""
         return None if self.machine is None else self.machine[0] / self.machine[1]
 
     def table(self) -> Table:
@@ -129,7 +129,7 @@ class CostReport(Report):
         return f"<cost of {self.title}: {count_text(self.flops)} flops, {bytes_text(self.bytes)} moved unfused>"
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """Return all of it as JSON."""
+        """Return the report as JSON."""
         rows = [{**row._asdict(), "intensity": row.intensity} for row in self.lines]
         lines = [{self.by: row.pop("line"), **row} for row in rows]
         return json.dumps({"title": self.title, "flops": self.flops, "bytes": self.bytes,
@@ -138,20 +138,19 @@ class CostReport(Report):
 
 
 def cost_analysis(fun: Callable[..., Any], *, flops: float | None = None, bandwidth: float | None = None,
-                  by: str = "line", static_argnums: int | Sequence[int] = ()) -> Any:
-    """What a program costs, or the function that tells by line what `fun` costs at its arguments, before it runs.
+         by: str = "line", static_argnums: int | Sequence[int] = ()) -> Any:
+    """Return the cost of a program, or a function that reports the cost of `fun` by line at its arguments.
 
-    Of a `Program` the sum over its equations, a `Cost` of flops and bytes, as if nothing were fused; `wire` has the
-    bytes sent over mesh axes. Of a function, `cost_analysis(fun)(*args)` is a `CostReport`: flops, bytes and their
-    ratio by
-    line of the user's, loops by their steps, and bytes moved before and after fusion. With `flops`, the operations a
-    second that a machine has at its peak, and `bandwidth`, its bytes a second, there is a roofline (Williams 2009):
-    the time at best and whether computing or memory bounds it, by line and of the whole.
+    For a `Program`, the result is the sum over its equations, a `Cost` of flops and bytes, as if nothing were fused;
+    `wire` has the bytes sent over mesh axes. For a function, `cost(fun)(*args)` is a `CostReport`, made before `fun`
+    runs: flops, bytes and their ratio by the user's lines, loops by their steps, and bytes moved before and after
+    fusion. With `flops`, the machine's peak operations per second, and `bandwidth`, its bytes per second, it has a
+    roofline (Williams 2009): the least time and whether computing or memory bounds it, by line and in total.
 
-    `by="operation"` has a row for each kind of operation in the place of lines.
+    `by="operation"` has a row for each kind of operation instead of lines.
 
-    Raises `ArgumentError` where one of `flops` and `bandwidth` is given without the other, or is no positive number,
-    and for another `by`.
+    Raises `ArgumentError` if one of `flops` and `bandwidth` is given without the other, or is not positive, and for
+    another `by`.
 
     >>> import fxgrad, numpy as np
     >>> fxgrad.cost_analysis(fxgrad.make_program(lambda x: x @ x)(np.ones((10, 10), np.float32)))
@@ -222,8 +221,8 @@ def _counted_equations(program: Program, steps: int, devices: int,
                        around: str = "?") -> Iterator[tuple[Equation, int, int, str]]:
     """Yield the equations that count, with how often each of how many devices runs them, and their lines.
 
-    Those of calls, and of loops whose steps are known, in their place; what has no line of its own, as in functions of
-    the library, is of the line `around`.
+    Equations of calls, and of loops with a known number of steps, are counted in place; equations without a line of
+    their own, as in functions of the library, count for the line `around`.
     """
     for equation in program.equations:
         line = around if equation.source is None else equation.source.place

@@ -33,7 +33,7 @@ def add_element(made: Instructions, equation: Equation, costly: bool, value: int
                                   offered=True, name="logistic")
         return made.add_reshape(found, inner) if source else found
     like = value
-    if made.flow.avals[value].dtype.kind == "b" and made.flow.reads[made.step]:  # numbers compare with these
+    if made.flow.avals[value].dtype.kind == "b" and made.flow.reads[made.step]:  # bools are compared with numbers
         like = made.flow.reads[made.step][0]
     shapes = made.shapes
     read = [each if type(each) is int and shapes[each] == shape else made.laid_out(each, shape, like)
@@ -46,7 +46,7 @@ def add_element(made: Instructions, equation: Equation, costly: bool, value: int
 
 
 def _before_reshape(made: Instructions, operands: Sequence[int | Atom], shape: Shape) -> Shape:
-    """Return the shape that all operands had before a reshape for this step alone; () if there is none."""
+    """Return the shape of all operands before a reshape that only this step reads; () if there is none."""
     found: Shape = ()
     kinds = made.kinds
     if all(type(operand) is not int or kinds[operand] != RESHAPE for operand in operands):

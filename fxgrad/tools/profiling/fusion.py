@@ -23,11 +23,11 @@ MOST_ROWS = 30
 
 
 class FusionGroup(NamedTuple):
-    """An instruction of XLA: its name and opcode there, and the equations that it computes.
+    """An instruction of XLA: its name and opcode, and the equations that it computes.
 
-    `equations` are the numbers of the equations of `Fusions.program` that it computes, some in part; an equation may be
-    in several groups, for what is cheap is computed wherever it is needed. `operations` are their names and `lines` the
-    user's lines, each once. Empty for what XLA added, such as copies.
+    `equations` are indices into the equations of `Fusions.program`, some of which are computed in part; an equation may
+    be in several groups, since cheap ones are recomputed in each. `operations` are their names and `lines` the user's
+    lines, each once. They are empty for instructions that XLA added, such as copies.
     """
 
     name: str
@@ -38,12 +38,11 @@ class FusionGroup(NamedTuple):
 
 
 class Fusions(Report):
-    """The groups of a compiled program, in the order in which they run; prints as a table.
+    """The groups of a compiled program, in execution order; prints as a table.
 
-    `program` is what was compiled, with calls opened. `unfused_bytes` are moved if each of its operations reads and
+    `program` is the compiled program, with calls inlined. `unfused_bytes` are moved if each of its operations reads and
     writes memory, `fused_bytes` by the groups of the model that `fxgrad.memory_analysis` uses, `xla_bytes` by XLA's
-    own count,
-    None where it makes none.
+    own count, None if it makes none.
     """
 
     def __init__(self, title: str, program: Program, groups: Sequence[FusionGroup], unfused_bytes: int,
@@ -63,9 +62,9 @@ class Fusions(Report):
 
     @property
     def grouped(self) -> Program:
-        """`program` with each equation in a scope called as its group, the last of several: to be drawn as boxes.
+        """`program` with each equation in a scope named after its group, the last of several: to be drawn as boxes.
 
-        `fxgrad.draw(found.grouped, view="network")` shows the groups, and what goes from one to another.
+        `fxgrad.draw(found.grouped, view="network")` shows the groups, and the values that flow between them.
         """
         names = {number: group.name for group in self.groups for number in group.equations}
         return self.program.replace(equations=[_tag_equation(equation, names.get(number, "")) for number, equation
@@ -73,7 +72,7 @@ class Fusions(Report):
 
     @property
     def by_line(self) -> dict[str, tuple[str, ...]]:
-        """The names of the groups that compute something of each line of the user's."""
+        """The names of the groups that compute part of each of the user's lines."""
         found: dict[str, dict[str, None]] = {}
         for group in self.groups:
             for line in group.lines:
@@ -94,7 +93,7 @@ class Fusions(Report):
         return made
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """Return all of it as JSON."""
+        """Return the groups as JSON."""
         return json.dumps({"title": self.title, "unfused_bytes": self.unfused_bytes, "fused_bytes": self.fused_bytes,
                            "xla_bytes": self.xla_bytes, "groups": [group._asdict() for group in self.groups]},
                           indent=indent)
@@ -106,10 +105,10 @@ class Fusions(Report):
 def fusions(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ()) -> Callable[..., Fusions]:
     """Return the function that compiles `fun` for its arguments and reports which operations XLA fuses.
 
-    The groups are read from XLA's optimised program, which carries the number of the equation that each of its
-    instructions was made of; a loop or a branch is one group. Nothing runs. XLA counts the bytes of one step of a loop.
+    The groups are read from XLA's optimised program, whose instructions carry the number of their equation; a loop or a
+    branch is one group. Nothing runs. XLA counts the bytes of one step of a loop.
 
-    Raises `ArgumentError` for arguments that are no arrays.
+    Raises `ArgumentError` for arguments that are not arrays.
 
     >>> import fxgrad, numpy as np
     >>> def layer(x, w, b):
@@ -175,7 +174,7 @@ def _groups(text: str) -> Iterator[tuple[str, str, list[int]]]:
 
 
 def _groups_within(name: str, computations: dict[str, list[str]]) -> Iterator[tuple[str, str, list[int]]]:
-    """Yield the groups of one computation, with those of called ones in place of the call."""
+    """Yield the groups of one computation, with those of called computations in place of the call."""
     for line in computations.get(name, ()):
         instruction = _INSTRUCTION.match(line)
         if instruction is None or instruction[2] in _NO_WORK:

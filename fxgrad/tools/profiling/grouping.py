@@ -28,22 +28,22 @@ _FUSED = frozenset(range(ELEMENT, REDUCE + 1))
 _REUSING = frozenset({BROADCAST, TAKE})
 """Kinds that read an element of their operand several times."""
 _MOST_PARTS = 8
-"""Concatenations of more parts stand alone."""
+"""Concatenations of more parts are groups of their own."""
 _WIDEST = 128
 """So do those along rows that are as long as this."""
 _MOST_COPIES = 15
-"""An instruction is emitted no more often than this in a group."""
+"""Most times that an instruction is emitted in a group."""
 _MOST_REDUCTIONS = 5
-"""A group with more reductions takes in no other."""
+"""A group with more reductions fuses no other."""
 _ONCE = frozenset({PAD, CONCATENATE, UPDATE, REDUCE})
 """Kinds that are emitted once in a group, and in no other."""
 
 
 class Grouping:
-    """The groups of instructions that are computed together.
+    """The fusion groups of instructions.
 
-    `order` are the instructions that head a group, after what they read; `reads` has what the group of each reads from
-    memory, `members` the instructions that it computes, itself included. `library` are those that the library
+    `order` has the instructions that head a group, in topological order; `reads` has the instructions that the group of
+    each reads from memory, `members` those that it computes, itself included. `library` are those that the library
     computes. `users` has the groups that read an instruction.
     """
 
@@ -78,7 +78,7 @@ class Grouping:
     def _after_operands(self) -> list[int]:
         return _after_operands(self.results, self.reads)
 
-    # --- what the library computes ------------------------------------------------------------------------
+    # --- instructions computed by the library -------------------------------------------------------------
 
     def _offload(self) -> None:
         """Group reductions with instructions that only they use or that only use them, as far as the library allows."""
@@ -149,10 +149,10 @@ class Grouping:
         return made.kinds[node] != ELEMENT or made.elements[node] >= LEAST or any(
             made.elements[each] >= LEAST for each in self.reads[node])
 
-    # --- what is computed in loops ------------------------------------------------------------------------
+    # --- instructions computed in loops -------------------------------------------------------------------
 
     def _fuse(self) -> None:
-        """Fuse operands into their users, from the results on, where the rules allow."""
+        """Fuse operands into their users, starting from the results, if the rules allow it."""
         made, reads = self.made, self.reads
         place = {node: number for number, node in enumerate(self.order)}
         kept = self._stored_instructions()
@@ -215,7 +215,7 @@ class Grouping:
             made.names[node] != "in rows" or made.shapes[node][-1] < _WIDEST)
 
     def _stored_instructions(self) -> set[int]:
-        """Return instructions that read more than they make and cannot be fused into all users: none fuses them."""
+        """Return instructions that read more than they compute and do not fit into all users: these are stored."""
         made, users = self.made, self.users
         found: set[int] = set()
         known: dict[tuple[int, int], bool] = {}

@@ -1,4 +1,4 @@
-"""The instructions that a compiler makes of a program: constants get buffers, equal ones are shared."""
+"""Lower a program to compiler instructions: constants get buffers, equal instructions are shared."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ INPUT, ELEMENT, BROADCAST, RESHAPE, TRANSPOSE, SLICE, PAD, CONCATENATE, IOTA, GA
     OPAQUE, PART = range(16)
 """Kinds of instructions.
 
-`ELEMENT` acts on each element, `SLICE` takes elements in another order, `TAKE` and `UPDATE` read and write at a place
-known when it runs, `PRODUCT` is a product of matrices, `OPAQUE` any kernel or loop, and `PART` one of its results.
+`ELEMENT` acts on each element, `SLICE` reads elements in another order, `TAKE` and `UPDATE` read and write at an index
+known at run time, `PRODUCT` is a product of matrices, `OPAQUE` any kernel or loop, and `PART` one of its results.
 """
 LEAST = 4096
-"""Operations on fewer elements are not given to the library."""
+"""Operations on fewer elements are not computed by the library."""
 
 Shape = tuple[int, ...]
 
@@ -25,14 +25,14 @@ Shape = tuple[int, ...]
 class Instructions:
     """The instructions of a program, each with one value; they have the same number.
 
-    Of each there are its kind, the instructions that it `reads`, its shape, how many elements and bytes it has, the
-    step of the flow that it is of (-1 for inputs), the value of the flow whose dtype it has (`like`), whether it is
-    `costly` to compute twice, whether the library of reductions `offers` it, and whether it has `floats`. `of` has the
-    instruction of each value of the flow, `constants` the number of each that repeats one, `axes` where the axes of
-    the operand are of what is repeated or transposed. Kernels may write over the operands `over`; those `in_place`
-    write an entry of what a loop stacks; `carried` has the results of a loop that take memory though nobody reads
-    them, `swaps` whether the library offers a product whose operands change places. Of a loop's body, `entries` are
-    the inputs that are read from what it goes through.
+    Each has its kind, the instructions that it `reads`, its shape, its numbers of elements and bytes, its step of the
+    flow (-1 for inputs), the value of the flow whose dtype it has (`like`), whether it is `costly` to compute twice,
+    whether the library of reductions `offers` it, and whether it has `floats`. `of` has the instruction of each value
+    of the flow, `constants` the number of each that repeats one, `axes` the positions of the operand's axes in a
+    broadcast or a transpose. Kernels may overwrite the operands `over`; those `in_place` write an entry of a loop's
+    stack; `carried` has the results of a loop that take memory though nothing reads them, `swaps` whether the library
+    offers a product with swapped operands. For a loop's body, `entries` are the inputs that are sliced from scanned
+    arrays.
     """
 
     def __init__(self, flow: Flow, entries: Collection[int] = ()) -> None:
@@ -66,7 +66,7 @@ class Instructions:
 
     @property
     def makes(self) -> list[int]:
-        """The values that the step makes whose instructions are being made."""
+        """The values that the current step defines."""
         return self.flow.makes[self.step]
 
     def add(self, kind: int, reads: list[int], shape: Shape, value: int, costly: bool = False, offers: bool = False,
@@ -125,7 +125,7 @@ class Instructions:
         kinds, shapes = self.kinds, self.shapes
         if node in self.constants:
             return self.constant(self.constants[node], shape, self.like[node])
-        while True:  # axes of one element make no difference, and what is repeated twice is repeated once
+        while True:  # axes of size one do not matter, and repeated broadcasts are one
             own = shapes[node]
             kept = tuple([axis for axis, size in zip(axes, own, strict=True) if size != 1])
             if kinds[node] == BROADCAST:
@@ -173,7 +173,7 @@ class Instructions:
         return self.of.get(value) == node and len(self.users[value]) == 1 and value not in self._results
 
     def operands(self, equation: Equation) -> list[int | Atom]:
-        """Return what an equation reads: instructions, and numbers."""
+        """Return the operands of an equation: instructions, and numbers."""
         of = self.of
         found = [of[value] if value >= 0 else atom
                  for value, atom in zip(self.flow.given[self.step], equation.inputs, strict=True)]
@@ -193,7 +193,7 @@ class Instructions:
         return found
 
     def ends(self, region: Region) -> list[int]:
-        """Return the results of the body of a loop; entries are written where they are stacked."""
+        """Return the results of the body of a loop; stacked entries are written in place."""
         flow = self.flow
         found = []
         for value, link in zip(flow.outputs, region.outputs, strict=True):

@@ -1,4 +1,4 @@
-"""The instructions of a program before fusion: quotients rewritten, products canonical, loops with buffers."""
+"""Lower equations to instructions before fusion: quotients rewritten, products canonical, loops with buffers."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from fxgrad.tools.profiling.instructions import (
 )
 
 _WINDOW = 32
-"""Reductions over more elements than this go in two steps, where the library does not compute them."""
+"""Reductions over more elements than this take two steps, unless the library computes them."""
 _WIDE = 16
-"""Convolutions of no more features than this are not given to the library."""
+"""Convolutions of no more features than this are not computed by the library."""
 _SHORTEST = 8
-"""Nor are products of which all sizes are less than this."""
+"""Nor are products whose sizes are all less than this."""
 
 _Rule = Callable[[Instructions, Equation, list[int]], None]
 _rules: Analysis[_Rule | None] = Analysis(
@@ -87,7 +87,7 @@ def _kernel(made: Instructions, reads: list[int], makes: list[int]) -> int:
 
 
 def _lower_loop(made: Instructions, equation: Equation, reads: list[int], makes: list[int]) -> None:
-    """Add a loop, with buffers for what it stacks; it writes over these, and over what it carries."""
+    """Add a loop, with buffers for its stacked results; it overwrites these, and its carry."""
     stacked = {link.place for region in equation.regions for link in region.outputs if link.how == "entry"}
     carried: dict[int, int] = {}
     operands = made.operands(equation)
@@ -117,7 +117,7 @@ def _lower_loop(made: Instructions, equation: Equation, reads: list[int], makes:
             made.carried.setdefault(found, []).append(part)
 
 
-# --- what does not act on each element ----------------------------------------------------------------------------
+# --- other than elementwise ---------------------------------------------------------------------------------------
 
 
 @_rules.register(primitives.broadcast_to, primitives.broadcast_in_dim)
@@ -301,7 +301,7 @@ def _lower_product(made: Instructions, equation: Equation, reads: list[int]) -> 
     rows, columns = (prod([made.shapes[node][axis] for axis in rest]) for node, rest, _, _ in sides)
     depth = prod([made.shapes[reads[0]][axis] for axis in contracted[0]])
     shape = made.flow.avals[value].shape
-    if depth == 1:  # nothing is summed
+    if depth == 1:  # no sum
         made.of[value] = _outer_product(made, sides, shape, value)
         return
     operands, lies = [], []
@@ -309,7 +309,7 @@ def _lower_product(made: Instructions, equation: Equation, reads: list[int]) -> 
         node = whole
         lead = tuple([made.shapes[node][axis] for axis in batch])
         at = summed[0] if len(summed) == 1 else -1
-        if len(rest) == 1 and at >= 0 and tuple(batch) == tuple(range(count)):  # it is read as it lies
+        if len(rest) == 1 and at >= 0 and tuple(batch) == tuple(range(count)):  # no copy is needed
             if made.kinds[node] == TRANSPOSE and made.axes[node] == (*range(count), count + 1, count):
                 node, = made.reads[node]
                 at = 2 * count + 1 - at
@@ -331,7 +331,7 @@ def _lower_product(made: Instructions, equation: Equation, reads: list[int]) -> 
 
 def _outer_product(made: Instructions, sides: list[tuple[int, list[int], Sequence[int], Sequence[int]]], shape: Shape,
                    value: int) -> int:
-    """Return a product in which nothing is summed, as an elementwise instruction."""
+    """Return a product without a summed axis, as an elementwise instruction."""
     laid, place = [], len(sides[0][3])
     for node, rest, _, batch in sides:
         axes = [-1] * len(made.shapes[node])
@@ -361,7 +361,7 @@ def _lower_solve(made: Instructions, equation: Equation, reads: list[int]) -> No
     """Add a solve, written over a column-major copy of the right-hand side."""
     value, = made.makes
     *factors, right = reads
-    factors = factors[1:] or factors  # what the factors were of is not read
+    factors = factors[1:] or factors  # the factored matrix is not read
     found = made.add(TRANSPOSE, [right], made.shapes[right], value)
     for _ in range(1 if equation.primitive is primitives.triangular_solve else 2):
         before = found

@@ -20,23 +20,22 @@ from fxgrad.tools.profiling.report import Holder, Memory, Peak, Point, Saved, Vi
 
 
 def memory_analysis(fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = ()) -> Callable[..., Memory]:
-    """Return the function that reports the memory `fun` needs at its arguments: how much, when, and for what.
+    """Return a function that reports the memory `fun` needs at its arguments: how much, when, and for which values.
 
     Nothing runs; only shapes and dtypes of the arguments matter: arrays, numbers, `ShapeDtypeStruct`s, containers of
-    them. `fun` may be what transformations return, such as `grad(loss)` or `jit(step)`, or a `Program`. The result
-    prints as tables; `peak`, `holders`, `timeline`, `temporary` and `saved` are its parts.
+    them. `fun` may be a transformed function, such as `grad(loss)` or `jit(step)`, or a `Program`. The result prints as
+    tables; `peak`, `holders`, `timeline`, `temporary` and `saved` are its parts.
 
-    There are two numbers of everything. `unfused`, each operation makes its result, elementwise ones over an operand
-    that is dead, and values are dropped after their last use: what NumPy takes, but for the work space of some of its
-    kernels. `fused`, operations are fused and ordered, and buffers shared, by a model of XLA
-    (docs/appendix/memory-model.md).
-    Within `shard_map` bytes are those of one device. A loop needs what it carries and the most that a step does, a
-    branch the most of its programs.
+    Every figure is given twice. `unfused`: each operation allocates its result, elementwise ones overwrite a dead
+    operand, and values are freed after their last use. This is what NumPy needs, except for the work space of some of
+    its kernels. `fused`: operations are fused and ordered, and buffers shared, by a model of XLA
+    (docs/appendix/memory-model.md). Within `shard_map` bytes are those of one device. A loop needs its carry and the
+    peak of a step, a branch the largest of its programs.
 
-    Of a gradient, `saved` are the values of the forward pass that its backward pass reads; of another function those
-    that reverse mode would keep, nothing where it has no derivative.
+    For a gradient, `saved` has the values of the forward pass that its backward pass reads; for another function the
+    residuals that reverse mode would save, none if it has no derivative.
 
-    Raises `ArgumentError` for arguments that are no arrays.
+    Raises `ArgumentError` for arguments that are not arrays.
 
     >>> import fxgrad, numpy as np
     >>> def loss(w, x):
@@ -105,7 +104,7 @@ class _Names:
 
 
 class _MemoryReport:
-    """One report on a program; names and lines are found for what is shown."""
+    """One report on a program; names and lines are looked up for the values shown."""
 
     def __init__(self, program: Program) -> None:
         self.program, self.flow = program, flow_of(program)
@@ -135,7 +134,7 @@ class _MemoryReport:
 
     def _view(self, way: str, ranges: LiveRanges, given: int, temporary: int, results: int,
               values: Callable[[], dict[int, int]] | None) -> View:
-        """Return one view; `values` maps what `ranges` are about to values of the flow, where they differ."""
+        """Return one view; `values` maps entries of `ranges` to values of the flow, if they differ."""
         def timeline() -> tuple[Point, ...]:
             return tuple([self._point(number, moment.step, live) for number, (moment, live) in enumerate(
                 zip(ranges.moments, ranges.live, strict=True))])
@@ -147,7 +146,7 @@ class _MemoryReport:
 
     def _holders(self, ranges: LiveRanges, point: Point, values: Callable[[], dict[int, int]] | None,
                  ) -> tuple[Holder, ...]:
-        """Return what holds memory at the peak; memory of no value of the program is work space."""
+        """Return the holders of memory at the peak; memory of no value of the program is work space."""
         at = ranges.peak_at
         if at < 0:
             return tuple(self._inputs_in_memory())
@@ -179,11 +178,11 @@ class _MemoryReport:
             "saved" if value in self._saved_values else "temporary"
         return Holder(self.names.of(value), flow.avals[value], size, self.names.made_at(value), role)
 
-    # --- what is saved ------------------------------------------------------------------------------------
+    # --- residuals ----------------------------------------------------------------------------------------
 
     @functools.cached_property
     def _saved_values(self) -> dict[int, list[int]]:
-        """The values of the forward pass that the backward pass reads, and the steps that do."""
+        """Map the values of the forward pass that the backward pass reads to the steps that read them."""
         flow, parts = self.flow, self.flow.parts
         found: dict[int, list[int]] = {}
         for step, part in enumerate(parts):
@@ -207,7 +206,7 @@ class _MemoryReport:
 
 
 def _residuals(program: Program) -> list[Saved]:
-    """Return what reverse mode would keep of a program in all its arguments; nothing without a derivative."""
+    """Return the residuals of reverse mode in all arguments of a program; none without a derivative."""
     try:
         found = residuals(program)
     except FxgradError:  # a callback, or a loop of unknown length, has no derivative

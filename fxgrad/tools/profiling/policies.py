@@ -1,4 +1,4 @@
-"""`policy_report`: what a checkpoint's policy keeps, and the error of gradients when it stores fewer bits."""
+"""`policy_report`: the residuals that a checkpoint's policy saves, and the gradient's error if it stores fewer bits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PolicyReport(Report):
 
     @property
     def largest(self) -> float:
-        """The largest of the errors; 0.0 where there are none."""
+        """The largest of the errors; 0.0 if there are none."""
         return max((each.error for each in self.errors), default=0.0)
 
     def table(self) -> Table:
@@ -48,10 +48,10 @@ class PolicyReport(Report):
 
 def policy_report(fun: Callable[..., Any], policy: Callable[..., Any], argnums: int | Sequence[int] = 0,
                   ) -> Callable[..., PolicyReport]:
-    """Return the function that differentiates `fun` with and without `checkpoint(fun, policy=policy)`.
+    """Return a function that differentiates `fun` with and without `checkpoint(fun, policy=policy)`.
 
-    It takes positional arguments as `grad(fun, argnums)` does, and computes both gradients. What is kept beside the
-    arguments is counted from the programs. Raises as `grad` and `checkpoint` do.
+    It takes positional arguments as `grad(fun, argnums)` does, and computes both gradients. The residuals beside the
+    arguments are counted from the programs. Raises as `grad` and `checkpoint` do.
 
     >>> import fxgrad, numpy as np
     >>> policies = fxgrad.checkpoint_policies

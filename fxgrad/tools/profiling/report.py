@@ -1,4 +1,4 @@
-"""The objects of the memory report: live values at the peak, timeline, saved values; tables, bars, JSON."""
+"""Objects of the memory report: live values at the peak, timeline, residuals; tables, bars, JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.tools.profiling.bars import bar, bars
 
 MOST_ROWS = 12
-"""So many values are shown of those that are alive or saved; the others are one row."""
+"""Most live or saved values that are shown; the others are one row."""
 
 
 class Holder(NamedTuple):
@@ -36,8 +36,8 @@ class Holder(NamedTuple):
 class Point(NamedTuple):
     """A moment of a run: the operation that runs, its line, its part ("forward", "backward" or ""), and live bytes.
 
-    `nbytes` are the bytes of all values that were computed and are alive, with the work space of the operation;
-    arguments and constants, which are there throughout, are not counted.
+    `nbytes` is the bytes of all live computed values and of the work space of the operation; arguments and constants,
+    which live throughout, are not counted.
     """
 
     number: int
@@ -76,9 +76,9 @@ class Saved(NamedTuple):
 class View:
     """Memory in one way of running a program: "unfused", operation by operation, or "fused", by the model of XLA.
 
-    `peak.nbytes` counts arguments, constants and computed values. `temporary` is the most bytes that are alive beside
-    arguments, constants and results; `total` the sum of that and the results. `timeline` has a point for each step, in
-    the order of the run; `parts` the highest point of each part.
+    `peak.nbytes` counts arguments, constants and computed values. `temporary` is the most live bytes beside arguments,
+    constants and results; `total` is the sum of that and the results. `timeline` has a point for each step, in
+    execution order; `parts` has the highest point of each part.
     """
 
     def __init__(self, way: str, peak: Peak, temporary: int, results: int, timeline: Callable[[], tuple[Point, ...]],
@@ -88,11 +88,11 @@ class View:
     @cached_property
     def timeline(self) -> tuple[Point, ...]:
         """The live bytes at each step."""
-        return self._find()  # a long program has many, which who asks for the peak does not wait for
+        return self._find()  # found on demand, since a long program has many points
 
     @property
     def total(self) -> int:
-        """Bytes of temporaries and results: what a call takes beside what it is given."""
+        """Bytes of temporaries and results: the memory of a call beside its arguments."""
         return self.temporary + self.results
 
     @property
@@ -129,7 +129,7 @@ class Memory(Report):
     @cached_property
     def saved(self) -> tuple[Saved, ...]:
         """The values of the forward pass that the backward pass needs, the largest first."""
-        return tuple(self._find_saved())  # of a function that is no gradient its derivative is asked for
+        return tuple(self._find_saved())  # found on demand, since a function is differentiated for it
 
     @property
     def peak(self) -> Peak:
@@ -138,7 +138,7 @@ class Memory(Report):
 
     @property
     def temporary(self) -> int:
-        """The most bytes alive beside arguments, constants and results, unfused."""
+        """The most live bytes beside arguments, constants and results, unfused."""
         return self.unfused.temporary
 
     @property
@@ -153,7 +153,7 @@ class Memory(Report):
 
     @property
     def saved_bytes(self) -> int:
-        """The bytes of what is saved, without arguments, which are there anyway."""
+        """The bytes of the residuals, without arguments, which are live anyway."""
         return sum(each.nbytes for each in self.saved if not each.is_argument)
 
     def bars(self, width: int = 60) -> str:
@@ -217,7 +217,7 @@ class Memory(Report):
     # --- for programs -------------------------------------------------------------------------------------
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """Return all of it as JSON: bytes are numbers, types their text."""
+        """Return the report as JSON: bytes are numbers, types their text."""
         def plain(value: Any) -> Any:
             if isinstance(value, Aval):
                 return str(value)
@@ -233,7 +233,7 @@ class Memory(Report):
     def draw(self, path: str | Path) -> Path:
         """Write a picture of the live bytes over the steps, in the format of the suffix: .png, .svg, .pdf.
 
-        Needs matplotlib; raises `UnsupportedError` where that is not installed.
+        Needs matplotlib; raises `UnsupportedError` if it is not installed.
         """
         try:
             from matplotlib.figure import Figure

@@ -49,8 +49,9 @@ class Machine(NamedTuple):
 
 
 H100 = Machine(flops=400e12, memory=80e9, per_node=8, inside=NetworkLink(2e-6, 450e9), between=NetworkLink(5e-6, 50e9))
-"""Nodes of eight H100: by the data sheet 989e12 bfloat16 operations a second, of which large models reach about 40 %,
-NVLink with 450e9 bytes a second each way, and a network card of 400 Gbit/s for each device. Latencies are typical."""
+"""Nodes of eight H100. By the data sheet, 989e12 bfloat16 operations a second, of which large models reach about 40 %;
+NVLink with 450e9 bytes a second each way; a network card of 400 Gbit/s for each device. Latencies are typical.
+"""
 
 
 class Exchange(NamedTuple):
@@ -65,7 +66,7 @@ class Simulation(Report):
     """The time and the memory of a step on one device; prints as a table.
 
     `compute` and `communication` are seconds; `time` is their sum, as if nothing overlapped, and `overlapped` the
-    greater of them, as if everything did. `memory` are bytes: `arguments`, `results`, and `temporaries` while it runs.
+    greater of them, as if everything did. `memory` is bytes: `arguments`, `results`, and `temporaries` during the run.
     """
 
     def __init__(self, title: str, mesh: MeshShape, machine: Machine, flops: int, exchanges: Sequence[Exchange],
@@ -108,17 +109,17 @@ class Simulation(Report):
 def simulate(fun: Callable[..., Any], *, machine: Machine = H100) -> Callable[..., Simulation]:
     """Return the function that estimates a step of `fun`, which calls `shard_map`, on the devices of its mesh.
 
-    Nothing runs, and only shapes and dtypes of the arguments matter: `jax.sharding.AbstractMesh` stands for devices
-    that are not there, `fxgrad.ShapeDtypeStruct` for arrays. The model is that of Hockney (1994): a message of b
-    bytes takes `latency + b / bandwidth` seconds. A collective sends the bytes of `fxgrad.traffic`, in 2 log n rounds
-    for an all-reduce, log n for a gather or a scatter, n - 1 for an all-to-all and one for a permutation, on the link
-    inside of nodes if those that speak with each other are in one, and else on that between nodes; nodes are runs of
-    `per_node` devices of the mesh, row by row. Work is the flops of
-    `fxgrad.cost_analysis` at the speed of the machine, masked steps of pipelines included; memory is that of one
-    device in the model of XLA that `fxgrad.memory_analysis` has. What it does not know: kernels, memory bandwidth,
-    stragglers.
+    Nothing runs, and only shapes and dtypes of the arguments matter: `jax.sharding.AbstractMesh` replaces absent
+    devices, `fxgrad.ShapeDtypeStruct` arrays. The model is that of Hockney (1994): a message of b bytes takes `latency
+    + b / bandwidth` seconds. A collective sends the bytes of `fxgrad.traffic`, in 2 log n rounds for an all-reduce, log
+    n for a gather or a scatter, n - 1 for an all-to-all and one for a permutation. It uses the link inside of a node if
+    all its devices are in one, else the link between nodes; a node is a run of `per_node` devices of the mesh, row by
+    row. Work is the flops of `fxgrad.cost_analysis` at the speed of the machine, masked steps of pipelines included;
+    memory is
+    that of one device in the model of XLA that `fxgrad.memory_analysis` has. The model ignores kernels, memory
+    bandwidth and stragglers.
 
-    Raises `ArgumentError` where no `shard_map` is called.
+    Raises `ArgumentError` if no `shard_map` is called.
 
     >>> import jax, numpy as np, fxgrad
     >>> from jax.sharding import AbstractMesh, PartitionSpec as P
@@ -158,7 +159,7 @@ def simulation_of_program(program: Program, machine: Machine, title: str) -> Sim
     exchanges = [_estimate_exchange(each, mesh, machine) for each in traffic(opened)]
 
     def bytes_of(var: Variable) -> int:
-        return round(var.aval.nbytes * pieces.get(var, 1.0))  # what stands in a shard_map is a piece
+        return round(var.aval.nbytes * pieces.get(var, 1.0))  # inside a shard_map a value is a shard already
     arguments = sum(bytes_of(var) for var in opened.inputs)
     results = sum(bytes_of(var) for var in {var for var in opened.outputs if isinstance(var,
                                                                                         Variable)} - {*opened.inputs})
@@ -167,10 +168,10 @@ def simulation_of_program(program: Program, machine: Machine, title: str) -> Sim
 
 
 def _device_shares(program: Program) -> dict[Variable, float]:
-    """Return which share of each value of a program lies on one device.
+    """Return the fraction of each value of a program that one device holds.
 
-    Of those that `shard_map` takes and makes it is known; what is computed of them, or with them, in an array of the
-    same shape, is split as they are, and all else whole.
+    It is known for operands and results of `shard_map`. Values computed from them, or with them, in an array of the
+    same shape, are sharded alike; all others are replicated.
     """
     pieces: dict[Variable, float] = {}
     outside = []

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Timed(NamedTuple):
-    """What is timed: `call`, and `prepare`, which is called before each sample of one call, if there is such."""
+    """A timed function: `call`, and an optional `prepare`, which is called before each sample of one call."""
 
     call: Callable[[], Any]
     prepare: Callable[[], Any] | None = None
@@ -33,7 +33,7 @@ class Figures:
 
 def in_turns(timed: Mapping[str, Timed], rounds: int, *, sample_seconds: float, seconds: float, fewest: int,
              told: Callable[[], Any] | None = None) -> dict[str, Figures]:
-    """The figures of each: they take turns, `rounds` times, with Python's cyclic collector off.
+    """Return the figures of each; they take turns, `rounds` times, with Python's cyclic collector off.
 
     A sample takes about `sample_seconds`: quick calls are repeated to fill it. All turns of one together take about
     `seconds`; slow ones get fewer turns, but at least `fewest`. `told` is called after each round.
@@ -50,7 +50,7 @@ def in_turns(timed: Mapping[str, Timed], rounds: int, *, sample_seconds: float, 
     try:
         for number in range(rounds):
             for name, each in rotated([*timed.items()], number):
-                # Those with fewer turns have them spread evenly over the rounds.
+                # Functions with fewer turns have them spread evenly over the rounds.
                 if (number + 1) * turns[name] // rounds > number * turns[name] // rounds:
                     times[name].append(sample(each, calls[name]))
             gc.collect()
@@ -63,18 +63,18 @@ def in_turns(timed: Mapping[str, Timed], rounds: int, *, sample_seconds: float, 
 
 
 def rotated(items: Sequence[T], number: int) -> list[T]:
-    """The items in the order of one round: each has its turn to be the first."""
+    """Return the items in the order of one round, rotated so that each is first in turn."""
     start = number % len(items)
     return [*items[start:], *items[:start]]
 
 
 def typical_seconds(timed: Timed) -> float:
-    """Seconds a call, after some to warm up."""
+    """Return seconds a call, after some to warm up."""
     return max(min(sample(timed, 1) for _ in range(3)) * 1e-6, 1e-7)
 
 
 def sample(timed: Timed, calls: int) -> float:
-    """Microseconds a call, over `calls` of them."""
+    """Return the microseconds per call, over `calls` calls."""
     call = timed.call
     if timed.prepare:
         timed.prepare()
@@ -85,6 +85,6 @@ def sample(timed: Timed, calls: int) -> float:
 
 
 def figures(values: list[float], calls: int) -> Figures:
-    """Median and quartiles of samples."""
+    """Return median and quartiles of samples."""
     lower, median, upper = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
     return Figures(median, lower, upper, len(values), calls)

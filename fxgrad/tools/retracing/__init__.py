@@ -1,4 +1,4 @@
-"""Why functions are retraced and recompiled: what was new in a call, and what to write."""
+"""Causes of retraces and recompilations: the difference between calls, and what to write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The causes of traces and compilations: what was new in a call against the nearest one before."""
+"""Find the cause of a trace or compilation: the difference between a call and the nearest earlier one."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ ADVICE = {
 class RetraceCause(NamedTuple):
     """Why a function was traced or compiled: `kind` is a key of `ADVICE`, `what` names it, `line` is the user's call.
 
-    `name` is that of the argument, or what else it is about; `compiled` says whether XLA compiled for it, and
-    `milliseconds` is what the trace and the compilation took.
+    `name` is that of the argument or other subject; `compiled` is whether XLA compiled for it, and `milliseconds` is
+    the time of the trace and the compilation.
     """
 
     kind: str
@@ -87,7 +87,7 @@ def _type_differences(name: str, before: Aval, now: Aval) -> Iterator[Difference
 
 
 def _structural_differences(before: Entries, now: Entries) -> Iterator[Difference]:
-    """Return what only one of two calls has."""
+    """Yield the differences of entries that only one of two calls has."""
     kinds = (ARGUMENT, STATIC)
     gone = [name for kind, name in before if kind in kinds and not any((each, name) in now for each in kinds)]
     come = [name for kind, name in now if kind in kinds and not any((each, name) in before for each in kinds)]

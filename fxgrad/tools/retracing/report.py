@@ -15,9 +15,9 @@ from fxgrad.tools.retracing.causes import FIRST, RetraceCause
 class FunctionReport(NamedTuple):
     """The traces of one function: `how` it was called ("jit" or "un-jitted"), counts, milliseconds, causes.
 
-    `traces` is how often Python ran it to record it; `programs` how many of these recordings are new here: un-jitted
-    code is recorded at every call, which takes microseconds where the recording is known. `compiles` is how often XLA
-    compiled it. `trace`, `lower` and `compile` are milliseconds.
+    `traces` is the number of times that Python ran it to record it. `programs` is the number of recordings that were
+    new: un-jitted code is recorded on every call, which takes microseconds if the recording is known. `compiles` is the
+    number of times that XLA compiled it. `trace`, `lower` and `compile` are milliseconds.
     """
 
     name: str
@@ -32,7 +32,7 @@ class FunctionReport(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """A trace that ended because a value was needed: the user's line, and the message, which says what to write."""
+    """A trace that stopped because a value was needed: the user's line, and the message, which tells what to write."""
 
     line: str
     message: str
@@ -58,22 +58,22 @@ class RetraceReport(Report):
 
     @property
     def traces(self) -> int:
-        """How often Python ran functions to record them."""
+        """The number of times that Python ran functions to record them."""
         return sum(each.traces for each in self.functions)
 
     @property
     def programs(self) -> int:
-        """How many of these recordings were new."""
+        """The number of recordings that were new."""
         return sum(each.programs for each in self.functions)
 
     @property
     def compiles(self) -> int:
-        """How often XLA compiled."""
+        """The number of compilations by XLA."""
         return sum(each.compiles for each in self.functions)
 
     @property
     def run(self) -> float:
-        """The milliseconds that are left when traces and compilations are taken off: running, and dispatch."""
+        """The milliseconds outside traces and compilations: running, and dispatch."""
         return max(0.0, self.wall - sum(each.trace + each.lower + each.compile for each in self.functions))
 
     def table(self) -> Table:
@@ -106,7 +106,7 @@ class RetraceReport(Report):
         return f"<{self.traces} traces, {self.programs} new, {self.compiles} compiled>"
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """Return all of it as JSON."""
+        """Return the report as JSON."""
         functions: list[dict[str, Any]] = [
             {**each._asdict(), "causes": [cause._asdict() for cause in each.causes]} for each in self.functions]
         return json.dumps({"calls": self.calls, "wall": self.wall, "run": self.run, "functions": functions,

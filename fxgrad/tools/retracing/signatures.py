@@ -14,7 +14,7 @@ from fxgrad import dtypes, tree
 from fxgrad.extend import Aval, function_name, leaf_aval, parameter_names
 
 Entries = dict[tuple[str, str], Any]
-"""What there is, by kind and name: `("argument", "x")` has an `Aval`, all others a text."""
+"""The parts of a call, by kind and name: `("argument", "x")` has an `Aval`, all others a text."""
 
 ARGUMENT, STATIC, SETTING, PARTIAL, CLOSURE, SHARDING = (
     "argument", "static", "setting", "partial", "closure", "sharding")
@@ -28,7 +28,7 @@ class FunctionIdentity(NamedTuple):
 
 
 def function_identity(function: Any) -> FunctionIdentity:
-    """Return what functions that are re-created at every call have in common."""
+    """Return the parts that functions re-created on every call have in common."""
     inner = function
     while True:
         if isinstance(inner, functools.partial):

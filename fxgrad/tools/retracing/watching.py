@@ -1,7 +1,7 @@
 """`explain_retraces`: observers of the calls of a function, or of a block, and the events of a report.
 
-Nothing is asked of calls that have what they need. What is told of is rare: a function is traced, a program comes into
-being, jax compiles (its public events say how long that takes), a value is asked for that a tracer does not have.
+Calls that hit every cache cost nothing. The observed events are rare: a function is traced, a new program is recorded,
+jax compiles (its public events give the duration), a tracer needs a concrete value.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Event:
 
 
 class _ObservedFunction:
-    """The traces of one function; `jitted` says in which way it was called."""
+    """The traces of one function; `jitted` tells whether it was called through `jit`."""
 
     def __init__(self, name: str, *, jitted: bool) -> None:
         self.name, self.jitted = name, jitted
@@ -216,7 +216,7 @@ class _Recorder:
             self._last = None
 
     def _compare_shardings(self, watched: _ObservedFunction, state: Any, frame: FrameType) -> None:
-        """Find the cause where jax compiled without a trace: other shardings, or other settings of jax."""
+        """Find the cause if jax compiled without a trace: other shardings, or other settings of jax."""
         args, kwargs = frame.f_locals["args"], frame.f_locals["kwargs"]
         call = state.call_of(args, kwargs)
         names = call.leaf_names()
@@ -232,7 +232,7 @@ class _Recorder:
                 watched.causes.append(RetraceCause(kind, name, what, advice, user_line(), True))
 
     def report(self) -> RetraceReport:
-        """Return what was recorded so far."""
+        """Return the records so far."""
         return RetraceReport([FunctionReport(
             each.name, "jit" if each.jitted else "un-jitted", each.traces, len(each.events), each.compiles,
             each.trace * 1e3, each.lower * 1e3, each.compile * 1e3, tuple(each.causes))
@@ -287,7 +287,7 @@ def _observe(recorder: _Recorder) -> Iterator[None]:
 
 
 class Explained(Report):
-    """A function whose calls are observed: `report` says what they traced and compiled, and prints with it."""
+    """A function whose calls are observed: `report` has its traces and compilations, and `print` shows it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)

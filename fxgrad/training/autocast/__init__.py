@@ -1,1 +1,1 @@
-"""Precision: which operations compute in half precision (`autocast`), and what rounding does to a result (`report`)."""
+"""Precision: operations that compute in half precision (`autocast`), and the effect of rounding (`report`)."""

@@ -18,18 +18,20 @@ __all__ = ["autocast"]
 
 def autocast(fun: Callable[..., Any], policy: AutocastPolicy | Any = autocast_policies.bfloat16, *,
              output_dtype: Any = None) -> Callable[..., Any]:
-    """`fun` with matrix products and convolutions in half precision; arguments, sums and results stay as they are.
+    """Return `fun` with matrix products and convolutions in half precision; all else keeps its dtype.
 
-    `policy` says what is computed in which precision: `fxgrad.autocast_policies.bfloat16`, `float16`, one made of them
-    by `with_`, or just a dtype. Operands of float32 and float64 are cast where the policy asks for it, each value once,
-    by `convert_element_type` equations that the program shows. Results have the dtypes that they have without
-    `autocast`; with `output_dtype` all real ones have that one. Gradients have the dtypes of the arguments. Integers,
-    bools, complex numbers and random keys, and what is in half precision already, are left as they are.
+    Arguments, sums and results keep their dtypes.
 
-    What `fun` computes of values that do not depend on its arguments is not touched. It nests with all other
-    transformations in any order.
+    `policy` assigns precisions to operations: `fxgrad.autocast_policies.bfloat16`, `float16`, one derived from them by
+    `with_`, or just a dtype. Operands of float32 and float64 are cast where the policy requires it, each value once, by
+    `convert_element_type` equations in the program. Results have the dtypes that they have without `autocast`; with
+    `output_dtype` all real ones have that one. Gradients have the dtypes of the arguments. Integers, bools, complex
+    numbers, random keys, and values already in half precision are left unchanged.
 
-    Raises `ArgumentError` for what is no policy.
+    Computations of `fun` that do not depend on its arguments are unchanged. It nests with all other transformations in
+    any order.
+
+    Raises `ArgumentError` if `policy` is not a policy.
 
     >>> import numpy as np, fxgrad
     >>> def layer(w, x):

@@ -1,4 +1,4 @@
-"""The interpreter behind `autocast`: each value as it was computed, in half precision or not, and cast once."""
+"""The interpreter behind `autocast`: each value in the precision it was computed in, and cast once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Marks = tuple[bool, ...]
 
 
 def is_castable(aval: Aval) -> bool:
-    """Whether values of a type are cast: real ones of more than 16 bits."""
+    """Return whether values of a type are cast: real ones of more than 16 bits."""
     return dtypes.is_floating(aval.dtype) and aval.dtype.itemsize > 2
 
 
@@ -50,7 +50,7 @@ class CastValue:
         self.asked: set[str] = set()
 
     def wide(self) -> Any:
-        """As it was in the program without `autocast`."""
+        """Return the value as it was in the program without `autocast`."""
         self.asked.add("wide")
         if "wide" not in self._forms:
             self._forms["wide"] = convert(self._forms["half"], self.aval.dtype, self.aval.weak)
@@ -65,7 +65,7 @@ class CastValue:
 
     @property
     def given(self) -> Any:
-        """As it came, or was computed."""
+        """The value as it came in, or was computed."""
         return self._forms["half" if self.narrow else "wide"]
 
     def uncast(self) -> Any:
@@ -76,8 +76,8 @@ class CastValue:
 class CastOutcome(NamedTuple):
     """The result of casting a program.
 
-    `narrow` marks the outputs that are in half precision, `halved` the inputs that came in full precision and of which
-    half is all that is used.
+    `narrow` marks the outputs that are in half precision, `halved` the full-precision inputs of which only the
+    half-precision cast is used.
     """
 
     narrow: Marks
@@ -86,10 +86,10 @@ class CastOutcome(NamedTuple):
 
 def cast_program(program: Program, policy: AutocastPolicy, forced: Kind | None, arriving: Marks, leaving: Marks,
                  ) -> Derived:
-    """`program` as `autocast` has it; `extra` is its `CastOutcome`.
+    """Return `program` under `autocast`; `extra` is its `CastOutcome`.
 
-    Inputs marked by `arriving` come in half precision; outputs marked by `leaving` may leave so, the others are of the
-    types that they were. `forced` is the kind of the block that the program is in, if the policy has one for it.
+    Inputs marked by `arriving` come in half precision; outputs marked by `leaving` may stay in half precision, the
+    others keep their original types. `forced` is the kind of the enclosing block, if the policy has one for it.
     """
     def build(*inputs: Any) -> tuple[list[Any], CastOutcome]:
         cast = Caster(policy, forced)
@@ -113,7 +113,7 @@ def cast_program(program: Program, policy: AutocastPolicy, forced: Kind | None, 
 
 
 class CastRule(NamedTuple):
-    """The transformation of a user's rule: what it computes is cast as all else is, the types it gives stay."""
+    """The transformation of a user's rule: its computation is cast like any other, its output types are kept."""
 
     policy: AutocastPolicy
     forced: Kind | None
@@ -130,7 +130,7 @@ class Caster(Interpreter):
         self.policy, self.forced = policy, forced
 
     def run(self, program: Program, inputs: Sequence[CastValue]) -> list[CastValue]:
-        """As any interpreter; of programs that are shown is noted what was cast."""
+        """Run the program as any interpreter does; for displayed programs the casts are recorded."""
         self._program = program
         note_provenance([value.given for value in inputs], PRIMAL, program, program.inputs[len(program.constants):])
         return super().run(program, inputs)
@@ -152,7 +152,7 @@ class Caster(Interpreter):
         return outputs
 
     def _outputs_of(self, equation: Equation, outputs: Sequence[Any]) -> list[CastValue]:
-        """The outputs: in half precision where they were not in the program as it was."""
+        """Return the outputs; they are in half precision where the original program's were not."""
         half = self.policy.dtype
         return [CastValue(output, var.aval, half, is_castable(var.aval) and aval_of(output).dtype == half)
                 for output, var in zip(outputs, equation.outputs, strict=True)]
@@ -167,7 +167,7 @@ class Caster(Interpreter):
         if kind == "as_is":
             return [value.uncast() if is_castable(value.aval) else value.wide() for value in inputs]
         castable = [value for value in inputs if is_castable(value.aval)]
-        # Complex numbers have no half, and what is in half precision already is so by the user's own decision.
+        # Complex numbers have no half precision, and half-precision operands are the user's own decision.
         is_mixed = any(dtypes.is_inexact(value.aval.dtype) and not is_castable(value.aval) for value in inputs)
         halves = castable and not is_mixed and (kind == "half" or (
             kind == "follow" and all(value.narrow for value in _deciding_operands(equation, castable))))
@@ -187,7 +187,7 @@ class Caster(Interpreter):
         free_outputs = leaving
         parts = self._parts(equation, block, narrow, leaving)
         for place, value in enumerate(inputs):
-            # A weight of which a loop or a call uses half precision only is cast once, outside.
+            # A weight that a loop or a call uses in half precision only is cast once, outside.
             found = [part.extra.halved[index] for region, part in zip(equation.regions, parts, strict=True)
                      for index, link in enumerate(region.inputs) if link.place == place]
             used = [number for number, (region, part) in enumerate(zip(equation.regions, parts, strict=True))
@@ -203,7 +203,7 @@ class Caster(Interpreter):
         return self._outputs_of(equation, bind(equation.primitive, *given, **params))
 
     def _parts(self, equation: Equation, block: Kind | None, narrow: Sequence[bool], leaving: Marks) -> list[Derived]:
-        """The programs of an equation whose operands marked by `narrow` come in half precision."""
+        """Return the programs of an equation whose operands marked by `narrow` come in half precision."""
         with region_scope(equation):
             return [cast_program(
                 region.program, self.policy, block,
@@ -220,14 +220,14 @@ class Caster(Interpreter):
 
 
 def _deciding_operands(equation: Equation, castable: Sequence[CastValue]) -> Sequence[CastValue]:
-    """The operands that the others follow: those of the result's shape, or all; numbers decide nothing."""
+    """Return the operands that determine the precision: those of the result's shape, or all; never numbers."""
     own = [value for value in castable if not value.aval.weak] or castable
     shapes = [var.aval.shape for var in equation.outputs]
     return [value for value in own if value.aval.shape in shapes] or own
 
 
 def _free_places(equation: Equation) -> tuple[Marks, Marks]:
-    """The operands and the outputs that may be in half precision: those of the programs, and not carried."""
+    """Return masks of operands and outputs that may be in half precision: those of the programs, except carries."""
     regions = equation.regions
     ins: dict[int, set[str]] = {}
     outs: dict[int, set[str]] = {}

@@ -1,4 +1,4 @@
-"""Which operations `autocast` computes in half precision, which in full, and how programs in operations are cast."""
+"""Which operations `autocast` computes in half precision, which in full, and how inner programs are cast."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ kinds: Analysis[Kind] = Analysis(
 | kind | operands of float32 and float64 are |
 |---|---|
 | `half` | rounded to half precision, and so is the result |
-| `full` | what they are in the program without `autocast` |
+| `full` | as in the program without `autocast` |
 | `follow` | half, if those of the result's shape (of all, if there are none) were computed in half; full otherwise |
-| `as_is` | whatever they come as: a conversion, or an operation on each of them alone |
+| `as_is` | unchanged: a conversion, or an operation on each of them alone |
 """
 
 Boundary = Literal["open", "closed", "untouched"]
@@ -27,14 +27,14 @@ Boundary = Literal["open", "closed", "untouched"]
 boundaries: Analysis[Boundary] = Analysis(
     "autocast boundaries", "Whether half precision enters and leaves the programs that an operation holds.",
     missing="conservative", default="untouched")
-"""`open`: where that saves a cast. `closed`: the programs are cast inside, and take and make what they did.
-`untouched`: they are not cast, as those of solvers, which would not converge.
+"""`open`: inner programs take and return half precision where that saves a cast. `closed`: they are cast inside, and
+keep their input and output types. `untouched`: they are not cast, such as those of solvers, which would not converge.
 """
 
 
 kinds.enter("half", primitives.dot_general, primitives.strong_dot_general, primitives.conv_general_dilated)
 kinds.enter("as_is", primitives.convert_element_type, primitives.optimization_barrier)
-# Exact, or rounded once as their operands are: no sums of many, and nothing that soon leaves the range.
+# Exact, or rounded once like their operands: no long sums, and nothing that soon leaves the range.
 kinds.enter(
     "follow",
     primitives.add, primitives.sub, primitives.mul, primitives.div, primitives.strong_mul,

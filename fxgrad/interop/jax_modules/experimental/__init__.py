@@ -1,4 +1,4 @@
-"""The names of `jax.experimental` that have a meaning here."""
+"""The supported names of `jax.experimental`."""
 
 from fxgrad.engine.api.callbacks import io_callback
 from fxgrad.engine.user_lines import at_user_line

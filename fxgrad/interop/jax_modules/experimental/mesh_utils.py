@@ -1,4 +1,4 @@
-"""The functions of `jax.experimental.mesh_utils` themselves: which devices stand where on a mesh.
+"""The functions of `jax.experimental.mesh_utils` themselves: the positions of devices on a mesh.
 
 >>> import fxgrad
 >>> create_device_mesh((1,), fxgrad.devices()[:1]).shape
