@@ -292,7 +292,7 @@ def _restore_float0(function: Callable[..., list[Any]], inputs: Sequence[Any]) -
 
 
 NARROWER = {dtypes.int64: dtypes.int32, dtypes.float64: dtypes.float32, dtypes.complex128: dtypes.complex64}
-"""What jax has for the dtypes of Python's numbers, unless it is in its x64 mode."""
+"""jax's dtypes of Python's numbers, unless it is in its x64 mode."""
 
 
 def as_typed_number(leaf: Any) -> Any:

@@ -46,7 +46,7 @@ class JaxPrint(ByValue):
 
     @property
     def name(self) -> str:
-        """What printed programs call it."""
+        """The name in printed programs."""
         return "print"
 
     def __call__(self, *values: Any) -> list[Any]:

@@ -36,7 +36,7 @@ A rule returns NotImplemented, or raises `DTypeError` or `UnsupportedError`, if 
 """
 
 rules: dict[str, Rule] = {}
-"""What becomes of jax's primitives, by their names."""
+"""The import rules of jax's primitives, by name."""
 
 OTHERS = "others"
 """In the place of a name: the rule of all equations that have no counterpart."""

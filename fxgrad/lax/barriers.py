@@ -1,4 +1,4 @@
-"""What `jax.lax` has to hold derivatives or compilers back: stop_gradient and optimization_barrier."""
+"""The barriers of `jax.lax` to derivatives and to the compiler: stop_gradient and optimization_barrier."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ __all__ = [
 
 Padding = str | Sequence[tuple[int, int]]
 ConvGeneralDilatedDimensionNumbers = None | ConvDimensionNumbers | tuple[str, str, str]
-"""What `dimension_numbers` may be: None (batch, features, space), numbers, or a string for each array."""
+"""The forms of `dimension_numbers`: None (batch, features, space), numbers, or a string for each array."""
 
 
 def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Padding,

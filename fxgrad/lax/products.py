@@ -67,7 +67,7 @@ class DotAlgorithmPreset(enum.Enum):
 
 
 PrecisionLike = None | str | Precision | tuple[str, str] | tuple[Precision, Precision]
-"""What `precision` may be: also one for each operand; jax's own `Precision` is taken too."""
+"""The forms of `precision`: also one for each operand; jax's own `Precision` is accepted too."""
 
 
 def dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, precision: Any = None,

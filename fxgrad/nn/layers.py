@@ -97,7 +97,7 @@ def _layer_norm(x: Any, *weights: Any, axes: tuple[int, ...], epsilon: float, gi
 def rms_norm(x: Any, scale: Any = None, *, axis: Axis = -1, epsilon: float = 1e-6) -> Any:
     """Return x / sqrt(mean(x²) + epsilon) · scale, with the mean over `axis`: no mean is subtracted.
 
-    As `layer_norm` otherwise. Zhang and Sennrich, "Root mean square layer normalization" (2019).
+    Otherwise like `layer_norm`. Zhang and Sennrich, "Root mean square layer normalization" (2019).
 
     >>> rms_norm([3.0, -3.0], epsilon=0.0)
     array([ 1., -1.])

@@ -170,7 +170,7 @@ def huber_loss(predictions: Any, targets: Any, *, delta: float = 1.0, reduction:
 def _huber_loss(predictions: Any, targets: Any, delta: float) -> Any:
     error = subtract(predictions, targets)
     size = absolute(error)
-    # Of the branch that does not count no square is computed, which may overflow.
+    # No square is computed for the branch that is not selected, since it may overflow.
     inside = where(greater(size, delta), 0.0, error)
     return where(greater(size, delta), multiply(delta, subtract(size, 0.5 * delta)), multiply(0.5, square(inside)))
 

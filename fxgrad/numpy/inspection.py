@@ -18,7 +18,7 @@ DEVICE = "cpu"
 
 
 class Inspection:
-    """What `__array_namespace_info__()` returns.
+    """The result of `__array_namespace_info__()`.
 
     >>> Inspection().default_dtypes()["real floating"]
     dtype('float32')

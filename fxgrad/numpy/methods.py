@@ -1,4 +1,4 @@
-"""What a traced array can do as an `ndarray`: operators, methods and properties, attached to `Tracer`."""
+"""The `ndarray` interface of traced arrays: operators, methods and properties, attached to `Tracer`."""
 
 from __future__ import annotations
 

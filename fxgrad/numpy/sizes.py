@@ -1,4 +1,4 @@
-"""What sizes with names are in arithmetic with anything but whole numbers: values of the program that is traced."""
+"""Symbolic sizes in arithmetic with anything but whole numbers: they become values of the traced program."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_shardin
 def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Return the logarithms of numbers of the gamma distribution, exact even if those underflow.
 
-    Not the numbers that `gamma` draws of the same key.
+    The numbers differ from those that `gamma` draws from the same key.
 
     >>> import fxgrad
     >>> fxgrad.random.loggamma(fxgrad.random.key(0), 1e-5).shape

@@ -24,7 +24,7 @@ __all__ = ["OptimizeResults", "minimize"]
 
 
 class OptimizeResults(NamedTuple):
-    """What `minimize` found.
+    """The result of `minimize`.
 
     `x` is the minimum, `fun` the value and `jac` the gradient there, `hess_inv` an estimate of the inverse Hessian;
     `nit`, `nfev` and `njev` are the numbers of steps, values and gradients. `status` is 0 if the gradient is small

@@ -160,7 +160,7 @@ def _float64(leaf: Any) -> Any:
 
 
 class _Checker:
-    """What stays the same from order to order: the tolerances, and the random directions drawn so far."""
+    """The state shared by all orders: the tolerances, and the random directions drawn so far."""
 
     def __init__(self, function: Any, modes: tuple[str, ...], eps: float, atol: float, rtol: float,
                  moved: list[bool]) -> None:

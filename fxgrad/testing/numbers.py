@@ -1,4 +1,4 @@
-"""What tests compare with: tolerances by dtype, random directions, central differences, messages with numbers."""
+"""Tools of comparisons in tests: tolerances by dtype, random directions, central differences, messages with numbers."""
 
 from __future__ import annotations
 

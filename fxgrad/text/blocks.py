@@ -69,7 +69,7 @@ blocks: Analysis[Rebuild | None] = Analysis(
 NAMES = {primitive.name: primitive
          for primitive in (primitives.scan, primitives["while"], primitives["for"], primitives.cond, primitives.sweep,
                            primitives.shard_map, primitives.custom_linear_solve, primitives.custom_root)}
-"""What blocks begin with."""
+"""The names that blocks begin with."""
 
 
 def labels_of(primitive: Primitive) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ for _solver_p in (primitives.custom_linear_solve, primitives.custom_root):
 TRUTH = ("False", "True")
 """The labels of the two branches of a bool predicate."""
 CHOICE = Form("call", "i32", 1)
-"""What makes the number of a branch of a truth value; it is not written there."""
+"""The form that makes the number of a branch of a bool; it is not written."""
 
 
 def block_inputs(primitive: Primitive, label: str, own: OperandsByRole[Value],

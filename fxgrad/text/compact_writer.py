@@ -1,6 +1,6 @@
 """The compact text of a program: mathematical expressions, one line for one assignment of the user's.
 
-How operations are written and read back is one table (`notations`); docs/reference/grammar.md has the grammar.
+The table `notations` defines how operations are written and read back; docs/reference/grammar.md has the grammar.
 """
 
 from __future__ import annotations

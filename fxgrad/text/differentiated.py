@@ -83,7 +83,7 @@ class _Value(NamedTuple):
 
 
 class _Derivation:
-    """What the values of a program are in the functions that it was derived from."""
+    """The provenance of a program's values in the functions that it was derived from."""
 
     def __init__(self, program: Program, sources: Sources, shown: Mapping[Variable, str]) -> None:
         self._program, self._sources, self._shown = program, sources, shown

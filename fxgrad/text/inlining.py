@@ -93,7 +93,7 @@ def call_name(equation: Equation) -> str:
 
 
 class _Choices:
-    """What is to be taken apart."""
+    """The calls and loops to unfold."""
 
     def __init__(self, calls: Choice, loops: Choice, limit: int) -> None:
         self._calls, self._loops, self.limit = calls, loops, limit

@@ -105,7 +105,7 @@ def origin_text(literal: Literal, called: Callable[[Any], str]) -> str:
 def literal_with_source(equation: Equation, place: int, sources: Sources) -> Literal | None:
     """Return a number among the inputs of `equation` with the user's expression for it, if known.
 
-    That is so for operands of operators that the user's code itself recorded.
+    It is known for operands of operators that the user's code itself recorded.
     """
     atom, source = equation.inputs[place], equation.source
     if not isinstance(atom, Literal) or hasattr(atom, "made_of") or source is None or source.part is not None:

@@ -46,14 +46,14 @@ MOST_BYTES = 2 ** 28
 """Most bytes of an array that a text writes as one number or as a pattern."""
 
 WRONG_PARAMS = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
-"""What abstract rules raise when parameters are not of the kind that they expect."""
+"""The errors that abstract rules raise for parameters of the wrong kind."""
 
 
 class ProgramBuilder:
     """Maker of the programs of one document."""
 
     DEFINED = " = program ..."
-    """What follows the label of a definition."""
+    """The text after the label of a definition."""
 
     def __init__(self, text: Text, document: Document, primitives: dict[str, Primitive], classes: ValueClasses,
                  ) -> None:

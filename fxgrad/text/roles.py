@@ -82,7 +82,7 @@ Matches = list[re.Match[str]]
 
 
 class _Scanner:
-    """What both styles share: the words, the programs that are open, and the roles of names."""
+    """The base of both styles: the words, the open programs, and the roles of names."""
 
     style = 0
 

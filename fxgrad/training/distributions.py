@@ -345,8 +345,8 @@ class Poisson(NamedTuple):
 def kl(p: Any, q: Any) -> Any:
     """Return the Kullback-Leibler divergence E_p[log p - log q] of two distributions of one class, in closed form.
 
-    Of Normal, LogNormal, Exponential, Gamma, Beta, Dirichlet, MultivariateNormal, Bernoulli, Categorical and Poisson.
-    Raises `ArgumentError` for others, and for two classes.
+    It is known for Normal, LogNormal, Exponential, Gamma, Beta, Dirichlet, MultivariateNormal, Bernoulli, Categorical
+    and Poisson. Raises `ArgumentError` for others, and for two classes.
 
     >>> float(kl(Normal(0.0, 1.0), Normal(1.0, 1.0)))
     0.5

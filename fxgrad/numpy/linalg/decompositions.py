@@ -21,28 +21,28 @@ from fxgrad.numpy.linalg.operands import from_triangle, matrices, symmetrize
 
 
 class EighResult(NamedTuple):
-    """What `eigh` returns."""
+    """The result of `eigh`."""
 
     eigenvalues: Any
     eigenvectors: Any
 
 
 class EigResult(NamedTuple):
-    """What `eig` returns."""
+    """The result of `eig`."""
 
     eigenvalues: Any
     eigenvectors: Any
 
 
 class QRResult(NamedTuple):
-    """What `qr` returns."""
+    """The result of `qr`."""
 
     Q: Any
     R: Any
 
 
 class SVDResult(NamedTuple):
-    """What `svd` returns."""
+    """The result of `svd`."""
 
     U: Any
     S: Any

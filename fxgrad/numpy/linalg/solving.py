@@ -41,7 +41,7 @@ from fxgrad.numpy.shaping import moveaxis
 
 
 class SlogdetResult(NamedTuple):
-    """What `slogdet` returns."""
+    """The result of `slogdet`."""
 
     sign: Any
     logabsdet: Any
@@ -124,7 +124,7 @@ def det(a: Any) -> Any:
 def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
     """Return the signs of the determinants and the logarithms of their magnitudes, -inf for singular matrices.
 
-    Of complex matrices, the sign is the number of magnitude 1 in the direction of the determinant. `method` is "lu"
+    For complex matrices, the sign is the number of magnitude 1 in the direction of the determinant. `method` is "lu"
     (the default) or "qr", for real matrices.
 
     >>> slogdet([[0.0, 1.0], [1.0, 0.0]])

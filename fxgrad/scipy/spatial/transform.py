@@ -76,7 +76,7 @@ class Rotation(NamedTuple):
     def from_matrix(cls, matrix: Any) -> Rotation:
         """Return rotations of orthogonal matrices, shape (3, 3) or (n, 3, 3); raise `ShapeError`.
 
-        Of the four ways to read a quaternion off a matrix the one that divides by the largest number is taken
+        Of the four ways to compute a quaternion from a matrix, the one that divides by the largest number is used
         (Shepperd, "Quaternion from rotation matrix", 1978).
 
         >>> import numpy as np

@@ -145,7 +145,7 @@ class gaussian_kde:  # noqa: N801  (SciPy's name)
                                             "or use integrate_box_1d"))
 
     def set_bandwidth(self, bw_method: Any = None) -> NoReturn:
-        """Not there, as in jax: densities do not change."""
+        """Raise, as in jax: densities are immutable."""
         raise UnsupportedError(at_user_line("gaussian_kde.set_bandwidth is not supported: densities do not change. "
                                             f"Make another one with bw_method={bw_method!r}"))
 

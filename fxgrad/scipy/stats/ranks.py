@@ -1,4 +1,4 @@
-"""What follows from the order of samples: ranks, and the most frequent value."""
+"""Statistics of order: ranks, and the most frequent value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a value of a program is in C: an array, a variable, or an expression that gives any one of its elements."""
+"""The values of a program in C: an array, a variable, or an expression for each of its elements."""
 
 from __future__ import annotations
 

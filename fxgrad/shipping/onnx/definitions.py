@@ -42,7 +42,7 @@ NO_FORM = ("has no form in ONNX: there is no operator for it, and it is made of 
 def definition_rule(function: Definition, least: Any = dtypes.float32) -> Rule:
     """Make a rule for an operation on floats from its definition by simpler ones, computed in at least `least`.
 
-    That is at least `least`.
+    Floats narrower than `least` are widened to it.
     """
     def rule(emission: Emission, operation: RuleOperation, values: list[OnnxValue]) -> list[OnnxValue]:
         graph = emission.graph

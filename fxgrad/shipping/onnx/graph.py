@@ -247,7 +247,7 @@ class OnnxGraph:
 
     @contextmanager
     def within(self) -> Iterator[None]:
-        """What is added in this block belongs to a graph within; `body` makes it."""
+        """Add the nodes of this block to an inner graph, which `body` makes."""
         self._levels.append(_Level())
         try:
             yield

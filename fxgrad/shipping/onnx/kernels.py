@@ -1,4 +1,4 @@
-"""In which dtypes an ONNX operator is computed: those for which onnxruntime has kernels, and the way to these.
+"""The dtypes in which ONNX operators are computed: those with kernels in onnxruntime, and the conversions to them.
 
 The standard allows more than runtimes do. Operators that are not in the table have kernels for every dtype.
 """

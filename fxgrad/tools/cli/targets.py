@@ -1,4 +1,4 @@
-"""What a command is about: a function of a module or a file, or a program in a file, text or JSON."""
+"""The targets of commands: a function of a module or a file, or a program in a file, text or JSON."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class LayerEquations(NamedTuple):
 
     @property
     def cost(self) -> Cost:
-        """What its equations cost."""
+        """The cost of its equations."""
         costs = [equation.cost for equation in self.equations]
         return Cost(sum(each.flops for each in costs), sum(each.bytes for each in costs))
 

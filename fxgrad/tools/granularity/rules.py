@@ -1,4 +1,4 @@
-"""What operations on arrays are in scalars: one rule for each family, in an open table."""
+"""The scalar forms of array operations: one rule for each family, in an open table."""
 
 from __future__ import annotations
 

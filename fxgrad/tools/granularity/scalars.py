@@ -29,7 +29,7 @@ class Scalars:
 
     @contextmanager
     def at(self, equation: Equation) -> Iterator[None]:
-        """What is recorded in this block is of `equation`."""
+        """Attribute the equations recorded in this block to `equation`."""
         before = self._equation, self._source
         self._equation = equation
         self._source = None if equation.source is None else equation.source.derived()

@@ -24,7 +24,7 @@ FEW = 4
 
 
 class Step(NamedTuple):
-    """What the backward pass does along one edge: `downstream` is `upstream` times the local derivative.
+    """The backward pass along one edge: `downstream` is `upstream` times the local derivative.
 
     `upstream` is the gradient of the result of the operation (`edge.target`). `downstream` is the contribution of this
     edge to the gradient of the operand (`edge.source`), which is the sum over all its edges.

@@ -125,7 +125,7 @@ class Node:
 
     @property
     def value(self) -> Any:
-        """What it is for the arguments of the graph, an array or a number.
+        """The value at the arguments of the graph, an array or a number.
 
         Raises `ArgumentError` if the graph was made without values.
         """
@@ -147,7 +147,7 @@ class Node:
 
     @property
     def saved(self) -> tuple[str, ...]:
-        """What the pullback of its operation keeps (`Operation.saved`)."""
+        """The residuals of its operation's pullback (`Operation.saved`)."""
         return () if self.producer is None else self.producer.saved
 
     @property
@@ -171,7 +171,7 @@ class Node:
 
 
 class Operation:
-    """What makes values: an equation of the program. `name` is unique in the graph: `add`, or `add_1`, `add_2`."""
+    """An operation: an equation of the program. `name` is unique in the graph: `add`, or `add_1`, `add_2`."""
 
     __slots__ = ("_saved", "equation", "graph", "index", "inputs", "name", "outputs")
 

@@ -60,7 +60,7 @@ class OperationDigits(NamedTuple):
 
 
 class PrecisionReport(Report):
-    """What `precision_report` found: rows, the culprit first. It prints as a table, and is a sequence of rows.
+    """The result of `precision_report`: rows, the culprit first. It prints as a table, and is a sequence of rows.
 
     `results` has the relative error of each result by name, `shadow` the dtype of the wider run, and `unfollowed` the
     names of operations that have no wider form; errors restart behind them.

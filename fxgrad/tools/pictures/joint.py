@@ -71,7 +71,8 @@ def has_backward(graph: Graph) -> bool:
 def _differentiate(graph: Graph) -> tuple[Graph, dict[Node, list[Node]], dict[Node, Node]]:
     """Return the graph of a program and its pullback; its additional arguments are the gradients of the results.
 
-    And the arguments that each of its further results is the gradient in, and the nodes of `graph` that its own are.
+    Also return the arguments in which each of its further results is the gradient, and the nodes of `graph` that its
+    own correspond to.
     """
     program = graph.program
     wrt = _differentiated_inputs(graph)

@@ -28,7 +28,7 @@ CIRCLES = ("input", "parameter", "label", "constant", "gradient", "tangent")
 
 
 class PictureOptions(NamedTuple):
-    """What a picture shows beside its structure.
+    """The options of a picture: what it shows beside its structure.
 
     `expand` has the names of the operations to open; True for all that hold programs, False for none, and None for
     loops and branches. `inset` draws their programs as separate pictures. `twins` maps gradients to their nodes,

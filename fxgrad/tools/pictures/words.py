@@ -19,7 +19,7 @@ from fxgrad.tools.graphs.nodes import Node, Operation
 MAX_LABEL = 18
 """Characters of a label; longer ones are shortened."""
 MAX_NAME = 22
-"""Those of the name of an operation."""
+"""Most characters of the name of an operation."""
 HOLE = "·"
 """The placeholder of an operand in an operation written without its operands."""
 

@@ -58,7 +58,7 @@ class Benchmark(Report):
 
     @property
     def advice(self) -> str:
-        """What to do, in words."""
+        """The recommendation, in words."""
         compiled = self.ways[COMPILED]
         if compiled.figures is None:
             return "not compiled, since it could not be traced without values"

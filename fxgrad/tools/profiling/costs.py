@@ -214,7 +214,7 @@ def cost_of_program(program: Program, machine: tuple[float, float] | None = None
 
 
 _KINDS = ("line", "operation")
-"""What rows are."""
+"""The kinds of rows."""
 
 
 def _counted_equations(program: Program, steps: int, devices: int,

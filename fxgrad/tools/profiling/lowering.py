@@ -33,7 +33,7 @@ _WINDOW = 32
 _WIDE = 16
 """Convolutions of no more features than this are not computed by the library."""
 _SHORTEST = 8
-"""Nor are products whose sizes are all less than this."""
+"""Products whose sizes are all less than this are not computed by the library, either."""
 
 _Rule = Callable[[Instructions, Equation, list[int]], None]
 _rules: Analysis[_Rule | None] = Analysis(

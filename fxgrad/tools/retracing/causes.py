@@ -26,7 +26,7 @@ ADVICE = {
     "python": "pass what decides there as an argument; what Python decides makes programs of their own",
     "forgotten": "leave out clear_caches() and clear_cache() between calls, and set jax's settings once",
 }
-"""What to write, by the kind of a cause."""
+"""The code to write, by the kind of a cause."""
 
 
 class RetraceCause(NamedTuple):

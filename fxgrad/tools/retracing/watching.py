@@ -240,7 +240,7 @@ class _Recorder:
 
 
 _HELPERS = frozenset({"convert_element_type", "broadcast_in_dim", "_identity_fn", "<unnamed function>"})
-"""What jax compiles on the way, to put values on a device."""
+"""Functions that jax compiles to put values on a device."""
 
 
 def _jitted_frame(frame: FrameType | None) -> FrameType | None:
@@ -302,7 +302,7 @@ class Explained(Report):
 
     @property
     def report(self) -> RetraceReport:
-        """What all calls so far traced and compiled, and why."""
+        """The traces and compilations of all calls so far, with their causes."""
         return self._recorder.report()
 
     def table(self) -> Table:

@@ -69,7 +69,7 @@ class CastValue:
         return self._forms["half" if self.narrow else "wide"]
 
     def uncast(self) -> Any:
-        """Not cast."""
+        """Return the value in the precision in which it was computed."""
         return self.half() if self.narrow else self.wide()
 
 
