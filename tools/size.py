@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Shows the lines and the longest function of each file of the package, and flags what has grown too long.
+"""Shows the lines and the longest function of each file of the package.
 
 tools/size.py          a table
 tools/size.py --json   the same as JSON, one object for each file
@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-FILE_LIMIT, FUNCTION_LIMIT = 400, 40
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -26,11 +25,6 @@ class Size:
     lines: int
     function: str
     function_lines: int
-
-    @property
-    def too_long(self) -> bool:
-        """Whether the file or its longest function is over the limit."""
-        return self.lines > FILE_LIMIT or self.function_lines > FUNCTION_LIMIT
 
 
 def functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[int, str]]:
@@ -53,23 +47,18 @@ def measure(path: Path) -> Size:
 
 
 def show(sizes: list[Size]) -> None:
-    """Prints the table, with what is too long in red."""
+    """Print the table."""
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"limits: {FILE_LIMIT} lines a file, {FUNCTION_LIMIT} a function", show_footer=True)
-    table.add_column("file", f"{len(sizes)} files, {sum(size.too_long for size in sizes)} flagged")
+    table = Table(show_footer=True)
+    table.add_column("file", f"{len(sizes)} files")
     table.add_column("lines", str(sum(size.lines for size in sizes)), justify="right")
     table.add_column("longest function", overflow="fold")
     table.add_column("lines", justify="right")
     for size in sizes:
-        table.add_row(size.file, _flag(size.lines, FILE_LIMIT), size.function,
-                      _flag(size.function_lines, FUNCTION_LIMIT))
+        table.add_row(size.file, str(size.lines), size.function, str(size.function_lines))
     Console().print(table)
-
-
-def _flag(number: int, limit: int) -> str:
-    return f"[bold red]{number} ![/]" if number > limit else str(number)
 
 
 def main() -> None:
@@ -79,7 +68,7 @@ def main() -> None:
     arguments = parser.parse_args()
     sizes = [measure(path) for path in sorted((ROOT / "fxgrad").rglob("*.py"))]
     if arguments.json:
-        print(json.dumps([asdict(size) | {"too_long": size.too_long} for size in sizes], indent=2))
+        print(json.dumps([*map(asdict, sizes)], indent=2))
     else:
         show(sizes)
 
