@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.primitive import Primitive, library
 from fxgrad.engine.rooms import registry
 
 
 class Primitives(Mapping[str, Primitive]):
-    """The primitives of the library by name, as attributes and as a mapping.
+    """The primitives of the library by name, as attributes and as a mapping; records are `in` it as their names are.
 
     Raises `AttributeError`, or `KeyError`, for a name that no primitive has.
 
     >>> primitives.sin, primitives["while"], "sinh" in primitives
     (sin, while, True)
     """
+
+    def __contains__(self, name: object) -> bool:
+        return name in registry or name in library
 
     def __getattr__(self, name: str) -> Primitive:
         try:

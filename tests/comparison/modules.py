@@ -39,6 +39,7 @@ MODULES: dict[str, Counterpart] = {
                 "function runs on, and `with_sharding_constraint` how values lie"),
         **_each("Device Shard copy_to_host_async", "classes of jax's own and methods of its arrays, which "
                 "results are"),
+        "memory": "`memory_kind=` of a sharding names a memory",
         "default_device": "`device_put` says where arrays lie, and functions run where their arguments do",
         **_each("host_count host_id host_ids process_indices", "`process_count` and `process_index`"),
         **_each("Ref ad empty_ref free_ref freeze new_ref ds", _REFERENCES),

@@ -56,7 +56,7 @@ def cool(x: Any) -> Any:
 
 @case(X)
 def cancellation(x: Any) -> Any:
-    """Return difference of nearly equal numbers."""
+    """difference of nearly equal numbers."""
     a = warm(x)
     b = a * np.float32(1.00001)
     scaled = a - b  # planted
@@ -65,7 +65,7 @@ def cancellation(x: Any) -> Any:
 
 @case(X + 100)
 def variance(x: Any) -> Any:
-    """Return variance as E[x^2] - E[x]^2."""
+    """variance as E[x^2] - E[x]^2."""
     y = np.tanh(x / 300) + 50
     mean = np.mean(y)
     square = np.mean(y * y)
@@ -75,7 +75,7 @@ def variance(x: Any) -> Any:
 
 @case(f32(2000.0), f32(0.3))
 def quadratic(b: Any, c: Any) -> Any:
-    """Return smaller root of a quadratic."""
+    """smaller root of a quadratic."""
     p = np.exp(c) * b
     root = np.sqrt(p * p - 4 * c)
     small = (-p + root) / 2  # planted
@@ -84,7 +84,7 @@ def quadratic(b: Any, c: Any) -> Any:
 
 @case(X * np.float32(1e-3))
 def one_minus_cosine(x: Any) -> Any:
-    """Return 1 - cos(x) for small x."""
+    """1 - cos(x) for small x."""
     y = np.sin(x) * 2
     part = (1 - np.cos(y)) / (y * y)  # planted
     return np.mean(cool(part)) + warm(x)
@@ -92,7 +92,7 @@ def one_minus_cosine(x: Any) -> Any:
 
 @case(X * np.float32(1e-5))
 def log_of_one_plus(x: Any) -> Any:
-    """Return log(1 + x) for small x."""
+    """log(1 + x) for small x."""
     y = np.tanh(x) * 3
     logarithm = np.log(1 + y)  # planted
     return cool(logarithm * 1e4) * warm(x)
@@ -100,7 +100,7 @@ def log_of_one_plus(x: Any) -> Any:
 
 @case(f32(-9.0))
 def alternating_series(x: Any) -> Any:
-    """Return exp of a negative number by its series."""
+    """exp of a negative number by its series."""
     term, total = fnp.ones_like(x), fnp.ones_like(x)
     for n in range(1, 40):
         term = term * x / n
@@ -110,7 +110,7 @@ def alternating_series(x: Any) -> Any:
 
 @case(X * np.float32(0.01) + 1)
 def polynomial_near_a_root(x: Any) -> Any:
-    """Return (x - 1)^5 multiplied out."""
+    """(x - 1)^5 multiplied out."""
     y = np.sin(x - 1) + 1
     value = y**5 - 5 * y**4 + 10 * y**3 - 10 * y**2 + 5 * y - 1  # planted
     return value * 1e6 + cool(x)
@@ -121,7 +121,7 @@ HILBERT = (1 / (np.arange(5)[:, None] + np.arange(5) + 1)).astype("f")
 
 @case(HILBERT, np.ones(5, "f"))
 def solving_near_singularity(a: Any, b: Any) -> Any:
-    """Return solve with a Hilbert matrix."""
+    """solve with a Hilbert matrix."""
     shifted = a * np.float32(1.1)
     right = np.tanh(b) + 1
     solution = np.linalg.solve(shifted, right)  # planted
@@ -130,7 +130,7 @@ def solving_near_singularity(a: Any, b: Any) -> Any:
 
 @case(HILBERT)
 def inverting_near_singularity(a: Any) -> Any:
-    """Return inverse of a Hilbert matrix."""
+    """inverse of a Hilbert matrix."""
     scaled = np.sqrt(a) ** 2
     inverse = np.linalg.inv(scaled)  # planted
     return np.mean(inverse @ np.tanh(a)) + np.sum(warm(a[0]))
@@ -138,7 +138,7 @@ def inverting_near_singularity(a: Any) -> Any:
 
 @case(RNG.uniform(1, 2, 1000).astype("f"))
 def difference_of_large_sums(x: Any) -> Any:
-    """Return difference of two large sums."""
+    """difference of two large sums."""
     y = np.exp(np.sin(x))
     first, second = np.sum(y), np.sum(y * np.float32(1.000001))
     change = second - first  # planted
@@ -147,7 +147,7 @@ def difference_of_large_sums(x: Any) -> Any:
 
 @case(np.full(1500, 0.02, np.float16))
 def sum_in_half_precision(x: Any) -> Any:
-    """Return sum of many small numbers in float16."""
+    """sum of many small numbers in float16."""
     y = x * np.float16(1.5)
 
     def add(total: Any, each: Any) -> Any:
@@ -159,7 +159,7 @@ def sum_in_half_precision(x: Any) -> Any:
 
 @case(f32(3e6, 5e6))
 def difference_of_roots(x: Any) -> Any:
-    """Return sqrt(x + 1) - sqrt(x) for large x."""
+    """sqrt(x + 1) - sqrt(x) for large x."""
     y = x * np.float32(1.25)
     step = np.sqrt(y + 1) - np.sqrt(y)  # planted
     return cool(step * 1000) + warm(x / np.float32(1e6))
@@ -167,7 +167,7 @@ def difference_of_roots(x: Any) -> Any:
 
 @case(X * np.float32(1e-5))
 def exponential_minus_one(x: Any) -> Any:
-    """Return exp(x) - 1 for small x."""
+    """exp(x) - 1 for small x."""
     y = np.sin(x) * 2
     growth = (np.exp(y) - 1) / y  # planted
     return np.sum(growth) + cool(x)
@@ -175,7 +175,7 @@ def exponential_minus_one(x: Any) -> Any:
 
 @case(f32(0.0, 30.0, 55.0))
 def logarithm_of_a_share(x: Any) -> Any:
-    """Return log of one minus a share that is nearly one."""
+    """log of one minus a share that is nearly one."""
     y = x * np.float32(0.25)
     share = 1 / (1 + np.exp(-y))
     loss = -np.log(1 - share)  # planted
@@ -184,7 +184,7 @@ def logarithm_of_a_share(x: Any) -> Any:
 
 @case(f32(3e20, 4e20))
 def norm_that_overflows(x: Any) -> Any:
-    """Return norm of large numbers."""
+    """norm of large numbers."""
     y = x * np.float32(0.5)
     size = np.sqrt(np.sum(y * y))  # planted
     return y / size + np.tanh(x * np.float32(1e-20))
@@ -192,7 +192,7 @@ def norm_that_overflows(x: Any) -> Any:
 
 @case(f32(3e-24, 4e-24))
 def norm_that_underflows(x: Any) -> Any:
-    """Return norm of small numbers."""
+    """norm of small numbers."""
     y = x * np.float32(0.5)
     size = np.sqrt(np.sum(y * y))  # planted
     return size * np.float32(1e24) + np.tanh(x * np.float32(1e24))
@@ -200,7 +200,7 @@ def norm_that_underflows(x: Any) -> Any:
 
 @case(X)
 def sine_of_a_large_number(x: Any) -> Any:
-    """Return sine of a large number."""
+    """sine of a large number."""
     phase = np.tanh(x) * np.float32(1e6)
     wave = np.sin(phase)  # planted
     return cool(wave) + warm(x)
@@ -208,7 +208,7 @@ def sine_of_a_large_number(x: Any) -> Any:
 
 @case(f32(1.0))
 def unstable_recurrence(x: Any) -> Any:
-    """Return recurrence with a growing solution, in a loop."""
+    """recurrence with a growing solution, in a loop."""
     start = np.sqrt(x)
 
     def step(pair: Any, _: Any) -> Any:
@@ -222,7 +222,7 @@ def unstable_recurrence(x: Any) -> Any:
 
 @case(np.linspace(1, 1.5, 6, dtype="f"), X[:6])
 def vandermonde(x: Any, y: Any) -> Any:
-    """Return coefficients of a polynomial through near points."""
+    """coefficients of a polynomial through near points."""
     powers = fnp.vander(x * np.float32(1.1))
     coefficients = np.linalg.solve(powers, np.tanh(y) + 1)  # planted
     return np.sum(np.abs(coefficients)) + np.mean(warm(x))
@@ -230,7 +230,7 @@ def vandermonde(x: Any, y: Any) -> Any:
 
 @case(f32(1.0, 0.0), f32(0.9999, 1e-4))
 def angle_by_arccosine(u: Any, v: Any) -> Any:
-    """Return small angle by arccos of a product."""
+    """small angle by arccos of a product."""
     cosine = np.dot(u, v) / np.sqrt(np.dot(v, v))
     angle = np.arccos(cosine)  # planted
     return angle * np.float32(100.0) + np.sum(warm(u))
@@ -238,7 +238,7 @@ def angle_by_arccosine(u: Any, v: Any) -> Any:
 
 @case(f32(0.3), f32(1e-4))
 def difference_quotient(x: Any, h: Any) -> Any:
-    """Return derivative by a difference."""
+    """derivative by a difference."""
     width = h * np.float32(1.7)
     slope = (np.exp(np.sin(x + width)) - np.exp(np.sin(x))) / width  # planted
     return cool(slope) + warm(x)
@@ -246,7 +246,7 @@ def difference_quotient(x: Any, h: Any) -> Any:
 
 @case(f32(0.1), f32(1000.0))
 def branch_in_a_loop(x: Any, scale: Any) -> Any:
-    """Return cancellation in a branch in a loop."""
+    """cancellation in a branch in a loop."""
     def far(y: Any) -> Any:
         big = y + scale
         return (big - scale) * np.float32(1.5)  # planted
@@ -259,7 +259,7 @@ def branch_in_a_loop(x: Any, scale: Any) -> Any:
 
 @case(f32(5e-4, 3e-4, 4e-4))
 def area_by_heron(sides: Any) -> Any:
-    """Return area of a thin triangle by Heron's formula."""
+    """area of a thin triangle by Heron's formula."""
     a, b = sides[0], sides[1]
     c = (a + b) * np.float32(0.99999)
     half = (a + b + c) / 2

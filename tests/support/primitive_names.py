@@ -34,7 +34,8 @@ def _of_scope(scope: ast.Module | Function) -> Iterator[tuple[int, str]]:
                                                        for each in side.elts)]))
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             asks = locals_.is_name(node.slice) or (
-                not isinstance(scope, ast.Module) and ast.unparse(node.value) == "registry")
+                not isinstance(scope, ast.Module) and ast.unparse(node.value) in ("registry", "primitives")
+                and not isinstance(node.slice, ast.Constant))  # a record whose name is a word of Python's
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
             asks = (node.func.attr in ("get", "startswith", "endswith") and locals_.is_name(node.args[0])) or (
                 node.func.attr in ("startswith", "endswith") and locals_.is_name(node.func.value))

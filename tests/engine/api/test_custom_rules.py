@@ -104,7 +104,7 @@ def test_batch_rules_of_derivatives_refuse_captured_batches() -> None:
         inner.def_vmap(lambda size, batched, x: (x, batched[0]))
         return grad(inner)(1.0)
     assert_equal(vmap(lambda x: grad(function)(x) * x)(X), 2 * X)
-    with pytest.raises(errors.ArgumentError, match="closes over an array that is mapped, of which its rule"):
+    with pytest.raises(errors.ArgumentError, match="closes over a mapped array, which its rule does not receive"):
         vmap(closing)(X)
 
 

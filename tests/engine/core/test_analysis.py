@@ -135,9 +135,10 @@ READ_FROM_TEXT = {
     "engine/higher_order/sweep.py:registry[name]": "loops are transposed to sweeps, and sweeps are made of loops",
     "interop/importing.py:primitive.name in rules": "jax's primitives are known by their names",
     "interop/importing.py:rules.get(equation.primitive.name)": "jax's primitives are known by their names",
-    "shipping/onnx/rules.py:registry[name]": "rules are entered once, by names in a table; one that is none raises",
-    "text/parameters.py:registry[primitive]": "orders are entered once, by names that stand in a table",
-    "text/literals.py:registry[made_of.operation]": "numbers in files have the name of what computed them",
+    "extend/registry.py:registry[name]": "records by name, for who writes code",
+    "shipping/onnx/rules.py:primitives[name]": "rules are entered once, by names in a table; one that is none raises",
+    "text/parameters.py:primitives[name]": "orders are entered once, by names that stand in a table",
+    "text/literals.py:primitives[made_of.operation]": "numbers in files have the name of what computed them",
     "tools/editing/editor.py:operation in (equation.primitive, equation.primitive.name, operation_name(equation))":
         "the user chooses operations by name",
     "text/names.py:equation.primitive.name == operation": "what the user's own line calls the operation",

@@ -209,6 +209,6 @@ def test_pictures_of_shardings() -> None:
             r"fxgrad\.device_put\(x, sharding\), or look at what a jitted function returns\n  at test_reshard")):
         fxgrad.debug.visualize_array_sharding(A)
     with pytest.raises(errors.ArgumentError, match=(
-            r"^debug\.inspect_array_sharding: the array \(f32\[8,8\]\) is traced, and how it lies is known once XLA "
-            r"has compiled the program\. Call it with the result of the jitted function\n  at test_reshard")):
+            r"^debug\.inspect_array_sharding: the array \(f32\[8,8\]\) is traced, and its sharding is known only "
+            r"after XLA has compiled the program\. Call it with the result of the jitted function\n  at test_reshard")):
         jit(lambda x: fxgrad.debug.inspect_array_sharding(x, callback=print))(A)
