@@ -9,7 +9,7 @@ from fxgrad.engine.rooms import registry
 
 
 class Primitives(Mapping[str, Primitive]):
-    """The primitives of the library by name, as attributes and as a mapping; records are `in` it as their names are.
+    """The primitives of the library by name, as attributes and as a mapping.
 
     Raises `AttributeError`, or `KeyError`, for a name that no primitive has.
 
@@ -17,8 +17,9 @@ class Primitives(Mapping[str, Primitive]):
     (sin, while, True)
     """
 
-    def __contains__(self, name: object) -> bool:
-        return name in registry or name in library
+    def has(self, primitive: Primitive) -> bool:
+        """Return whether `primitive` is one of the library, rather than a user's."""
+        return primitive in library
 
     def __getattr__(self, name: str) -> Primitive:
         try:

@@ -108,7 +108,7 @@ def _default_parameters(primitive: Primitive, avals: Sequence[Aval], given: Para
 def form_of(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Written:
     """Return the notation of an operation that holds no programs: the first form that is read back unchanged."""
     params = order_parameters(primitive, params)
-    known = primitives if primitive in primitives else {primitive.name: primitive}
+    known = primitives if primitives.has(primitive) else {primitive.name: primitive}
     for form, order in _proposed_forms(primitive, avals, params):
         read = _meaning(form, [avals[place] for place in order], known) if _is_complete(form) else None
         if read is not None and read.primitive is primitive and same_parameters(read.params, params) and \
