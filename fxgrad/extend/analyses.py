@@ -18,8 +18,6 @@ from fxgrad.engine.ops.pointwise import acts_on_each
 from fxgrad.engine.transforms.residuals import residuals
 
 __all__ = ["ALIAS", "BARRIER", "BudgetPoint", "CHEAP", "CollectiveKind", "EXPENSIVE", "Flow", "LOOP", "LiveRanges",
-           "Moment",
-           "Transfer",
-           "acts_on_each", "budget_points", "check_program", "flow_of", "gc_paused", "liveness", "offloaded",
-           "refuse_key_reuse",
-           "residuals", "total_cost", "total_sent", "traffic", "traffic_of"]
+           "Moment", "Transfer", "acts_on_each", "budget_points", "check_program", "flow_of", "gc_paused",
+           "liveness", "offloaded", "refuse_key_reuse", "residuals", "total_cost", "total_sent", "traffic",
+           "traffic_of"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
 import fxgrad
+import fxgrad.extend
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -110,6 +112,16 @@ def test_the_reference_has_every_public_name() -> None:
     listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     assert len(listed) == len({*listed})
     assert {*listed} == {*fxgrad.__all__}
+
+
+def test_the_page_of_the_public_line_has_every_name() -> None:
+    page = (DOCS / "appendix" / "extend.md").read_text(encoding="utf-8")
+    for module in (fxgrad.extend, *(importlib.import_module(f"fxgrad.extend.{each}") for each in (
+            "analyses", "sizes", "kernels", "parameters", "formulas", "tracing"))):
+        title = module.__name__.removeprefix("fxgrad.")
+        part = page.partition("## Names" if title == "extend" else f"### {title}\n")[2]
+        part = part.partition("## Modules" if title == "extend" else "\n### ")[0]
+        assert sorted(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)) == sorted(module.__all__), title
 
 
 def test_the_tests_that_pages_name_are_there() -> None:

@@ -230,14 +230,14 @@ class CompilerModel:
         for each in members:  # users precede their operands
             if made.kinds[each] != ELEMENT or each in bad:
                 bad.update(made.reads[each])
-        fill_zeros = [each for each in bad if each in within]
-        while fill_zeros:
-            each = fill_zeros.pop()
+        pending = [each for each in bad if each in within]
+        while pending:
+            each = pending.pop()
             for read in made.reads[each]:
                 if read not in bad:
                     bad.add(read)
                     if read in within:
-                        fill_zeros.append(read)
+                        pending.append(read)
         return bad
 
     def _temporary(self) -> int:
