@@ -184,8 +184,7 @@ def _require_placed_array(what: str, value: Any) -> Any:
     if type(value) is Tracer:
         raise ArgumentError(at_user_line(
             f"{what}: the array ({value.aval}) is traced, and its sharding is known only after XLA has compiled the "
-            "program. "
-            "Call it with the result of the jitted function"))
+            "program. Call it with the result of the jitted function"))
     if not isinstance(value, jax.Array):
         raise ArgumentError(at_user_line(
             f"{what}: got a {type(value).__name__}, and only arrays of jax's lie on devices. Write "

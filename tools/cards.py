@@ -44,8 +44,7 @@ def legend(tables: list[Analysis[object]]) -> Iterator[str]:
     for number, table in enumerate(tables, 1):
         file, _, _ = place_text(table.place).rpartition(":")
         count = sum(primitive in registry.values() for primitive in table.entered())
-        yield (f"| {number} | {table.name} | {table.description} | {answer(table)} | {count} | "
-               f"`{file}` |")
+        yield (f"| {number} | {table.name} | {table.description} | {answer(table)} | {count} | `{file}` |")
 
 
 def matrix(tables: list[Analysis[object]]) -> Iterator[str]:

@@ -50,8 +50,7 @@ class Case:
     def fail(self, message: str) -> LawError:
         """Return the error with a message that names the law and the application."""
         return LawError(f"{self.primitive.name}({describe_arguments(self.args, self.params)}) breaks the law "
-                        f"{self.law!r}: "
-                        f"{message}")
+                        f"{self.law!r}: {message}")
 
     def typed(self, outputs: Sequence[Any], avals: Sequence[Aval], what: str) -> None:
         """Raise unless the outputs are of these types."""
@@ -92,8 +91,7 @@ class Case:
         types = [(aval.shape, aval.dtype) for aval in program.out_avals]
         if types != [(array.shape, array.dtype) for array in arrays]:
             raise self.fail(f"{what}: recorded it gives {describe_arguments(program.out_avals)}, computed "
-                            f"{describe_arguments(arrays)}; "
-                            "does abstract say what the numpy rule does?")
+                            f"{describe_arguments(arrays)}; does abstract say what the numpy rule does?")
         with np.errstate(all="ignore"):
             outputs = [as_plain_array(output) for output in apply_equations(program, [*captured, *values])]
         self.same(outputs, arrays, f"{what}: recorded and run, compared with computed")

@@ -198,8 +198,7 @@ class _Checker:
         wrong = mismatch(got, slope, self.rtol, self.atol)
         if wrong:
             raise LawError(f"check_grads({function_name(self.function)}) at {describe_arguments(values)}: {what} is "
-                           "not the "
-                           f"central difference: {wrong}")
+                           f"not the central difference: {wrong}")
 
     def traced(self, flat: Flat, values: Sequence[Any]) -> tuple[Any, list[Any]]:
         """Return the program of `flat` at `values`, which may decide its control flow, and the inputs to run it on."""

@@ -213,8 +213,7 @@ def _second_law(case: Case) -> None:
         slopes = central_difference(lambda *at: [as_plain_array(tangent) for tangent in first(*at)], values, moved,
                                     steps[0])
     case.same(_where_finite(list(map(as_plain_array, second)), slopes), slopes,
-              "the jvp of the jvp rule, compared with a "
-              "central difference of it", 10 * steps[1])
+              "the jvp of the jvp rule, compared with a central difference of it", 10 * steps[1])
 
 
 def _transpose_law(case: Case) -> None:

@@ -58,11 +58,9 @@ _register_order(_WINDOW, "reduce_window_max", "reduce_window_min", "reduce_windo
 _register_order(f"{_WINDOW} greatest", "select_and_gather_add")
 _register_order(f"greatest {_WINDOW}", "select_and_scatter_add")
 _register_order("window_strides padding lhs_dilation rhs_dilation dimension_numbers feature_group_count "
-                "batch_group_count "
-                "precision preferred_element_type", "conv_general_dilated")
+                "batch_group_count precision preferred_element_type", "conv_general_dilated")
 _register_order("offset_dims collapsed_slice_dims start_index_map operand_batching_dims start_indices_batching_dims "
-                "slice_sizes "
-                "mode fill_value promises", "gather")
+                "slice_sizes mode fill_value promises", "gather")
 _register_order("update_window_dims inserted_window_dims scatter_dims_to_operand_dims operand_batching_dims "
                 "scatter_indices_batching_dims mode promises",
                 "scatter", "scatter_add", "scatter_max", "scatter_min", "scatter_mul", "scatter_sub")

@@ -191,8 +191,7 @@ def test_what_jax_cannot_export_names_the_line() -> None:
     assert message.startswith("export: jax cannot export an operation of transformed as it is: NotImplementedError: ")
     assert message.endswith(
         "Where a size is needed as a number, export for one (fxgrad.symbolic_spec(4, 3)); what calls back into Python "
-        "has no "
-        f"export\n  at test_exports.py:{transformed.__code__.co_firstlineno + 1} (in transformed)")
+        f"has no export\n  at test_exports.py:{transformed.__code__.co_firstlineno + 1} (in transformed)")
 
     def looked(x: Any) -> Any:
         return fxgrad.pure_callback(lambda x: x, x, x)

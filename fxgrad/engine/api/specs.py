@@ -68,8 +68,7 @@ def _size(size: Any) -> Any:
     if number < 0 or isinstance(size, bool):
         raise ArgumentError(at_user_line(
             f"symbolic_spec: a size is a whole number from 0 on, a name such as \"n\", arithmetic of names such as "
-            "\"2*n\", or "
-            f"None for a size of its own; got {size!r}"))
+            f"\"2*n\", or None for a size of its own; got {size!r}"))
     return number
 
 
@@ -83,6 +82,5 @@ def _parse_sizes(text: str) -> Any:
         hint = " The dtype is given as dtype=, or after a tuple of sizes" if is_dtype else ""
         raise ArgumentError(at_user_line(
             f"symbolic_spec: {text!r} is no size: names, whole numbers, +, -, *, ^ and floordiv, mod, max, min of them "
-            "are "
-            f"read, as in \"2*n + 1\" or \"floordiv(n, 2)\".{hint}"))
+            f"are read, as in \"2*n + 1\" or \"floordiv(n, 2)\".{hint}"))
     return size

@@ -270,8 +270,7 @@ def refuse_undecided(question: str, *sizes: Any) -> NoReturn:
     raise ConcretizationError(at_user_line(
         f"{question}: that cannot be told, since {_names_text(*sizes)}Trace it for one size where code chooses by it "
         "(fxgrad.symbolic_spec(4, 3), or an array), or let values choose: fxgrad.numpy.where, fxgrad.lax.cond; sizes "
-        "that are "
-        "equal get the same name in fxgrad.symbolic_spec"))
+        "that are equal get the same name in fxgrad.symbolic_spec"))
 
 
 def _is_asked_from_outside() -> bool:
@@ -288,8 +287,7 @@ def _refuse_number(size: SymbolicDim, use: str) -> NoReturn:
     if advice is not None:
         raise ConcretizationError(at_user_line(
             f"{advice.done} needs a number for the size {size}, and {_names_text(size)}{advice.instead}, or trace it "
-            "for "
-            "one size (fxgrad.symbolic_spec(4, 3), or an array)"))
+            "for one size (fxgrad.symbolic_spec(4, 3), or an array)"))
     raise ConcretizationError(at_user_line(
         f"a number is needed of the size {size}, for {running_call_text() or use}, and {_names_text(size)}Write "
         "fxgrad.numpy.arange(size) for its numbers, fxgrad.numpy.zeros(shape) for an array, fxgrad.lax.scan over an "

@@ -155,8 +155,7 @@ def refuse_symbolic_sizes(what: str, avals: Sequence[Aval], arguments: Sequence[
             raise ArgumentError(at_user_line(
                 f"{what}: {argument} is {aval}, and every size must be a number there. Give an array, or a type such "
                 "as fxgrad.symbolic_spec(4, 3); of a program, make_program(program)(fxgrad.symbolic_spec(4, 3)) is "
-                "that for numbers. "
-                "fxgrad.export takes sizes with names"))
+                "that for numbers. fxgrad.export takes sizes with names"))
 
 
 class _Given(NamedTuple):

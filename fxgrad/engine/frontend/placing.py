@@ -25,8 +25,7 @@ def shardings_of_leaves(what: str, xs: Any, shardings: Any, one: str = "one shar
     if given is None:
         raise ArgumentError(at_user_line(
             f"{what}: {shardings_text(shardings)} is not a prefix of the container {tree.structure(xs)}. Write {one} "
-            "for all "
-            "of it, or a container of its structure"))
+            "for all of it, or a container of its structure"))
     return given
 
 

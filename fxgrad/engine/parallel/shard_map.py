@@ -231,8 +231,7 @@ def _check_cut(layout: Layout, cut: tuple[str, ...], size: int, program: Program
     if batched_axis.get() in spoken:
         raise UnsupportedError(at_user_line(
             f"vmap: spmd_axis_name={' and '.join(map(repr, cut))}, and a shard_map inside has a collective over the "
-            "mapped axis "
-            f"{batched_axis.get()!r}, of which each device has some entries. Leave out one of the two"))
+            f"mapped axis {batched_axis.get()!r}, of which each device has some entries. Leave out one of the two"))
     check_cut_of_map(size, layout.mesh, cut)
 
 

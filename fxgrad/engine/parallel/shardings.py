@@ -93,8 +93,7 @@ def _check_partition(what: str, partition: Any, shape: Sequence[int] | None, nam
     if len(entries) > len(shape):
         raise ShapeError(at_user_line(
             f"{what}: {shardings_text(partition)} says how {len(entries)} axes lie, and {name} has {len(shape)}, its "
-            "shape is "
-            f"{tuple(shape)}. One entry for each axis is needed; those left out at the end are not cut"))
+            f"shape is {tuple(shape)}. One entry for each axis is needed; those left out at the end are not cut"))
     return (*entries, *((),) * (len(shape) - len(entries)))
 
 
@@ -106,8 +105,7 @@ def _current_mesh(what: str, partition: Any) -> MeshShape:
     if mesh.empty:
         raise ArgumentError(at_user_line(
             f"{what}: {shardings_text(partition)} names axes of a mesh, and none is set. Write NamedSharding(mesh, "
-            f"{shardings_text(partition)}), or "
-            "call within jax.set_mesh(mesh)"))
+            f"{shardings_text(partition)}), or call within jax.set_mesh(mesh)"))
     return mesh_shape(what, mesh)
 
 
@@ -133,8 +131,7 @@ def _check_sizes(what: str, partition: Any, spec: Partition, mesh: MeshShape, sh
             along = " and ".join(f"{each!r} ({mesh.size((each,))})" for each in names or ())
             raise ShapeError(at_user_line(
                 f"{what}: {shardings_text(partition)} cuts axis {axis} of {name}, whose shape is {tuple(shape)}, along "
-                "the mesh "
-                f"axes {along} into {pieces} pieces, and {size} is not divisible by {pieces}. Pad the axis to "
+                f"the mesh axes {along} into {pieces} pieces, and {size} is not divisible by {pieces}. Pad the axis to "
                 f"{math.ceil(size / pieces) * pieces}, or leave it whole with None in its place"))
 
 
@@ -194,8 +191,7 @@ def _insert_placement_axis(placement: Placement, axis: int, size: int) -> Placem
         if any(name in taken for taken in placement.spec if taken is not None):
             raise ArgumentError(at_user_line(
                 f"vmap: spmd_axis_name has {name!r}, along which {shardings_text(partition_of(placement.spec))} inside "
-                "cuts "
-                "the value already. Name a mesh axis that it does not use"))
+                "cuts the value already. Name a mesh axis that it does not use"))
         if placement.mesh is not None and name not in placement.mesh.names:
             raise ArgumentError(at_user_line(
                 f"vmap: spmd_axis_name has {name!r}, and the mesh of a sharding inside has the axes "

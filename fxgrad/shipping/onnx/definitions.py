@@ -218,8 +218,7 @@ def emit_lowered(emission: Emission, operation: RuleOperation, avals: list[Aval]
     """Emit the program of the rule for XLA in place of the operation."""
     if any(has_symbolic_dim(*aval.shape) for aval in avals):
         raise OnnxRefusal("needs a number in the place of each size: it has no rule of its own, and jax writes out "
-                          "what "
-                          "it is made of. Trace the function for numbers")
+                          "what it is made of. Trace the function for numbers")
     program = _program(operation, avals)
     if program is None or any(equation.primitive is operation.primitive for equation in program.equations):
         raise OnnxRefusal(NO_FORM)

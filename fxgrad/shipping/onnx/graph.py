@@ -220,8 +220,7 @@ class OnnxGraph:
         unknown = [name for name in value.names if name not in self.named]
         if unknown:
             raise OnnxRefusal(f"needs the size {unknown[0]}, which is that of no axis of an argument by itself. Pass "
-                              "an "
-                              f"array that has an axis of this size")
+                              f"an array that has an axis of this size")
         found: OnnxValue = value.at({name: SymbolicCount(self, size) for name, size in self.named.items()},
                                     FUNCTIONS).value
         self._levels[-1].sizes[value] = found

@@ -68,8 +68,7 @@ def known_size(size: Any) -> int:
     """Return the size of an axis that determines the number of nodes; raise `OnnxRefusal` if it is symbolic."""
     if has_symbolic_dim(size):
         raise OnnxRefusal(f"runs along an axis of the size {size}, and how many nodes it takes depends on that. Trace "
-                          "the "
-                          "function for a number")
+                          "the function for a number")
     return int(size)
 
 

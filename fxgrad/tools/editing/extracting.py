@@ -152,8 +152,7 @@ class _Extraction:
             ways = ", ".join(repr("/".join(filter(None, [before, name, behind]))) for name in made[:SHOWN])
             raise ArgumentError(at_user_line(
                 f"subprogram: {path!r} may be in any of {len(found)} calls of {head}. Say in which by the name of what "
-                "it "
-                f"makes: {ways or 'give it one'}"))
+                f"it makes: {ways or 'give it one'}"))
         known = [name for each in calls for name in (call_name(each), *(names[var] for var in each.outputs
                                                                         if var in names))]
         raise ArgumentError(at_user_line(
@@ -299,8 +298,7 @@ class _Extraction:
         if twice:
             raise ArgumentError(at_user_line(
                 f"subprogram: {self._name(twice[0])} is an input, and other parts of the same argument are needed. "
-                "Name "
-                "these too, in the place of ..."))
+                "Name these too, in the place of ..."))
         kept = [place for place, var in enumerate(constants) if var in needed and var not in leaves]
         title = "extract(" + (before.title or before.name if before is not None else "") + ")"
         signature = Signature(before.name if before is not None else "part", tuple(map(self._name, variables)),

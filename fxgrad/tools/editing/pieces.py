@@ -34,8 +34,7 @@ def trace_piece(what: str, function: Callable[..., Any], avals: Sequence[Aval], 
         if [aval and (aval.shape, aval.dtype) for aval in found] != [(aval.shape, aval.dtype) for aval in wanted]:
             raise ArgumentError(at_user_line(
                 f"{what}: the function returns {_types_text(found)} in the place of {instead}, where "
-                f"{_types_text(wanted)} is "
-                "needed. Give it results of the same shape and dtype"))
+                f"{_types_text(wanted)} is needed. Give it results of the same shape and dtype"))
         return [convert(leaf, aval.dtype, aval.weak) for leaf, aval in zip(leaves, wanted, strict=True)]
 
     traced = trace_flat(call, avals, what, function, mode=WITH_LITERALS)

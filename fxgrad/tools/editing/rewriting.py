@@ -171,8 +171,7 @@ class Rewriting:
         if len(avals) ** count > MOST:
             raise ArgumentError(at_user_line(
                 f"replace_pattern: the program has values of {len(avals)} types, and the pattern {count} arguments: "
-                "too many "
-                "combinations to try. Say which types are meant: rewrite(..., types=[x, y]), of arrays or "
+                "too many combinations to try. Say which types are meant: rewrite(..., types=[x, y]), of arrays or "
                 "ShapeDtypeStructs"))
         return [*itertools.product(avals, repeat=count)]
 

@@ -181,8 +181,7 @@ def require_machine(flops: Any, bandwidth: Any) -> tuple[float, float] | None:
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise ArgumentError(at_user_line(
                 f"cost_analysis: {name} is {value!r}, where a positive number is needed, that of one second; a "
-                "roofline needs "
-                "both. Write cost(f, flops=1e12, bandwidth=1e11)"))
+                "roofline needs both. Write cost(f, flops=1e12, bandwidth=1e11)"))
     return float(flops), float(bandwidth)
 
 

@@ -113,8 +113,7 @@ def test_branches_of_python_and_calls_of_it() -> None:
         fxgrad.make_program(lambda x: fxgrad.nan_safe(lambda x, y: x)(x, "y"))(X)
     assert str(caught.value).startswith(
         "nan_safe: y is a str, where an array or a number is needed. Pass it by closure (functools.partial), or leave "
-        "it "
-        "out of the arguments that are transformed\n  at test_safe_derivatives.py:")
+        "it out of the arguments that are transformed\n  at test_safe_derivatives.py:")
 
 
 def test_strong_products() -> None:

@@ -180,8 +180,7 @@ def test_out_of_memory_names_the_largest_values(monkeypatch: pytest.MonkeyPatch)
     assert note[0] == "  The largest values that the program makes:"
     assert f"    f32[1000,3] = mul, 12,000 bytes, at test_user_lines.py:{line_of(wide, 2)} (in wide)" in note
     assert note[-1] == ("  Write fxgrad.memory_analysis(f)(*args) to see what is alive at the peak; "
-                        "fxgrad.checkpoint(f), or "
-                        "grad(f, memory_budget=...), keeps less")
+                        "fxgrad.checkpoint(f), or grad(f, memory_budget=...), keeps less")
 
 
 def test_errors_of_callbacks_are_told_apart() -> None:

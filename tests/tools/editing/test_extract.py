@@ -197,8 +197,7 @@ program extract(twice)(a, `second/a`: f64[2,3]):
     with pytest.raises(errors.ArgumentError) as caught:
         fxgrad.subprogram(program, outputs="softmax/a")
     assert text_of(caught) == ("subprogram: 'softmax/a' may be in any of 2 calls of softmax. Say in which by the name "
-                               "of "
-                               "what it makes: 'first/a', 'second/a'")
+                               "of what it makes: 'first/a', 'second/a'")
 
 
 def test_a_part_is_a_program_as_any_other(tmp_path: Any) -> None:
@@ -230,8 +229,7 @@ MISTAKES: list[tuple[Any, Any, str]] = [
     (None, "hh", "subprogram: the program has no value 'hh'. Did you mean 'h'?"),
     (None, "zzz", "subprogram: the program has no value 'zzz'. It has params.b, params.w, x, OFFSET, h, s, a, params"),
     (None, "softmx/a", (
-        "subprogram: 'softmx/a': nothing called softmx is a call, or is made by one. Did you mean "
-        "'softmax'?")),
+        "subprogram: 'softmx/a': nothing called softmx is a call, or is made by one. Did you mean 'softmax'?")),
     (None, "softmax/h", "subprogram: softmax has no value 'h'. It has x, a"),
     (["h", "h"], None, "subprogram: h is twice among the inputs"),
     (["params.w", ...], None, (
@@ -268,8 +266,7 @@ def test_what_is_in_a_loop_is_not_one_value() -> None:
         fxgrad.subprogram(program, outputs="inner")
     assert text_of(caught) == (
         "subprogram: the program has no value 'inner'. scan at FILE has one inside, in its body. Return it from there, "
-        "or "
-        "take a loop of a known number of turns apart: fxgrad.inline(program, loops=True)")
+        "or take a loop of a known number of turns apart: fxgrad.inline(program, loops=True)")
     flat = fxgrad.inline(program, loops=True)
     same(fxgrad.subprogram(flat, outputs="inner")(X), X[0] * X[0])
 

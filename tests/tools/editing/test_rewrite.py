@@ -185,12 +185,10 @@ def test_types() -> None:
      "replace_pattern: the pattern function closes over an array. Make it an argument"),
     (lambda x: np.sin(x), lambda x: np.sum(x),
      ("replace_pattern: the function returns f64[] in the place of the pattern, where f64[3] is needed. Give it "
-      "results of the "
-      "same shape and dtype")),
+      "results of the same shape and dtype")),
     (lambda x: np.linalg.inv(x), np.sin,
      ("replace_pattern: the pattern function fails for all types of the program; last: inv: an array of shape (); a "
-      "matrix, or "
-      "a stack of matrices (two axes or more), is needed. Write x[:, None] for a column"))])
+      "matrix, or a stack of matrices (two axes or more), is needed. Write x[:, None] for a column"))])
 def test_what_is_refused(pattern: Any, replacement: Any, message: str) -> None:
     program = fxgrad.make_program(lambda x: np.sin(x) * 2.0)(X)
     with pytest.raises(errors.ArgumentError) as caught:
@@ -204,8 +202,7 @@ def test_too_many_types() -> None:
         fxgrad.replace_pattern(program, log_sum, np.logaddexp)
     assert str(caught.value).splitlines()[0] == (
         "replace_pattern: the program has values of 49 types, and the pattern 2 arguments: too many combinations to "
-        "try. Say "
-        "which types are meant: rewrite(..., types=[x, y]), of arrays or ShapeDtypeStructs")
+        "try. Say which types are meant: rewrite(..., types=[x, y]), of arrays or ShapeDtypeStructs")
     assert fxgrad.replace_pattern(program, np.sin, np.cos) is not program
 
 

@@ -126,8 +126,7 @@ def test_what_is_said() -> None:
     assert origin.results == ["the result[1]"]
     assert origin.write == ("the slope of sqrt is infinite at 0: safe = np.where(x > 0, x, 1.0), then np.where(x > 0, "
                             "np.sqrt(safe), 0.0); or differentiate fxgrad.nan_safe(f), in which 0 times an infinite "
-                            "slope "
-                            "is 0")
+                            "slope is 0")
 
 
 def test_what_came_in_and_what_is_passed_over() -> None:

@@ -94,8 +94,7 @@ def test_fusion_moves_fewer_bytes() -> None:
 
 def test_the_roofline_needs_both_numbers() -> None:
     message = ("cost_analysis: bandwidth is None, where a positive number is needed, that of one second; a roofline "
-               "needs "
-               "both. Write cost(f, flops=1e12, bandwidth=1e11)")
+               "needs both. Write cost(f, flops=1e12, bandwidth=1e11)")
     with pytest.raises(ArgumentError, match=re.escape(message)):
         fxgrad.cost_analysis(np.sin, flops=1e9)
     with pytest.raises(ArgumentError, match="cost_analysis: flops is -1, where a positive number is needed"):

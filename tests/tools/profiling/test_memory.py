@@ -293,8 +293,7 @@ def test_messages() -> None:
                        match=r"memory_analysis takes a function, got a int\. Write memory_analysis\(f\)\(x\), not "):
         fxgrad.memory_analysis(3)  # type: ignore[arg-type]
     message = ("memory_analysis: w is a str, where an array or a number is needed. Pass it by closure "
-               "(functools.partial), or "
-               "leave it out of the arguments that are transformed\n  at test_memory.py:")
+               "(functools.partial), or leave it out of the arguments that are transformed\n  at test_memory.py:")
     with pytest.raises(ArgumentError, match=re.escape(message)):
         fxgrad.memory_analysis(loss)("a", *TYPES[1:])
     with pytest.raises(ArgumentError, match=re.escape("fusions takes a function, got a int. Write fusions(f)(x)")):
