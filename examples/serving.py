@@ -1,8 +1,7 @@
 """Serving a language model: prefill and decode carved from one transformer by name, requests that come and go.
 
-Run it with `python examples/serving.py`. The transformer is written once, and returns logits. The programs that
-serve it are taken out of its traces with `fxgrad.subprogram`, which makes the keys and values of each layer results
-too.
+Run it with `python examples/serving.py`. The transformer is written once, and returns logits. The programs that serve
+it are taken out of its traces with `fxgrad.subprogram`, which makes the keys and values of each layer results too.
 Requests of different lengths share the slots of one batch: one that ends frees its slot for the next, and nothing is
 compiled anew.
 """

@@ -57,10 +57,9 @@ class CostReport(Report):
     """The cost of a program; prints as a table, the line with the most flops first.
 
     `flops` and `bytes` are those of `fxgrad.cost_analysis(program)`: each operation reads its operands and writes its
-    results.
-    `fused_bytes` is the bytes moved if operations are fused as XLA fuses them, which is less; the true number is
-    between the two, since caches keep part of the results. `lines` has a row for each of the user's lines, or for each
-    kind of operation (`by`); a loop's body is counted times its steps. `most` is the number of rows printed.
+    results. `fused_bytes` is the bytes moved if operations are fused as XLA fuses them, which is less; the true number
+    is between the two, since caches keep part of the results. `lines` has a row for each of the user's lines, or for
+    each kind of operation (`by`); a loop's body is counted times its steps. `most` is the number of rows printed.
     """
 
     def __init__(self, title: str, total: Cost, fused_bytes: int, lines: Sequence[LineCost],

@@ -115,9 +115,8 @@ def simulate(fun: Callable[..., Any], *, machine: Machine = H100) -> Callable[..
     n for a gather or a scatter, n - 1 for an all-to-all and one for a permutation. It uses the link inside of a node if
     all its devices are in one, else the link between nodes; a node is a run of `per_node` devices of the mesh, row by
     row. Work is the flops of `fxgrad.cost_analysis` at the speed of the machine, masked steps of pipelines included;
-    memory is
-    that of one device in the model of XLA that `fxgrad.memory_analysis` has. The model ignores kernels, memory
-    bandwidth and stragglers.
+    memory is that of one device in the model of XLA that `fxgrad.memory_analysis` has. The model ignores kernels,
+    memory bandwidth and stragglers.
 
     Raises `ArgumentError` if no `shard_map` is called.
 
