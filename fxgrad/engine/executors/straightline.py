@@ -2,13 +2,14 @@
 
 The code calls the kernels that the interpreter calls, on arrays of the same layout, so the results are equal bit for
 bit. It saves the interpreter's loop, frees dead values, and reuses memory: an operation writes its result over a dead
-operand, or over an earlier dead value of the same type, if the code itself has allocated that array.
+operand, or over an earlier dead value of the same type, if the code itself has allocated that array. Scalars of float64
+and bool are Python's numbers where that pays.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from fxgrad.engine.core.primitive import ArrayKernel
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import calls_user_code, is_effectful
 from fxgrad.engine.derivation.simplify import live_equations
+from fxgrad.engine.executors.idioms import Operation, group
 from fxgrad.engine.ops.below_byte import has_below_byte, kernel_for
 from fxgrad.engine.ops.snippets import Snippet, snippet_of
 
@@ -52,48 +54,96 @@ def generate(program: Program) -> tuple[str, dict[str, Any]]:
     in_bytes = has_below_byte(program)
     calls = [None if in_bytes and kernel_for(equation) is not equation.primitive.numpy else snippet_of(
         equation.primitive, [atom.aval for atom in equation.inputs], equation.params) for equation in equations]
-    storage = _Storage(program, equations, calls)
-    writer = (_FloatWriter if _is_of_floats(program, equations, calls) else _CodeWriter)(program, constants)
-    for index, (equation, call) in enumerate(zip(equations, calls, strict=True)):
+    operations = group(program, equations, calls)
+    storage = _Storage(program, operations)
+    of_numbers = _operations_of_numbers(program, operations)
+    writer = _CodeWriter(program, constants)
+    for index, operation in enumerate(operations):
         target = storage.targets.get(index)
         if target is not None:
-            writer.rename(equation.outputs[0], target)
-        if call is None:
-            writer.kernel(equation)
+            writer.rename(operation.outputs[0], target)
+        if operation.call is None:
+            writer.kernel(operation.equation)
+        elif index in of_numbers:
+            writer.numbers(operation, operation.call)
         else:
-            writer.snippet(equation, call, target)
+            writer.snippet(operation, operation.call, target)
         writer.drop(storage.dropped[index])
     returned, borrowed = [], []
-    made = {equation.outputs[0] for equation, call in zip(equations, calls, strict=True) if call and call.owned}
+    made = {var for operation in operations if operation.call and operation.call.owned for var in operation.outputs}
     given: set[Atom] = {*program.inputs, *constants}
     for index, atom in enumerate(program.outputs):
-        returned.append(writer.output(atom))
+        returned.append(writer.operand(atom, _NUMPY))
         if type(atom) is Variable and (atom not in made or atom in given):
             borrowed.append(index)
         given.add(atom)  # a second output of the same value must be copied
     writer.namespace["borrowed"] = borrowed
     inputs = ", ".join(writer.name(var) for var in program.inputs)
-    used = {atom for equation in equations for atom in equation.inputs}.union(program.outputs)
-    lines = [f"def run({inputs}):", *writer.scalars([var for var in program.inputs if var in used]), *writer.lines,
-             f"    return [{', '.join(returned)}]"]
+    lines = [f"def run({inputs}):", *writer.conversions, *writer.lines, f"    return [{', '.join(returned)}]"]
     return "\n".join(lines) + "\n", writer.namespace
 
 
-_FLOAT64 = np.dtype(np.float64)
+# --- scalars as Python's numbers --------------------------------------------------------------------------
+
+_NUMBER, _NUMPY, _ARRAY, _ANY = "number", "NumPy", "array", "any"
+"""The forms of a scalar: Python's number, NumPy's scalar, an array of shape (); and whichever there is.
+
+Python's arithmetic takes a third of the time of NumPy's scalars, and rounds alike. A ufunc of an array and a scalar
+takes half the time if the scalar is an array.
+"""
+_NUMBER_TYPES: dict[Any, type] = {np.dtype(np.float64): float, np.dtype(np.bool_): bool}
 
 
-def _is_of_floats(program: Program, equations: Sequence[Equation], calls: Sequence[Snippet | None]) -> bool:
-    """Return whether all values are float64 of shape (), with enough operations to repay conversion to Python floats.
+def _may_be_number(atom: Atom) -> bool:
+    return not atom.aval.shape and atom.aval.dtype in _NUMBER_TYPES
 
-    Python's float arithmetic rounds as NumPy's does, in a third of the time. Converting a result to NumPy costs the
-    time that two operations save, converting an input to Python less.
+
+def _form_wanted(operation: Operation) -> str:
+    """Return the form of scalar operands for an operation that is not one of numbers."""
+    call = operation.call
+    if call is None:
+        return _NUMPY
+    return _ANY if call.takes_numbers else _ARRAY if call.in_place and operation.outputs[0].aval.shape else _NUMPY
+
+
+def _operations_of_numbers(program: Program, operations: Sequence[Operation]) -> set[int]:
+    """Return the indices of the operations that compute with Python's numbers.
+
+    Those that hand numbers to each other form a group. It must repay the conversions of its operands, each of which
+    takes as long as an operation saves, and of its results to NumPy's scalars, which take twice as long.
     """
-    if len(equations) <= len(program.inputs) + 2 * len(program.outputs) or not all(
-            call is not None and call.of_floats for call in calls):
-        return False
-    atoms = itertools.chain(program.inputs, program.outputs, *(
-        (*equation.inputs, *equation.outputs) for equation in equations))
-    return all(not atom.aval.shape and atom.aval.dtype == _FLOAT64 for atom in atoms)
+    able = {index for index, operation in enumerate(operations)
+            if operation.call and operation.call.of_numbers and all(map(_may_be_number, operation.outputs))
+            and all(atom.aval.shape or _may_be_number(atom) for atom in operation.inputs)}
+    maker = {var: index for index in able for var in operations[index].outputs}
+    leader = {index: index for index in able}
+
+    def find(index: int) -> int:
+        while leader[index] != index:
+            leader[index] = index = leader[leader[index]]
+        return index
+
+    for index in able:
+        for atom in operations[index].inputs:
+            if atom in maker:
+                leader[find(index)] = find(maker[atom])  # type: ignore[index]
+    gain = dict.fromkeys(able, 0)
+    converted: set[tuple[Atom, int]] = set()
+    for index, operation in enumerate(operations):
+        if index in able:
+            group_of = find(index)
+            gain[group_of] += not any(atom.aval.shape for atom in operation.inputs)
+            converted.update((atom, group_of) for atom in operation.inputs
+                             if type(atom) is Variable and not atom.aval.shape and atom not in maker)
+    needed: set[Atom] = {*program.outputs}
+    for index, operation in enumerate(operations):
+        if index not in able and _form_wanted(operation) is _NUMPY:
+            needed.update(operation.inputs)
+    for _, group_of in converted:
+        gain[group_of] -= 1
+    for var, index in maker.items():
+        gain[find(index)] -= 2 * (var in needed)
+    return {index for index in able if gain[find(index)] > 0}
 
 
 _LARGEST = 2**16
@@ -128,57 +178,58 @@ class _Storage:
     is that of a new one.
     """
 
-    def __init__(self, program: Program, equations: Sequence[Equation], calls: Sequence[Snippet | None]) -> None:
+    def __init__(self, program: Program, operations: Sequence[Operation]) -> None:
         self.targets: dict[int, Variable] = {}
-        self.dropped: list[list[Variable]] = [[] for _ in equations]
+        self.dropped: list[list[Variable]] = [[] for _ in operations]
         self._sharing: dict[Atom, frozenset[Variable]] = {var: frozenset([var]) for var in program.inputs}
         self._contiguous: set[Variable] = set()
         self._free: dict[Aval, list[Variable]] = {}
         self._taken: set[Variable] = set()
-        for equation, call in zip(equations, calls, strict=True):
-            self._follow(equation, call)
-        self._end = self._ends(program, equations)
+        for operation in operations:
+            self._follow(operation)
+        self._end = self._ends(program, operations)
         self._ending: dict[int, list[Variable]] = {}
         for var, end in self._end.items():
             self._ending.setdefault(end, []).append(var)
-        for index, (equation, call) in enumerate(zip(equations, calls, strict=True)):
-            self._allocate(index, equation, call)
-        self._drop(program, equations)
+        for index, operation in enumerate(operations):
+            self._allocate(index, operation)
+        self._drop(program, operations)
 
-    def _follow(self, equation: Equation, call: Snippet | None) -> None:
+    def _follow(self, operation: Operation) -> None:
         """Record which operands the outputs share memory with, and whether they are new arrays in row-major order."""
-        operands = [atom for atom in equation.inputs if type(atom) is Variable and atom in self._sharing]
+        call = operation.call
+        operands = [atom for atom in operation.inputs if type(atom) is Variable and atom in self._sharing]
         if call is not None and call.owned:
-            out = equation.outputs[0]
-            self._sharing[out] = frozenset([out])
+            self._sharing.update((out, frozenset([out])) for out in operation.outputs)
+            out = operation.outputs[0]
             # Among several elementwise operands one of the full shape decides; a reduction has one operand.
             deciding = [atom for atom in operands if not call.in_place or atom.aval.shape == out.aval.shape]
             if out.aval.ndim <= 1 or call.row_major or not self._contiguous.isdisjoint(deciding):
                 self._contiguous.add(out)
         else:
             shared = frozenset().union(*(self._sharing[atom] for atom in operands))
-            for out in equation.outputs:
+            for out in operation.outputs:
                 self._sharing[out] = shared | {out}
 
-    def _ends(self, program: Program, equations: Sequence[Equation]) -> dict[Variable, int]:
+    def _ends(self, program: Program, operations: Sequence[Operation]) -> dict[Variable, int]:
         """Return the operation after which the memory of each variable is dead."""
         end: dict[Variable, int] = {}
         nobody: frozenset[Variable] = frozenset()  # for literals and constants
-        for index, equation in enumerate(equations):
-            for atom in (*equation.inputs, *equation.outputs):
+        for index, operation in enumerate(operations):
+            for atom in (*operation.inputs, *operation.outputs):
                 for owner in self._sharing.get(atom, nobody):
                     end[owner] = index
         for atom in program.outputs:
             for owner in self._sharing.get(atom, nobody):
-                end[owner] = len(equations)
+                end[owner] = len(operations)
         return end
 
-    def _allocate(self, index: int, equation: Equation, call: Snippet | None) -> None:
-        ending = self._ending.get(index, ())
+    def _allocate(self, index: int, operation: Operation) -> None:
+        ending, call = self._ending.get(index, ()), operation.call
         if call is not None and "out}" in call.text:
-            out = equation.outputs[0]
+            out = operation.outputs[0]
             if out in self._contiguous and out.aval.size:
-                self._choose(index, out, [var for var in ending if var in equation.inputs] if call.in_place else [])
+                self._choose(index, out, [var for var in ending if var in operation.inputs] if call.in_place else [])
         for var in ending:
             if var in self._contiguous and var not in self._taken:
                 self._free.setdefault(_memory(var), []).append(var)
@@ -200,12 +251,17 @@ class _Storage:
         self.targets[index] = var
         self._taken.add(var)
 
-    def _drop(self, program: Program, equations: Sequence[Equation]) -> None:
-        """Choose after which operation to delete each name, unless its array continues under the name."""
-        kept = set(program.outputs)
+    def _drop(self, program: Program, operations: Sequence[Operation]) -> None:
+        """Choose after which operation to delete each name, unless its array continues under the name.
+
+        A scalar that may be a view keeps an array alive; other scalars need no deletion.
+        """
+        kept = {*program.outputs, *(var for var in program.inputs if not var.aval.shape)}
         last: dict[Variable, int] = {}
-        for index, equation in enumerate(equations):
-            for atom in (*equation.inputs, *equation.outputs):
+        for index, operation in enumerate(operations):
+            if operation.call is not None and operation.call.owned:
+                kept.update(var for var in operation.outputs if not var.aval.shape)
+            for atom in (*operation.inputs, *operation.outputs):
                 if type(atom) is Variable and atom in self._sharing:
                     last[atom] = index
         for var, index in last.items():
@@ -218,15 +274,20 @@ def _memory(var: Variable) -> Aval:
 
 
 class _CodeWriter:
-    """Names for variables, kernels and constants, and the lines of the function."""
+    """Names for variables, kernels and constants, and the lines of the function.
+
+    `conversions` are the lines at its beginning, which convert scalar inputs.
+    """
 
     def __init__(self, program: Program, constants: dict[Atom, Any]) -> None:
         self._constants = constants
+        self._inputs = {*program.inputs}
+        self.conversions: list[str] = []
         self.lines: list[str] = []
-        self.namespace: dict[str, Any] = {"scalar": as_kernel_operand}
+        self.namespace: dict[str, Any] = {}
         self._names: dict[Variable, str] = {var: f"x{index}" for index, var in enumerate(program.inputs)}
+        self._forms: dict[Variable, dict[str, str]] = {var: {} for var in program.inputs if not var.aval.shape}
         self._objects: dict[Any, str] = {}
-        self._arrays: dict[Literal, str] = {}
 
     def name(self, var: Variable) -> str:
         """Return the Python name of a variable."""
@@ -236,26 +297,49 @@ class _CodeWriter:
         """Give `var` the name of `other`, whose array it overwrites."""
         self._names[var] = self._names[other]
 
-    def value(self, atom: Atom) -> str:
-        """Return the Python name of a variable, or of a hoisted value."""
-        if isinstance(atom, Literal):
-            return self.object(atom, self.constant(atom.value), "c")
-        return self.object(atom, self.constant(self._constants[atom]), "c") if atom in self._constants else (
-            self.name(atom))
+    def operand(self, atom: Atom, form: str) -> str:
+        """Return the expression of an operand; `form` is that of a scalar."""
+        if isinstance(atom, Literal) or atom in self._constants:
+            value = atom.value if isinstance(atom, Literal) else self._constants[atom]
+            if not atom.aval.shape:
+                if form is _NUMBER or (form is _ANY and _may_be_number(atom)):
+                    value = _NUMBER_TYPES[atom.aval.dtype](value)
+                    if not isfinite(value):
+                        return self.object(("number", atom), value, "c")
+                    return f"({value!r})" if repr(value).startswith("-") else repr(value)
+                if form is _ARRAY:
+                    return self.object(("array", atom), np.array(value), "c")
+            return self.object(atom, value, "c")
+        return self.name(atom) if atom.aval.shape else self._scalar(atom, form)
 
-    def constant(self, value: Any) -> Any:
-        """Return a hoisted value in the form that the function uses."""
-        return value
-
-    def output(self, atom: Atom) -> str:
-        """Return the expression of a result."""
-        return self.value(atom)
-
-    def operand(self, atom: Atom, among_arrays: bool) -> str:
-        """Return `value(atom)`; but among arrays a literal is an array of shape (), which ufuncs accept faster."""
-        if among_arrays and isinstance(atom, Literal):
-            return self.object(("array", atom), np.array(atom.value), "c")
-        return self.value(atom)
+    def _scalar(self, var: Variable, form: str) -> str:
+        """Return the name of a scalar variable in a form, into which it is converted if need be."""
+        forms = self._forms[var]
+        if form is _ANY:
+            form = _NUMBER if _NUMBER in forms or (_NUMPY not in forms and _may_be_number(var)) else _NUMPY
+        if form is _ARRAY and var.aval.dtype.kind not in "biufc":
+            form = _NUMPY
+        if form in forms:
+            return forms[form]
+        name, kind, number = self.name(var), var.aval.dtype.type, _NUMBER_TYPES.get(var.aval.dtype)
+        lines = self.conversions if var in self._inputs else self.lines
+        if var in self._inputs and form is _NUMPY:
+            known = self.object(("type", kind), kind, "t")
+            self.namespace["scalar"] = as_kernel_operand
+            # Before the other conversions of this input, which read its name.
+            lines.append(f"    if type({name}) is not {known}: {name} = scalar({name})")
+            return forms.setdefault(form, name)
+        given = name if var in self._inputs else next(iter(forms.values()))
+        made = f"{form[0].lower()}{name}"
+        if form is _ARRAY:
+            self.namespace["array"] = np.array
+            lines.append(f"    {made} = array({given})")
+        elif form is _NUMBER:
+            assert number is not None
+            lines.append(f"    {made} = {number.__name__}({given})")
+        else:
+            lines.append(f"    {made} = {self.object(('type', kind), kind, 't')}({given})")
+        return forms.setdefault(form, made)
 
     def object(self, key: Any, value: Any, prefix: str) -> str:
         """Return the name under which the function finds `value`."""
@@ -265,34 +349,35 @@ class _CodeWriter:
             self.namespace[name] = value
         return name
 
-    def scalars(self, inputs: Sequence[Variable]) -> list[str]:
-        """Return the lines that convert inputs of shape () to NumPy's scalars."""
-        lines = []
-        for var in inputs:
-            if not var.aval.shape:
-                name, kind = self.name(var), var.aval.dtype.type
-                known = self.object(("type", kind), kind, "t")
-                lines.append(f"    if type({name}) is not {known}: {name} = scalar({name})")
-        return lines
+    def numbers(self, operation: Operation, call: Snippet) -> None:
+        """Add the line of an operation that computes with Python's numbers."""
+        operands = [self.operand(atom, _NUMBER) for atom in operation.inputs]
+        self._add(operation, call, call.of_numbers.format(*operands), _NUMBER)
 
-    def snippet(self, equation: Equation, call: Snippet, target: Variable | None) -> None:
+    def snippet(self, operation: Operation, call: Snippet, target: Variable | None) -> None:
         """Add the line of an operation with an expression of its own."""
-        out = equation.outputs[0]
-        arrays = bool(out.aval.shape) and call.in_place
-        operands = [self.operand(atom, arrays) for atom in equation.inputs]
-        self.namespace.update(call.objects)
+        form = _form_wanted(operation)
+        operands = [self.operand(atom, form) for atom in operation.inputs]
         place, named = ("", "") if target is None else (f", {self.name(target)}", f", out={self.name(target)}")
-        self.lines.append(f"    {self.name(out)} = {call.text.format(*operands, out=place, named_out=named)}")
+        self._add(operation, call, call.text.format(*operands, out=place, named_out=named), _NUMPY)
+
+    def _add(self, operation: Operation, call: Snippet, text: str, form: str) -> None:
+        self.namespace.update(call.objects)
+        self.lines.append(f"    {self._results(operation.outputs, form)} = {text}")
+
+    def _results(self, outputs: Sequence[Variable], form: str) -> str:
+        self._forms.update((var, {form: self.name(var)}) for var in outputs if not var.aval.shape)
+        return ", ".join(map(self.name, outputs))
 
     def kernel(self, equation: Equation) -> None:
         """Add the line of one equation: it calls the kernel's own function if there is one output."""
         rule = kernel_for(equation)
         single = isinstance(rule, ArrayKernel)
         kernel = self.object(rule, rule.function if isinstance(rule, ArrayKernel) else rule, "k")
-        arguments = [self.value(atom) for atom in equation.inputs]
+        arguments = [self.operand(atom, _NUMPY) for atom in equation.inputs]
         for key, value in equation.params.items():
             arguments.append(f"{key}={self.object(('param', cache_key(value)), value, 'p')}")
-        outputs = ", ".join(self.name(var) for var in equation.outputs) if equation.outputs else "_"
+        outputs = self._results(equation.outputs, _NUMPY) if equation.outputs else "_"
         self.lines.append(f"    {outputs}{'' if single or not equation.outputs else ','} = "
                           f"{kernel}({', '.join(arguments)})")
 
@@ -300,19 +385,3 @@ class _CodeWriter:
         """Add the line that deletes values."""
         if variables:
             self.lines.append(f"    del {', '.join(map(self.name, variables))}")
-
-
-class _FloatWriter(_CodeWriter):
-    """A writer for programs of float64 scalars alone, which are Python floats between inputs and results."""
-
-    def constant(self, value: Any) -> Any:
-        return float(value)
-
-    def output(self, atom: Atom) -> str:
-        return f"{self.object(np.float64, np.float64, 't')}({self.value(atom)})"
-
-    def scalars(self, inputs: Sequence[Variable]) -> list[str]:
-        return [f"    {name} = float({name})" for name in map(self.name, inputs)]
-
-    def snippet(self, equation: Equation, call: Snippet, target: Variable | None) -> None:
-        super().snippet(equation, call._replace(text=call.of_floats), target)

@@ -71,7 +71,12 @@ exp2 = operation(exp2_p)
 
 def _logistic_numpy(x: Any) -> Any:
     """1 / (1 + exp(-x)): if the exponential overflows, the result is 0, as it should be."""
-    return np.reciprocal(np.add(np.exp(np.negative(x)), 1))
+    out = np.negative(x)
+    if not out.shape:
+        return np.reciprocal(np.add(np.exp(out), 1))
+    np.exp(out, out)
+    np.add(out, np.array(1, out.dtype), out)  # a number in the place of the array takes longer
+    return np.reciprocal(out, out)
 
 
 logistic_p = unary("logistic", numpy=_logistic_numpy, flops=4,

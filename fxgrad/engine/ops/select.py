@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.ops.comparison import and_, gt, lt, or_
 from fxgrad.engine.ops.families import broadcast_shapes, check_same_dtype, is_linear
 from fxgrad.engine.ops.pointwise import align, align_batch, elementwise, is_same, operation, scalar_like, scalars_like
+from fxgrad.engine.ops.snippets import Snippet, snippets
 from fxgrad.engine.ops.structural import broadcast_to, repeated_scalar, unbroadcast
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ArgumentError, DTypeError
@@ -82,6 +84,15 @@ def _select_cost(which: Aval, *cases: Aval) -> Cost:
 select_n_p = register(Primitive(
     name="select_n", abstract=_select_abstract, numpy=ArrayKernel(_select_numpy), xla=_select_xla,
     jvp=_select_jvp, transpose=_select_transpose, batch=_select_batch, cost=_select_cost))
+
+
+@snippets.register(select_n_p)
+def _select_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
+    """Return the choice between two cases; the layout of larger results depends on that of all operands."""
+    if len(avals) != 3 or avals[0].dtype != dtypes.bool_:
+        return None
+    return Snippet("where({0}, {2}, {1})", {"where": np.where}, owned=all(aval.ndim < 2 for aval in avals),
+                   of_numbers="({2} if {0} else {1})")
 
 
 def select_n(which: Any, *cases: Any) -> Any:

@@ -20,8 +20,8 @@ class Snippet(NamedTuple):
     An `owned` result shares no memory with an operand. `{out}` is the place for `, name`, an array of the result's type
     to overwrite, and `{named_out}` that for `, out=name`; with `in_place` it may be an operand. The result is in
     row-major order if all operands are, or always with `row_major`. The value must equal the kernel's own bit for bit.
-    `of_floats` is the expression for operands that are Python floats, which are float64 too, with a float as the
-    result; "" if there is none.
+    `of_numbers` is the expression for scalar operands that are Python's numbers (floats for float64, bools for bool),
+    with such a number as the result; "" if there is none. With `takes_numbers` such operands may stand in `text` too.
     """
 
     text: str
@@ -29,13 +29,14 @@ class Snippet(NamedTuple):
     owned: bool = True
     in_place: bool = False
     row_major: bool = False
-    of_floats: str = ""
+    of_numbers: str = ""
+    takes_numbers: bool = False
 
     def of(self, *operands: int) -> Snippet:
         """Return the snippet for other operands, given by their numbers."""
         numbered = [f"{{{operand}}}" for operand in operands]
         return self._replace(text=self.text.format(*numbered, out="{out}", named_out="{named_out}"),
-                             of_floats=self.of_floats.format(*numbered))
+                             of_numbers=self.of_numbers.format(*numbered))
 
 
 Rule = Callable[[Sequence[Aval], dict[str, Any]], "Snippet | None"]
@@ -62,20 +63,25 @@ def snippet_of(primitive: Primitive, avals: Sequence[Aval], params: dict[str, An
 
 _OPERATORS = {np.add: "{0} + {1}", np.subtract: "{0} - {1}", np.multiply: "{0} * {1}", np.true_divide: "{0} / {1}",
               np.negative: "-{0}"}
+_OF_NUMBERS = {
+    **_OPERATORS, np.absolute: "abs({0})", np.equal: "{0} == {1}", np.not_equal: "{0} != {1}", np.less: "{0} < {1}",
+    np.less_equal: "{0} <= {1}", np.greater: "{0} > {1}", np.greater_equal: "{0} >= {1}",
+    np.bitwise_and: "{0} & {1}", np.bitwise_or: "{0} | {1}", np.bitwise_xor: "{0} ^ {1}", np.invert: "not {0}"}
 
 
 def ufunc_snippet(ufunc: Any, avals: Sequence[Aval]) -> Snippet:
     """Return the call of a ufunc; for plain floats the operator, if there is one, which takes a tenth of the time."""
     name, objects = ufunc.__name__, {ufunc.__name__: ufunc}
     operands = ", ".join(f"{{{index}}}" for index in range(len(avals)))
-    of_floats = f"float({name}({operands}))"
+    of_numbers = _OF_NUMBERS.get(ufunc, "")
+    if not of_numbers and all(aval.dtype == np.float64 for aval in avals):
+        of_numbers = f"{'bool' if ufunc is np.isfinite else 'float'}({name}({operands}))"
+    if ufunc is np.true_divide:  # Python's division by zero raises, NumPy's gives an infinity or a NaN
+        of_numbers = f"{{0}} / {{1}} if {{1}} else float({name}({operands}))"
     if ufunc in _OPERATORS and all(not aval.shape and aval.dtype in _FLOATS for aval in avals):
-        operator = _OPERATORS[ufunc]
-        if ufunc is np.true_divide:  # Python's division by zero raises, NumPy's gives an infinity or a NaN
-            return Snippet(operator, objects, of_floats=f"{operator} if {{1}} else {of_floats}")
-        return Snippet(operator, of_floats=operator)
+        return Snippet(_OPERATORS[ufunc], objects, of_numbers=of_numbers)
     out = "{named_out}" if ufunc in _NAMED_OUT else "{out}"
-    return Snippet(f"{name}({operands}{out})", objects, in_place=True, of_floats=of_floats)
+    return Snippet(f"{name}({operands}{out})", objects, in_place=True, of_numbers=of_numbers)
 
 
 _NAMED_OUT = frozenset({np.maximum, np.minimum})

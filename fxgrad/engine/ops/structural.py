@@ -330,6 +330,19 @@ convert_element_type_p = linear_unary(
     batch=lambda size, values, axes, **params: (bind(convert_element_type_p, *values, **params), axes))
 
 
+@snippets.register(convert_element_type_p)
+def _convert_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
+    """Return NumPy's own conversion to wide floats, which rounds once, and nothing if the dtype stays."""
+    before, after = avals[0].dtype, params["dtype"]
+    if before == after:
+        return Snippet("{0}", owned=False, of_numbers="{0}")
+    if before.kind not in "biuf" or after.kind != "f" or after.itemsize < 4:
+        return None
+    return Snippet(f"{{0}}.astype({after.name})", {after.name: after},
+                   of_numbers="float({0})" if after.itemsize == 8 else "")
+
+
+
 def convert(x: Any, dtype: DType, weak: bool = False) -> Any:
     """Return `x` as `dtype`; complex to real drops the imaginary part; `x` itself if it has that dtype."""
     aval = aval_of(x)

@@ -18,6 +18,7 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors.straightline import generate
 from fxgrad.engine.ops.arithmetic import neg_p
+from fxgrad.engine.ops.comparison import not_p
 from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.snippets import snippet_of
 from fxgrad.engine.tracing.tape import bind
@@ -91,57 +92,62 @@ def test_every_expression_equals_its_kernel(primitive) -> None:
                 assert_same_bits(args, before)
 
 
-SCALAR = Aval((), np.dtype(np.float64))
+FLOAT, BOOL = Aval((), np.dtype(np.float64)), Aval((), np.dtype(np.bool_))
 # One NaN: which of two comes out of a sum depends on the order in which a compiler takes them, in NumPy too.
-SPECIAL = [0.0, -0.0, 1.0, -1.5, 0.3, -7.0, np.inf, -np.inf, np.nan, 5e-324, -1e-310, 1.7e308, -1.7e308]
+SPECIAL = {FLOAT: [0.0, -0.0, 1.0, -1.5, 0.3, -7.0, np.inf, -np.inf, np.nan, 5e-324, -1e-310, 1.7e308, -1.7e308],
+           BOOL: [False, True]}
 
 
-def gives_scalars(primitive, avals, params) -> bool:
+def results_of(primitive, avals, params) -> list[Aval]:
     try:
-        return [*primitive.abstract(*avals, **params)] == [SCALAR]
-    except fxgrad.errors.DTypeError:  # it is of integers, or of complex numbers
-        return False
+        return [aval.strong() for aval in primitive.abstract(*avals, **params)]
+    except (fxgrad.errors.DTypeError, AttributeError):  # it is of integers, or of complex numbers
+        return []
 
 
-def of_floats(primitive) -> list[Program]:
-    """What the samples of a primitive do with scalars of float64 alone, where Python's floats may be taken for them."""
+def of_numbers(primitive) -> list[Program]:
+    """What the samples of a primitive do with scalars of float64 and bool, for which Python's numbers may be taken."""
     programs = []
     for sample in SAMPLES[primitive]:
         if any(map(np.shape, sample.args())):
             continue
-        avals = [SCALAR] * len(sample.args())
-        call = snippet_of(primitive, avals, sample.params)
-        if call is None or not call.of_floats or not gives_scalars(primitive, avals, sample.params):
-            continue
+        for avals in itertools.product([FLOAT, BOOL], repeat=len(sample.args())):
+            call = snippet_of(primitive, avals, sample.params)
+            if call is None or not call.of_numbers or results_of(primitive, avals, sample.params) not in (
+                    [FLOAT], [BOOL]):
+                continue
 
-        def chained(*tracers, sample=sample):
-            for _ in range(4):  # enough of them for a program of floats
-                tracers = [bind(neg_p, tracer)[0] for tracer in tracers]
-            return bind(neg_p, bind(primitive, *tracers, **sample.params)[0])
+            def chained(*tracers, sample=sample):
+                for _ in range(5):  # enough of them for a program of numbers
+                    tracers = [bind(neg_p if tracer.dtype == np.float64 else not_p, tracer)[0] for tracer in tracers]
+                out = bind(primitive, *tracers, **sample.params)[0]
+                return bind(neg_p if out.dtype == np.float64 else not_p, out)
 
-        programs.append(trace_at(chained, avals, mode=UNSHARED)[0])
+            programs.append(trace_at(chained, avals, mode=UNSHARED)[0])
     return programs
 
 
-OF_FLOATS = {primitive.name: programs for primitive in WITH_SNIPPETS if (programs := of_floats(primitive))}
+OF_NUMBERS = {primitive.name: programs for primitive in WITH_SNIPPETS if (programs := of_numbers(primitive))}
 
 
-def test_arithmetic_and_functions_have_expressions_of_floats() -> None:
-    assert {"add", "sub", "mul", "div", "neg", "sin", "exp", "max", "atan2", "integer_pow"} <= OF_FLOATS.keys()
+def test_arithmetic_functions_and_comparisons_have_expressions_of_numbers() -> None:
+    assert {"add", "sub", "mul", "div", "neg", "abs", "sin", "exp", "max", "atan2", "integer_pow", "lt", "ne", "and",
+            "not", "select_n", "convert_element_type", "is_finite"} <= OF_NUMBERS.keys()
 
 
-@pytest.mark.parametrize("name", OF_FLOATS)
-def test_python_floats_equal_the_kernel(name) -> None:
+@pytest.mark.parametrize("name", OF_NUMBERS)
+def test_python_numbers_equal_the_kernel(name) -> None:
     """At zeros of both signs, infinities, NaNs, and where results leave the range of float64."""
-    for program in OF_FLOATS[name]:
+    for program in OF_NUMBERS[name]:
         source, namespace = generate(program)
-        assert "x0 = float(x0)" in source
+        assert re.search(r"nx0 = (float|bool)\(x0\)", source)
         exec(source, namespace)
-        for values in itertools.product(SPECIAL, repeat=len(program.inputs)):
-            for given in (values, [*map(np.float64, values)], [*map(np.array, values)]):
+        for values in itertools.product(*(SPECIAL[var.aval] for var in program.inputs)):
+            typed = [var.aval.dtype.type(value) for var, value in zip(program.inputs, values, strict=True)]
+            for given in (values, typed, [*map(np.array, values)]):
                 with np.errstate(all="ignore"):
                     expected, got = numpy_executor.run_reference(program, given), namespace["run"](*given)
-                assert type(got[0]) is np.float64
+                assert type(got[0]) in (np.float64, np.bool_)
                 assert_same_bits(got, expected)
 
 
@@ -154,9 +160,10 @@ def test_a_program_of_scalars_runs_on_python_floats() -> None:
         return x
 
     source = source_of(f, 2.0, 0.3)
-    assert "    x0 = float(x0)\n    x1 = float(x1)\n" in source
-    assert re.search(r"v\d+ = (v\d+) / x1 if x1 else float\(divide\(\1, x1\)\)", source)
-    assert re.search(r"return \[t\d+\(v\d+\)\]", source)
+    assert "    nx0 = float(x0)\n" in source
+    assert "    nx1 = float(x1)\n" in source
+    assert re.search(r"v\d+ = (v\d+) / nx1 if nx1 else float\(divide\(\1, nx1\)\)", source)
+    assert re.search(r"(\w+) = t\d+\(v\d+\)\n    return \[\1\]", source)
     gradient = fxgrad.grad(f, argnums=(0, 1))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -167,16 +174,25 @@ def test_a_program_of_scalars_runs_on_python_floats() -> None:
 
 @pytest.mark.parametrize("other", [lambda x: x > 0.0, lambda x: np.floor(x).astype(int), lambda x: x * np.ones(2)],
                          ids=["bool", "integer", "array"])
-def test_a_program_with_other_values_runs_on_scalars_of_numpy(other) -> None:
+def test_numbers_meet_other_values(other) -> None:
+    """As many conversions as are needed, and each once."""
     def f(x):
-        for _ in range(5):
+        for _ in range(9):
             x = x * x + 1.0
-        return x, other(x)
+        return x, other(x), other(x) + other(x)
 
     program = fxgrad.make_program(f)(2.0)
-    assert "float(" not in generate(program)[0]
-    expected, got = both_ways(program, [*program.constants, 2.0])
+    source = generate(program)[0]
+    assert source.count("float(x") == 1
+    converted = re.findall(r"^    [an]\w+ = .*", source, re.MULTILINE)
+    assert len(converted) == len({*converted}) >= 2
+    expected, got = both_ways(program, [*program.constants, 0.5])
     assert_same_bits(got, expected)
+
+
+def test_few_operations_on_scalars_do_not_repay_conversions() -> None:
+    source = source_of(lambda x, y: (x * y, x + y), 2.0, 3.0)
+    assert "float(" not in source
 
 
 def source_of(function, *args) -> str:
@@ -288,3 +304,89 @@ def test_a_sum_of_columns_is_no_place_for_a_product() -> None:
     for first in (x, np.asfortranarray(x), x.transpose(0, 2, 1)):
         expected, got = both_ways(fxgrad.make_program(f)(first, y[0]), [first, y[0]])
         assert_same_bits(got, expected)
+
+
+# --- groups of equations ----------------------------------------------------------------------------------
+
+
+ELEMENTS = np.array([0.3, -1.5, -0.0, 0.0, np.nan, np.inf, 1e-310, 2.0])
+
+
+def of_elements(x, y):
+    """Elements of a vector and a matrix among scalars and arrays, some of them twice, some in a condition."""
+    a, b, c = x[0], x[1], y[1, 0]
+    for _ in range(3):
+        a = np.where(a > b, a * b - c, b / c)
+        b = np.abs(a) * 0.1 + y[0, 1]
+    return a * x + b, np.stack([a, b, c]), np.sum(y * c, axis=1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("function", [
+    of_elements, lambda x, y: x[0] * x[5] + x[0] * x[1] + y[0, 0], lambda x, y: sum(x[i] * x[i + 1] for i in range(7)),
+    lambda x, y: sum(a * b for a, b in zip(x, x[::-1], strict=True)), lambda x, y: np.sum(x[2] * y) * y[1, 1],
+    lambda x, y: x[-1] ** 2, lambda x, y: -x[2] + 0.0 * y[1, 0], lambda x, y: -x[2:3].reshape(()) * 1.0,
+    lambda x, y: np.stack([x[2], -x[3], x[2] * x[3], x[0]]) @ y[0], lambda x, y: x[3] * np.tanh(y).sum() + x[3]],
+    ids=["mixed", "three", "neighbours", "unpacked", "of an array", "one", "zeros", "reshaped", "stacked", "twice"])
+def test_elements_and_their_gradients_equal_the_interpreter(function, dtype) -> None:
+    y = np.array([[1.0, -0.0, 3.0, 0.1], [0.2, 2.0, -1.0, 0.5]]).astype(dtype)
+    x = ELEMENTS.astype(dtype)
+
+    def total(x, y):
+        return fxgrad.numpy.sum(sum(map(fnp.sum, fxgrad.tree_util.tree_leaves(function(x, y)))))
+
+    for of in (function, fxgrad.grad(total, argnums=(0, 1)), fxgrad.hessian(total)):
+        program = fxgrad.make_program(of)(x, y)
+        for given in (x, x[::-1], np.zeros(16, dtype)[::2] + x):
+            for other in (y, np.asfortranarray(y)):
+                results = both_ways(program, [*program.constants, given, other])
+                # Which of two NaNs comes out of a sum is open.
+                assert_same_bits(*([np.where(np.isnan(value), np.nan, value).astype(value.dtype)
+                                    for value in values] for values in results))
+
+
+def test_elements_are_read_as_numbers_and_put_into_one_array() -> None:
+    def energy(x):
+        return sum((x[i + 1] - x[i]) ** 2 * 0.5 for i in range(4))
+
+    source = source_of(fxgrad.grad(energy), np.arange(5.0))
+    assert "x0.tolist()" in source
+    assert source.count("array([") == 1
+    assert "pad" not in source
+    sparse = source_of(fxgrad.grad(lambda x: np.sin(x[3]) * x[70]), np.arange(100.0))
+    assert "put_70_3_in_float64_100(" in sparse
+    np.testing.assert_array_equal(fxgrad.grad(energy)(np.arange(5.0) ** 2), [-1.0, -2.0, -2.0, -2.0, 7.0])
+
+
+def test_an_element_keeps_its_dtype() -> None:
+    """Python's floats are of float64 alone, integers and complex numbers stay NumPy's."""
+    for dtype in ("float16", "bfloat16", "float32", "int8", "int32", "uint64", "complex64", "bool"):
+        x = np.arange(4).astype(fxgrad.numpy.dtype(dtype))
+        program = fxgrad.make_program(lambda x: (x[1], x[2], x[3], fnp.stack([x[0], x[3]]), x[1:2].reshape(())))(x)
+        expected, got = both_ways(program, [x])
+        assert_same_bits(got, expected)
+
+
+def test_reductions_keep_their_axes_in_one_call() -> None:
+    def normalized(x):
+        return (x - x.max(axis=1, keepdims=True)) / x.sum(axis=1, keepdims=True)
+
+    x = np.random.default_rng(0).normal(size=(5, 7))
+    source = source_of(normalized, x)
+    assert "maximum_reduce(x0, 1, None, None, True)" in source
+    assert "reshape" not in source
+    for given in (x, np.asfortranarray(x), x[:, ::-1]):
+        for dtype in (np.float32, np.float64):
+            program = fxgrad.make_program(normalized)(given.astype(dtype))
+            expected, got = both_ways(program, [given.astype(dtype)])
+            assert_same_bits(got, expected)
+
+
+def test_a_scalar_among_arrays_is_an_array() -> None:
+    """A ufunc takes it in half the time; of one dtype, so the result has that of the interpreter."""
+    for scalar in (0.1, np.float32(0.1), np.array(0.1), np.int32(3)):
+        x = np.linspace(0.0, 1.0, 5).astype(np.result_type(type(scalar)) if np.ndim(scalar) else np.float32)
+        program = fxgrad.make_program(lambda s, x: (s * x + s, s))(scalar, x)
+        expected, got = both_ways(program, [scalar, x])
+        assert_same_bits(got, expected)
+    assert "ax0 = array(x0)" in source_of(lambda s, x: s * x + s, 0.1, np.ones(3))
