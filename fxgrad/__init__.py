@@ -37,6 +37,7 @@ from fxgrad.engine.api.residuals import (
 from fxgrad.engine.api.reverse import grad, linear_transpose, value_and_grad, vjp
 from fxgrad.engine.api.settings import default_matmul_precision, enable_x64
 from fxgrad.engine.api.switches import disable_jit
+from fxgrad.engine.api.transparency import explain_transparency
 from fxgrad.engine.api.types import ShapeDtypeStruct, typeof
 from fxgrad.engine.caches import clear_caches
 from fxgrad.engine.config import default_dtype, set_default_dtype
@@ -49,6 +50,7 @@ from fxgrad.engine.derivation.simplify import simplify
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.pytorch_names import module_getattr as _of_module
 from fxgrad.engine.tracing.tape import bind
+from fxgrad.engine.transparency.replays import transparent
 
 if _TYPE_CHECKING:
     from fxgrad import (
@@ -135,26 +137,28 @@ remat = checkpoint
 __version__ = "0.1.0"
 
 __all__ = [
-    "Array", "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "NamedSharding", "P", "Param", "Primitive",
-    "Program", "Region", "ShapeDtypeStruct", "Variable", "ad_checkpoint", "associative_scan", "auto_axes", "autocast",
-    "autocast_policies", "benchmark", "bind", "block_until_ready", "bucketed", "budget_curve", "checkpoint",
-    "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert", "compare_granularities", "cond",
-    "config", "cost_analysis", "custom_batching", "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp",
-    "debug", "debug_infs", "debug_nans", "default_backend", "default_dtype", "default_matmul_precision",
-    "device_count", "device_get", "device_put", "devices", "disable_jit", "distributions", "draw", "dtypes",
-    "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape", "experimental", "explain_retraces",
-    "explicit_axes", "export", "ffi", "flatten_util", "float0", "fori_loop", "from_jax", "fwd_and_bwd", "grad",
-    "graph", "hessian", "hvp", "image", "import_jaxpr", "infer_roles", "inline", "instantiate_zeros",
-    "intermediate_grads", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax",
-    "linear_transpose", "linearize", "lint", "load", "local_device_count", "local_devices", "loss_scaling",
-    "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
-    "make_jaxpr", "make_mesh", "make_program", "memory_analysis", "named_call", "named_scope", "nan_safe", "nn",
-    "numpy", "odeint", "onnx", "ops", "optim", "outline", "parse", "pmap", "policy_report", "print_saved_residuals",
-    "process_count", "process_index", "pure_callback", "random", "remat", "replace_pattern", "reshard", "save",
-    "saved_residuals", "scalarize", "scan", "scipy", "set_default_dtype", "set_mesh", "shard_map", "sharding",
-    "simplify", "simulate", "stabilize", "stablehlo", "stages", "stochastic", "stop_gradient", "straight_through",
-    "subprogram", "switch", "symbolic_spec", "tabulate", "test_util", "testing", "text", "to_jax", "traffic", "tree",
-    "tree_util", "typeof", "typing", "value_and_grad", "value_and_jacobian", "visualize", "vjp", "vmap", "while_loop"]
+    "Array", "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "NamedSharding", "P", "Param",
+    "Primitive", "Program", "Region", "ShapeDtypeStruct", "Variable", "ad_checkpoint", "associative_scan",
+    "auto_axes", "autocast", "autocast_policies", "benchmark", "bind", "block_until_ready", "bucketed",
+    "budget_curve", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert",
+    "compare_granularities", "cond", "config", "cost_analysis", "custom_batching", "custom_derivatives",
+    "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_infs", "debug_nans", "default_backend",
+    "default_dtype", "default_matmul_precision", "device_count", "device_get", "device_put", "devices",
+    "disable_jit", "distributions", "draw", "dtypes", "enable_x64", "ensure_compile_time_eval", "errors",
+    "eval_shape", "experimental", "explain_retraces", "explain_transparency", "explicit_axes", "export", "ffi",
+    "flatten_util", "float0", "fori_loop", "from_jax", "fwd_and_bwd", "grad", "graph", "hessian", "hvp", "image",
+    "import_jaxpr", "infer_roles", "inline", "instantiate_zeros", "intermediate_grads", "interop", "io_callback",
+    "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "load",
+    "local_device_count", "local_devices", "loss_scaling", "make_array_from_callback",
+    "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh",
+    "make_program", "memory_analysis", "named_call", "named_scope", "nan_safe", "nn", "numpy", "odeint", "onnx",
+    "ops", "optim", "outline", "parse", "pmap", "policy_report", "print_saved_residuals", "process_count",
+    "process_index", "pure_callback", "random", "remat", "replace_pattern", "reshard", "save", "saved_residuals",
+    "scalarize", "scan", "scipy", "set_default_dtype", "set_mesh", "shard_map", "sharding", "simplify", "simulate",
+    "stabilize", "stablehlo", "stages", "stochastic", "stop_gradient", "straight_through", "subprogram", "switch",
+    "symbolic_spec", "tabulate", "test_util", "testing", "text", "to_jax", "traffic", "transparent", "tree",
+    "tree_util", "typeof", "typing", "value_and_grad", "value_and_jacobian", "visualize", "vjp", "vmap",
+    "while_loop"]
 
 
 # What is not imported above is imported when it is first asked for: who only computes does not wait for pictures.

@@ -25,6 +25,12 @@ traceback_filtering: bool = os.environ.get("FXGRAD_TRACEBACK_FILTERING", "on") !
 """Whether to remove fxgrad's own frames from the tracebacks of errors."""
 
 
+transparent: bool = os.environ.get("FXGRAD_TRANSPARENT", "off") != "off"
+"""Whether un-jitted transformations skip functions that are shown to record the same program again."""
+transparent_after: int = 1 if os.environ.get("FXGRAD_TRANSPARENT") == "at once" else 8
+"""The call at which this is tried for a function that its user has not declared."""
+
+
 def default_float() -> np.dtype[Any]:
     """Return the dtype of float arrays created without one: float32 unless set otherwise."""
     here = _here.get()
@@ -95,6 +101,11 @@ def _set_limit(value: Any) -> None:
     interning_limit = int(value)
 
 
+def _set_transparent(value: Any) -> None:
+    global transparent
+    transparent = as_switch(value)
+
+
 class Setting(NamedTuple):
     """The functions that change a setting and read it."""
 
@@ -107,6 +118,7 @@ _SETTINGS: dict[str, Setting] = {
     "traceback_filtering": Setting(_set_filtering, lambda: traceback_filtering),
     "check_level": Setting(_set_checks, lambda: check_level),
     "interning_limit": Setting(_set_limit, lambda: interning_limit),
+    "transparent": Setting(_set_transparent, lambda: transparent),
     "enable_x64": Setting(lambda value: set_default_dtype("float64" if as_switch(value) else "float32"),
                           lambda: default_float() == np.float64),
 }
@@ -115,7 +127,7 @@ of_jax: dict[str, Setting] = {}
 
 
 def update(name: str, value: Any) -> None:
-    """Change a setting: `default_dtype`, `traceback_filtering`, `check_level` or `interning_limit`.
+    """Change a setting: `default_dtype`, `traceback_filtering`, `check_level`, `interning_limit` or `transparent`.
 
     jax's names are accepted if they have a meaning here. `jax_enable_x64` sets the dtype of arrays created without one,
     since arrays keep theirs in any case; `jax_debug_nans`, `jax_debug_infs` and `jax_disable_jit` enter the blocks of

@@ -24,6 +24,7 @@ from fxgrad.engine.core.primitive import NOT_LINEAR, Cost, Primitive
 from fxgrad.engine.derivation import derive, guards
 from fxgrad.engine.tracing import interning, trace
 from fxgrad.engine.tracing.tape import bind
+from fxgrad.engine.transparency import replays
 
 X = np.array([0.5, 2.0])
 EQUAL = [1, 1.0, True, np.float64(1), np.float32(1), np.int64(1), np.bool_(True), 1 + 0j, 0.0, -0.0, 0, False,
@@ -285,7 +286,8 @@ KINDS: dict[str, list[Any]] = {
     "attribute of a program": [program_properties.ProgramAttribute, program_properties.program_property,
                                program_properties.memoize],
     "derived under guards": [derive.derive, guards.memoize_guarded],
-    "lookup of recordings": [interning.PrefixNode, trace.TraceRootCache, plans.DispatchPlans, executables.Executables],
+    "lookup of recordings": [interning.PrefixNode, trace.TraceRootCache, plans.DispatchPlans, executables.Executables,
+                             replays.Replays],
 }
 """For each kind of cache in docs/appendix/caches.md, the code that one is written with."""
 OTHER_MEMORY = re.compile(r"functools\.cache\b|lru_cache|OrderedDict|\.memo\b|\.attributes\b")

@@ -34,6 +34,7 @@ LAYERS = [
     ["engine.rematerialization"],
     ["engine.parallel"],
     ["engine.frontend", "engine.rooms"],
+    ["engine.transparency"],
     ["engine.api"],
     ["numpy"],
     ["lax", "sharding"],

@@ -8,13 +8,15 @@ from typing import Any
 from fxgrad.engine import tree
 from fxgrad.engine.api.arguments import check_chunk_size, transformation
 from fxgrad.engine.api.mapped_calls import Axes, MappedCall, check_axes_argument, output_axes, without_axis
-from fxgrad.engine.core.avals import without_literals
-from fxgrad.engine.frontend.flat import trace_flat
+from fxgrad.engine.core.avals import Aval, without_literals
+from fxgrad.engine.frontend.flat import finish_trace, function_origin, record_flat
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.trace import SELECTIVE, join_unchecked_vma, new_tape
 from fxgrad.engine.transforms.batch import batched_program, batching_over
+from fxgrad.engine.transparency.replays import Run, begin_run, replays_of
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError
 
@@ -57,8 +59,16 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
     def batched(*args: Any, **kwargs: Any) -> Any:
         call = MappedCall("vmap", fun, in_axes, args, kwargs, axis_size)
         avals = [without_axis(aval_of(value), axis) for value, axis in zip(call.values, call.axes, strict=True)]
-        traced = trace_flat(call, avals, "vmap", fun, names=lambda: call.names,
-                            axes={} if axis_name is None else {axis_name: call.size})
+        run = _run_of(fun, call, avals, args, kwargs) if axis_name is None else None
+        if run is not None and run.traced is not None:
+            traced = run.traced
+        else:
+            tape = new_tape(join_unchecked_vma(avals), mode=SELECTIVE, name=fun, input_names=lambda: call.names,
+                            origin=function_origin(fun), axes={} if axis_name is None else {axis_name: call.size})
+            leaves, out_tree = record_flat(tape, call, "vmap", fun)
+            if run is not None:
+                run.end(tape, leaves, out_tree)
+            traced = finish_trace(tape, leaves, out_tree)
         out_positions = output_axes("vmap", name, out_axes, traced.out_tree, traced.program.out_avals)
         step = chunk_size or max(call.size, 1)
         starts = (0,) if chunk_size is None else range(0, max(call.size, 1), step)
@@ -68,6 +78,18 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
                      for start in starts]
         return tree.unflatten(traced.out_tree, _join_parts(parts, out_positions))
     return batched
+
+
+def _run_of(fun: Any, call: MappedCall, avals: Sequence[Aval], args: tuple[Any, ...], kwargs: dict[str, Any],
+            ) -> Run | None:
+    """Return the run of a call that may be replayed, or None."""
+    if replays_of(fun) is None:
+        return None
+    positions = call.whole_arguments()
+    if not positions:
+        return None
+    structure = tree.structure(tuple([args[position] for position in positions]))
+    return begin_run(fun, positions, structure, avals, args, kwargs, wraps_objects=True)
 
 
 def _mapped_positions(in_axes: Any) -> tuple[int, ...] | None:

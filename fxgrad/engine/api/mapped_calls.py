@@ -44,6 +44,18 @@ class MappedCall:
         self.axes = tuple(_check_axis(what, leaf_axes[index], self._leaves[index], names[index])
                           for index in self._mapped)
 
+    def whole_arguments(self) -> tuple[int, ...] | None:
+        """Return the positions of the mapped arguments; None if one is mapped in part, or a keyword is mapped."""
+        args, kwargs = tree.unflatten(self._structure, range(len(self._leaves)))
+        mapped, positions = {*self._mapped}, []
+        for position, arg in enumerate(args):
+            places = tree.leaves(arg)
+            if places and mapped.issuperset(places):
+                positions.append(position)
+            elif not mapped.isdisjoint(places):
+                return None
+        return tuple(positions) if mapped.isdisjoint(tree.leaves(kwargs)) else None
+
     def __call__(self, *entries: Any) -> Any:
         """Call the function with one entry of each mapped leaf; all other leaves are fixed."""
         args, kwargs = self.arguments(entries, [*map(wrap_array, self._leaves)])

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.engine import dtypes, tree
+from fxgrad.engine import config, dtypes, tree
 from fxgrad.engine.api.arguments import (
     ONE_LEAF,
     Argnums,
@@ -46,12 +47,23 @@ from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.rematerialization.operation import call_within
 from fxgrad.engine.tracebacks import hide_frames, shorten_traceback
 from fxgrad.engine.tracing.apply import apply_program
-from fxgrad.engine.tracing.tape import Tape
+from fxgrad.engine.tracing.tape import Tape, current
 from fxgrad.engine.tracing.trace import SELECTIVE, SHARED, TraceRootCache, is_tracing, join_unchecked_vma, new_tape
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.joint import grad_program
 from fxgrad.engine.transforms.linearize import linearize_program
 from fxgrad.engine.transforms.transpose import transpose_program
+from fxgrad.engine.transparency.plan import MISS
+from fxgrad.engine.transparency.replays import (
+    MAX_REPLAYS,
+    Replays,
+    Run,
+    begin_run,
+    counts,
+    direct_call,
+    is_observed,
+    settings_of_recordings,
+)
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.units import parse_bytes
 from fxgrad.engine.user_lines import at_user_line, function_name
@@ -82,10 +94,15 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
     >>> fxgrad.grad(loss)(np.array([0.0, 1.0]))
     array([0.        , 1.38177329])
     """
-    differentiate = _Differentiation("grad", fun, argnums, has_aux, holomorphic, allow_int, memory_budget).differentiate
+    differentiation = _Differentiation("grad", fun, argnums, has_aux, holomorphic, allow_int, memory_budget)
+    differentiate, replay = differentiation.differentiate, differentiation.replay
 
     @transformation("grad", fun, argnums)
     def gradient(*args: Any, **kwargs: Any) -> Any:
+        if replay is not None:
+            replayed = replay(args, kwargs)
+            if replayed is not MISS:
+                return replayed
         try:
             _, result, aux = differentiate(args, kwargs)
         except Exception as error:  # noqa: BLE001  (raised again)
@@ -105,11 +122,15 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
     >>> float(value), float(slope)
     (8.0, 12.0)
     """
-    differentiate = _Differentiation("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int,
-                                     memory_budget).differentiate
+    differentiation = _Differentiation("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int, memory_budget)
+    differentiate, replay = differentiation.differentiate, differentiation.replay
 
     @transformation("value_and_grad", fun, argnums)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+        if replay is not None:
+            replayed = replay(args, kwargs)
+            if replayed is not MISS:
+                return replayed
         try:
             value, result, aux = differentiate(args, kwargs)
         except Exception as error:  # noqa: BLE001  (raised again)
@@ -121,8 +142,8 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
 class _Differentiation:
     """`grad` or `value_and_grad` (`what`) of one function."""
 
-    __slots__ = ("_allow_int", "_argnums", "_beginnings", "_budget", "_fun", "_has_aux", "_holomorphic", "_key",
-                 "_safe", "_what", "_with_value")
+    __slots__ = ("_allow_int", "_argnums", "_beginnings", "_budget", "_direct", "_fun", "_has_aux", "_holomorphic",
+                 "_key", "_of_method", "_safe", "_what", "_with_value")
 
     def __init__(self, what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool,
                  allow_int: bool, memory_budget: Budget) -> None:
@@ -136,6 +157,10 @@ class _Differentiation:
         # Within a safe function record everything: an operation executed at once would not be safe. A budget also
         # covers values computed from other arguments.
         self._beginnings = TraceRootCache(fun, staging=self._safe is not None or self._budget is not None)
+        is_plain = self._safe is None and self._budget is None and not (has_aux or holomorphic or allow_int)
+        # Calls that need not run the function: the tests of settings, and the generated functions.
+        self._direct: list[tuple[Any, Callable[..., Any]]] | None = [] if is_plain else None
+        self._of_method = Replays(fun) if type(fun) is MethodType else None
 
     @property
     def differentiate(self) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Any, Any]]:
@@ -147,12 +172,31 @@ class _Differentiation:
         with rewrite_before_derivatives(self._safe.after(before_derivatives.get())):
             return self._differentiate(args, kwargs)
 
+    def replay(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the result of a call like an earlier one without running the function, or `MISS`."""
+        if self._direct and current.get() is None and before_derivatives.get() is None and not (
+                config.check_level or is_observed()):
+            settings = settings_of_recordings()
+            for known, call in self._direct:
+                if known == settings:
+                    result = call(args, kwargs)
+                    if result is not MISS:
+                        counts.replayed += 1
+                        return result
+        return MISS
+
     def _differentiate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
         what, fun = self._what, self._fun
         selected = select_arguments(what, fun, self._argnums, args)
         avals = leaf_avals(what, selected)
+        run = None if self._direct is None or before_derivatives.get() is not None else begin_run(
+            fun, selected.positions, selected.structure, avals, args, kwargs, self._of_method)
+        if run is not None and run.traced is not None:
+            return self._replay_run(run, avals, selected)
         tape = self._tape(selected, avals)
         leaves, out_tree, aux = _record_differentiated(tape, what, fun, self._has_aux, args, kwargs, selected)
+        if run is not None:
+            run.end(tape, leaves, out_tree)
         # Everything derived from the recording is cached at the node where the recording ends.
         place = (self._key, before_derivatives.get(), leaves[0].variable) if (
             out_tree is LEAF and tape.is_plain(leaves[0])) else None
@@ -160,7 +204,7 @@ class _Differentiation:
         forced: Sequence[Any] = ()
         if found is None or not found.is_valid:
             call = _finish_differentiated(tape, leaves, out_tree)
-            at_once = self._directly(call, tape, avals, selected)
+            at_once = self._directly(call, avals, selected)
             if at_once is not None:
                 return self._results(*at_once, avals, selected, aux)
             found, forced = self._derive_joint(call, avals)
@@ -168,17 +212,37 @@ class _Differentiation:
                 found = without_safe_calls(found)
             if place is not None and not found.captures_tracers:
                 tape.cache_put(place, found)
-        outputs = apply_program(found.program, [*found.captured, *tape.captured, *selected.leaves, *forced])
-        if tape.parent is not None:  # the parent recorded the derivative
+        return self._run(found, [*tape.captured, *selected.leaves, *forced], len(leaves), avals, selected, aux)
+
+    def _replay_run(self, run: Run, avals: Sequence[Aval], selected: Selected) -> tuple[Any, Any, Any]:
+        """Return the results of a call that is not run; later calls of its kind need fewer steps."""
+        call, is_outermost = run.traced, current.get() is None
+        assert call is not None
+        at_once = self._directly(call, avals, selected)
+        if at_once is not None:
+            return self._results(*at_once, avals, selected, None)
+        found, _ = self._derive_joint(call, avals)
+        if is_outermost and self._direct is not None and not found.guards and not found.captures_tracers and all(
+                map(has_tangent, avals)):
+            assert run.replay is not None
+            direct_one = direct_call(run.replay, found.program, found.captured, int(self._with_value), selected.single)
+            self._direct = [(run.replay.settings, direct_one), *self._direct][:MAX_REPLAYS]
+        return self._run(found, [*call.captured, *selected.leaves], 1, avals, selected, None)
+
+    def _run(self, found: Derived, inputs: Sequence[Any], values: int, avals: Sequence[Aval], selected: Selected,
+             aux: Aux | None) -> tuple[Any, Any, Any]:
+        """Return the results of the joint program, whose first outputs are so many `values` if they are wanted."""
+        outputs = apply_program(found.program, [*found.captured, *inputs])
+        if current.get() is not None:  # the function around recorded the derivative
             outputs = without_literals(outputs)
-        count = len(leaves) if self._key[2] else 0
+        count = values if self._key[2] else 0
         return self._results(outputs[:count], outputs[count:] if count else outputs, avals, selected, aux)
 
-    def _directly(self, call: TracedCall, tape: Tape, avals: Sequence[Aval], selected: Selected,
+    def _directly(self, call: TracedCall, avals: Sequence[Aval], selected: Selected,
                   ) -> tuple[list[Any], list[Any]] | None:
         """Return outputs and gradients by running a program too long to derive a gradient program from; else None."""
         inputs = [*call.captured, *selected.leaves]
-        if tape.parent is not None or len(call.program.equations) < direct.LONG or any(map(is_jax, inputs)):
+        if current.get() is not None or len(call.program.equations) < direct.LONG or any(map(is_jax, inputs)):
             return None
         if self._budget is not None:
             return None
@@ -261,8 +325,14 @@ def trace_differentiated(what: str, fun: Callable[..., Any], has_aux: bool, args
 
     For `whole` see `tape_with_values`.
     """
+    run = None if whole or has_aux or before_derivatives.get() is not None else begin_run(
+        fun, selected.positions, selected.structure, avals, args, kwargs)
+    if run is not None and run.traced is not None:
+        return run.traced, None
     tape = tape_with_values(fun, selected, avals, whole)
     leaves, out_tree, aux = _record_differentiated(tape, what, fun, has_aux, args, kwargs, selected)
+    if run is not None:
+        run.end(tape, leaves, out_tree)
     return _finish_differentiated(tape, leaves, out_tree), aux
 
 

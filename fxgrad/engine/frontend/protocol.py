@@ -69,6 +69,16 @@ def function_of(ufunc: Any) -> Function | None:
     return _plain.get(ufunc)
 
 
+_CONSTRUCTORS: frozenset[Any] = frozenset(
+    [np.zeros, np.ones, np.full, np.arange, np.linspace, np.eye, np.identity, np.array, np.asarray])
+"""Functions of NumPy's that make arrays, and are no part of the protocol, or only for some arguments."""
+
+
+def is_recorded(function: Any) -> bool:
+    """Return whether a function of NumPy's is recorded on traced arrays, or makes arrays of what it is given."""
+    return function in _ufuncs or function in _functions or function in _CONSTRUCTORS
+
+
 def _array_function(_: Tracer, function: Any, __: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
     """Dispatch `np.sum(x)` and all other functions that NumPy dispatches."""
     own = _functions.get(function)

@@ -80,6 +80,7 @@ class Elementwise:
 
     def __init__(self, function: Function, name: str, nin: int, doc: str, module: str, users: bool = False) -> None:
         # The operations of a user's function depend on more than its arguments.
+        self.users = users
         self.function = function if users or function in _recalling else replay_calls(function, captures=True)
         self.nin = nin
         self.__name__ = self.__qualname__ = name

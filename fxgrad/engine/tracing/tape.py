@@ -241,6 +241,11 @@ class Tape:
             self._collects = True
         return True
 
+    @property
+    def reached(self) -> interning.PrefixNode:
+        """The place in the table of recordings: equal recordings from one root reach the same."""
+        return self.node
+
     def is_plain(self, output: Any) -> bool:
         """Return whether the recording that ended with `output` consists of operations of interned programs alone."""
         return (type(output) is Tracer and output.tape is self and self.parent is None and self.interned
@@ -312,6 +317,10 @@ class Tape:
         var = self._capture(captured, aval or aval_of(value))
         self._identified[id(value)] = var, captured, value  # keyed by id, so keep the object alive
         return var
+
+    def identified(self) -> Iterator[tuple[Any, Any]]:
+        """Yield each captured array, a copy if it could change, and the array that it was captured from."""
+        return ((kept, value) for _, kept, value in self._identified.values())
 
     def _capture(self, value: Any, aval: Aval) -> Variable:
         if aval.vma:

@@ -1,0 +1,169 @@
+"""The generated function of a transparent call: it loads values by their paths, guards them, and runs the program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine.core.arrays import Array
+from fxgrad.engine.core.avals import is_frozen
+from fxgrad.engine.transparency.values import Data, Known, Path, Refusal
+
+
+class MISS:
+    """The result of a generated function whose guards do not hold; a class, which pickles keep as itself."""
+
+
+_PATH_NAMES = re.compile(r"\bp\d+\b")
+_DATA_NAMES = re.compile(r"\b[pwd]\d+\b")
+
+
+class Plan:
+    """The loads, guards and computed data of one function at given types of its arguments.
+
+    Each path is loaded once, and the value then guarded and used, so that a thread that rebinds it changes nothing in
+    between. `overrides` has values in the place of those found at paths, by the code of the path.
+    """
+
+    def __init__(self, overrides: Callable[[str, Any], Any] | None = None) -> None:
+        self.namespace: dict[str, Any] = {"ndarray": np.ndarray, "Array": Array, "MISS": MISS, "is_frozen": is_frozen}
+        self.lines: list[str] = []
+        self.argument_lines: list[str] = []
+        """The guards of the transformed arguments."""
+        self.loaded: dict[str, Any] = {}
+        """The item of each path, by its code."""
+        self.titles: dict[str, str] = {}
+        """What users call each path, by its name."""
+        self.sources: dict[int, Data] = {}
+        """Arrays found, by identity."""
+        self.pinned: frozenset[str] = frozenset()
+        """The paths of data whose value decided what is recorded."""
+        self._paths: dict[str, frozenset[str]] = {}
+        self._alive: list[Any] = []
+        self._names: dict[Any, str] = {}
+        self._overrides = overrides
+
+    def constant(self, value: Any) -> str:
+        """Return the name of an object in the generated function."""
+        name = self._names.get(id(value))
+        if name is None:
+            name = self._names[id(value)] = f"c{len(self._names)}"
+            self.namespace[name] = value
+            self._alive.append(value)
+        return name
+
+    def guard(self, condition: str) -> None:
+        """Add a condition without which the generated function misses."""
+        self.lines.append(f"if not ({condition}): return MISS")
+
+    def load(self, code: str, value: Any, wraps: bool = False, title: str = "") -> Any:
+        """Return the item of the value at a path; `wraps` marks arguments, whose arrays the function sees as `Array`s.
+
+        The path is loaded by `code` in the generated function. `title` is what users call it.
+        """
+        found = self.loaded.get(code)
+        if found is None:
+            name = f"p{len(self.loaded)}"
+            self.titles[name] = title or _PATH_NAMES.sub(lambda match: self.titles.get(match[0], match[0]), code)
+            self.lines.append(f"{name} = {code}")
+            found = self.loaded[code] = self._classify(code, name, value, wraps)
+        return found
+
+    def _classify(self, code: str, name: str, value: Any, wraps: bool) -> Any:
+        kind = type(value)
+        if value is None or value is True or value is False or value is Ellipsis:
+            self.guard(f"{name} is {value}")
+            return Known(value)
+        if kind in (int, str, bytes):
+            self.guard(f"type({name}) is {kind.__name__} and {name} == {self.constant(value)}")
+            return Known(value)
+        if kind in (float, complex) or (isinstance(value, np.floating | np.complexfloating)
+                                        and kind.__module__ == "numpy"):
+            self.guard(f"type({name}) is {self.constant(kind)}")
+            self._paths[name] = frozenset([code])
+            return Data(self._override(code, value), name, is_path=True)
+        if isinstance(value, np.integer | np.bool_) and kind.__module__ == "numpy":
+            self.guard(f"type({name}) is {self.constant(kind)} and {name} == {self.constant(value)}")
+            return Known(value)
+        if kind is np.ndarray or kind is Array:
+            return self._array(code, name, value, wraps)
+        if isinstance(value, np.dtype) or (isinstance(value, type) and value.__module__ in ("builtins", "numpy")):
+            self.guard(f"{name} is {self.constant(value)}")
+            return Known(value)
+        if kind in (list, tuple):
+            self.guard(f"type({name}) is {kind.__name__} and len({name}) == {len(value)}")
+            return Path(value, name, wraps)
+        if kind is dict:
+            self.guard(f"type({name}) is dict")
+            return Path(value, name, wraps)
+        return Path(value, name, wraps)
+
+    def _array(self, code: str, name: str, value: Any, wraps: bool) -> Data:
+        kind = type(value)
+        if value.dtype.names is not None or value.dtype.hasobject:
+            raise Refusal("an array of random keys, or of objects, is read")
+        test = f"type({name}) is {kind.__name__} and {name}.dtype is {self.constant(value.dtype)}"
+        if kind is Array or wraps:  # one that nobody can write to is captured as it is, and makes results `Array`s
+            test += f" and {name}.flags.writeable" if value.flags.writeable else (
+                f" and is_frozen({name}) is {is_frozen(value)}")
+        self.guard(f"{test} and {name}.shape == {value.shape}")
+        seen = self.sources.get(id(value))
+        item_value, item_code = self._override(code, value), name
+        if seen is not None and seen.value is not None:
+            # One object at two paths is captured once: if one of them is rebound, the other must not follow it.
+            first = next(path for path, item in self.loaded.items() if item is seen)
+            self.guard(f"{name} is p{[*self.loaded].index(first)}")
+            return seen
+        if wraps and kind is np.ndarray:
+            item_value, item_code = item_value.view(Array), f"w{name}"
+            self.lines.append(f"{item_code} = {name}.view(Array)")
+        self._paths[item_code] = frozenset([code])
+        item = Data(item_value, item_code, is_path=True)
+        self._alive.append(value)
+        self.sources[id(value)] = item
+        return item
+
+    def _override(self, code: str, value: Any) -> Any:
+        return value if self._overrides is None else self._overrides(code, value)
+
+    def compute(self, code: str, value: Any) -> Data:
+        """Return the item of a value that is computed from data by `code`, at each call."""
+        name = f"d{len(self.lines)}"
+        self.lines.append(f"{name} = {code}")
+        self._paths[name] = frozenset().union(*(self._paths.get(each, ()) for each in _DATA_NAMES.findall(code)))
+        return Data(value, name, is_path=False)
+
+    def by_value(self, item: Data) -> Known:
+        """Return a number as known, after guarding its value; raise `Refusal` for arrays, NaN and complex numbers."""
+        value, name = item.value, item.code
+        if isinstance(value, np.ndarray):
+            raise Refusal("the values of an array are needed")
+        if isinstance(value, complex | np.complexfloating) or np.isnan(value):
+            raise Refusal("the value of a number that is NaN or complex is needed")
+        zero = f" and str({name}) == {str(value)!r}" if value == 0 else ""  # of one sign
+        self.guard(f"type({name}) is {self.constant(type(value))} and {name} == {self.constant(value)}{zero}")
+        self.pinned |= self._paths[name]
+        return Known(value)
+
+    def guard_type(self, item: Data) -> None:
+        """Guard the type of computed data."""
+        value, name = item.value, item.code
+        if isinstance(value, np.ndarray):
+            self.guard(f"type({name}) is {self.constant(type(value))} and {name}.dtype is "
+                       f"{self.constant(value.dtype)} and {name}.shape == {value.shape}")
+        else:
+            self.guard(f"type({name}) is {self.constant(type(value))}")
+
+    def function(self, lines: Sequence[str], result: str, **objects: Any) -> Any:
+        """Return the generated function of `args` and `kwargs` that runs `lines`, and returns `result`.
+
+        `objects` are those of the result, by name. An exception in a load or a guard is a miss.
+        """
+        text = ["def call(args, kwargs):", "    try:", *(f"        {line}" for line in lines),
+                "    except Exception:", "        return MISS", f"    return {result}"]
+        namespace = {**self.namespace, **objects}
+        exec(compile("\n".join(text) + "\n", "<fxgrad>", "exec"), namespace)  # made here, of names and numbers
+        return namespace["call"]

@@ -1,0 +1,79 @@
+"""The syntax tree of a function, if compiling its source gives the code that runs."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+from collections.abc import Iterator
+from types import CodeType, FunctionType
+
+from fxgrad.engine.caches import Cache
+from fxgrad.engine.user_source import parse_source
+
+FunctionNode = ast.FunctionDef | ast.Lambda
+
+_nodes = Cache("syntax trees of functions", 1024)
+"""The syntax tree of a code object, or the reason why there is none.
+
+A code object is immutable, and the tree is entered only if compiling it gave an equal one, positions included.
+"""
+
+
+def syntax_tree(function: FunctionType) -> FunctionNode | str:
+    """Return the syntax tree of `function`, or the reason why its source cannot be trusted."""
+    code = function.__code__
+    found: FunctionNode | str | None = _nodes.get(code)
+    if found is None:
+        found = _nodes.add(code, _find(code, function.__globals__))
+    return found
+
+
+def _find(code: CodeType, module_globals: dict[str, object]) -> FunctionNode | str:
+    if os.path.exists(code.co_filename):
+        linecache.checkcache(code.co_filename)
+    text = "".join(linecache.getlines(code.co_filename, module_globals))
+    tree = parse_source(text) if text else None
+    if tree is None:
+        return f"its source is not found in {code.co_filename}"
+    try:
+        compiled = compile(text, code.co_filename, "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError):
+        return f"its source in {code.co_filename} does not compile"
+    if not any(_are_equal(each, code) for each in _codes(compiled)):
+        return f"its source in {code.co_filename} is not what runs: the file was changed, or the code was rewritten"
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.Lambda)
+             and _first_line(node) == code.co_firstlineno
+             and (node.name if isinstance(node, ast.FunctionDef) else "<lambda>") == code.co_name]
+    if len(nodes) > 1:  # lambdas on one line: the positions in the code of each lie within its body
+        nodes = [node for node in nodes if isinstance(node, ast.Lambda) and _spans(code, node.body)]
+    return nodes[0] if len(nodes) == 1 else "its source is not told from that of another function on the same line"
+
+
+def _spans(code: CodeType, body: ast.expr) -> bool:
+    """Return whether the instructions of a lambda begin where `body` begins, and end where it ends."""
+    places = [(line, column, end_line, end_column) for line, end_line, column, end_column in code.co_positions()
+              if line and end_line and column is not None and end_column]
+    return bool(places) and (min(place[:2] for place in places), max(place[2:] for place in places)) == (
+        (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset))
+
+
+_FUTURE = 0x1FF0000
+"""The flags of `from __future__` imports among those of a code object."""
+
+
+def _first_line(node: FunctionNode) -> int:
+    decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+    return decorators[0].lineno if decorators else node.lineno
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _are_equal(one: CodeType, other: CodeType) -> bool:
+    """Return whether two code objects are equal; equality of code covers bytecode, constants, names and positions."""
+    return one == other and [*one.co_positions()] == [*other.co_positions()]
