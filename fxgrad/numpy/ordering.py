@@ -158,7 +158,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
         return np.searchsorted(*values, side=side).astype(np.int32)  # type: ignore[call-overload]
     if method == "sort" or (method != "compare_all" and size_hint(shape_of(a)[0]) > _FEW):
         return _among(a, v, side)
-    before = (_not_above if side == "right" else _below)(a, reshape(v, (*shape_of(v), 1)))
+    before = (_before_or_equal if side == "right" else _before)(a, reshape(v, (*shape_of(v), 1)))
     return sum(before, -1)
 
 
@@ -166,13 +166,13 @@ _FEW = 64
 """Most elements that are compared with each other faster than sorted."""
 
 
-def _below(x: Any, y: Any) -> Any:
+def _before(x: Any, y: Any) -> Any:
     """Return whether x comes before y in sorted order, in which NaNs are last."""
     before = less(x, y)
     return before if not dtypes.is_inexact(aval_of(x).dtype) else logical_or(before, logical_and(isnan(y), equal(x, x)))
 
 
-def _not_above(x: Any, y: Any) -> Any:
+def _before_or_equal(x: Any, y: Any) -> Any:
     before = less_equal(x, y)
     return before if not dtypes.is_inexact(aval_of(x).dtype) else logical_or(before, isnan(y))
 

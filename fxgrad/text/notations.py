@@ -46,7 +46,7 @@ Defaults = Callable[[Sequence[Aval], Params], Params]
 """From the types of the operands and the parameters that are given, values of others that are not."""
 
 
-def _nothing(_: Sequence[Aval], __: Params) -> Params:
+def _no_defaults(_: Sequence[Aval], __: Params) -> Params:
     return {}
 
 
@@ -55,7 +55,7 @@ notations: Analysis[Notation | None] = Analysis(
     missing="conservative", default=None)
 defaults: Analysis[Defaults] = Analysis(
     "default parameters", "Values of parameters that texts leave out; None is left out of any that may be None.",
-    missing="conservative", default=_nothing)
+    missing="conservative", default=_no_defaults)
 SEVERAL = ("take", "take_along_axis", "diag", "diagonal")
 """Calls that are short for several equations."""
 _readers: dict[tuple[str, str], list[tuple[Primitive, Read]]] = {}

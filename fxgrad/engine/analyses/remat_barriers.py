@@ -12,14 +12,14 @@ LATE, NUMBER = "late", "number"
 
 
 @program_property
-def places_to_tie(program: Program) -> frozenset[int]:
-    """Return the places of the inputs to tie to the last one, so that each operation of any cost depends on that.
+def inputs_to_tie(program: Program) -> frozenset[int]:
+    """Return the positions of the inputs to tie to the last one, so that each operation of any cost depends on that.
 
     Where an operation depends neither on it nor on one that is tied, that is the smallest of those it depends on.
 
     >>> import fxgrad, numpy as np
     >>> program = fxgrad.make_program(lambda w, x, g: np.sin(w.T @ x) * g)(np.ones((3, 4)), np.ones(3), np.ones(4))
-    >>> places_to_tie(program)
+    >>> inputs_to_tie(program)
     frozenset({1})
     """
     tied: set[Variable] = set()

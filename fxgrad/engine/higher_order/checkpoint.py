@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
 
-from fxgrad.engine.analyses.remat_barriers import places_to_tie
+from fxgrad.engine.analyses.remat_barriers import inputs_to_tie
 from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.derivation.ordering import as_needed
@@ -95,7 +95,7 @@ def _late_as_needed(program: Program, linear: Sequence[bool]) -> Program:
 
 
 def _emit_again(lax: Any, *values: Any, program: Program, name: str) -> list[Any]:
-    return xla_executor.emit(program, remat_barrier(values, places_to_tie(program)))
+    return xla_executor.emit(program, remat_barrier(values, inputs_to_tie(program)))
 
 
 checkpoint_p = call_primitive("checkpoint", _jvp, run_with_numpy, emit_inline)

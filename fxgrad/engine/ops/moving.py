@@ -27,7 +27,7 @@ def _abstract(x: Aval, *, to: str) -> list[Aval]:
     return [x.strong()]
 
 
-def _spilled(x: Any, *, to: str) -> Any:
+def _move_numpy(x: Any, *, to: str) -> Any:
     """Move values out of the memory of the process, which NumPy uses, to an unnamed, memory-mapped file.
 
     The system reads its pages on demand, and removes it with the last array that lies in it.
@@ -42,7 +42,7 @@ def _spilled(x: Any, *, to: str) -> Any:
 
 
 move_p: Primitive = linear_unary(
-    "move", abstract=_abstract, numpy=_spilled, xla=lambda lax, x, *, to: in_memory_space(x, to),
+    "move", abstract=_abstract, numpy=_move_numpy, xla=lambda lax, x, *, to: in_memory_space(x, to),
     transpose=lambda cotangent, aval, *, to: move(cotangent, PLACES[to]),
     batch=lambda size, values, axes, *, to: (bind(move_p, *values, to=to), axes))
 

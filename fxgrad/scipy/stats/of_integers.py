@@ -18,7 +18,7 @@ def _ways(n: Any, k: Any) -> Any:
     return gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
 
 
-def _up_to(k: Any, n: Any, *_: Any) -> Any:
+def _from_0_to_n(k: Any, n: Any, *_: Any) -> Any:
     return (k >= 0) & (k <= n)
 
 
@@ -28,9 +28,9 @@ bernoulli = discrete(
     ppf=lambda q, p: fnp.where((q < 0) | (q > 1) | (p < 0) | (p > 1), math.nan,
                                fnp.where(q == 0, -fnp.ones_like(q), (q > 1.0 - p).astype(q.dtype))))
 binom = discrete(
-    "binom", "n p", lambda k, n, p: _ways(n, k) + xlogy(k, p) + xlog1py(n - k, -p), _up_to)
+    "binom", "n p", lambda k, n, p: _ways(n, k) + xlogy(k, p) + xlog1py(n - k, -p), _from_0_to_n)
 betabinom = discrete(
-    "betabinom", "n a b", lambda k, n, a, b: betaln(k + a, n - k + b) - betaln(a, b) + _ways(n, k), _up_to)
+    "betabinom", "n a b", lambda k, n, a, b: betaln(k + a, n - k + b) - betaln(a, b) + _ways(n, k), _from_0_to_n)
 nbinom = discrete(
     "nbinom", "n p", lambda k, n, p: gammaln(k + n) - gammaln(k + 1.0) - gammaln(n) + xlogy(n, p) + xlog1py(k, -p),
     lambda k, n, p: k >= 0)

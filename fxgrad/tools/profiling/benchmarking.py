@@ -189,7 +189,7 @@ def _measure(firsts: Mapping[str, _FirstCall], seconds: float, rounds: int, tole
     with Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("rounds", total=rounds)
         found = in_turns(timed, rounds, sample_seconds=min(0.01, seconds / rounds), seconds=seconds, fewest=3,
-                         told=lambda: progress.advance(task))
+                         after_round=lambda: progress.advance(task))
     expected = firsts[UNJITTED].result
     ways = {}
     for name, first in firsts.items():

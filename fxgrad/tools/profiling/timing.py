@@ -32,11 +32,11 @@ class Figures:
 
 
 def in_turns(timed: Mapping[str, Timed], rounds: int, *, sample_seconds: float, seconds: float, fewest: int,
-             told: Callable[[], Any] | None = None) -> dict[str, Figures]:
+             after_round: Callable[[], Any] | None = None) -> dict[str, Figures]:
     """Return the figures of each; they take turns, `rounds` times, with Python's cyclic collector off.
 
     A sample takes about `sample_seconds`: quick calls are repeated to fill it. All turns of one together take about
-    `seconds`; slow ones get fewer turns, but at least `fewest`. `told` is called after each round.
+    `seconds`; slow ones get fewer turns, but at least `fewest`. `after_round` is called after each round.
     """
     calls, turns = {}, {}
     for name, each in timed.items():
@@ -54,8 +54,8 @@ def in_turns(timed: Mapping[str, Timed], rounds: int, *, sample_seconds: float, 
                 if (number + 1) * turns[name] // rounds > number * turns[name] // rounds:
                     times[name].append(sample(each, calls[name]))
             gc.collect()
-            if told is not None:
-                told()
+            if after_round is not None:
+                after_round()
     finally:
         gc.enable()
         gc.unfreeze()
