@@ -11,13 +11,16 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import fxgrad.tools.cards
-from fxgrad.engine.core.analysis import Analysis, all_analyses
-from fxgrad.engine.core.primitive import RULES, MissingRule, Primitive
-from fxgrad.engine.rooms import registry
-from fxgrad.tools.cards import card, load_tables, place_text
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # the page is that of this checkout, not of an installed one
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "appendix" / "cards.md"
+import fxgrad.tools.cards  # noqa: E402
+from fxgrad.engine.core.analysis import Analysis, all_analyses  # noqa: E402
+from fxgrad.engine.core.primitive import RULES, MissingRule, Primitive  # noqa: E402
+from fxgrad.engine.rooms import registry  # noqa: E402
+from fxgrad.tools.cards import card, load_tables, place_text  # noqa: E402
+
+PAGE = ROOT / "docs" / "appendix" / "cards.md"
 HEAD = """# Cards of the primitives
 
 `tools/cards.py` wrote this page. `fxgrad card NAME` prints the card of one primitive, with values, and files and lines.
