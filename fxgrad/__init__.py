@@ -47,8 +47,8 @@ from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive
 from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.regions import Region
 from fxgrad.engine.derivation.simplify import simplify
+from fxgrad.engine.lazy_names import lazy_getattr as _lazy_getattr
 from fxgrad.engine.ops.structural import instantiate_zeros
-from fxgrad.engine.pytorch_names import module_getattr as _of_module
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.transparency.replays import transparent
 
@@ -252,15 +252,7 @@ class _ModulesByName(_MetaPathFinder, _Loader):
 _sys.meta_path.append(_ModulesByName())
 
 
-def __getattr__(name: str) -> _Any:
-    if name in _MODULES:
-        found = _import_module(f"fxgrad.{_MODULES[name]}")
-    elif name in _HOMES:
-        found = getattr(_import_module(f"fxgrad.{_HOMES[name]}"), name)
-    else:
-        return _of_module("fxgrad")(name)
-    globals()[name] = found
-    return found
+__getattr__ = _lazy_getattr("fxgrad", _HOMES, _MODULES)
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,6 @@ import re
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -19,6 +18,7 @@ from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.callback import debug_callback_p, host_function
 from fxgrad.engine.frontend.flat import argument_leaf_names, check_leaf, nth_name, trace_flat
+from fxgrad.engine.lazy_names import lazy_getattr
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.trace import WITH_LITERALS
 from fxgrad.engine.tracing.tracer import Tracer
@@ -32,15 +32,12 @@ if TYPE_CHECKING:
 __all__ = ["callback", "check_key_reuse", "find_nan", "inspect_array_sharding", "precision_report", "print", "value",
            "visualize_array_sharding", "visualize_sharding"]
 
-_LATER = {"find_nan": "nan_origins", "precision_report": "precision_report"}
-"""Names that are imported from `fxgrad.tools.numerics` when they are first asked for."""
+__getattr__ = lazy_getattr(__name__, {"find_nan": "tools.numerics.nan_origins",
+                                      "precision_report": "tools.numerics.precision_report"})
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'fxgrad.debug' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"fxgrad.tools.numerics.{_LATER[name]}"), name)
-    return found
+def __dir__() -> list[str]:
+    return [*__all__]  # without modules, for completion
 
 
 _print = print

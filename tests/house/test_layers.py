@@ -20,8 +20,9 @@ FILES = sorted((ROOT / "fxgrad").rglob("*.py"))
 # Bottom layer first. A module imports from its own layer and those below. A name stands for the module or package of
 # that name and all that is in it; the longest name that fits a module gives its layer.
 LAYERS = [
-    ["engine", "engine.caches", "engine.pickling", "engine.units", "errors", "engine.user_lines", "engine.user_source",
-     "engine.hints", "engine.pytorch_names", "engine.tracebacks", "engine.config", "engine.dtypes", "engine.tree",
+    ["engine", "engine.caches", "engine.lazy_names", "engine.pickling", "engine.units", "errors",
+     "engine.user_lines", "engine.user_source", "engine.hints",
+     "engine.pytorch_names", "engine.tracebacks", "engine.config", "engine.dtypes", "engine.tree",
      "tree_util"],
     ["engine.core"],
     ["engine.tracing"],

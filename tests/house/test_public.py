@@ -91,10 +91,23 @@ def test_the_core_names_are_numpys() -> None:
 
 
 def test_completion_shows_public_names_alone() -> None:
-    packages = [fxgrad, fxgrad.lax, fxgrad.nn, fxgrad.numpy, fxgrad.numpy.linalg, fxgrad.random, fxgrad.scipy,
-                fxgrad.scipy.linalg, fxgrad.scipy.sparse, fxgrad.scipy.special, fxgrad.scipy.stats]
+    packages = [fxgrad, fxgrad.debug, fxgrad.lax, fxgrad.nn, fxgrad.numpy, fxgrad.numpy.linalg, fxgrad.random,
+                fxgrad.scipy, fxgrad.scipy.linalg, fxgrad.scipy.sparse, fxgrad.scipy.special, fxgrad.scipy.stats]
     cluttered = {package.__name__: {*dir(package)} - {*package.__all__, "__version__"} for package in packages}
     assert not any(cluttered.values()), cluttered
+
+
+@pytest.mark.slow
+def test_names_imported_later_are_kept_and_listed_before() -> None:
+    script = """
+import fxgrad.debug
+before = {*dir(fxgrad.debug)}
+assert "find_nan" not in vars(fxgrad.debug)
+assert fxgrad.debug.find_nan is vars(fxgrad.debug)["find_nan"]
+assert before == {*dir(fxgrad.debug)} == {*fxgrad.debug.__all__}
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
@@ -112,5 +125,6 @@ assert all(f"fxgrad.{each}" in sys.modules for each in later)
 
 
 def test_a_name_that_there_is_not() -> None:
-    with pytest.raises(AttributeError, match="module 'fxgrad' has no attribute 'gradient'"):
-        fxgrad.gradient  # noqa: B018  (asked for)
+    for module in (fxgrad, fxgrad.debug):
+        with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute 'gradient'"):
+            module.gradient  # noqa: B018  (asked for)
