@@ -49,11 +49,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_commands(subparsers: Any) -> None:
-    def command(name: str, text: str, example: str, run: Any = None) -> argparse.ArgumentParser:
+    def command(name: str, text: str, example: str, run: Any = None, target: bool = True) -> argparse.ArgumentParser:
+        """Add a command, which runs the function of its name in `commands`; most take a target and its arguments."""
         made: argparse.ArgumentParser = subparsers.add_parser(
             name, help=text, description=text[0].upper() + text[1:] + ".", epilog=f"example:\n  {example}",
             formatter_class=argparse.RawDescriptionHelpFormatter)
         made.set_defaults(run=run or getattr(commands, name))
+        if target:
+            made.add_argument("target", help=TARGET)
+            _function_options(made)
         return made
 
     show = command("show", "print the program of a function", 'fxgrad show model.py:loss --args "f32[3], f32"')
@@ -76,8 +80,6 @@ def _add_commands(subparsers: Any) -> None:
     tabulate = command("tabulate", "print the layers: shapes, parameters, operations, saved bytes",
                       'fxgrad tabulate model.py:loss --args "f32[3], f32"')
     tabulate.add_argument("--depth", type=int, help="how deep scopes within scopes are told apart")
-    for each in (show, python, export, cost, memory, graph, draw, visualize, lint, tabulate):
-        each.add_argument("target", help=TARGET)
     _text_options(show, python)
     _number_options(cost, graph, memory)
     _picture_options(graph, draw)
@@ -85,15 +87,15 @@ def _add_commands(subparsers: Any) -> None:
     _lint_options(lint)
     for each in (show, python, draw, visualize):
         each.add_argument("-o", "--output", help="the file to write")
-    diff = command("diff", "print what a second program does differently", "fxgrad diff before.txt after.txt")
+    diff = command("diff", "print what a second program does differently", "fxgrad diff before.txt after.txt",
+                   target=False)
     diff.add_argument("first", metavar="A", help=TARGET)
     diff.add_argument("second", metavar="B", help="the same")
-    for each in (show, python, export, cost, memory, graph, draw, visualize, lint, tabulate, diff):
-        _function_options(each)
+    _function_options(diff)
     card = command("card", "print what is known of a primitive: rules, facts, refusals, and where they stand",
-                   "fxgrad card dot_general")
+                   "fxgrad card dot_general", target=False)
     card.add_argument("name", metavar="NAME", help="the name of the primitive, as programs print it")
-    check = command("check", "read and verify files of programs", "fxgrad check *.txt")
+    check = command("check", "read and verify files of programs", "fxgrad check *.txt", target=False)
     check.add_argument("files", nargs="+", metavar="FILE", help="printed programs, or JSON")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from rich.console import Console
 
 import fxgrad
-from fxgrad.tools.cli import main
+from fxgrad.tools.cli import main, parser
 from fxgrad.tools.cli.arguments import CommandError, read_arguments, with_random_values
 from fxgrad.tools.cli.exporting import FORMS
 from tests.support import with_onnx
@@ -54,6 +55,7 @@ def on_devices(w, x):
         return fxgrad.lax.pmean(np.sum(np.tanh(x @ w)), "data")
     return fxgrad.shard_map(body, mesh=AbstractMesh((4,), ("data",)), in_specs=(P(), P("data")), out_specs=P())(w, x)
 '''
+ROOT = Path(__file__).resolve().parents[3]
 TYPES = ["--args", "f32[3], f32[5,3]"]
 
 
@@ -339,8 +341,19 @@ def test_arguments() -> None:
             read_arguments(text)
 
 
-@pytest.mark.parametrize("command", ["", "show", "python", "export", "cost", "graph", "draw", "lint", "tabulate",
-                                     "visualize", "diff", "check", "card"], ids=lambda command: command or "no command")
+def command_names() -> list[str]:
+    (subparsers,) = (action for action in parser._parser()._actions if isinstance(action, argparse._SubParsersAction))
+    return list(subparsers.choices)
+
+
+def test_the_page_has_every_command() -> None:
+    page = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
+    rows = page[page.index("## Commands"):page.index("## Arguments")]
+    missing = [name for name in command_names() if f"\n| `fxgrad {name}" not in rows]
+    assert not missing, f"write a row for each in docs/reference/command-line.md: {missing}"
+
+
+@pytest.mark.parametrize("command", ["", *command_names()], ids=lambda command: command or "no command")
 def test_help_teaches_by_examples(command: str, run: Commands, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         run(*command.split(), "--help")
