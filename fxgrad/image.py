@@ -11,6 +11,7 @@ import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
+from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.frontend.operands import (
     as_array_operand,
     as_numpy_scalars,
@@ -50,6 +51,8 @@ class ResizeMethod(enum.Enum):
             raise ArgumentError(at_user_line(f"resize: method {s!r}; it is one of {', '.join(map(repr, _NAMES))}"))
         return _NAMES[s]
 
+
+declare_parameter_class(ResizeMethod)
 
 _NAMES = {
     "nearest": ResizeMethod.NEAREST, "linear": ResizeMethod.LINEAR, "bilinear": ResizeMethod.LINEAR,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.frontend.operands import as_integer
 from fxgrad.engine.frontend.strict import apply_elementwise, document_function, refuse_options, require_array
@@ -153,6 +154,9 @@ class RoundingMethod(enum.IntEnum):
 
     AWAY_FROM_ZERO = 0
     TO_NEAREST_EVEN = 1
+
+
+declare_parameter_class(RoundingMethod)
 
 
 def round(x: Any, rounding_method: Any = RoundingMethod.AWAY_FROM_ZERO) -> Any:

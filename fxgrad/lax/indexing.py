@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.avals import Shape
+from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.frontend.operands import as_integer, is_concrete, shape_of
 from fxgrad.engine.frontend.strict import as_integers, check_operands, require_array, strict_axis_of, unify_dtypes
 from fxgrad.engine.ops import dynamic, indexing
@@ -183,6 +184,9 @@ class GatherDimensionNumbers(NamedTuple):
     start_indices_batching_dims: Sequence[int] = ()
 
 
+declare_parameter_class(GatherDimensionNumbers)
+
+
 class ScatterDimensionNumbers(NamedTuple):
     """Dimension numbers like `GatherDimensionNumbers`, for the updates of a scatter instead of the result.
 
@@ -197,6 +201,9 @@ class ScatterDimensionNumbers(NamedTuple):
     scatter_indices_batching_dims: Sequence[int] = ()
 
 
+declare_parameter_class(ScatterDimensionNumbers)
+
+
 class GatherScatterMode(enum.Enum):
     """The treatment of windows outside of the array: clamped, left out, or promised not to occur.
 
@@ -208,6 +215,8 @@ class GatherScatterMode(enum.Enum):
     FILL_OR_DROP = 2
     PROMISE_IN_BOUNDS = 3
 
+
+declare_parameter_class(GatherScatterMode)
 
 _MODES = {"clip": "clip", "fill": "fill", "drop": "fill", "fill_or_drop": "fill", "promise_in_bounds": None}
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.frontend.operands import promote_operands, shape_of
 from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.frontend.strict import as_dtype_or_none, as_integers, require_array
@@ -37,6 +38,9 @@ class Precision(enum.Enum):
     HIGHEST = 2
 
 
+declare_parameter_class(Precision)
+
+
 class DotAlgorithmPreset(enum.Enum):
     """The algorithm of XLA's products, instead of a precision: dtypes of operands and sums, and number of passes.
 
@@ -65,6 +69,8 @@ class DotAlgorithmPreset(enum.Enum):
     F32_F32_F32 = 14
     F64_F64_F64 = 15
 
+
+declare_parameter_class(DotAlgorithmPreset)
 
 PrecisionLike = None | str | Precision | tuple[str, str] | tuple[Precision, Precision]
 """The forms of `precision`: also one for each operand; jax's own `Precision` is accepted too."""
@@ -178,6 +184,9 @@ class FftType(enum.IntEnum):
     IFFT = 1
     RFFT = 2
     IRFFT = 3
+
+
+declare_parameter_class(FftType)
 
 
 def fft(x: Any, fft_type: Any, fft_lengths: Sequence[int]) -> Any:

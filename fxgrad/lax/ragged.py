@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.frontend.strict import as_dtype_or_none, as_integers, refuse_options, require_array
 from fxgrad.engine.ops import ragged
@@ -27,6 +28,9 @@ class RaggedDotDimensionNumbers(NamedTuple):
     dot_dimension_numbers: Any
     lhs_ragged_dimensions: Sequence[int]
     rhs_group_dimensions: Sequence[int]
+
+
+declare_parameter_class(RaggedDotDimensionNumbers)
 
 
 def ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None, preferred_element_type: Any = None,

@@ -6,7 +6,6 @@ import enum
 import itertools
 import json
 import math
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
@@ -14,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.extend import Aval, DType, Integer, Literal, Program, aval_of, cached
+from fxgrad.extend import Aval, DType, Integer, Literal, Program, aval_of
+from fxgrad.extend.parameters import parameter_classes
 from fxgrad.extend.sizes import SymbolicDim
 
 INDENT = "  "
@@ -215,7 +215,7 @@ def is_named_tuple(kind: type) -> bool:
 
 
 class ValueClasses:
-    """The classes allowed in parameters of a text: `own` ones, and fxgrad's, which few texts need."""
+    """The classes allowed in parameters of a text: `own` ones, and those that fxgrad declares."""
 
     def __init__(self, own: Iterable[type]) -> None:
         self._own = own
@@ -223,27 +223,7 @@ class ValueClasses:
     @cached_property
     def by_name(self) -> dict[str, type]:
         """Return all classes by name."""
-        return {**library_classes(), **{kind.__name__: kind for kind in self._own}}
-
-
-_WITH_VALUES = ("fxgrad.engine.", "fxgrad.numpy", "fxgrad.lax", "fxgrad.nn", "fxgrad.random", "fxgrad.scipy",
-                "fxgrad.image", "fxgrad.interop")
-"""Modules that define classes of parameter values; the module `vocabulary` imports all of these."""
-
-
-def library_classes() -> dict[str, type]:
-    """Return fxgrad's named tuples and enumerations by name, for reading them; ambiguous names are left out."""
-    return _classes_of(tuple(name for name in [*sys.modules] if name.startswith(_WITH_VALUES)))
-
-
-@cached("classes by name", 1)  # searching all of fxgrad takes longer than parsing a short program
-def _classes_of(modules: tuple[str, ...]) -> dict[str, type]:
-    found: dict[str, set[type]] = {}
-    for name in modules:
-        for value in [*vars(sys.modules[name]).values()]:
-            if isinstance(value, type) and value.__module__.startswith("fxgrad.") and is_value_class(value):
-                found.setdefault(value.__name__, set()).add(value)
-    return {name: classes.pop() for name, classes in found.items() if len(classes) == 1}
+        return {**parameter_classes, **{kind.__name__: kind for kind in self._own}}
 
 
 def is_value_class(kind: type) -> bool:

@@ -13,6 +13,7 @@ from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.cache_keys import StructuralKey
+from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.core.regions import Region, region_roles, whole_region
@@ -220,6 +221,9 @@ class StraightThrough(NamedTuple):
         value, (_, tangent) = bind_straight_through(*primals), tangents
         aval = aval_of(value)
         return [value], [Zero(aval) if type(tangent) is Zero else convert(tangent, aval.dtype)]
+
+
+declare_parameter_class(StraightThrough)
 
 
 def bind_straight_through(value: Any, like: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.program_properties import definitions
@@ -193,6 +194,9 @@ class Policy(NamedTuple):
             case "stored":
                 return self.parts[0](primitive, *avals, **params) and self.names[0]
         raise KeyError(self.kind)
+
+
+declare_parameter_class(Policy)
 
 
 def keep_by_policy(policy: Callable[..., Any], known: Program, needed: Sequence[Variable], free: set[Variable],

@@ -11,6 +11,7 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval, Shape
+from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.core.primitive import ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.dtypes import DType
@@ -38,6 +39,9 @@ class ConvDimensionNumbers(NamedTuple):
     out_spec: Axes
 
 
+declare_parameter_class(ConvDimensionNumbers)
+
+
 class Geometry(NamedTuple):
     """The parameters of a convolution that place its windows; `numbers` are `ConvDimensionNumbers`."""
 
@@ -48,6 +52,9 @@ class Geometry(NamedTuple):
     dimension_numbers: tuple[Axes, Axes, Axes]
     feature_group_count: int
     batch_group_count: int
+
+
+declare_parameter_class(Geometry)
 
 
 def geometry_of(params: dict[str, Any]) -> Geometry:

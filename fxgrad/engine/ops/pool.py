@@ -11,6 +11,7 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval, Literal, Shape
+from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, Rule, register, total_bytes
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.dtypes import DType
@@ -49,6 +50,9 @@ class Sliding(NamedTuple):
         new = (1, 1, (0, 0), 1, 1)
         return Sliding(*((*entries[:at], one, *entries[at:])
                          for entries, one in zip(self, new, strict=True)))  # type: ignore[arg-type]
+
+
+declare_parameter_class(Sliding)
 
 
 @cached("sliding windows", 4096)

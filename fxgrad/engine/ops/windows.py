@@ -11,6 +11,7 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval, Shape
+from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.core.sizes import surely_less
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops.families import check_kind
@@ -65,6 +66,8 @@ class Windows(NamedTuple):
         sizes = dict(zip(self.window_axes(rank), (updates_shape[axis] for axis in self.offset_dims), strict=True))
         return tuple(sizes.get(axis, 1) for axis in range(rank))
 
+
+declare_parameter_class(Windows)
 
 # --- checks -------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, PartitionSpec
 
 from fxgrad.engine.caches import cached
+from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 
@@ -37,6 +38,9 @@ class MeshShape(NamedTuple):
 
     def __str__(self) -> str:
         return " x ".join(f"{name}: {size}" for name, size in zip(self.names, self.sizes, strict=True))
+
+
+declare_parameter_class(MeshShape)
 
 
 def mesh_shape(what: str, mesh: Any) -> MeshShape:

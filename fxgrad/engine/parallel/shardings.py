@@ -15,6 +15,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, SingleDeviceSha
 
 from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.core.primitive import Cost, Primitive
 from fxgrad.engine.derivation.guards import spmd_names
 from fxgrad.engine.ops.families import linear_unary
@@ -48,6 +49,8 @@ class Placement(NamedTuple):
     mesh: MeshShape | None = None
     memory_kind: str | None = None
 
+
+declare_parameter_class(Placement)
 
 # --- from jax's shardings, and back --------------------------------------------------------------------------------
 
