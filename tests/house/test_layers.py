@@ -188,18 +188,44 @@ def test_the_page_names_every_part_of_every_layer() -> None:
     assert [part for part in parts if f"`{part}`" not in shown] == []
 
 
+def upwards(path: Path, found: list[Import]) -> list[str]:
+    """Return the imports of a file that go to a layer above its own."""
+    return [f"{path}:{each.line} imports {each.module}" for each in found
+            if each.module.split(".")[0] == "fxgrad" and level(each.module) > level(module_name(path))]
+
+
+UPWARDS = ("""
+docs/contributing.md has the layers. `import fxgrad` is written `from fxgrad import NAME`; a file built on fxgrad.extend
+belongs into tools, shipping or text; one of the engine imports from the engine's own modules""")
+
+
 def test_imports_go_downwards() -> None:
-    upwards = [f"{path}:{found.line} imports {found.module}" for path in FILES for found in imports(path)
-               if found.module.split(".")[0] == "fxgrad" and level(found.module) > level(module_name(path))]
-    assert not upwards, "\n".join(upwards)
+    wrong = [line for path in FILES for line in upwards(path, imports(path))]
+    assert not wrong, "\n".join(wrong) + UPWARDS
+
+
+def past_the_line(path: Path, found: list[Import]) -> list[str]:
+    """Return the imports of the engine in a file that is built on the public line."""
+    return [f"{path}:{each.line} imports {each.module}" for each in found
+            if is_within(module_name(path), ON_THE_LINE) and not each.public and is_within(each.module, ["engine"])]
 
 
 def test_what_looks_at_programs_is_built_on_the_public_line() -> None:
     """Check that tools take from the engine only what users can: names of `fxgrad.extend` and of the public API."""
-    inside = [f"{path}:{found.line} imports {found.module}" for path in FILES for found in imports(path)
-              if is_within(module_name(path), ON_THE_LINE) and not found.public
-              and is_within(found.module, ["engine"])]
+    inside = [line for path in FILES for line in past_the_line(path, imports(path))]
     assert not inside, "\n".join(inside) + "\nimport it from fxgrad.extend, or give the line a name for it"
+
+
+NEW_FILE = re.compile(r"new\s+file,\s+`(fxgrad/[^`]+)`.*?^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def test_the_guide_puts_its_files_where_their_imports_are_allowed() -> None:
+    page = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
+    files = NEW_FILE.findall(page)
+    assert len(files) == len(re.findall(r"new\s+file,\s+`fxgrad/", page)) >= 3
+    wrong = [line for name, code in files for found in [list(_imports(ast.parse(code), hidden=False, typing=False))]
+             for line in (*upwards(ROOT / name, found), *past_the_line(ROOT / name, found))]
+    assert not wrong, "\n".join(wrong) + UPWARDS
 
 
 def test_imports_have_no_cycles() -> None:

@@ -120,7 +120,7 @@ def test_every_module_that_makes_a_table_is_in_the_list() -> None:
     made = {module for module, tree in trees.items() for node in ast.walk(tree)
             if isinstance(node, ast.Call) and _name(node.func) in kinds}
     assert kinds == {"Analysis", "Collection", "Rewrites"}
-    assert made == set(MODULES)
+    assert made == set(MODULES), "MODULES of fxgrad/tools/cards.py lists every module that makes an Analysis"
     assert [*MODULES] == sorted(MODULES)
 
 
@@ -156,7 +156,8 @@ def test_the_recipe_for_a_new_primitive_speaks_of_every_table() -> None:
     page = (PACKAGE.parent / "docs" / "contributing.md").read_text(encoding="utf-8")
     recipe = page[page.index("### The tables"):page.index("### An example")]
     names = {table.name for table in all_analyses() if place_text(table.place).startswith("fxgrad/")}
-    assert not {name for name in names if f"`{name}`" not in recipe}
+    missing = sorted(name for name in names if f"`{name}`" not in recipe)
+    assert not missing, f"write a row for each in docs/contributing.md, under 'The tables': {missing}"
 
 
 def test_names_of_tables_are_one_each() -> None:
