@@ -444,3 +444,30 @@ def pair_of(pair: Any) -> Any:
 
 def returns_data(w: Any) -> Any:
     return np.sum(w * DATA[:3])
+
+
+# --- many values at once ------------------------------------------------------------------------------------
+
+
+class State:
+    """What `of_everything` reads, at every kind of place."""
+
+    def __init__(self) -> None:
+        self.number, self.array, self.power, self.flag, self.helper = 0.5, np.ones(3), 2, True, first
+        self.items: list[Any] = [1.0, np.ones(3)]
+        self.table: dict[str, Any] = {"a": 2.0, "b": np.ones(3)}
+        self.names = ("sin", "cos")
+
+
+STATE = State()
+
+
+def of_everything(w: Any, x: Any = 1.0) -> Any:
+    total = np.sum(STATE.helper(w) * STATE.number * x)
+    for item in STATE.items:
+        total = total + np.sum(w * item) * STATE.table["a"]
+    if STATE.flag:
+        total = total + np.sum(w ** STATE.power * STATE.table["b"])
+    for name in STATE.names:
+        total = total + (np.sum(np.sin(w)) if name == "sin" else np.mean(np.cos(w) + STATE.array))
+    return total * HELD

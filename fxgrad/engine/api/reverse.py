@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.engine import config, dtypes, tree
+from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import (
     ONE_LEAF,
     Argnums,
@@ -54,16 +54,7 @@ from fxgrad.engine.transforms.joint import grad_program
 from fxgrad.engine.transforms.linearize import linearize_program
 from fxgrad.engine.transforms.transpose import transpose_program
 from fxgrad.engine.transparency.plan import MISS
-from fxgrad.engine.transparency.replays import (
-    MAX_REPLAYS,
-    Replays,
-    Run,
-    begin_run,
-    counts,
-    direct_call,
-    is_observed,
-    settings_of_recordings,
-)
+from fxgrad.engine.transparency.replays import MAX_REPLAYS, Replays, Run, begin_run, direct_call
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.units import parse_bytes
 from fxgrad.engine.user_lines import at_user_line, function_name
@@ -95,11 +86,11 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
     array([0.        , 1.38177329])
     """
     differentiation = _Differentiation("grad", fun, argnums, has_aux, holomorphic, allow_int, memory_budget)
-    differentiate, replay = differentiation.differentiate, differentiation.replay
+    differentiate, replays = differentiation.differentiate, differentiation.replays
 
     @transformation("grad", fun, argnums)
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        if replay is not None:
+        for replay in replays:
             replayed = replay(args, kwargs)
             if replayed is not MISS:
                 return replayed
@@ -123,11 +114,11 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
     (8.0, 12.0)
     """
     differentiation = _Differentiation("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int, memory_budget)
-    differentiate, replay = differentiation.differentiate, differentiation.replay
+    differentiate, replays = differentiation.differentiate, differentiation.replays
 
     @transformation("value_and_grad", fun, argnums)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-        if replay is not None:
+        for replay in replays:
             replayed = replay(args, kwargs)
             if replayed is not MISS:
                 return replayed
@@ -142,8 +133,11 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
 class _Differentiation:
     """`grad` or `value_and_grad` (`what`) of one function."""
 
-    __slots__ = ("_allow_int", "_argnums", "_beginnings", "_budget", "_direct", "_fun", "_has_aux", "_holomorphic",
-                 "_key", "_of_method", "_safe", "_what", "_with_value")
+    __slots__ = ("_allow_int", "_argnums", "_beginnings", "_budget", "_fun", "_has_aux", "_holomorphic", "_is_plain",
+                 "_key", "_of_method", "_safe", "_what", "_with_value", "replays")
+
+    replays: list[Callable[[tuple[Any, ...], dict[str, Any]], Any]]
+    """Functions for calls that need not run the user's function, the last one made first; each may return `MISS`."""
 
     def __init__(self, what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool,
                  allow_int: bool, memory_budget: Budget) -> None:
@@ -158,8 +152,8 @@ class _Differentiation:
         # covers values computed from other arguments.
         self._beginnings = TraceRootCache(fun, staging=self._safe is not None or self._budget is not None)
         is_plain = self._safe is None and self._budget is None and not (has_aux or holomorphic or allow_int)
-        # Calls that need not run the function: the tests of settings, and the generated functions.
-        self._direct: list[tuple[Any, Callable[..., Any]]] | None = [] if is_plain else None
+        self._is_plain = is_plain
+        self.replays = []
         self._of_method = Replays(fun) if type(fun) is MethodType else None
 
     @property
@@ -172,24 +166,11 @@ class _Differentiation:
         with rewrite_before_derivatives(self._safe.after(before_derivatives.get())):
             return self._differentiate(args, kwargs)
 
-    def replay(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the result of a call like an earlier one without running the function, or `MISS`."""
-        if self._direct and current.get() is None and before_derivatives.get() is None and not (
-                config.check_level or is_observed()):
-            settings = settings_of_recordings()
-            for known, call in self._direct:
-                if known == settings:
-                    result = call(args, kwargs)
-                    if result is not MISS:
-                        counts.replayed += 1
-                        return result
-        return MISS
-
     def _differentiate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
         what, fun = self._what, self._fun
         selected = select_arguments(what, fun, self._argnums, args)
         avals = leaf_avals(what, selected)
-        run = None if self._direct is None or before_derivatives.get() is not None else begin_run(
+        run = None if not self._is_plain or before_derivatives.get() is not None else begin_run(
             fun, selected.positions, selected.structure, avals, args, kwargs, self._of_method)
         if run is not None and run.traced is not None:
             return self._replay_run(run, avals, selected)
@@ -222,11 +203,11 @@ class _Differentiation:
         if at_once is not None:
             return self._results(*at_once, avals, selected, None)
         found, _ = self._derive_joint(call, avals)
-        if is_outermost and self._direct is not None and not found.guards and not found.captures_tracers and all(
-                map(has_tangent, avals)):
+        if is_outermost and not found.guards and not found.captures_tracers and all(map(has_tangent, avals)):
             assert run.replay is not None
-            direct_one = direct_call(run.replay, found.program, found.captured, int(self._with_value), selected.single)
-            self._direct = [(run.replay.settings, direct_one), *self._direct][:MAX_REPLAYS]
+            direct_one = direct_call(run.replay, found.program, found.captured, int(self._with_value), selected.single,
+                                     selected.leaves, call.captured, before_derivatives.get)
+            self.replays[:] = [direct_one, *self.replays][:MAX_REPLAYS]
         return self._run(found, [*call.captured, *selected.leaves], 1, avals, selected, None)
 
     def _run(self, found: Derived, inputs: Sequence[Any], values: int, avals: Sequence[Aval], selected: Selected,

@@ -8,6 +8,7 @@ and bool are Python's numbers where that pays.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import isfinite
 from typing import Any
@@ -57,7 +58,7 @@ def generate(program: Program) -> tuple[str, dict[str, Any]]:
     operations = group(program, equations, calls)
     storage = _Storage(program, operations)
     of_numbers = _operations_of_numbers(program, operations)
-    writer = _CodeWriter(program, constants)
+    writer = _CodeWriter(program, constants, _operands_in_place(program, operations, of_numbers))
     for index, operation in enumerate(operations):
         target = storage.targets.get(index)
         if target is not None:
@@ -146,6 +147,18 @@ def _operations_of_numbers(program: Program, operations: Sequence[Operation]) ->
     return {index for index in able if gain[find(index)] > 0}
 
 
+def _operands_in_place(program: Program, operations: Sequence[Operation], of_numbers: set[int]) -> set[Atom]:
+    """Return the numbers that may be written as expressions where they are used: once, by an operation of numbers."""
+    uses = Counter(atom for operation in operations for atom in operation.inputs)
+    uses.update(program.outputs)
+    made = {operations[index].outputs[0] for index in of_numbers if not any(
+        atom.aval.shape for atom in operations[index].inputs)}
+    return {atom for index in of_numbers for place, atom in enumerate(operations[index].inputs)
+            if atom in made and uses[atom] == 1 and operations[index].call.of_numbers.count(f"{{{place}}}") == 1}  # type: ignore[union-attr]
+
+
+_LONGEST = 200
+"""The most characters of an expression that is written where it is used."""
 _LARGEST = 2**16
 """The most elements of a constant stored with the code."""
 
@@ -279,8 +292,8 @@ class _CodeWriter:
     `conversions` are the lines at its beginning, which convert scalar inputs.
     """
 
-    def __init__(self, program: Program, constants: dict[Atom, Any]) -> None:
-        self._constants = constants
+    def __init__(self, program: Program, constants: dict[Atom, Any], in_place: set[Atom]) -> None:
+        self._constants, self._in_place = constants, in_place
         self._inputs = {*program.inputs}
         self.conversions: list[str] = []
         self.lines: list[str] = []
@@ -352,7 +365,12 @@ class _CodeWriter:
     def numbers(self, operation: Operation, call: Snippet) -> None:
         """Add the line of an operation that computes with Python's numbers."""
         operands = [self.operand(atom, _NUMBER) for atom in operation.inputs]
-        self._add(operation, call, call.of_numbers.format(*operands), _NUMBER)
+        text = call.of_numbers.format(*operands)
+        if operation.outputs[0] in self._in_place and len(text) < _LONGEST:
+            self.namespace.update(call.objects)
+            self._forms[operation.outputs[0]] = {_NUMBER: f"({text})"}
+        else:
+            self._add(operation, call, text, _NUMBER)
 
     def snippet(self, operation: Operation, call: Snippet, target: Variable | None) -> None:
         """Add the line of an operation with an expression of its own."""
@@ -382,6 +400,7 @@ class _CodeWriter:
                           f"{kernel}({', '.join(arguments)})")
 
     def drop(self, variables: Sequence[Variable]) -> None:
-        """Add the line that deletes values."""
-        if variables:
-            self.lines.append(f"    del {', '.join(map(self.name, variables))}")
+        """Add the line that deletes values; Python's numbers need no deletion."""
+        names = [self.name(var) for var in variables if _NUMPY in self._forms.get(var, (_NUMPY,))]
+        if names:
+            self.lines.append(f"    del {', '.join(names)}")

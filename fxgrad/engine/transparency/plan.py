@@ -157,13 +157,13 @@ class Plan:
         else:
             self.guard(f"type({name}) is {self.constant(type(value))}")
 
-    def function(self, lines: Sequence[str], result: str, **objects: Any) -> Any:
-        """Return the generated function of `args` and `kwargs` that runs `lines`, and returns `result`.
+    def function(self, lines: Sequence[str], body: Sequence[str], **objects: Any) -> Any:
+        """Return the generated function of `args` and `kwargs` that runs `lines`, and then `body`.
 
-        `objects` are those of the result, by name. An exception in a load or a guard is a miss.
+        `objects` are further ones, by name. An exception in a load or a guard is a miss.
         """
         text = ["def call(args, kwargs):", "    try:", *(f"        {line}" for line in lines),
-                "    except Exception:", "        return MISS", f"    return {result}"]
+                "    except Exception:", "        return MISS", *(f"    {line}" for line in body)]
         namespace = {**self.namespace, **objects}
         exec(compile("\n".join(text) + "\n", "<fxgrad>", "exec"), namespace)  # made here, of names and numbers
         return namespace["call"]

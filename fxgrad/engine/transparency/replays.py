@@ -22,6 +22,7 @@ from fxgrad.engine.core import backends
 from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.core.avals import Aval, array_aval
 from fxgrad.engine.core.program import Program
+from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.frontend.flat import TracedCall, finish_trace, parameter_names
 from fxgrad.engine.tracing import interning, observers
 from fxgrad.engine.tracing.interning import PrefixNode
@@ -316,7 +317,7 @@ def make_replay(function: Any, kind: Kind, traced: TracedCall, args: tuple[Any, 
         raise Refusal("what it records depends on the values of arrays or numbers")
     _check_loads(probe)
     plan = first.plan
-    load = plan.function(plan.lines, f"[{', '.join(first.codes)}]")
+    load = plan.function(plan.lines, [f"return [{', '.join(first.codes)}]"])
     loaded = load(args, kwargs)
     if loaded is MISS or not all(map(_same_value, loaded, recording.captured)):
         raise Refusal("what it reads changes while it is read")
@@ -324,21 +325,40 @@ def make_replay(function: Any, kind: Kind, traced: TracedCall, args: tuple[Any, 
                   settings_of_recordings(), plan, first.codes, first.leaves, first.trees)
 
 
-def direct_call(replay: Replay, program: Program, captured: Sequence[Any], values: int, single: bool) -> Any:
+_FREQUENT = frozenset({np.ndarray, float, np.float64})
+"""Classes of inputs on which NumPy computes, and gives NumPy's results."""
+
+
+def direct_call(replay: Replay, program: Program, captured: Sequence[Any], values: int, single: bool,
+                leaves: Sequence[Any], loaded: Sequence[Any], rewriting: Callable[[], Any]) -> Callable[..., Any]:
     """Return a generated function for a derivative with respect to all leaves: it tests, loads, and runs `program`.
 
-    The inputs of `program` are the values `captured`, what the function captures, and the leaves. Its outputs are as
-    many values, and an array for each leaf, which are returned in the containers of the arguments.
+    The inputs of `program` are the values `captured`, what the function captures (`loaded`), and the `leaves`. Its
+    outputs are as many values, and an array for each leaf, which are returned in the containers of the arguments.
+    While `rewriting` returns something, it misses.
     """
     plan = replay.plan
     given = ", ".join([*map(plan.constant, captured), *replay.codes, *replay.leaves])
     slots = iter([f"r[{values + place}]" for place in range(len(replay.leaves))])
     trees = [make(slots) for make in replay.trees]
     gradient = trees[0] if single else f"({', '.join(trees)},)"
-    finish = eval(f"lambda r: {f'(r[0], {gradient})' if values else gradient}")  # made here, of names and numbers
+    is_frequent = all(type(value) in _FREQUENT for value in (*captured, *loaded, *leaves))
+    default, executor, epoch = replay.settings
     # The program runs outside of the block that takes exceptions for misses.
-    return plan.function([*plan.argument_lines, *plan.lines], f"finish(execute(program, [{given}]))",
-                         execute=backends.executor.execute, program=program, finish=finish)
+    return plan.function([_SETTINGS_DIFFER, *plan.argument_lines, *plan.lines], [
+        "counts.replayed += 1", f"r = execute(program, [{given}])",
+        f"return (r[0], {gradient})" if values else f"return {gradient}"],
+        execute=numpy_executor.execute if is_frequent else executor.execute, program=program, current=current.get,
+        rewriting=rewriting, config=config, observers=observers, gettrace=sys.gettrace, backends=backends,
+        interning=interning, default_float=config.default_float, default=default, executor=executor, epoch=epoch,
+        counts=counts)
+
+
+_SETTINGS_DIFFER = (
+    "if current() is not None or rewriting() is not None or config.check_level or observers.observers or gettrace() "
+    "is not None or backends.executor is not executor or interning.epoch != epoch or default_float() is not default: "
+    "return MISS")
+"""The test of `settings_of_recordings`, `is_observed` and the like, written out: it is made at every call."""
 
 
 class _Interpretation:
