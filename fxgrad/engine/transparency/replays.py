@@ -203,14 +203,16 @@ class Replays:
                  tape: Tape) -> None:
         """Interpret the function after a call that was not replayed, if it is due.
 
-        `traced` is None if the call is not determined by its recording: Python's control flow has asked for values.
+        `traced` is None if the function returned anything but traced arrays.
         """
         self._calls += 1
         is_due = self._declared or self._calls >= config.transparent_after
         if not is_due or self._refusals >= MAX_REFUSALS or is_observed() or _is_staged():
             return
         try:
-            if traced is None or traced.computed:
+            if traced is None:
+                raise Refusal("it returns something else than traced arrays")
+            if traced.computed:
                 raise Refusal("Python's control flow needs values of traced arrays")
             replay = make_replay(self.function, kind, traced, args, kwargs, tape)
         except Refusal as refusal:
@@ -271,11 +273,14 @@ class Run:
 
     def end(self, tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> None:
         """Compare the recording with the replay, or interpret the function if it is due."""
-        traced = finish_trace(tape, leaves, out_tree)
-        if self._found is None:
-            self._replays.consider(self._kind, traced, self._args, self._kwargs, tape)
+        # Another output would be captured here, and once more when the trace is finished.
+        is_traced = all(type(leaf) is Tracer and leaf.tape is tape for leaf in leaves)
+        if self._found is not None:
+            outputs = tuple([leaf.variable for leaf in leaves]) if is_traced else ()
+            self._replays.compare(self._found, Recording(tape.reached, outputs, tape.captured))
         else:
-            self._replays.compare(self._found, Recording(tape.reached, tuple(traced.program.outputs), tape.captured))
+            self._replays.consider(self._kind, finish_trace(tape, leaves, out_tree) if is_traced else None, self._args,
+                                   self._kwargs, tape)
 
 
 def begin_run(function: Any, positions: tuple[int, ...], structure: TreeDef, avals: Sequence[Aval],
