@@ -34,6 +34,17 @@ def gradient(problem: Problem, dtype: str, small: bool) -> Peers:
     return peers
 
 
+def declared(problem: Problem, dtype: str, small: bool) -> Peers:
+    """The gradient of a problem whose function is declared transparent, and what of it the generated code takes."""
+    args = problem.given(dtype, small)
+    ours, undeclared = fxgrad.grad(fxgrad.transparent(problem.loss(np))), fxgrad.grad(problem.loss(np))
+    program = fxgrad.make_program(fxgrad.grad(problem.loss(np)))(*args)
+    peers = gradient(problem, dtype, small)
+    chosen = {name: peers[name] for name in ("hand-written", "PyTorch", "autograd") if name in peers}
+    return {"fxgrad": Peer(lambda: ours(*args)), **chosen, "not declared": Peer(lambda: undeclared(*args)),
+            "generated code": Peer(lambda: program(*args))}
+
+
 PEERS: tuple[Bar, ...] = (Ratio("PyTorch", 1 / 2), Ratio("autograd", 1 / 5), Ratio("jax", 1 / 50))
 
 
@@ -43,6 +54,15 @@ def of_gradient(name: str, dtype: str, *bars: Bar) -> Workload:
     numbers = {"scalar": "Python float", "oscillator": "Python floats"}.get(name, dtype)
     return Workload(f"gradient: {name}, {numbers}", f"Gradient of {problem.title}, un-jitted",
                     functools.partial(gradient, problem, dtype), bars, tolerance=1e-9 if wide else 1e-4, wide=wide)
+
+
+def of_declared(name: str, limit: float) -> Workload:
+    """The workload of the gradient of the problem `name`, whose function is declared transparent."""
+    problem = PROBLEMS[name]
+    return Workload(f"declared: {name}, float64", f"Gradient of {problem.title}, un-jitted, declared transparent",
+                    functools.partial(declared, problem, "float64"),
+                    (Ratio("hand-written", limit), Ratio("PyTorch", 1 / 4), Ratio("autograd", 1 / 8)), tolerance=1e-9,
+                    wide=True)
 
 
 WORKLOADS = [
@@ -57,4 +77,9 @@ WORKLOADS = [
     of_gradient("MLP", "float32", *PEERS),
     of_gradient("RNN", "float32", Ratio("hand-written", 1.3), *PEERS),
     of_gradient("while", "float64"),
+    *(of_gradient(name, "float64", Ratio("hand-written", 3.3), *PEERS) for name in (
+        "bell", "ridge", "softmax", "elements", "neighbours")),
+    *(of_declared(name, 1.5) for name in (
+        "bell", "ridge", "softmax", "logistic regression", "Rosenbrock", "MLP", "RNN")),
+    *(of_declared(name, 2.0) for name in ("oscillator", "elements", "neighbours")),
 ]

@@ -69,7 +69,12 @@ def oscillator_loss(_: Any) -> Loss:
 
 def oscillator_by_hand(coefficients: Any) -> Any:
     """Its gradient, in NumPy's scalars, which is what fxgrad returns."""
-    k, c = map(np.float64, coefficients)
+    return oscillator_on([*map(np.float64, coefficients)])
+
+
+def oscillator_on(coefficients: Any) -> tuple[Any, Any]:
+    """The gradient, on scalars of any kind."""
+    k, c = coefficients
     x, v = 1.0, 0.0
     states = []
     for _ in range(40):
@@ -219,6 +224,80 @@ def growing_by_hand(x: Any) -> Any:
     return cotangent
 
 
+# --- small formulas, and elements of arrays ---------------------------------------------------------------
+
+
+def bell_loss(xp: Any) -> Loss:
+    """The sum of exp(-x^2 / 2) tanh(x)."""
+    return lambda x: xp.sum(xp.exp(-x ** 2 / 2.0) * xp.tanh(x))
+
+
+def bell_by_hand(x: Any) -> Any:
+    """Its gradient."""
+    e, t = np.exp(x * x / -2.0), np.tanh(x)
+    return e * (1.0 - t * t) - x * e * t
+
+
+def ridge_loss(xp: Any) -> Loss:
+    """Squared errors of a linear model, with a penalty."""
+    return lambda w, A, b: xp.sum((A @ w - b) ** 2) + 0.1 * xp.sum(w ** 2)
+
+
+def ridge_by_hand(w: Any, A: Any, b: Any) -> Any:
+    """Its gradient."""
+    return 2.0 * ((A @ w - b) @ A) + 0.2 * w
+
+
+def softmax_loss(xp: Any) -> Loss:
+    """The mean cross-entropy of a softmax layer, written out."""
+    def loss(w: Any, X: Any, onehot: Any) -> Any:
+        z = X @ w
+        return xp.mean(xp.log(xp.sum(xp.exp(z), 1)) - xp.sum(z * onehot, 1))
+    return loss
+
+
+def softmax_by_hand(w: Any, X: Any, onehot: Any) -> Any:
+    """Its gradient."""
+    p = np.exp(X @ w)
+    p /= p.sum(1, keepdims=True)
+    p -= onehot
+    p /= len(X)
+    return X.T @ p
+
+
+def elements_loss(_: Any) -> Loss:
+    """The oscillator, with its coefficients in an array."""
+    def loss(k: Any) -> Any:
+        x, v = 1.0, 0.0
+        for _ in range(40):
+            a = -k[0] * x - k[1] * v
+            v = v + 0.01 * a
+            x = x + 0.01 * v
+        return x * x
+    return loss
+
+
+def elements_by_hand(k: Any) -> Any:
+    """Its gradient, on Python's floats."""
+    return np.array(oscillator_on([*k.tolist()]))
+
+
+def neighbours_loss(_: Any) -> Loss:
+    """Rosenbrock's function as a sum over pairs of neighbours in a Python loop."""
+    return lambda x: sum(100.0 * (x[i + 1] - x[i] ** 2) ** 2 + (1.0 - x[i]) ** 2 for i in range(len(x) - 1))
+
+
+def neighbours_by_hand(x: Any) -> Any:
+    """Its gradient, on Python's floats."""
+    values = x.tolist()
+    gradient = [0.0] * len(values)
+    for i in range(len(values) - 1):
+        difference = 200.0 * (values[i + 1] - values[i] * values[i])
+        gradient[i] += -2.0 * difference * values[i] - 2.0 * (1.0 - values[i])
+        gradient[i + 1] += difference
+    return np.array(gradient)
+
+
 # --- a long program ---------------------------------------------------------------------------------------
 
 
@@ -256,6 +335,16 @@ PROBLEMS = {
     "MLP": Problem("a network 64-64-1 on 32 examples", network_loss, network_arguments, network_by_hand),
     "RNN": Problem("a tanh RNN of 50 steps in a Python loop, 8 sequences, 16 units", recurrent_loss,
                    recurrent_arguments, recurrent_by_hand),
+    "bell": Problem("a formula of six numbers", bell_loss, lambda small: (normal(6),), bell_by_hand),
+    "ridge": Problem("ridge regression, 80 examples of 12 features", ridge_loss,
+                     lambda small: (normal(12), normal(80, 12), normal(80)), ridge_by_hand),
+    "softmax": Problem("the cross-entropy of a softmax layer, 48 examples of 20 features, 7 classes", softmax_loss,
+                       lambda small: (normal(20, 7, scale=0.1), normal(48, 20),
+                                      np.eye(7)[np.arange(48) % 7]), softmax_by_hand),
+    "elements": Problem("the oscillator over two elements of an array; by hand with Python's floats", elements_loss,
+                        lambda small: (np.array([2.0, 0.3]),), elements_by_hand),
+    "neighbours": Problem("Rosenbrock's function of ten elements as a Python sum; by hand with Python's floats",
+                          neighbours_loss, lambda small: (normal(10),), neighbours_by_hand),
     "while": Problem("a Python `while` that the data ends after about 25 steps, 20 numbers", growing_loss,
                      lambda small: (np.linspace(0.1, 0.5, 3 if small else 20),), growing_by_hand),
 }
