@@ -105,7 +105,12 @@ class _KeyUses:
         """Walk the regions of an operation; its results count as new keys."""
         for region in equation.regions:
             if region.role == "mapped":
-                return self._on_devices(equation, region.program, ids)
+                # A key that a device has whole is the key outside.
+                whole = [var.aval.shape == atom.aval.shape and not var.aval.vma
+                         for var, atom in zip(region.program.inputs, equation.inputs, strict=True)]
+                self.walk(region.program, [one if kept else self.fresh(var.aval)
+                                           for one, kept, var in zip(ids, whole, region.program.inputs, strict=True)])
+                return [self.fresh(var.aval) for var in equation.outputs]
             if region.role in ("inline", "call"):
                 is_library = region.role == "inline"
                 self._called_at += [equation.source] * is_library
@@ -117,14 +122,6 @@ class _KeyUses:
         branches = [region.program for region in equation.regions if region.role == "branch"]
         if branches:
             self._branches(branches, ids[1:])
-        return [self.fresh(var.aval) for var in equation.outputs]
-
-    def _on_devices(self, equation: Equation, program: Program, ids: Sequence[Ids | None]) -> list[Ids | None]:
-        """Walk the program of one device; a key that it has whole is the key outside."""
-        whole = [var.aval.shape == atom.aval.shape and not var.aval.vma
-                 for var, atom in zip(program.inputs, equation.inputs, strict=True)]
-        self.walk(program, [one if kept else self.fresh(var.aval)
-                            for one, kept, var in zip(ids, whole, program.inputs, strict=True)])
         return [self.fresh(var.aval) for var in equation.outputs]
 
     def _branches(self, branches: Sequence[Program], ids: Sequence[Ids | None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.program import Equation, Program
@@ -113,7 +113,8 @@ def _own_transfer(equation: Equation) -> Transfer | None:
     kind = collective_kinds.of(equation.primitive)
     if kind == "nothing":
         return None
-    axes, sizes = (_as_tuple(equation.params[key]) for key in ("axis_name", "axis_size"))
+    axes, sizes = (value if isinstance(value, tuple) else (value,)
+                   for value in (equation.params["axis_name"], equation.params["axis_size"]))
     groups = equation.params.get("axis_index_groups")
     size = max(map(len, groups)) if groups else math.prod(sizes)
     if kind == "permute":
@@ -123,10 +124,6 @@ def _own_transfer(equation: Equation) -> Transfer | None:
     operand = sum(atom.aval.nbytes for atom in equation.inputs)
     found = Transfer(kind, axes, size, 1, operand, tuple(map(tuple, groups or ())))
     return found if found.sent else None
-
-
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
 
 
 def total_sent(found: Iterable[Transfer]) -> int:

@@ -193,14 +193,10 @@ class Aux:
         def with_auxiliary(*leaves: Any) -> Any:
             output, aux = split_aux(what, function, call(*leaves))
             self.out_tree = tree.structure(output)
-            return output, self._collect(aux)
+            extra, self._structure = tree.flatten(aux)
+            self._leaves = [_TRACED if type(leaf) is Tracer else as_numpy(leaf) for leaf in extra]
+            return output, [leaf for leaf in extra if type(leaf) is Tracer]
         return with_auxiliary
-
-    def _collect(self, aux: Any) -> list[Any]:
-        leaves, self._structure = tree.flatten(aux)
-        traced = [leaf for leaf in leaves if type(leaf) is Tracer]
-        self._leaves = [_TRACED if type(leaf) is Tracer else as_numpy(leaf) for leaf in leaves]
-        return traced
 
     def restore(self, values: Sequence[Any]) -> Any:
         """Return the auxiliary output with `values` in place of its traced leaves."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from fxgrad.engine import tree
 from fxgrad.engine.api.arguments import check_chunk_size, transformation
-from fxgrad.engine.api.mapped_calls import Axes, MappedCall, check_axes_argument, output_axes, without_axis
+from fxgrad.engine.api.mapped_calls import Axes, MappedCall, check_axes_argument, output_axes
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.frontend.flat import finish_trace, function_origin, record_flat
 from fxgrad.engine.ops.joining import concatenate
@@ -58,7 +58,7 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
     @hide_frames
     def batched(*args: Any, **kwargs: Any) -> Any:
         call = MappedCall("vmap", fun, in_axes, args, kwargs, axis_size)
-        avals = [without_axis(aval_of(value), axis) for value, axis in zip(call.values, call.axes, strict=True)]
+        avals = [aval_of(value).without_axis(axis) for value, axis in zip(call.values, call.axes, strict=True)]
         run = _run_of(fun, call, avals, args, kwargs) if axis_name is None else None
         if run is not None and run.traced is not None:
             traced = run.traced

@@ -18,7 +18,7 @@ from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.api.mapped_calls import Axes, MappedCall, check_axes_argument
 from fxgrad.engine.api.programs import eval_shape
 from fxgrad.engine.caches import BoundedDict
-from fxgrad.engine.core.avals import Aval, keys_to_jax, to_numpy
+from fxgrad.engine.core.avals import keys_to_jax, to_numpy
 from fxgrad.engine.executors.xla import x64
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
@@ -75,7 +75,14 @@ def bucketed(fun: Callable[..., Any], axis: Axes, sizes: Sequence[int], *, mask:
     array([-4., -2.,  6.])
     """
     check_axes_argument("bucketed", "axis", axis, (tuple, dict))
-    found = _Bucketed(fun, axis, _sizes(sizes), _size_hints(fun, mask, length))
+    try:
+        lengths = tuple(sorted({operator.index(size) for size in sizes}))
+    except TypeError:
+        lengths = ()
+    if not lengths or lengths[0] < 1:
+        raise ArgumentError(at_user_line(
+            f"bucketed: sizes={sizes!r}, where positive integers are needed, such as (16, 64, 256)"))
+    found = _Bucketed(fun, axis, lengths, _size_hints(fun, mask, length))
 
     @transformation("bucketed", fun)
     @hide_frames
@@ -99,17 +106,6 @@ class _BucketedFunction:
     def stats(self) -> Stats:
         """The statistics of the calls so far."""
         return self._found.stats()
-
-
-def _sizes(sizes: Any) -> tuple[int, ...]:
-    try:
-        found = tuple(sorted({operator.index(size) for size in sizes}))
-    except TypeError:
-        found = ()
-    if not found or found[0] < 1:
-        raise ArgumentError(at_user_line(
-            f"bucketed: sizes={sizes!r}, where positive integers are needed, such as (16, 64, 256)"))
-    return found
 
 
 def _size_hints(fun: Any, *names: str | None) -> tuple[str | None, ...]:
@@ -152,7 +148,13 @@ class _Bucketed:
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call = MappedCall("bucketed", self._fun, self._axis, args, kwargs, None)
-        size = self._size_for(call)
+        place = bisect.bisect_left(self._sizes, call.size)
+        if place == len(self._sizes):
+            raise ArgumentError(at_user_line(
+                f"bucketed: {call.names[0]} of {function_name(self._fun)} has {call.size} entries along axis "
+                f"{call.axes[0]}, and the largest of the sizes is {self._sizes[-1]}. Add a larger one, or call "
+                "it on pieces"))
+        size = self._sizes[place]
         given, named = call.arguments([
             _pad_axis(value, axis, size) for value, axis in zip(call.values, call.axes, strict=True)])
         cuts = self._cuts_of(call, given, named, size)
@@ -164,15 +166,6 @@ class _Bucketed:
         leaves, structure = tree.flatten(outputs)
         return tree.unflatten(structure,
                               [_cut_axis(leaf, axes, call.size) for leaf, axes in zip(leaves, cuts, strict=True)])
-
-    def _size_for(self, call: MappedCall) -> int:
-        place = bisect.bisect_left(self._sizes, call.size)
-        if place == len(self._sizes):
-            raise ArgumentError(at_user_line(
-                f"bucketed: {call.names[0]} of {function_name(self._fun)} has {call.size} entries along axis "
-                f"{call.axes[0]}, and the largest of the sizes is {self._sizes[-1]}. Add a larger one, or call "
-                "it on pieces"))
-        return self._sizes[place]
 
     def _hint_arguments(self, count: int, size: int) -> dict[str, Any]:
         told: dict[str, Any] = {}
@@ -194,8 +187,7 @@ class _Bucketed:
         return found
 
     def _results(self, call: MappedCall, leaves: Sequence[Any], size: int) -> list[Any]:
-        types = [_resize_aval(aval_of(value), axis, size).struct for value, axis in zip(
-            call.values, call.axes, strict=True)]
+        types = [aval_of(value).resized(axis, size).struct for value, axis in zip(call.values, call.axes, strict=True)]
         args, kwargs = call.arguments(types, [aval_of(leaf).struct for leaf in leaves])
         return tree.leaves(eval_shape(self._fun, *args, **kwargs, **self._hint_arguments(size, size)))
 
@@ -210,10 +202,6 @@ class _Bucketed:
                 f"{there.shape} for {size + 1}, so its padding cannot be identified. Return results with the axis "
                 "unchanged, or without it"))
         return axes
-
-
-def _resize_aval(aval: Aval, axis: int, size: int) -> Aval:
-    return aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis + 1:]))
 
 
 def _is_traced(value: Any) -> bool:

@@ -170,7 +170,9 @@ class custom_jvp(_CustomDerivative):  # noqa: N801  (a decorator, named as in ja
         """Set the rule as a sum of one part for each differentiable argument."""
         def rule(*arguments: Any) -> tuple[Any, Any]:
             *nondiff, primals, tangents = arguments
-            output = self(*self._merge(nondiff, primals))
+            first, rest = iter(nondiff), iter(primals)
+            output = self(*[next(first) if position in self.nondiff else next(rest)
+                            for position in range(len(nondiff) + len(primals))])
             parts = [part(tangent, output, *primals) for part, tangent in zip(rules, tangents, strict=True)
                      if part is not None]
             if not parts:
@@ -178,11 +180,6 @@ class custom_jvp(_CustomDerivative):  # noqa: N801  (a decorator, named as in ja
             total = functools.reduce(lambda a, b: tree.map(arithmetic.add, a, b), parts)
             return output, total
         self.rule = rule
-
-    def _merge(self, nondiff: Sequence[Any], primals: Sequence[Any]) -> list[Any]:
-        first, rest = iter(nondiff), iter(primals)
-        return [next(first) if position in self.nondiff else next(rest)
-                for position in range(len(nondiff) + len(primals))]
 
     @hide_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -66,8 +66,8 @@ def pmap(fun: Callable[..., Any], axis_name: str | None = None, *, in_axes: Axes
         positions: list[int | None] = []
 
         def body(*pieces: Any) -> Any:
-            entries = [reshape(piece, _without_axis(aval_of(piece).shape, at)) for piece, at in
-                       zip(pieces, call.axes, strict=True)]
+            entries = [reshape(piece, aval_of(piece).without_axis(at).shape)
+                       for piece, at in zip(pieces, call.axes, strict=True)]
             leaves, structure = tree.flatten(call(*entries))
             positions[:] = output_axes("pmap", name, out_axes, structure, [*map(aval_of, leaves)])
             return tree.unflatten(structure, [leaf if at is None else reshape(leaf, (1, *aval_of(leaf).shape))
@@ -81,10 +81,6 @@ def pmap(fun: Callable[..., Any], axis_name: str | None = None, *, in_axes: Axes
                                           for leaf, at in zip(leaves, positions, strict=True)])
 
     return jit(mapped, static_argnums=static or None, donate_argnums=donated or None)  # type: ignore[no-any-return]
-
-
-def _without_axis(shape: Sequence[int], axis: int) -> tuple[int, ...]:
-    return (*shape[:axis], *shape[axis + 1:])
 
 
 def _without_static(fun: Callable[..., Any], static: Sequence[int], in_axes: Axes, args: tuple[Any, ...],

@@ -281,7 +281,9 @@ def bind_captured(traced: TracedCall, structure: TreeDef, name: str, inline: boo
             np.array([value for value in values if isinstance(value, np.generic) and value.dtype == dtype])
             for dtype in _packed_dtypes(layout)]
     if options is None:
-        executable = _shared_executable(traced.program, traced.out_tree, structure, layout, name, inline, on_meshes)
+        executable = memoize(traced.program, ("jit", structure, traced.out_tree, layout, inline, on_meshes),
+                             lambda: _compile_program(traced.program, traced.out_tree, layout, name, on_meshes,
+                                                      {"inline": inline}))
     else:
         executable = _compile_program(traced.program, traced.out_tree, layout, name, on_meshes, options)
     return Bound(functools.partial(executable, captured), traced.program)
@@ -305,13 +307,6 @@ def _unpack_captured(captured: Captured, layout: _Layout) -> list[Any]:
     arrays = dict(zip(scalars, packs, strict=True))
     return [next(remaining) if dtype is None else
             jax.lax.index_in_dim(arrays[dtype], next(scalars[dtype]), keepdims=False) for dtype in layout]
-
-
-def _shared_executable(program: Program, out_tree: TreeDef, structure: TreeDef, layout: _Layout, name: str,
-                       inline: bool, on_meshes: bool) -> Executable:
-    """Return the executable of a program, memoized on it: it takes the captured values, then the dynamic arguments."""
-    return memoize(program, ("jit", structure, out_tree, layout, inline, on_meshes),
-                   lambda: _compile_program(program, out_tree, layout, name, on_meshes, {"inline": inline}))
 
 
 def _compile_program(program: Program, out_tree: TreeDef, layout: _Layout, name: str, on_meshes: bool,

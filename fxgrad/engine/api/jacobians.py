@@ -193,7 +193,8 @@ def _jacobian_program(traced: TracedCall, main: int, mode: Mode, chunk_size: int
                                                      *(Batched(tangent, 0) for tangent in tangents)])
             found = fill_zeros(program.out_avals, half.nonzero_outputs,
                                [put_axis(result, size, 0) for result in results])
-            return [_stacked_zeros(value, size) for value in found[:main]]
+            return [zeros(Aval((size, *value.aval.shape), value.aval.dtype)) if type(value) is Zero else value
+                    for value in found[:main]]
 
         def pull(cotangents: Sequence[Any], size: int | None) -> list[Any]:
             if size is None:
@@ -211,10 +212,6 @@ def _jacobian_program(traced: TracedCall, main: int, mode: Mode, chunk_size: int
 
 def _total_size(avals: Sequence[Aval]) -> int:
     return sum(aval.size for aval in avals)
-
-
-def _stacked_zeros(value: Any, size: int) -> Any:
-    return zeros(Aval((size, *value.aval.shape), value.aval.dtype)) if type(value) is Zero else value
 
 
 def _pull_back_rows(program: Program, half: Any, residuals: Sequence[Any], cotangents: Sequence[Any], main: int,

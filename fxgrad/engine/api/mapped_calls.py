@@ -36,7 +36,11 @@ class MappedCall:
         self._fun = fun
         self._leaves, self._structure = tree.flatten((args, kwargs))
         names = argument_leaf_names(fun, args, kwargs=kwargs)()
-        leaf_axes = _leaf_axes(what, axes, (args, kwargs), names)
+        leaf_axes: list[int | None] = []
+        entries = [*zip(axes[0], args, strict=True), *((axes[1][key], kwargs[key]) for key in sorted(kwargs))]
+        for prefix, argument in entries:
+            name = names[len(leaf_axes)] if len(leaf_axes) < len(names) else ""
+            leaf_axes.extend(_broadcast_prefix(what, "in_axes", prefix, argument, name))
         self.size = _mapped_size(what, function_name(fun), self._leaves, leaf_axes, names, axis_size)
         self._mapped = [index for index, axis in enumerate(leaf_axes) if axis is not None]
         self.names = [names[index] for index in self._mapped]
@@ -110,17 +114,6 @@ def _argument_axes(what: str, fun: Any, in_axes: Axes, args: tuple[Any, ...], kw
     return (in_axes,) * len(args), dict.fromkeys(kwargs, in_axes if args == () else 0)
 
 
-def _leaf_axes(what: str, axes: tuple[Any, Any], arguments: tuple[Any, Any], names: Sequence[str]) -> list[int | None]:
-    """Return the axis of every leaf, from axes that are a prefix of the arguments' container."""
-    found: list[int | None] = []
-    entries = [*zip(axes[0], arguments[0], strict=True),
-               *((axes[1][key], arguments[1][key]) for key in sorted(arguments[1]))]
-    for axis, argument in entries:
-        name = names[len(found)] if len(found) < len(names) else ""
-        found.extend(_broadcast_prefix(what, "in_axes", axis, argument, name))
-    return found
-
-
 def _broadcast_prefix(what: str, name: str, axis: Axes, value: Any, where: str) -> list[int | None]:
     leaves: list[int | None] | None = broadcast_prefix(axis, value)
     if leaves is None:
@@ -140,11 +133,6 @@ def _check_axis(what: str, axis: int | None, value: Any, where: str) -> int:
             f"to {rank - 1} is needed" if rank else
             f"{what}: in_axes has {axis} for {where}, which is a scalar and has no axis to map over. Write None there"))
     return int(axis) % rank
-
-
-def without_axis(aval: Aval, axis: int) -> Aval:
-    """Return the type of one entry along an axis."""
-    return aval.update(shape=aval.shape[:axis] + aval.shape[axis + 1:])
 
 
 def _mapped_size(what: str, name: str, leaves: Sequence[Any], axes: Sequence[int | None], names: Sequence[str],

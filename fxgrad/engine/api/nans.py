@@ -84,19 +84,14 @@ class _SearchExecutor:
                 for region in equation.regions:
                     if region.role in CALLS and len(region.program.inputs) == len(values):
                         eval_program(region.program, values, step, value_of)  # it names the operation inside
-            _check_outputs(equation.primitive, values, outputs, _place_text(equation))
+            source = equation.source
+            place = "" if source is None else f"\n  at {source.place} (in {source.code.co_name})"
+            _check_outputs(equation.primitive, values, outputs, place)
             return outputs
 
         return eval_program(program, inputs, step, value_of)
 
     compute = execute
-
-
-def _place_text(equation: Equation) -> str:
-    source = equation.source
-    if source is None:
-        return ""
-    return f"\n  at {source.place} (in {source.code.co_name})"
 
 
 def _check_outputs(primitive: Primitive, inputs: Sequence[Any], outputs: Sequence[Any], place: str) -> None:

@@ -125,7 +125,12 @@ class StaticArguments:
 
     def _check_comparable(self, args: Args, kwargs: Kwargs, error: BaseException | None) -> None:
         """Raise `ArgumentError` for a static argument that could not be compared with that of an earlier call."""
-        compared = _compared_object(error)
+        # The object whose `__eq__` raised, if there is one.
+        traceback, compared = None if error is None else error.__traceback__, None
+        while traceback is not None:
+            if traceback.tb_frame.f_code.co_name == "__eq__":
+                compared = traceback.tb_frame.f_locals.get("self")
+            traceback = traceback.tb_next
         if compared is None:
             return
         roots = parameter_names(self._fun, len(args))
@@ -153,16 +158,6 @@ class StaticArguments:
                     f"jit: {where} of {name} is a {type(leaf).__name__}, where an array or a number is needed. "
                     f"Make the argument static: jit({name}, static_argnames={roots[0] if not roots else where!r})",
                 )) from None
-
-
-def _compared_object(error: BaseException | None) -> Any:
-    """Return the object whose `__eq__` raised `error`, if there is one."""
-    traceback, found = None if error is None else error.__traceback__, None
-    while traceback is not None:
-        if traceback.tb_frame.f_code.co_name == "__eq__":
-            found = traceback.tb_frame.f_locals.get("self")
-        traceback = traceback.tb_next
-    return found
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:

@@ -102,6 +102,14 @@ class Aval:
         return Aval(self.shape if shape is None else shape, self.dtype if dtype is None else dtype,
                     self.weak and dtype is None, self.vma)
 
+    def resized(self, axis: int, size: int) -> Aval:
+        """Return the type with another size along an axis."""
+        return self.update(shape=(*self.shape[:axis], size, *self.shape[axis + 1:]))
+
+    def without_axis(self, axis: int | None) -> Aval:
+        """Return the type without an axis; None: the type itself."""
+        return self if axis is None else self.update(shape=self.shape[:axis] + self.shape[axis + 1:])
+
     def varying(self, names: Iterable[str]) -> Aval:
         """Return the type varying over the mesh axes `names` too."""
         vma = self.vma.union(names)

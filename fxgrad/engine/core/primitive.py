@@ -200,8 +200,11 @@ class Primitive:
             raise TypeError(f"the primitive {self.name} cannot be pickled, since no module has it under a name. "
                             f"Assign it to a name at the top of a module ({self.name}_p = Primitive(...)), or use "
                             "cloudpickle, which sends it with its rules")
-        return _primitive_of_token, (_token_of(self), self.name), {name: getattr(self, name)
-                                                                   for name in _FIELDS}, None, None, _fill
+        # The token identifies the primitive in all processes.
+        token = _tokens.setdefault(self, uuid.uuid4().hex)
+        _sent[token] = self
+        return _primitive_of_token, (token, self.name), {name: getattr(self, name)
+                                                         for name in _FIELDS}, None, None, _fill
 
 
 def _primitive_by_name(name: str) -> Primitive:
@@ -213,13 +216,6 @@ def _primitive_by_name(name: str) -> Primitive:
 _tokens: WeakKeyDictionary[Primitive, str] = WeakKeyDictionary()
 _sent: WeakValueDictionary[str, Primitive] = WeakValueDictionary()
 """Primitives pickled or unpickled by value in this process, so that a further copy is the same object."""
-
-
-def _token_of(primitive: Primitive) -> str:
-    """Return the token that identifies a primitive in all processes."""
-    token = _tokens.setdefault(primitive, uuid.uuid4().hex)
-    _sent[token] = primitive
-    return token
 
 
 def _primitive_of_token(token: str, name: str) -> Primitive:

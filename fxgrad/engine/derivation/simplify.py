@@ -112,10 +112,6 @@ def _with_readable_bodies(equation: Equation) -> Equation:
     return equation.replace(equation.inputs, replace_programs(equation.params, regions, programs))
 
 
-def _handles_keys(equation: Equation) -> bool:
-    return any(dtypes.is_key(atom.aval.dtype) for atom in (*equation.inputs, *equation.outputs))
-
-
 def _simplify(program: Program, as_written: bool) -> Program:
     tape = SimplifyingTape(Root(program.inputs), staging=True, interned=False, literals=True)
     tape.shown = as_written
@@ -173,7 +169,7 @@ def _note_changes(simple: Program, program: Program, tape: SimplifyingTape, chan
 
 def _record_user_equation(tape: SimplifyingTape, equation: Equation, changed: dict[Atom, Atom]) -> list[Any]:
     """Record an equation that may be a user's line: merge it with equal ones, but do not rewrite it."""
-    if _handles_keys(equation):
+    if any(dtypes.is_key(atom.aval.dtype) for atom in (*equation.inputs, *equation.outputs)):
         atoms = [changed.get(atom, atom) for atom in equation.inputs]
         tape.nodes.append(RecordedStep(equation if atoms == equation.inputs else equation.replace(atoms),
                                        equation.outputs))

@@ -18,7 +18,7 @@ import numpy as np
 from fxgrad.engine.core.arrays import OWN, as_numpy, freeze_result
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.primitive import NO_TANGENT
-from fxgrad.engine.core.program import Equation, Program, Variable
+from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute, has_effects
 from fxgrad.engine.core.walk import BackwardStep, pull_back_steps
 from fxgrad.engine.derivation.derive import gc_paused
@@ -139,7 +139,8 @@ def _run_forward(program: Program, wrt: Sequence[bool], inputs: Sequence[Any],
     for equation in live_equations(program):
         operands, variables = equation.inputs, equation.outputs
         if active.isdisjoint(operands) or equation.primitive.jvp is NO_TANGENT:
-            outputs: Sequence[Any] = _run_kernel(equation, values)
+            known = [atom.value if type(atom) is Literal else values[atom] for atom in operands]
+            outputs: Sequence[Any] = equation.primitive.numpy(*known, **equation.params)
         else:
             given = {atom: atom for atom in operands if type(atom) is Variable}
             marks = [*map(active.__contains__, given)]
@@ -178,12 +179,6 @@ def _gradients(program: Program, wrt: Sequence[bool], active: set[Any], steps: I
     pull_back_steps(sums, program.outputs, typed, _backward_steps(sums, steps), operator.add)
     return [sums[var] if var in sums else np.zeros(var.aval.shape, var.aval.dtype)[()]
             for var, marked in zip(program.inputs, wrt, strict=True) if marked]
-
-
-def _run_kernel(equation: Equation, values: dict[Any, Any]) -> Sequence[Any]:
-    operands = [atom.value if type(atom) is Literal else values[atom] for atom in equation.inputs]
-    outputs: Sequence[Any] = equation.primitive.numpy(*operands, **equation.params)
-    return outputs
 
 
 def _backward_steps(sums: dict[Any, Any], steps: Iterable[_Step]) -> Iterator[BackwardStep]:

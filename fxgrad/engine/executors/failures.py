@@ -10,7 +10,7 @@ import jax
 
 from fxgrad import errors
 from fxgrad.engine import user_lines
-from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.program import Program, inner_first
 from fxgrad.engine.executors.lines import operation_place
 
 AT_RUN_TIME = jax.errors.JaxRuntimeError, FloatingPointError
@@ -72,7 +72,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def note_memory(error: BaseException, program: Program) -> None:
     """Add to an out-of-memory error the lines of the program that make the largest values."""
     made = [(var.aval.nbytes, str(equation.primitive), var.aval, equation.source)
-            for inner in _programs_in(program) for equation in inner.equations for var in equation.outputs]
+            for inner in inner_first(program) for equation in inner.equations for var in equation.outputs]
     largest = heapq.nlargest(3, made, key=operator.itemgetter(0))
     lines = [f"    {aval} = {name}, {nbytes:,} bytes" + ("" if source is None else (
         f", at {source.place} (in {source.code.co_name})")) for nbytes, name, aval, source in largest]
@@ -80,17 +80,6 @@ def note_memory(error: BaseException, program: Program) -> None:
         "  The largest values that the program makes:", *lines,
         ("  Write fxgrad.memory_analysis(f)(*args) to see what is alive at the peak; fxgrad.checkpoint(f), or "
          "grad(f, memory_budget=...), keeps less"))))
-
-
-def _programs_in(program: Program) -> set[Program]:
-    """Return a program and all nested programs."""
-    found, remaining = {program}, [program]
-    while remaining:
-        for equation in remaining.pop().equations:
-            inner = [each for each in equation.programs if each not in found]
-            found.update(inner)
-            remaining += inner
-    return found
 
 
 def _callback_error(text: str) -> BaseException | None:

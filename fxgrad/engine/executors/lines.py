@@ -64,17 +64,13 @@ class Lines:
             if positions is None:
                 positions = self._positions[id(code)] = [*code.co_positions()]
             place = positions[instruction // 2] if instruction // 2 < len(positions) else (None,) * 4
-            found = self._callers[key] = _caller(code, place), code
+            first, last, start, end = place
+            line = first or code.co_firstlineno
+            made = _template.__code__.replace(
+                co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname, co_firstlineno=line,
+                co_linetable=_location_table((last or line) - line, start, end))
+            found = self._callers[key] = FunctionType(made, _GLOBALS), code
         return found[0]
-
-
-def _caller(code: CodeType, position: _Position) -> Caller:
-    first, last, start, end = position
-    line = first or code.co_firstlineno
-    made = _template.__code__.replace(
-        co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname, co_firstlineno=line,
-        co_linetable=_location_table((last or line) - line, start, end))
-    return FunctionType(made, _GLOBALS)
 
 
 _GLOBALS: dict[str, Any] = {"lax": lax}

@@ -9,7 +9,7 @@ import numpy as np
 
 from fxgrad.engine import tree
 from fxgrad.engine.caches import BoundedDict
-from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, without_literals
+from fxgrad.engine.core.avals import PYTHON_SCALARS, without_literals
 from fxgrad.engine.core.program import ControlFlowPath, Program, Signature
 from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.engine.derivation.simplify import simplify_for_display
@@ -78,8 +78,12 @@ def _mismatch_message(program: Program, args: Sequence[Any], kwargs: Mapping[str
 def _run_leaves(program: Program, leaves: Sequence[Any]) -> list[Any]:
     values = _cast_inputs(program, leaves)
     if values is None:
-        program = _specialize_to(program,
-                                 [argument_aval(leaf, "program", constant_name("an input")) for leaf in leaves])
+        # Programs specialized to types are memoized on the program.
+        avals = [argument_aval(leaf, "program", constant_name("an input")) for leaf in leaves]
+        known = _AT_TYPES.of(program) or _AT_TYPES.put(program, BoundedDict(256))
+        key = (*avals,)
+        found: Program | None = known.get(key)
+        program = known.add(key, specialize(program, avals)) if found is None else found
         values = _cast_inputs(program, leaves)
         assert values is not None
     try:
@@ -105,14 +109,6 @@ def _check_path(program: Program, values: Sequence[Any]) -> None:
 
 
 _AT_TYPES: ProgramAttribute[BoundedDict] = ProgramAttribute("programs at types of arguments")
-
-
-def _specialize_to(program: Program, avals: Sequence[Aval]) -> Program:
-    """Return a program with numbers, from these types, in place of symbolic sizes; memoized on it."""
-    known = _AT_TYPES.of(program) or _AT_TYPES.put(program, BoundedDict(256))
-    key = (*avals,)
-    found: Program | None = known.get(key)
-    return known.add(key, specialize(program, avals)) if found is None else found
 
 
 def _cast_inputs(program: Program, values: Sequence[Any]) -> list[Any] | None:

@@ -78,7 +78,7 @@ def _other_owner(tracer: Tracer, count: int) -> str:
     viewed = getattr(tracer, "viewed", tracer)
     if type(viewed) is Tracer and viewed is not tracer:
         return "view"
-    if viewed is tracer and _is_input(tracer):
+    if viewed is tracer and any(var is tracer.variable for var in tracer.tape.root.outputs):
         return "" if tracer.tape.owns_inputs else "argument"
     return "name" if count > _allowed_references(tracer) else ""
 
@@ -90,10 +90,6 @@ def _allowed_references(tracer: Tracer) -> int:
     code = frame.f_code
     plain = set(code.co_varnames) - set(code.co_cellvars)
     return _NAMED if any(name in plain and value is tracer for name, value in frame.f_locals.items()) else _HELD
-
-
-def _is_input(tracer: Tracer) -> bool:
-    return any(var is tracer.variable for var in tracer.tape.root.outputs)
 
 
 def _is_array_of_callers(tracer: Tracer) -> bool:
@@ -247,9 +243,10 @@ def _mutation_error(shown: str, array: Any, instead: str, is_method: bool = Fals
     if call is not None:
         shown, places = call.text, [*call.positional, *call.keywords.values(), "x", "i", "y"]
         arguments = call.arguments()
+        target = call.keywords.get("out", places[0])
         fields = {"x": call.receiver if is_method else places[0], "arguments": arguments,
                   "call": f"{call.function}({call.arguments(without)})",
-                  "target": _assignable(call.keywords.get("out", places[0])),
+                  "target": target if target.isidentifier() else "result",
                   "where": call.keywords.get("where", "mask")}
         if instead.endswith("({x}{arguments})") and arguments:
             fields["arguments"] = f", {arguments}"
@@ -258,10 +255,6 @@ def _mutation_error(shown: str, array: Any, instead: str, is_method: bool = Fals
     fields |= {"second": places[1], "third": places[2]}
     return MutationError(at_user_line(f"{shown} would change {_array_text(array)} in place, which cannot be. "
                                       f"Write {instead.format(**fields)}"))
-
-
-def _assignable(target: str) -> str:
-    return target if target.isidentifier() else "result"
 
 
 def _array_text(array: Any) -> str:

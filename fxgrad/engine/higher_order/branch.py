@@ -119,7 +119,10 @@ def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: B
     reached = tuple(any(marks) for marks in zip(*(part.extra.nonzero_outputs for part in linear), strict=True))
     parts = [partition(part.program, count, part.extra, (True,) * len(part.program.inputs), keep_by_cost, reached)
              for part in linear]
-    slots = _slots([[var.aval.strong() for var in part.saved] for part in parts])
+    most: Counter[Aval] = Counter()  # the fewest slots, by type, that hold the saved values of any branch
+    for part in parts:
+        most |= Counter(var.aval.strong() for var in part.saved)
+    slots = list(most.elements())
     places = [_places(slots, part.saved) for part in parts]
     known = [Derived(_fill_slots(part.forward, count, slots, place), one.captured, None)
              for part, place, one in zip(parts, places, linear, strict=True)]
@@ -137,14 +140,6 @@ def _split_jvp(index: Any, operands: list[Any], tangents: list[Any], branches: B
         halves.append(Derived(rewire(part.tangent, avals, positions), one.captured, None))
     out_tangents = bind_cond(index, halves, [*operands, *saved, *nonzero_tangents(tangents)])
     return outputs, fill_zeros(branches[0].out_avals, reached, out_tangents)
-
-
-def _slots(saved: Sequence[Sequence[Aval]]) -> list[Aval]:
-    """Return the fewest slots, by type, that hold the saved values of any branch."""
-    most: Counter[Aval] = Counter()
-    for avals in saved:
-        most |= Counter(avals)
-    return list(most.elements())
 
 
 def _places(slots: Sequence[Aval], saved: Sequence[Variable]) -> tuple[int, ...]:
@@ -200,17 +195,14 @@ def _batch_by_selecting(size: int, index: Any, operands: list[Any], axes: Sequen
         mask = eq(which, scalar_like(number, index))
         given, in_axes = fill_dead_lanes(mask, size, operands, axes)
         derived = batched_program(branch, size, tuple(in_axes))
-        results.append(_run_if_any(mask, derived, given) if size and _may_be_long(branch) else
+        # Programs inside may be loops, which run only if a lane needs them.
+        may_be_long = any(region.role != "inline" for equation in branch.equations for region in equation.regions)
+        results.append(_run_if_any(mask, derived, given) if size and may_be_long else
                        apply_equations(derived.program, [*derived.captured, *given]))
     passed = passthrough_inputs(branches, axes)
     outputs = [select_n(expand_mask(which, len(aval_of(cases[0]).shape)), *cases) if place is None else operands[place]
                for place, cases in zip(passed, zip(*results, strict=True), strict=True)]
     return outputs, [0 if place is None else None for place in passed]
-
-
-def _may_be_long(program: Program) -> bool:
-    """Return whether a program holds programs that may be loops, so that it should run only if a lane needs it."""
-    return any(region.role != "inline" for equation in program.equations for region in equation.regions)
 
 
 def _run_if_any(mask: Any, derived: Derived, given: Sequence[Any]) -> list[Any]:

@@ -136,14 +136,10 @@ custom_jvp_p = register(Primitive(
 region_roles.enter(("call",), custom_jvp_p)
 
 
-def _single_aval(aval: Aval, axis: int | None) -> Aval:
-    return aval if axis is None else aval.update(shape=aval.shape[:axis] + aval.shape[axis + 1:])
-
-
 def _apply_batched(function: Callable[..., Sequence[Any]], size: int, values: Flat, axes: Sequence[int | None],
                    name: str | None) -> list[Batched]:
     """Apply `function`, which takes values without the batch axis (for collectives: `name`), to batches."""
-    avals = [_single_aval(aval_of(value), axis) for value, axis in zip(values, axes, strict=True)]
+    avals = [aval_of(value).without_axis(axis) for value, axis in zip(values, axes, strict=True)]
     program, captured = trace_at(function, avals, mode=WITH_LITERALS,
                                  axes={} if name is None else {name: size})
     with batching_over(name):
@@ -257,7 +253,7 @@ def _custom_vjp_jvp(primals: list[Any], tangents: list[Any], *, program: Program
 def _custom_vjp_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: CustomVjpRule,
                       ) -> tuple[list[Any], list[int | None]]:
     derived = batched_program(program, size, tuple(axes))
-    avals = tuple(_single_aval(aval_of(value), axis).strong() for value, axis in zip(values, axes, strict=True))
+    avals = tuple(aval_of(value).without_axis(axis).strong() for value, axis in zip(values, axes, strict=True))
     wrapped = BatchedVjpRule(rule, size, tuple(axes), avals, batched_axis.get())
     return unbatched_where_equal(program, size, axes,
                                  bind(custom_vjp_p, *values, program=derived.program, rule=wrapped))
@@ -295,7 +291,7 @@ class BatchedVjpRule(ByValue):
         """Return cotangents of the rule; those of inputs that are not batched are summed over the batch."""
         rule, size, axes, avals, axis_name = self._key
         count, marks = len(residuals), nonzero_mask(cotangents)
-        types = [_single_aval(value.aval if type(value) is Zero else aval_of(value), 0) for value in cotangents]
+        types = [(value.aval if type(value) is Zero else aval_of(value)).without_axis(0) for value in cotangents]
 
         def one(*values: Any) -> list[Any]:
             given = rule.backward(structure, values[:count], fill_zeros(types, marks, values[count:]))
@@ -374,7 +370,7 @@ def _tangent_transpose(cotangents: list[Any], inputs: list[Any], *, rule: Custom
 
 
 def _tangent_batch(size: int, values: list[Any], axes: list[int | None], **params: Any) -> tuple[list[Any], list[int]]:
-    avals = [_single_aval(aval_of(value), axis) for value, axis in zip(values, axes, strict=True)]
+    avals = [aval_of(value).without_axis(axis) for value, axis in zip(values, axes, strict=True)]
     with batching_over(None):  # batches in the user's rule are over another axis
         program, captured = _tangent_program(avals, **params)
     results = Batch(size).run(program, [*(Batched(value, None) for value in captured),

@@ -48,7 +48,10 @@ def keep_by_cost(known: Program, needed: Sequence[Variable], free: set[Variable]
     """
     if not needed:
         return []
-    relevant = _ancestors(known, needed, free)
+    relevant = set(needed)
+    for equation in reversed(known.equations):
+        if not relevant.isdisjoint(equation.outputs):
+            relevant.update(atom for atom in equation.inputs if type(atom) is Variable and atom not in free)
     cut = MinimumCut()
     for var in known.inputs:
         if var in relevant:
@@ -61,14 +64,6 @@ def keep_by_cost(known: Program, needed: Sequence[Variable], free: set[Variable]
             cut.add(outputs, [size_hint(var.aval.nbytes) + 1 for var in outputs], inputs,
                     None if is_expensive(equation) else 0)
     return cut.solve(needed)[0]
-
-
-def _ancestors(known: Program, needed: Sequence[Variable], free: set[Variable]) -> set[Variable]:
-    wanted = set(needed)
-    for equation in reversed(known.equations):
-        if not wanted.isdisjoint(equation.outputs):
-            wanted.update(atom for atom in equation.inputs if type(atom) is Variable and atom not in free)
-    return wanted
 
 
 kept_always: Analysis[bool] = Analysis(

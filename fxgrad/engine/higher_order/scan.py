@@ -172,7 +172,10 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, **params:
     loop = Loop(**params)
     takes, makes = loop.takes(program), loop.makes(program)
     carried = _nonzero_carry(program, loop, nonzero_mask(tangents))
-    tangents = _with_tangents(takes, tangents, carried)
+    # A carried value that gets a tangent at a later step has a zero until then.
+    consts, carry, xs = takes.split(tangents)
+    tangents = [*consts, *(instantiate_zeros(tangent) if marked else tangent
+                           for tangent, marked in zip(carry, carried, strict=True)), *xs]
     if needs_tangent_tape(primals, tangents):
         return _split_jvp(primals, tangents, program, loop)
     wrt = nonzero_mask(tangents)
@@ -181,13 +184,6 @@ def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, **params:
     consts, carry, xs = takes.with_tangents(primals, tangents)
     outputs, found = makes.without_tangents(loop.again(both.program, [*both.captured, *consts], carry, xs), wanted)
     return outputs, fill_zeros(_out_avals(program, loop), wanted, found)
-
-
-def _with_tangents(takes: Groups[ScanInputs], tangents: Sequence[Any], carried: Marks) -> list[Any]:
-    """Return `tangents` with zeros for carried values that get a tangent at a later step."""
-    consts, carry, xs = takes.split(tangents)
-    return [*consts, *(instantiate_zeros(tangent) if marked else tangent
-                       for tangent, marked in zip(carry, carried, strict=True)), *xs]
 
 
 # --- linearization: a scan of known work stacks residuals for the tangent scan -----------------------------

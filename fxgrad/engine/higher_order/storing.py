@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -105,12 +105,9 @@ def unpack_inputs(tangent: Program, first: int, stores: Sequence[str], kept: Seq
 
     def build(*values: Any) -> tuple[list[Any], None]:
         given = iter(values[first:])
-        found = [_take_stored(given, store, aval) for store, aval in zip(stores, avals[first:beyond], strict=True)]
+        found = [unpack([*islice(given, num_stored(aval, store))], store, aval) if store else next(given)
+                 for store, aval in zip(stores, avals[first:beyond], strict=True)]
         return apply_equations(tangent, [*values[:first], *found, *given]), None
 
     return derive(tangent, ("unpacking", first, tuple(stores)), build,
                   [*avals[:first], *kept, *avals[beyond:]]).program
-
-
-def _take_stored(given: Iterator[Any], store: str, aval: Aval) -> Any:
-    return unpack([*islice(given, num_stored(aval, store))], store, aval) if store else next(given)

@@ -50,7 +50,12 @@ def _narrowed(x: Any, dtype: DType) -> Any:
         return x
     if dtypes.kind_of(dtype) == "f":
         if x.dtype.kind == "f" and x.dtype.itemsize == 8:
-            x = _rounded_to_odd(x)
+            # Round to odd: rounding that again gives the result of rounding once.
+            near = np.asarray(x.astype(np.float32))
+            exact = (near == x) | ~np.isfinite(near)
+            bits = near.view(np.int32)  # in signs and magnitudes, one less is nearer to 0
+            bits = bits - (np.abs(near.astype(np.float64)) > np.abs(x))
+            x = np.where(exact, near, (bits | 1).view(np.float32))
         elif x.dtype.itemsize == 1 and dtypes.is_floating(x.dtype):
             x = x.astype(np.float32)
         if dtypes.bits_of(dtype) == 4:  # no NaN: XLA makes it -0
@@ -60,15 +65,6 @@ def _narrowed(x: Any, dtype: DType) -> Any:
     elif dtypes.is_below_byte(dtype) and dtypes.is_below_byte(x.dtype):
         x = x.astype(np.int8)
     return x.astype(dtype, copy=False)[()]
-
-
-def _rounded_to_odd(x: Any) -> Any:
-    """Return float64 as float32 that gives, when rounded again, the result of rounding once."""
-    near = np.asarray(x.astype(np.float32))
-    exact = (near == x) | ~np.isfinite(near)
-    bits = near.view(np.int32)  # in signs and magnitudes, one less is nearer to 0
-    bits = bits - (np.abs(near.astype(np.float64)) > np.abs(x))
-    return np.where(exact, near, (bits | 1).view(np.float32))
 
 
 def converted_by_xla(lax: Any, x: Any, dtype: DType) -> Any:

@@ -333,8 +333,7 @@ def _conv_batch(size: int, values: list[Any], axes: list[int | None], **params: 
     """Merge the batch into the batch axis or the output features; if both operands have one, it forms groups."""
     if not size:  # an axis of no elements cannot be split again
         avals = [aval_of(value) for value in values]
-        entries = [aval if at is None else aval.update(shape=(*aval.shape[:at], *aval.shape[at + 1:]))
-                   for aval, at in zip(avals, axes, strict=True)]
+        entries = [aval.without_axis(at) for aval, at in zip(avals, axes, strict=True)]
         out, = _conv_abstract(*entries, **params)
         return [zeros(out.update(shape=(0, *out.shape)))], [0]
     geometry = geometry_of(params)

@@ -137,16 +137,12 @@ def _trusted(dtype: Any, size: int) -> Any:
 def _from_singular_values(a: Any) -> Any:
     u, s, vh = np.linalg.svd(a)
     values = np.linalg.det(u) * np.linalg.det(vh)
-    products = _others(s)
-    return (values[..., None, None] * ((u * products[..., None, :]) @ vh).conj()).astype(a.dtype, copy=False)
-
-
-def _others(s: Any) -> Any:
-    """Return for each number of a row the product of all others."""
+    # For each singular value the product of all others.
     ones = np.ones((*s.shape[:-1], 1), s.dtype)
     before = np.cumprod(np.concatenate([ones, s[..., :-1]], -1), -1)
     behind = np.cumprod(np.concatenate([ones, s[..., :0:-1]], -1), -1)[..., ::-1]
-    return before * behind
+    products = before * behind
+    return (values[..., None, None] * ((u * products[..., None, :]) @ vh).conj()).astype(a.dtype, copy=False)
 
 
 def _cofactor_xla(lax: Any, a: Any) -> list[Any]:

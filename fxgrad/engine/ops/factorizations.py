@@ -74,12 +74,6 @@ def _cholesky_numpy(a: Any) -> Any:
                                   "multiple of the identity added to it often helps.") from None
 
 
-def _halve_diagonal(x: Any) -> Any:
-    """Return the lower triangles with half of the diagonals."""
-    halves = where(on_diagonal(x), 0.5, full(shape_of(x), 1, aval_of(x).dtype))
-    return mul(tril(x), halves)
-
-
 def _cholesky_jvp(primals: list[Any], tangents: list[Any]) -> tuple[list[Any], list[Any]]:
     """Only the lower triangle of A is read, so only that of dA counts."""
     factor = cholesky(primals[0])
@@ -125,7 +119,8 @@ def _undivided_tangent(factor: Any, moved: Any) -> Any:
     """dL = L halved(L^-1 dA L^-H): Giles, 3.1."""
     half = triangular_solve(factor, hermitian(moved), left_side=True, lower=True)
     whole = triangular_solve(factor, half, lower=True, transpose_a=True, conjugate_a=True)
-    return matmul(factor, _halve_diagonal(whole))
+    halves = where(on_diagonal(whole), 0.5, full(shape_of(whole), 1, aval_of(whole).dtype))
+    return matmul(factor, mul(tril(whole), halves))
 
 
 cholesky_p = register(Primitive(

@@ -144,7 +144,7 @@ def _split_abstract(x: Aval, *, sizes: tuple[int, ...], axis: int) -> list[Aval]
     if sum(sizes) != x.shape[axis] or any(size < 0 for size in sizes):
         raise ShapeError(f"split: sizes {sizes} along axis {axis} of an array of shape {x.shape}; they must add up to "
                          f"{x.shape[axis]}")
-    return [x.update(shape=(*x.shape[:axis], size, *x.shape[axis + 1:])) for size in sizes]
+    return [x.resized(axis, size) for size in sizes]
 
 
 def _split_numpy(x: Any, *, sizes: tuple[int, ...], axis: int) -> list[Any]:
@@ -176,7 +176,7 @@ def _split_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[s
 
 def _unstack_abstract(x: Aval, *, axis: int) -> list[Aval]:
     check_axes("unstack", x, (axis,))
-    return [x.update(shape=x.shape[:axis] + x.shape[axis + 1:])] * x.shape[axis]
+    return [x.without_axis(axis)] * x.shape[axis]
 
 
 def _unstack_batch(size: int, values: list[Any], axes: list[int], *, axis: int) -> tuple[list[Any], list[int]]:

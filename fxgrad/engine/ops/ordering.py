@@ -31,18 +31,16 @@ def _sort_abstract(*operands: Aval, dimension: int, num_keys: int) -> list[Aval]
     return list(operands)
 
 
-def _comparable(x: Any) -> Any:
-    """Return `x` in a dtype that NumPy sorts with NaNs last."""
-    return x.astype(np.float32) if x.dtype.itemsize < 4 and dtypes.is_floating(x.dtype) else x
-
-
 def _ordered_parts(x: Any) -> list[Any]:
     """Return the sort keys, in order: parts of complex numbers with NaNs, which NumPy puts last as wholes."""
     return [x.real, x.imag] if x.dtype.kind == "c" and np.isnan(x).any() else [x]
 
 
 def _sort_numpy(*operands: Any, dimension: int, num_keys: int) -> list[Any]:
-    keys = [part for operand in operands[:num_keys] for part in _ordered_parts(_comparable(operand))]
+    # NumPy does not sort the NaNs of narrow floats last.
+    comparable = [operand.astype(np.float32) if operand.dtype.itemsize < 4 and dtypes.is_floating(operand.dtype)
+                  else operand for operand in operands[:num_keys]]
+    keys = [part for operand in comparable for part in _ordered_parts(operand)]
     if len(operands) == len(keys) == 1:
         return [np.sort(keys[0], axis=dimension, kind="stable").astype(operands[0].dtype, copy=False)]
     if len(keys) == 1:

@@ -73,11 +73,6 @@ def _triangular_xla(lax: Any, a: Any, b: Any, **params: Any) -> list[Any]:
     return [lax.linalg.triangular_solve(a, b, **params)]
 
 
-def _apply_triangular(a: Any, transpose_a: bool, conjugate_a: bool) -> Any:
-    a = conj_if_complex(a) if conjugate_a else a
-    return transpose_matrices(a) if transpose_a else a
-
-
 def _triangular_jvp(primals: list[Any], tangents: list[Any], *, left_side: bool, lower: bool, transpose_a: bool,
                     conjugate_a: bool, unit_diagonal: bool) -> tuple[list[Any], list[Any]]:
     """op(a) x = b, so op(a) dx = db - op(da) x, where da is zero outside of the triangle."""
@@ -87,8 +82,9 @@ def _triangular_jvp(primals: list[Any], tangents: list[Any], *, left_side: bool,
     x, = bind(triangular_solve_p, a, b, **params)
     right = db
     if type(da) is not Zero:
-        moved = _apply_triangular((tril if lower else triu)(da, (-1 if lower else 1) if unit_diagonal else 0),
-                                  transpose_a, conjugate_a)
+        moved = (tril if lower else triu)(da, (-1 if lower else 1) if unit_diagonal else 0)
+        moved = conj_if_complex(moved) if conjugate_a else moved
+        moved = transpose_matrices(moved) if transpose_a else moved
         through_a = matmul(moved, x) if left_side else matmul(x, moved)
         right = neg(through_a) if type(db) is Zero else sub(db, through_a)
     return [x], [Zero(aval_of(x))] if type(right) is Zero else bind(triangular_solve_p, a, right, **params)

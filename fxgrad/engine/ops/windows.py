@@ -214,16 +214,12 @@ def _in_range(plan: _Plan, indices: Any, windows: Windows, mode: str) -> tuple[A
     if not outside.any():
         return starts, None
     if mode == "checked":
-        _refuse(plan, indices, outside, windows)
+        first = tuple(np.argwhere(outside)[0])
+        component = first[-1]
+        raise IndexingError(at_user_line(
+            f"index {indices[first]} is out of range for axis {windows.start_index_map[component]} of size "
+            f"{plan.sizes[component]}; in range are {-plan.sizes[component]} to {plan.upper[component]}"))
     return np.minimum(np.maximum(starts, 0), np.maximum(plan.upper, 0)), ~outside.any(axis=-1)
-
-
-def _refuse(plan: _Plan, indices: Any, outside: Any, windows: Windows) -> None:
-    first = tuple(np.argwhere(outside)[0])
-    component = first[-1]
-    raise IndexingError(at_user_line(
-        f"index {indices[first]} is out of range for axis {windows.start_index_map[component]} of size "
-        f"{plan.sizes[component]}; in range are {-plan.sizes[component]} to {plan.upper[component]}"))
 
 
 def _grid(plan: _Plan, starts: Any, inside: Any) -> tuple[Any, ...]:
@@ -289,17 +285,13 @@ def scatter_numpy(combine: np.ufunc | None, x: Any, indices: Any, updates: Any, 
         seen[place] = updates if combine is None else combine(seen[place], updates)
     else:
         # The one form of `at` that is fast: one index array for a flat array.
-        addresses = np.broadcast_to(_addresses(plan, seen, grid), updates.shape)
+        # The indices of the updates' elements in the flattened array.
+        strides = [stride // seen.itemsize for stride in seen.strides]
+        front = np.asarray(sum(column * stride for column, stride in zip(grid, strides, strict=False)))
+        front = front[(..., *(np.newaxis,) * len(plan.rest))]
+        for position, (piece, stride) in enumerate(zip(plan.rest, strides[len(grid):], strict=True)):
+            within = np.arange(piece.stop) * stride
+            front = front + within.reshape(-1, *(1,) * (len(plan.rest) - position - 1))
+        addresses = np.broadcast_to(front, updates.shape)
         combine.at(out.reshape(-1), addresses.ravel(), updates.ravel())
     return out
-
-
-def _addresses(plan: _Plan, seen: Any, grid: tuple[Any, ...]) -> Any:
-    """Return the indices of the updates' elements in the flattened array."""
-    strides = [stride // seen.itemsize for stride in seen.strides]
-    front = np.asarray(sum(column * stride for column, stride in zip(grid, strides, strict=False)))
-    front = front[(..., *(np.newaxis,) * len(plan.rest))]
-    for position, (piece, stride) in enumerate(zip(plan.rest, strides[len(grid):], strict=True)):
-        within = np.arange(piece.stop) * stride
-        front = front + within.reshape(-1, *(1,) * (len(plan.rest) - position - 1))
-    return front

@@ -27,7 +27,10 @@ def checkpoint_blocks(program: Program, blocks: Sequence[tuple[int, int]], kept:
     """
     if not blocks:
         return program
-    used_later = _last_uses(program)
+    used_later: dict[Atom, int] = {}  # the number of the last equation that uses a value; one beyond all for results
+    for number, equation in enumerate(program.equations):
+        used_later.update(dict.fromkeys(equation.inputs, number))
+    used_later.update(dict.fromkeys(program.outputs, len(program.equations)))
     equations: list[Equation] = []
     done = 0
     for first, beyond in blocks:
@@ -37,15 +40,6 @@ def checkpoint_blocks(program: Program, blocks: Sequence[tuple[int, int]], kept:
         equations.append(_checkpoint_equation(part, outputs, kept, known))
         done = beyond
     return program.replace(equations=[*equations, *program.equations[done:]])
-
-
-def _last_uses(program: Program) -> dict[Atom, int]:
-    """Return the number of the last equation that uses each value; one beyond all for results."""
-    last: dict[Atom, int] = {}
-    for number, equation in enumerate(program.equations):
-        last.update(dict.fromkeys(equation.inputs, number))
-    last.update(dict.fromkeys(program.outputs, len(program.equations)))
-    return last
 
 
 def _checkpoint_equation(part: Sequence[Equation], outputs: list[Variable], kept: Collection[Any],
@@ -70,16 +64,11 @@ def _block_key(part: Sequence[Equation], inputs: Sequence[Variable], outputs: Se
     for equation in part:
         for var in equation.outputs:
             number[var] = len(number)
-        steps.append((equation.primitive, *param_key(equation.primitive, equation.params),
-                      _line_source(equation.source),
+        line = None if equation.source is None else equation.source._replace(origins=(), results=())
+        steps.append((equation.primitive, *param_key(equation.primitive, equation.params), line,
                       *(number.get(atom, atom) for atom in equation.inputs),
                       *((var.aval, var in kept) for var in equation.outputs)))
     return (*(var.aval for var in inputs), *steps, *(number[var] for var in outputs))
-
-
-def _line_source(source: Source | None) -> Source | None:
-    """Return the source without the details of single values."""
-    return None if source is None else source._replace(origins=(), results=())
 
 
 def _block_program(part: Sequence[Equation], inputs: Sequence[Variable], outputs: Sequence[Variable],

@@ -32,7 +32,11 @@ class Level(NamedTuple):
 def levels(program: Program, found: Sequence[ResidualCost]) -> list[Level]:
     """Return levels, from recomputing nothing to keeping nothing that follows from the inputs."""
     made = {var: number for number, equation in enumerate(program.equations) for var in equation.outputs}
-    needed = _needed_bytes(found, made)
+    # What the backward pass needs beside the inputs.
+    needed: dict[Any, int] = {var: var.aval.nbytes for cost in found for var in cost.values if var in made}
+    for number, cost in enumerate(found):
+        if cost.own:
+            needed[number] = cost.own
     made_again = [cost.work for cost in found if cost.work]
     if not made_again or not needed:
         return [Level(frozenset(needed), frozenset())]
@@ -45,15 +49,6 @@ def levels(program: Program, found: Sequence[ResidualCost]) -> list[Level]:
         if level not in result:
             result.append(level)
     return result
-
-
-def _needed_bytes(found: Sequence[ResidualCost], made: dict[Variable, int]) -> dict[Any, int]:
-    """Return the values that the backward pass needs beside the inputs, with their bytes."""
-    needed: dict[Any, int] = {var: var.aval.nbytes for cost in found for var in cost.values if var in made}
-    for number, cost in enumerate(found):
-        if cost.own:
-            needed[number] = cost.own
-    return needed
 
 
 def _level(program: Program, found: Sequence[ResidualCost], made: dict[Variable, int], needed: dict[Any, int],

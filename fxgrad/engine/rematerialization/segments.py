@@ -75,15 +75,12 @@ class Segments:
             most = max((inside[after] - inside[before] for before, after in itertools.pairwise(chosen)), default=0)
             sizes.append((cost + most, chosen))
         size, chosen = min(sizes, key=lambda each: each[0])
-        return self._make_plan(level, [self.borders[place] for place in chosen], size + kept)
-
-    def _make_plan(self, level: Level, borders: list[int], size: float) -> BlockPlan:
-        *blocks, last = itertools.pairwise(borders)
+        *blocks, last = itertools.pairwise([self.borders[place] for place in chosen])
         again = sorted(level.again)
         computed = [block for block in blocks if any(block[0] <= number < block[1] for number in again)]
         # Values that the last block would recompute are live at once anyway, so they are saved.
         work = sum(self._found[number].work or 0.0 for number in again if number < last[0])
-        return BlockPlan(tuple(computed), level.kept, int(size), work)
+        return BlockPlan(tuple(computed), level.kept, int(size + kept), work)
 
     def _kept_bytes(self, level: Level) -> int:
         return sum(self._found[value].own if isinstance(value, int) else value.aval.nbytes for value in level.kept)
