@@ -181,16 +181,13 @@ def _name(function: Callable[..., Any]) -> str:
 def _place_of_record(primitive: Primitive) -> Place | None:
     """Return the place where a module assigns the primitive to a name; None if no module does."""
     for module in [*sys.modules.values()]:
-        names = {name for name, value in _variables(module).items() if value is primitive}
+        file = getattr(module, "__file__", None) if isinstance(module, ModuleType) else None
+        names = {name for name, value in vars(module).items() if value is primitive} if file else set()
         if names:
             for name, line in _assignments(module.__file__ or ""):
                 if name in names:
                     return Place(module.__file__ or "", line)
     return None
-
-
-def _variables(module: ModuleType) -> Mapping[str, Any]:
-    return vars(module) if isinstance(module, ModuleType) and getattr(module, "__file__", None) else {}
 
 
 @cached("assignments in modules", 1024)

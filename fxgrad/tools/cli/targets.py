@@ -29,7 +29,9 @@ class CommandTarget:
         self._program: Program | None = None
         self.args: tuple[Any, ...] = ()
         if text.endswith(".py") and ":" not in text.removeprefix(Path(text).drive):
-            raise CommandError(f"{text} is a file of Python: say which of its functions. {_functions_of(text)}")
+            found = _own_functions(_module(text))
+            hint = f"Write {text}:{found[0]}; its functions are {', '.join(found[:8])}" if found else "It has none"
+            raise CommandError(f"{text} is a file of Python: say which of its functions. {hint}")
         if is_program_file(text):
             self._program = read_program(Path(text))
             return
@@ -115,12 +117,6 @@ def _own_functions(module: Any) -> list[str]:
     """Return the names of the functions that a module defines itself."""
     return sorted(each for each, value in vars(module).items()
                   if inspect.isfunction(value) and value.__module__ == module.__name__)
-
-
-def _functions_of(place: str) -> str:
-    """Return a hint for a file given without a function."""
-    found = _own_functions(_module(place))
-    return f"Write {place}:{found[0]}; its functions are {', '.join(found[:8])}" if found else "It has none"
 
 
 def _module(place: str) -> Any:

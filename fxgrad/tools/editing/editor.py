@@ -180,7 +180,9 @@ class Editor:
             if not isinstance(single, Variable):
                 raise ArgumentError(at_user_line(f"edit: name={name!r} is for one computed result; the function has "
                                                  f"{len(results)} results"))
-            self._rename(single, name)
+            if name in self.names:
+                raise ArgumentError(at_user_line(f"edit: the program has a value {name!r} already"))
+            self._given[single] = name
         return tree.unflatten(made.out_tree, results)
 
     def replace(self, equation: Equation, function: Callable[..., Any]) -> None:
@@ -393,11 +395,6 @@ class Editor:
 
     def _definition_index(self, atom: Atom) -> int:
         return next((place for place, equation in enumerate(self._equations) if atom in equation.outputs), -1)
-
-    def _rename(self, var: Variable, name: str) -> None:
-        if name in self.names:
-            raise ArgumentError(at_user_line(f"edit: the program has a value {name!r} already"))
-        self._given[var] = name
 
     def _name(self, atom: Atom) -> str:
         if isinstance(atom, Literal):

@@ -109,7 +109,11 @@ class _Extraction:
                  if path not in self._by_name and "/" in path}
         self._atoms: dict[_InnerValue, Atom] = {}
         if found:
-            self._take_apart({each.calls[:count] for each in found.values() for count in range(1, len(each.calls) + 1)})
+            calls = {each.calls[:count] for each in found.values() for count in range(1, len(each.calls) + 1)}
+            equations: list[Equation] = []
+            before = self._program
+            outputs = self._copy(before, (), before.inputs, None, calls, equations)
+            self._program = before.replace(equations=equations, outputs=outputs)
         self._inside = {path: self._atoms[each] for path, each in found.items()}
         for name, var in self._by_name.items():  # a result of a call keeps the name that its own line gives it
             self._call_it(name, self._atoms.get(_InnerValue((), var), var))
@@ -187,13 +191,6 @@ class _Extraction:
         return _suggestion(name, [*self._by_name, *(argument.name for argument in self._arguments())])
 
     # --- calls ----------------------------------------------------------------------------------------------
-
-    def _take_apart(self, calls: set[tuple[int, ...]]) -> None:
-        """Inline these calls; return the program and the atoms of all values in it."""
-        equations: list[Equation] = []
-        before = self._program
-        outputs = self._copy(before, (), before.inputs, None, calls, equations)
-        self._program = before.replace(equations=equations, outputs=outputs)
 
     def _copy(self, program: Program, inside: tuple[int, ...], inputs: Sequence[Atom],
               around: Source | None, calls: set[tuple[int, ...]], equations: list[Equation]) -> list[Atom]:
@@ -292,7 +289,12 @@ class _Extraction:
         taken = [argument for argument in own if any(var in missing for var in tree.leaves(argument.value))]
         if missing and not open_end:
             self._refuse(missing, results, {*leaves})
-        arguments, keywords = self._signed(inputs, chosen, taken)
+        plain = [argument.value for argument in taken if argument.keyword is None]
+        keywords = {argument.keyword: argument.value for argument in taken if argument.keyword is not None}
+        arguments: list[Any] = []
+        rest = iter(chosen)
+        for each in [...] if inputs is None else inputs:
+            arguments += plain if each is ... else [next(rest)]
         variables, in_tree = tree.flatten((tuple(arguments), keywords))
         twice = [var for place, var in enumerate(variables) if var in variables[:place]]
         if twice:
@@ -309,17 +311,6 @@ class _Extraction:
         present = {*made.inputs}.union(*(equation.outputs for equation in equations))
         NAMES.put(made, {var: name for var, name in self._names.items() if var in present})
         return made.check()
-
-    def _signed(self, inputs: Sequence[Any] | None, chosen: Sequence[Any], taken: Sequence[_Argument],
-                ) -> tuple[list[Any], dict[str, Any]]:
-        """Return the arguments of the part by position and by name."""
-        plain = [argument.value for argument in taken if argument.keyword is None]
-        keywords = {argument.keyword: argument.value for argument in taken if argument.keyword is not None}
-        arguments: list[Any] = []
-        rest = iter(chosen)
-        for each in [...] if inputs is None else inputs:
-            arguments += plain if each is ... else [next(rest)]
-        return arguments, keywords
 
     def _needed_equations(self, results: Sequence[Atom], given: set[Variable]) -> tuple[list[Equation], set[Variable]]:
         """Return the equations that `results` need if the values `given` are known, in order, and their free inputs."""
@@ -357,11 +348,8 @@ class _Extraction:
                 return
             user = next((each for each in equations if last in each.inputs), None)
             last = None if user is None else next(
-                (each for each in user.outputs if self._leads(each, equations, outputs)), None)
-
-    @staticmethod
-    def _leads(var: Variable, equations: Sequence[Equation], outputs: set[Variable]) -> bool:
-        return var in outputs or any(var in each.inputs for each in equations)
+                (output for output in user.outputs
+                 if output in outputs or any(output in each.inputs for each in equations)), None)
 
     def _name(self, var: Variable) -> str:
         return self._names.get(var) or next(

@@ -119,8 +119,9 @@ class Items:
         enters = {node for subgraph in operation.subgraphs for node in subgraph.enters}
         for node in dict.fromkeys(operation.inputs):
             if node not in enters and node in made:
-                leaf = self._add(**{"in": number}, kind="leaf", label=f"{_use_text(operation)} {node.name}",
-                                 type=str(node.aval), role="input")
+                how = "chooses" if any(subgraph.role == "branch" for subgraph in operation.subgraphs) else "steps"
+                leaf = self._add(**{"in": number}, kind="leaf", label=f"{how}: {node.name}", type=str(node.aval),
+                                 role="input")
                 self.edges.append((*made[node], leaf))
 
     def _scope(self, operation: Operation, around: int) -> int:
@@ -162,11 +163,6 @@ class Items:
         """Return the items and edges, for JSON."""
         return {"title": self._graph.title or "program", "items": self.items, "edges": self.edges,
                 "sources": self.sources}
-
-
-def _use_text(operation: Operation) -> str:
-    """Describe how an operation uses an operand that enters none of its programs."""
-    return "chooses:" if any(subgraph.role == "branch" for subgraph in operation.subgraphs) else "steps:"
 
 
 def _short_text(value: Any) -> str:

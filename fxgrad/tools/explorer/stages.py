@@ -59,7 +59,11 @@ def stages_of(fun: Callable[..., Any], argnums: int | Sequence[int], args: tuple
                                   "Reverse mode: each operation's pullback, from the result to the arguments.",
                                   slopes, simplified),
                    _program_stage("gradient, simplified", "The same without what nothing needs.", last, slopes)]
-    return [*stages, _numpy(last), _xla(last)]
+    try:
+        text, note = last.to_python(), "The same as a file of plain NumPy, bit for bit: `program.to_python()`."
+    except FxgradError as error:
+        text, note = "", f"There is no such file: {error}".split("\n", maxsplit=1)[0]
+    return [*stages, ProgramStage("NumPy", note, [("", line) for line in text.splitlines()]), _xla(last)]
 
 
 def _program_stage(name: str, note: str, program: Program, before: Program | None) -> ProgramStage:
@@ -108,14 +112,6 @@ def _canonical_lines(program: Program) -> list[str]:
             stands_for[key] = f"<{hash((meant[-1], place))}>"
         start = end + 1
     return meant
-
-
-def _numpy(program: Program) -> ProgramStage:
-    try:
-        text, note = program.to_python(), "The same as a file of plain NumPy, bit for bit: `program.to_python()`."
-    except FxgradError as error:
-        text, note = "", f"There is no such file: {error}".split("\n", maxsplit=1)[0]
-    return ProgramStage("NumPy", note, [("", line) for line in text.splitlines()])
 
 
 def _xla(program: Program) -> ProgramStage:

@@ -53,7 +53,12 @@ def outline(program: Program, scopes: str | Sequence[str] = "*", *, depth: int |
 def _fold_scopes(program: Program, patterns: Sequence[str], depth: int | None) -> Program:
     """Return the program with its scopes folded, and those of its inner programs."""
     named = own_names(program, Sources())
-    left = _count_uses(program)
+    # How often each variable is used, as an output too.
+    left = dict.fromkeys((var for equation in program.equations for var in equation.outputs), 0)
+    left.update(dict.fromkeys(program.inputs, 0))
+    for atom in itertools.chain(program.outputs, *(equation.inputs for equation in program.equations)):
+        if isinstance(atom, Variable):
+            left[atom] += 1
     equations: list[Equation] = []
 
     def scope_of(equation: Equation) -> str:
@@ -78,16 +83,6 @@ def _fold_scopes(program: Program, patterns: Sequence[str], depth: int | None) -
     result = program.replace(equations=equations)
     NAMES.put(result, named)
     return result.check()
-
-
-def _count_uses(program: Program) -> dict[Variable, int]:
-    """Return how often each variable is used, as an output too."""
-    uses = dict.fromkeys((var for equation in program.equations for var in equation.outputs), 0)
-    uses.update(dict.fromkeys(program.inputs, 0))
-    for atom in itertools.chain(program.outputs, *(equation.inputs for equation in program.equations)):
-        if isinstance(atom, Variable):
-            uses[atom] += 1
-    return uses
 
 
 def _fold_regions(equation: Equation, patterns: Sequence[str], depth: int | None) -> Equation:

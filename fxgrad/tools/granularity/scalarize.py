@@ -62,7 +62,7 @@ def scalarize(program: Program, *, limit: int = 100_000) -> Program:
         raise ArgumentError(at_user_line(
             f"scalarize: the arrays that the program takes have {count} elements, each of which would be an input or a "
             f"number; at most {limit} are made. Make them smaller, or allow more: scalarize(program, limit=...)"))
-    given = [as_elements([*map(Variable, [_entry_type(var.aval)] * var.aval.size)], var.aval.shape)
+    given = [as_elements([*map(Variable, [Aval((), var.aval.dtype, var.aval.weak)] * var.aval.size)], var.aval.shape)
              for var in arguments]
     constants = [literal_elements(value, var.aval) for value,
                  var in zip(program.constants, program.inputs, strict=False)]
@@ -86,10 +86,6 @@ def scalarize(program: Program, *, limit: int = 100_000) -> Program:
     NAMES.put(result, _all_names([*zip(names, given, strict=True), *(
         (name, made_of[var]) for var, name in named.items() if var in made_of)]))
     return result
-
-
-def _entry_type(aval: Aval) -> Aval:
-    return Aval((), aval.dtype, aval.weak)
 
 
 def _run_scalars(scalars: Scalars, program: Program, inputs: Sequence[Elements], made_of: dict[Variable, Elements],

@@ -131,7 +131,12 @@ def tabulate(fun: Callable[..., Any], *, argnums: int | Sequence[int] | None = N
         parts = layers(opened, depth)
         arguments = opened.inputs[opened.captured:]
         parameters = [var for var, is_parameter in zip(arguments, marked, strict=True) if is_parameter]
-        user = _first_users(parts)
+        user: dict[Variable, int] = {}  # the first layer that uses each variable
+        for number, part in enumerate(parts):
+            for equation in part.equations:
+                for atom in equation.inputs:
+                    if isinstance(atom, Variable):
+                        user.setdefault(atom, number)
         saved = _saved_bytes(opened, parts, user)
         leaving = _outgoing_types(opened, parts)
         rows = [_layer_row(part, leaving[number], [var.aval for var in parameters if user.get(var) == number],
@@ -156,17 +161,6 @@ def _parameter_mask(fun: Callable[..., Any], args: Sequence[Any], argnums: int |
                     f"tabulate: argnums={number} of a function that was called with {len(args)} arguments"))
         chosen = {number % len(args) for number in numbers}
     return [number in chosen for number, arg in enumerate(args) for _ in tree.leaves(arg)]
-
-
-def _first_users(parts: Sequence[LayerEquations]) -> dict[Variable, int]:
-    """Map each variable to the first layer that uses it."""
-    users: dict[Variable, int] = {}
-    for number, part in enumerate(parts):
-        for equation in part.equations:
-            for atom in equation.inputs:
-                if isinstance(atom, Variable):
-                    users.setdefault(atom, number)
-    return users
 
 
 def _outgoing_types(program: Program, parts: Sequence[LayerEquations]) -> list[list[Aval]]:

@@ -86,7 +86,10 @@ class BackwardTable(Report):
             edge = step.edge
             shown = f"{edge.target.name} = {edge.operation.expression}" if edge.operation is not before else ""
             before = edge.operation
-            add_row(made, [shown, edge.source.name, f"d_{edge.target.name} = {short(step.upstream)}", _local_text(step),
+            local = step.rule
+            if not step.edge.source.shape and not step.edge.target.shape:  # for arrays the rule alone
+                local = short(step.local) if local == "..." else f"{short(step.local)}  ({local})"
+            add_row(made, [shown, edge.source.name, f"d_{edge.target.name} = {short(step.upstream)}", local,
                            short(step.downstream)])
             if edge.source in several:
                 waiting[edge.source] -= 1
@@ -108,14 +111,6 @@ def short(value: Any) -> str:
         return np.array2string(array, precision=4, separator=", ").replace("\n", "")
     size = np.linalg.norm(np.abs(array).astype(float))
     return f"{Aval(array.shape, array.dtype)} of norm {size:.4g}"
-
-
-def _local_text(step: Step) -> str:
-    """Return the local derivative and its rule; for arrays the rule alone."""
-    rule = step.rule
-    if step.edge.source.shape or step.edge.target.shape:
-        return rule
-    return short(step.local) if rule == "..." else f"{short(step.local)}  ({rule})"
 
 
 def _rule_text(edge: Edge) -> str:

@@ -110,7 +110,13 @@ class Graph:
                               for atom in program.outputs])
         for node in self.outputs:
             node.is_output = True
-        _number_operations(operations)
+        # Operations of one kind are numbered.
+        kinds: dict[str, list[Operation]] = {}
+        for operation in operations:
+            kinds.setdefault(operation.op, []).append(operation)
+        for kind, alike in kinds.items():
+            for number, operation in enumerate(alike, 1):
+                operation.name = f"{kind}_{number}" if len(alike) > 1 else kind
         self.nodes, self.operations = tuple(nodes), tuple(operations)
 
     # --- nodes, operations, edges ------------------------------------------------------------------------
@@ -422,16 +428,6 @@ def _role_of_origins(equation: Equation, number: int, role: str) -> str:
     if not named or PRIMAL in named:
         return role
     return "tangent" if named == {TANGENT} else "gradient"
-
-
-def _number_operations(operations: Sequence[Operation]) -> None:
-    """Name the operations, numbered where several are of one kind."""
-    kinds: dict[str, list[Operation]] = {}
-    for operation in operations:
-        kinds.setdefault(operation.op, []).append(operation)
-    for kind, alike in kinds.items():
-        for number, operation in enumerate(alike, 1):
-            operation.name = f"{kind}_{number}" if len(alike) > 1 else kind
 
 
 def graph(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] | None = None, *, roles: Roles | None = None,

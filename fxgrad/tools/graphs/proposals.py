@@ -9,7 +9,6 @@ from rich.table import Table
 from fxgrad.extend import Program, primitives
 from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.tools.graphs.graph import Graph
-from fxgrad.tools.graphs.nodes import Edge, Node
 
 PRODUCTS = (primitives.mul, primitives.dot_general)
 
@@ -58,7 +57,8 @@ def infer_roles(program: Program | Graph) -> Proposal:
     arguments = {*graph.inputs}
     for node in graph.inputs:
         for edge in node.uses:
-            other = _other_operand(edge)
+            operands = edge.operation.inputs
+            other = operands[1 - edge.position] if len(operands) == 2 else None
             if other is None or node.name in reasons:
                 continue
             primitive, expression = edge.operation.equation.primitive, edge.operation.expression
@@ -76,9 +76,3 @@ def infer_roles(program: Program | Graph) -> Proposal:
                     pairs.append((node.name, other.name))
                 reasons[node.name] = f"it and {other.name} are multiplied: {expression}"
     return Proposal(tuple(labels), tuple(biases), tuple(weights), tuple(pairs), reasons)
-
-
-def _other_operand(edge: Edge) -> Node | None:
-    """Return the other operand of a binary operation."""
-    operands = edge.operation.inputs
-    return operands[1 - edge.position] if len(operands) == 2 else None

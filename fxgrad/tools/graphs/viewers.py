@@ -13,7 +13,7 @@ from fxgrad.errors import UnsupportedError
 from fxgrad.extend import at_user_line
 from fxgrad.tools.graphs.backward import short
 from fxgrad.tools.graphs.graph import Graph
-from fxgrad.tools.graphs.nodes import Node, Operation
+from fxgrad.tools.graphs.nodes import Node
 
 
 def to_model_explorer(graph: Graph) -> dict[str, Any]:
@@ -43,13 +43,14 @@ def _add_graph(graph: Graph, name: str, found: list[dict[str, Any]]) -> None:
         for number, subgraph in enumerate(operation.subgraphs):
             inner.append(f"{name}/{operation.name}/{subgraph.role} {number}")
             _add_graph(subgraph.graph, inner[-1], found)
+        place = "" if operation.source is None else operation.source.place
         nodes.append({
             "id": operation.name, "label": operation.op, "namespace": operation.equation.scope, "subgraphIds": inner,
-            "attrs": _attributes({"is": operation.expression, "line": _place_text(operation), "part": operation.part,
+            "attrs": _attributes({"is": operation.expression, "line": place, "part": operation.part,
                                   "flops": f"{operation.cost.flops:,}", **_numbers(operation.outputs)}),
             "incomingEdges": [
-                {"sourceNodeId": source, "sourceNodeOutputId": str(place), "targetNodeInputId": str(position)}
-                for position, (source, place) in enumerate(map(_origin, operation.inputs)) if source],
+                {"sourceNodeId": source, "sourceNodeOutputId": str(output), "targetNodeInputId": str(position)}
+                for position, (source, output) in enumerate(map(_origin, operation.inputs)) if source],
             "outputsMetadata": [_metadata(number, node) for number, node in enumerate(operation.outputs)]})
 
 
@@ -71,10 +72,6 @@ def _metadata(number: int, node: Node) -> dict[str, Any]:
 
 def _numbers(nodes: Sequence[Node]) -> dict[str, str]:
     return {f"value of {node.name}": short(node.value) for node in nodes if node.graph.has_values}
-
-
-def _place_text(operation: Operation) -> str:
-    return "" if operation.source is None else operation.source.place
 
 
 def to_model_explorer_data(graph: Graph) -> dict[str, dict[str, Any]]:

@@ -204,18 +204,13 @@ def log_sum_exp(x: Any, axes: Sequence[int], weights: Any = None, less: float = 
         peak = peak_of(x, axes)
         rest = _log_of_rest(x, keep_axes(peak, x, axes), axes)
         return peak + (rest - less if less else rest)
-    largest = _largest_exponent(x.dtype)  # the peak is of the terms, since a weight may be 0, or tiny, or huge
+    largest = math.floor(math.log(float(fnp.finfo(x.dtype).max)))  # of whole numbers whose exponential is finite
     peak = peak_of(x + fnp.minimum(fnp.log(fnp.abs(stop_gradient(weights))), 0.5 * largest), axes)
     around = keep_axes(peak, x, axes)
     most = around + largest
     unseen = fnp.logical_and(fnp.logical_and(fnp.equal(weights, 0.0), fnp.isfinite(x)), fnp.greater(x, most))
     powers = exp_of_difference(fnp.where(unseen, stop_gradient(most), x), around)
     return peak + fnp.log(fnp.sum(weights * powers, axis=tuple(axes)))
-
-
-def _largest_exponent(dtype: Any) -> float:
-    """Return the largest whole number whose exponential is finite in a dtype."""
-    return math.floor(math.log(float(fnp.finfo(dtype).max)))
 
 
 def _log_of_rest(x: Any, peak: Any, axes: Sequence[int]) -> Any:
@@ -378,8 +373,6 @@ def variance(x: Any, axes: Sequence[int]) -> Any:
 def difference_of_inverses(x: Any, y: Any, apart: Any) -> Any:
     """Return 1 / x - 1 / y; `apart` is y - x."""
     return apart / x / y
-
-
 
 
 def log_of_real_power(x: Any, y: Any) -> Any:

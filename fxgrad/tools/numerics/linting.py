@@ -42,7 +42,8 @@ def lint(fun: Callable[..., Any], *, only: Kinds | None = None, ignore: Kinds = 
     >>> print(fxgrad.lint(softmax, ignore="overflow")(np.ones(3)))
     softmax: nothing was found
     """
-    kinds = _chosen_kinds(only, ignore)
+    chosen = set(KINDS[:-1]) if only is None else _check_kinds("only", only)
+    kinds = chosen - _check_kinds("ignore", ignore)
 
     @transformation("lint", fun)
     def findings(*args: Any, **kwargs: Any) -> Findings:
@@ -60,11 +61,6 @@ def lint(fun: Callable[..., Any], *, only: Kinds | None = None, ignore: Kinds = 
                   *_find_key_reuse(program)]
         return Findings(title, [each for each in found if each.kind in kinds])
     return findings
-
-
-def _chosen_kinds(only: Kinds | None, ignore: Kinds) -> set[str]:
-    chosen = set(KINDS[:-1]) if only is None else _check_kinds("only", only)
-    return chosen - _check_kinds("ignore", ignore)
 
 
 def _check_kinds(name: str, given: Kinds) -> set[str]:

@@ -223,7 +223,10 @@ class _NanSearch:
 
     def _advice(self, equation: Equation, cause: Cause, infinity: Cause | None) -> str:
         """Return the remedy, chosen by the user's call on the line of the operation that began it."""
-        begun, here = infinity or cause, self._operations_with(equation)
+        source = equation.source
+        # Operations that the user's code recorded in the expression of the equation, last to first.
+        here = [] if source is None else self._written.get((id(source.code), source.instruction), [])[::-1]
+        begun = infinity or cause
         # Operations not recorded there were created by differentiating the recorded ones.
         derived = begun.part == "backward" or begun.operation not in here or self._comes_from_derivative(begun)
         late = derived and any(each.primitive in _CHOICES for each in self._program.equations)
@@ -234,11 +237,6 @@ class _NanSearch:
                     what, write = slope if is_slope else value
                     return f"{what}{_LATE if late and is_slope else ': '}{write}{_SAFE if derived and is_slope else ''}"
         return "look at the line above with fxgrad.debug_nans(), which stops there"
-
-    def _operations_with(self, equation: Equation) -> list[str]:
-        """Return the operations that the user's code recorded in the expression of an equation, last to first."""
-        source = equation.source
-        return [] if source is None else self._written.get((id(source.code), source.instruction), [])[::-1]
 
     def _comes_from_derivative(self, begun: Cause) -> bool:
         """Return whether differentiation created a power: only its powers are negative where the user's are not."""

@@ -91,7 +91,8 @@ def _tanh(view: ProgramView, equation: Equation) -> StableForm | None:
                 atoms, times = remaining_factors(sign * number, divide_factors(factors, (high, 1), (low, -1)))
                 many = len(arguments)
                 return StableForm(lambda *values, many=many, times=times: times(
-                    formulas.tanh(_halve(values[:many])), values[many:]), (*arguments, *atoms))
+                    formulas.tanh(0.5 * (values[0] if many == 1 else values[0] - values[1])), values[many:]),
+                    (*arguments, *atoms))
     return None
 
 
@@ -106,10 +107,6 @@ def _sinh_over_cosh(view: ProgramView, equation: Equation) -> StableForm | None:
                 atoms, times = remaining_factors(number, divide_factors(factors, (high, 1), (low, -1)))
                 return StableForm(lambda x, *values, times=times: times(formulas.tanh(x), values), (of_high[0], *atoms))
     return None
-
-
-def _halve(values: Sequence[Any]) -> Any:
-    return 0.5 * values[0] if len(values) == 1 else 0.5 * (values[0] - values[1])
 
 
 def _tanh_of(view: ProgramView, high: Atom, low: Atom) -> tuple[int, list[Atom]] | None:

@@ -191,7 +191,15 @@ def _report(program: Program, flat: Program, shadow: Shadow, results: list[Shado
 
         return expression(equation, operand)
 
-    rows = _sort_by_impact([_report_row(entries, name_of, shown) for entries in ran.values()])
+    rows = [_report_row(entries, name_of, shown) for entries in ran.values()]
+    rows.sort(key=lambda row: -row.impact)
+    worst = rows[0].impact if rows else 0.0
+    if 0 < worst < math.inf:
+        # Every rounding before a cancellation costs as much as the cancellation, which is the one to rewrite: of rows
+        # that cost about as much as the worst, the one that magnifies most comes first. Whole units are compared: below
+        # a hundred, operations round more or less by accident.
+        rows.sort(key=lambda row: (row.impact < worst / ALIKE, -max(row.local / row.unit, 100.0)
+                                   if row.impact >= worst / ALIKE else 0.0))
     signature = program.signature
     title = "the program" if signature is None else signature.title or signature.name
     names = [f"output {number}" for number in range(len(results))] if signature is None else tree.leaf_names(
@@ -200,20 +208,6 @@ def _report(program: Program, flat: Program, shadow: Shadow, results: list[Shado
               if pair.is_real}
     return PrecisionReport(title, rows, errors, "longdouble" if shadow.wide == np.longdouble else shadow.wide.name,
                            [*shadow.unfollowed])
-
-
-def _sort_by_impact(rows: list[OperationDigits]) -> list[OperationDigits]:
-    """By impact; of those that cost about as much as the worst, the one that magnifies most is the cause.
-
-    Every rounding before a cancellation costs as much as the cancellation; the cancellation is the one to rewrite.
-    """
-    rows.sort(key=lambda row: -row.impact)
-    worst = rows[0].impact if rows else 0.0
-    if 0 < worst < math.inf:
-        # Whole units are compared: below a hundred, operations round more or less by accident.
-        rows.sort(key=lambda row: (row.impact < worst / ALIKE, -max(row.local / row.unit, 100.0)
-                                   if row.impact >= worst / ALIKE else 0.0))
-    return rows
 
 
 def _report_row(entries: Sequence[RecordedOperation], name_of: Callable[[Equation, Variable], str],

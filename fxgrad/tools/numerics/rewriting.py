@@ -202,9 +202,17 @@ class _Rewriting(Interpreter):
         self._values.update(zip(equation.inputs, inputs, strict=True))
         own, inner = self._found.own.get(self._place), self._found.inner.get(self._place)
         if own is not None:
-            return [_cast_as(own.instead.function(*map(self._value, own.instead.atoms)), equation.outputs[0].aval)]
+            value, aval = own.instead.function(*map(self._value, own.instead.atoms)), equation.outputs[0].aval
+            if aval_of(value).shape != aval.shape:
+                value, = bind(primitives.broadcast_to, value, shape=aval.shape)
+            return [convert(value, aval.dtype, aval.weak)]
         if inner is not None:
-            equation = _with_inner(equation, inner)
+            programs = []
+            for region, found in zip(equation.regions, inner, strict=True):
+                derived = None if found.is_empty else _derive_rewritten(region.program, found)
+                programs.append(region.program if derived is None else derived.program)
+                assert derived is None or not derived.captured, "stable forms close over nothing"
+            equation = equation.replace(equation.inputs, replace_programs(equation.params, equation.regions, programs))
         return bind_equation(equation, inputs)
 
     def _value(self, atom: Any) -> Any:
@@ -215,20 +223,3 @@ class _Rewriting(Interpreter):
                 return value
             atom = value
         return atom.value.item() if atom.aval.weak else atom.value
-
-
-def _with_inner(equation: Equation, searches: Sequence[FormSearch]) -> Equation:
-    """Return the equation with rewritten inner programs, which take the same operands."""
-    programs = []
-    for region, found in zip(equation.regions, searches, strict=True):
-        derived = None if found.is_empty else _derive_rewritten(region.program, found)
-        programs.append(region.program if derived is None else derived.program)
-        assert derived is None or not derived.captured, "stable forms close over nothing"
-    return equation.replace(equation.inputs, replace_programs(equation.params, equation.regions, programs))
-
-
-def _cast_as(value: Any, aval: Aval) -> Any:
-    """Return a value in the type of the naive form."""
-    if aval_of(value).shape != aval.shape:
-        value, = bind(primitives.broadcast_to, value, shape=aval.shape)
-    return convert(value, aval.dtype, aval.weak)

@@ -42,7 +42,14 @@ def stabilize(fun: Callable[..., Any]) -> Callable[..., Any]:
     array([0.5, 0.5])
     """
     if isinstance(fun, Program):
-        return _stabilize_program(fun)
+        derived = rewrite_forms(fun)
+        if derived is None:
+            return fun
+        if derived.captured:
+            raise ArgumentError(at_user_line("stabilize: the program was not closed when it was rewritten"))
+        made: Program = derived.program.replace(
+            captured=fun.captured, constants=fun.constants, signature=fun.signature)
+        return made.check()
 
     @transformation("stabilize", fun)
     @hide_frames
@@ -77,14 +84,3 @@ def _rewritten_trace(traced: TracedCall) -> TracedCall:
 
 _CAPTURING: ProgramAttribute[Program] = ProgramAttribute("with captured inputs")
 """The rewritten program, whose inputs include those that its trace captured."""
-
-
-def _stabilize_program(program: Program) -> Program:
-    derived = rewrite_forms(program)
-    if derived is None:
-        return program
-    if derived.captured:
-        raise ArgumentError(at_user_line("stabilize: the program was not closed when it was rewritten"))
-    made: Program = derived.program.replace(
-        captured=program.captured, constants=program.constants, signature=program.signature)
-    return made.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -214,7 +215,9 @@ class ProgramView:
         if maker is None:
             return None
         if maker.primitive is primitives.reduce_sum:
-            return _sum_of(maker, maker.inputs[0], moves, is_mean=False)
+            axes = tuple(maker.params["axes"])
+            shape = maker.inputs[0].aval.shape
+            return Sum(maker.inputs[0], axes, math.prod(shape[axis] for axis in axes), tuple(moves), is_mean=False)
         if maker.primitive in (primitives.div, primitives.mul):
             return self._as_mean(maker, moves)
         called = [region.program for region in maker.regions if region.role == "inline"]
@@ -233,10 +236,3 @@ class ProgramView:
         count = by if maker.primitive is primitives.div else 1 / by
         return total._replace(moves=(*total.moves, *moves), is_mean=True) if round(count) == total.size and (
             abs(count - total.size) <= 1e-6 * total.size) else None
-
-
-def _sum_of(maker: Equation, operand: Atom, moves: Sequence[Equation], is_mean: bool) -> Sum:
-    count = 1
-    for axis in maker.params["axes"]:
-        count *= operand.aval.shape[axis]
-    return Sum(operand, tuple(maker.params["axes"]), count, tuple(moves), is_mean)

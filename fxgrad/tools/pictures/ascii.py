@@ -108,7 +108,13 @@ class _Drawing:
         for number, row in enumerate(layers.rows):
             self._boxes(row)
             if number + 1 < len(layers.rows):
-                self._gap(row, layers.rows[number + 1])
+                nets = self._nets(row, layers.rows[number + 1])
+                if not self._upward.isdisjoint(net.name for net in nets):
+                    self._rows.append({net.top: "^" if net.name in self._upward else "|" for net in nets})
+                if all(net.is_straight for net in nets):
+                    self._rows.append({net.top: "|" for net in nets})
+                elif not self._draw_slanted(nets):
+                    self._draw_corners(nets)
 
     @property
     def text(self) -> str:
@@ -131,15 +137,6 @@ class _Drawing:
         self._rows += rows
 
     # --- between two rows -----------------------------------------------------------------------------------
-
-    def _gap(self, above: Sequence[str], below: Sequence[str]) -> None:
-        nets = self._nets(above, below)
-        if not self._upward.isdisjoint(net.name for net in nets):
-            self._rows.append({net.top: "^" if net.name in self._upward else "|" for net in nets})
-        if all(net.is_straight for net in nets):
-            self._rows.append({net.top: "|" for net in nets})
-        elif not self._draw_slanted(nets):
-            self._draw_corners(nets)
 
     def _nets(self, above: Sequence[str], below: Sequence[str]) -> list[LineNet]:
         columns = self._layers.columns

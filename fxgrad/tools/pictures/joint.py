@@ -75,7 +75,9 @@ def _differentiate(graph: Graph) -> tuple[Graph, dict[Node, list[Node]], dict[No
     own correspond to.
     """
     program = graph.program
-    wrt = _differentiated_inputs(graph)
+    chosen = any(node.role == "parameter" for node in graph.inputs)
+    wrt = (*[False] * graph.program.captured,
+           *(has_tangent(node.aval) and (not chosen or node.role == "parameter") for node in graph.inputs))
     results = [node for node in graph.outputs if has_tangent(node.aval)]
     if not any(wrt) or not results:
         raise ArgumentError(at_user_line(
@@ -103,13 +105,6 @@ def _differentiate(graph: Graph) -> tuple[Graph, dict[Node, list[Node]], dict[No
     before = {node: graph.node_of(origin.var) for node in both.nodes for origin in node.origins
               if origin.role == PRIMAL and origin.program is program}
     return both, found, {**dict(zip(both.inputs, given, strict=False)), **before}
-
-
-def _differentiated_inputs(graph: Graph) -> tuple[bool, ...]:
-    """Return a mask of the inputs whose gradients are drawn, captured ones first."""
-    chosen = any(node.role == "parameter" for node in graph.inputs)
-    return (*[False] * graph.program.captured, *[
-        has_tangent(node.aval) and (not chosen or node.role == "parameter") for node in graph.inputs])
 
 
 def _joint_program(program: Program, wrt: tuple[bool, ...]) -> Program:
@@ -155,7 +150,13 @@ def link_gradients(graph: Graph, gradients: Mapping[Node, Sequence[Node]], befor
             value = value or _made_beside(node, made) or _named_result(graph, node)
             if value is not None and value not in backward:
                 twins[node] = value
-    names = _gradient_letters(links, backward)
+    # Gradients of unnamed values are named after the letters in the picture, `d_b`, if a value has a single one.
+    shares = [*links.values()]
+    names = {}
+    for node, primal in links.items():
+        if node in backward and not node.is_named and not primal.is_named and shares.count(primal) == 1:
+            label = value_label(primal)
+            names[node] = f"d({label})" if is_expression(primal) else f"d_{label}"
     for node, values in gradients.items():
         if node in backward and (len(values) > 1 or node.is_number):
             names[node] = ", ".join(f"d_{value.name}" for value in values) + (f" = {node.name}" * node.is_number)
@@ -219,17 +220,6 @@ def _places(operation: Operation) -> list[tuple[int, int, str]]:
     source = operation.source
     return [] if source is None else [(id(source.code), source.instruction, "instruction"),
                                       (id(source.code), source.line, "line")]
-
-
-def _gradient_letters(links: Mapping[Node, Node], backward: set[Node | Operation]) -> dict[Node, str]:
-    """Name gradients of unnamed values after the letters in the picture, `d_b`; only if a value has a single one."""
-    shares = [*links.values()]
-    found = {}
-    for node, primal in links.items():
-        if node in backward and not node.is_named and not primal.is_named and shares.count(primal) == 1:
-            label = value_label(primal)
-            found[node] = f"d({label})" if is_expression(primal) else f"d_{label}"
-    return found
 
 
 def _maker_of_result(graph: Graph, node: Node) -> Operation | None:

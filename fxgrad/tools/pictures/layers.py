@@ -106,7 +106,13 @@ def _order_rows(layers: Layers) -> None:
         for row in rows:
             _sort_row(layers, row, beside)
         if len(layers.up) <= MOST_TRANSPOSED:
-            _transpose(layers)
+            # Neighbours in a row are swapped as long as that reduces the crossings.
+            for number, row in enumerate(layers.rows):
+                for index in range(len(row) - 1):
+                    before = _crossings_below(layers, number - 1) + _crossings_below(layers, number)
+                    row[index], row[index + 1] = row[index + 1], row[index]
+                    if _crossings_below(layers, number - 1) + _crossings_below(layers, number) >= before:
+                        row[index], row[index + 1] = row[index + 1], row[index]
         found = _crossings(layers)
         if found < fewest:
             best, fewest = [[*row] for row in layers.rows], found
@@ -147,16 +153,6 @@ def _crossings_below(layers: Layers, number: int) -> int:
     ends = [sorted(places[other] for other in layers.down.get(name, ())) for name in layers.rows[number]]
     flat = [*itertools.chain.from_iterable(ends)]
     return sum(1 for index, place in enumerate(flat) for other in flat[index + 1:] if other < place)
-
-
-def _transpose(layers: Layers) -> None:
-    """Swap neighbours in a row as long as that reduces the crossings."""
-    for number, row in enumerate(layers.rows):
-        for index in range(len(row) - 1):
-            before = _crossings_below(layers, number - 1) + _crossings_below(layers, number)
-            row[index], row[index + 1] = row[index + 1], row[index]
-            if _crossings_below(layers, number - 1) + _crossings_below(layers, number) >= before:
-                row[index], row[index + 1] = row[index + 1], row[index]
 
 
 # --- columns ----------------------------------------------------------------------------------------------------

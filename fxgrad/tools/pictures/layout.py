@@ -128,18 +128,14 @@ def place_picture(picture: Picture) -> PictureLayout:
     if any(line.label for line in picture.lines):
         more = {**more, "spacing": {**OPTIONS["spacing"], **LABELLED}}
     layout = _read_layout(picture, graphlay.layout(graph, options={**OPTIONS, **more}))
-    if _hits_a_box(picture, layout):  # straight lines are nicer, as long as they have room
+    areas = {key: area_around((frame.x, frame.y), frame.width - 2, frame.height - 2)
+             for key, frame in layout.boxes.items()}
+    # Straight lines are nicer, as long as they cross no box but their source and target.
+    if any(crosses(points, area) for line, points in zip(picture.lines, layout.lines, strict=True)
+           for key, area in areas.items() if key not in line.ends):
         layout = _read_layout(picture,
                               graphlay.layout(graph, options={**OPTIONS, **more, "routing": {"style": "orthogonal"}}))
     return layout
-
-
-def _hits_a_box(picture: Picture, layout: PictureLayout) -> bool:
-    """Return whether a line crosses a box that is neither its source nor its target."""
-    areas = {key: area_around((frame.x, frame.y), frame.width - 2, frame.height - 2) for key,
-             frame in layout.boxes.items()}
-    return any(crosses(points, area) for line, points in zip(picture.lines, layout.lines, strict=True)
-               for key, area in areas.items() if key not in line.ends)
 
 
 def _read_layout(picture: Picture, found: Any) -> PictureLayout:

@@ -46,7 +46,9 @@ def _layers(graph: Graph) -> dict[str, tuple[str, list[Operation]]]:
     other in a cycle.
     """
     found: dict[str, tuple[str, list[Operation]]] = {}
-    main = _main_code(graph)
+    codes = [operation.source.code for operation in graph.operations if operation.source is not None]
+    name = graph.title.rpartition("(")[2].rstrip(")")
+    main = next((code for code in codes if code.co_name == name), None)  # of the traced function itself
     runs: dict[object, tuple[str, set[tuple[int, int]]]] = {}
     needed = [0] * len(graph.operations)  # bit by bit the operations that one depends on
     for operation in graph.operations:
@@ -89,13 +91,6 @@ def _is_glue(operations: Sequence[Operation]) -> bool:
 def layer_names(graph: Graph) -> list[str]:
     """Return the distinct names of the layers of a graph."""
     return [*dict.fromkeys(title for title, _ in _layers(graph).values())]
-
-
-def _main_code(graph: Graph) -> object:
-    """Return the code of the traced function itself, if it recorded an operation."""
-    codes = [operation.source.code for operation in graph.operations if operation.source is not None]
-    title = graph.title.rpartition("(")[2].rstrip(")")
-    return next((code for code in codes if code.co_name == title), None)
 
 
 def _collapse(picture: Picture, closed: Mapping[str, str], layers: Mapping[str, tuple[str, Sequence[Operation]]],
@@ -153,9 +148,10 @@ def _absorb_leaves(picture: Picture, graph: Graph) -> Picture:
     for box in picture.boxes:
         own = [nodes[key] for key, layer in owner.items() if layer == box.key]
         if own:
-            box = box._replace(details=(*_leaf_lines(own), *box.details))  # noqa: PLW2901  (with its parameters)
+            texts = [f"{shorten(node.name)}: {type_label(node.aval)}".rstrip(": ") for node in own[:MOST_LISTED]]
+            texts += [f"and {len(own) - MOST_LISTED} more"] if len(own) > MOST_LISTED else []
         if box.key not in owner:
-            boxes.append(box)
+            boxes.append(box._replace(details=(*texts, *box.details)) if own else box)
     return picture._replace(boxes=tuple(boxes), lines=tuple([line for line in picture.lines
                                                              if line.source not in owner]))
 
@@ -169,8 +165,3 @@ def _is_weight(node: Node) -> bool:
     has_roles = any(each.role == "parameter" for each in node.graph.inputs)
     # Without roles: arguments in containers, `params[0].W`, and names that begin like a weight's.
     return not has_roles and (not node.name.isidentifier() or node.name.startswith(("W", "w", "b")))
-
-
-def _leaf_lines(own: Sequence[Node]) -> list[str]:
-    texts = [f"{shorten(node.name)}: {type_label(node.aval)}".rstrip(": ") for node in own[:MOST_LISTED]]
-    return [*texts, *([f"and {len(own) - MOST_LISTED} more"] if len(own) > MOST_LISTED else [])]

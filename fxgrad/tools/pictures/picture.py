@@ -95,8 +95,9 @@ class Picture(NamedTuple):
                 leaving = [line for line in lines if line.source == box.key]
                 through = [first._replace(target=second.target, label=label(box, first),
                                           kind=_joined_flow(first, second),
-                                   position=_operand_position(box, first, second), is_upward=_is_upward(first, second),
-                                   is_marked=first.is_marked and second.is_marked)
+                                          position=(first if box.kind == "operation" else second).position,
+                                          is_upward=_is_upward(first, second),
+                                          is_marked=first.is_marked and second.is_marked)
                            for second in leaving for first in entering]
                 lines = [line for line in lines if box.key not in (line.source, line.target)] + through
         return self._replace(boxes=tuple([box for box in self.boxes if not gone(box)]), lines=tuple(lines))
@@ -120,7 +121,3 @@ def _joined_flow(first: Line, second: Line) -> Flow:
 def _is_upward(first: Line, second: Line) -> bool:
     carried = [line for line in (first, second) if line.kind == "carry"]
     return carried[0].is_upward if carried else first.is_upward and second.is_upward
-
-
-def _operand_position(box: Box, first: Line, second: Line) -> int:
-    return first.position if box.kind == "operation" else second.position

@@ -47,7 +47,9 @@ def svg_text(picture: Picture, theme: Theme | None = None) -> str:
     height = layout.height + (CAPTION_GAP if caption else 0)
     shift = (width - layout.width) / 2
     size = f'width="{_n(width)}" height="{_n(height)}" viewBox="0 0 {_n(width)} {_n(height)}"'
-    scope, muted = _scope(theme), light["cluster"].text
+    # Styles apply to the whole page, so a theme has a class of its own.
+    scope = "fxp" if not theme else f"fxp-{zlib.crc32(repr(sorted(theme.items())).encode()):x}"
+    muted = light["cluster"].text
     title = escape(picture.title or "picture of a computation")
     end = _text_element("caption", width / 2, height - 11, caption, muted, anchor="middle") if caption else ""
     return "\n".join(filter(None, [
@@ -76,11 +78,6 @@ def _n(number: float) -> str:
 
 
 # --- colours ------------------------------------------------------------------------------------------------------
-
-
-def _scope(theme: Theme | None) -> str:
-    """Return the class of a picture, unique to its theme, since styles apply to the whole page."""
-    return "fxp" if not theme else f"fxp-{zlib.crc32(repr(sorted(theme.items())).encode()):x}"
 
 
 def _style(picture: Picture, dark: Mapping[str, Paint], scope: str) -> str:

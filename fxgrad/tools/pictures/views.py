@@ -121,7 +121,7 @@ class _Builder:
         self._graph(graph, "", "")
         insets = [(title, bipartite(inner.graph, self._wishes._replace(values=False)))
                   for operation in graph.operations if self._wishes.inset for title, inner in _inner_graphs(operation)]
-        order = _by_key(self.boxes)
+        order = {box.key: box for box in self.boxes}
         lines = [line for line in self.lines if line.source in order and line.target in order]
         return Picture(graph.title, tuple(self.boxes), tuple(lines), tuple(self.clusters), insets=tuple(insets))
 
@@ -131,7 +131,8 @@ class _Builder:
         placed: set[Operation] = set()
         for node in graph.nodes:
             is_unused = prefix and node.producer is None and not node.uses and not node.is_output
-            if is_unused or (node.is_number and not node.is_output and not _stands_alone(node)):
+            if is_unused or (node.is_number and not node.is_output
+                             and not any(edge.operation.equation.programs for edge in node.uses)):
                 continue
             operation = made_by[node]
             if operation is not None and operation not in placed:
@@ -222,7 +223,9 @@ class _Builder:
         """Add a frame with the programs that an operation holds, wired by its regions."""
         frame, subgraphs = _box_key(operation, prefix), operation.subgraphs
         several = len(subgraphs) > 1
-        self.clusters.append(Cluster(frame, _frame_title(operation, subgraphs), cluster))
+        times = subgraphs[0].times if len(subgraphs) == 1 else None
+        title = shorten(operation.op, 28) + ("" if times in (1, None) else f" × {times}")
+        self.clusters.append(Cluster(frame, title, cluster))
         regions = operation.equation.regions
         linked = {link.place for region in regions for link in region.inputs}
         loose = [place for place in range(len(operation.inputs)) if place not in linked]
@@ -283,25 +286,8 @@ def opened_names(graph: Graph) -> list[str]:
     return [*found]
 
 
-def _stands_alone(number: Node) -> bool:
-    """Return whether a number has a box: if it enters a region, not if it is in the label of an operation."""
-    return any(edge.operation.equation.programs for edge in number.uses)
-
-
 def _box_key(item: Node | Operation, prefix: str) -> str:
     return f"{prefix}{'v' if isinstance(item, Node) else 'o'}{item.index}"
-
-
-def _by_key(boxes: Sequence[Box]) -> dict[str, Box]:
-    return {box.key: box for box in boxes}
-
-
-def _times_text(subgraph: Subgraph) -> str:
-    return "" if subgraph.times in (1, None) else f" × {subgraph.times}"
-
-
-def _frame_title(operation: Operation, subgraphs: Sequence[Subgraph]) -> str:
-    return shorten(operation.op, 28) + (_times_text(subgraphs[0]) if len(subgraphs) == 1 else "")
 
 
 def _inner_graphs(operation: Operation) -> list[tuple[str, Subgraph]]:

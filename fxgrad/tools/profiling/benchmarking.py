@@ -136,7 +136,11 @@ def benchmark(fun: Callable[..., Any], *, seconds: float = 0.5, rounds: int = 15
             firsts[GENERATED] = _FirstCall(BenchmarkWay(GENERATED, why_not=_error_text(error)))
         try:
             compiled = fun if is_jitted else jit(plain, static_argnums=static_argnums, static_argnames=static_argnames)
-            firsts[COMPILED] = _first_compiled_call(lambda: compiled(*args, **kwargs))
+            with explain_retraces() as report:
+                first = _call_first(COMPILED, lambda: compiled(*args, **kwargs))
+            parts = {name: sum(getattr(each, name) for each in report.functions)
+                     for name in ("trace", "lower", "compile")}
+            firsts[COMPILED] = first._replace(way=first.way._replace(parts=parts))
         except (FxgradError, TypeError, ValueError) as error:
             firsts[COMPILED] = _FirstCall(BenchmarkWay(COMPILED, why_not=_error_text(error)))
         return Benchmark(title_of(plain), *_measure(firsts, seconds, rounds, tolerance))
@@ -172,13 +176,6 @@ def _first_generated_call(fun: Callable[..., Any], args: Sequence[Any], kwargs: 
     assert first.way.first is not None
     parts = {"trace": traced, "generate": took}
     return first._replace(way=first.way._replace(first=traced + first.way.first + took, parts=parts))
-
-
-def _first_compiled_call(run: Callable[[], Any]) -> _FirstCall:
-    with explain_retraces() as report:
-        first = _call_first(COMPILED, run)
-    parts = {name: sum(getattr(each, name) for each in report.functions) for name in ("trace", "lower", "compile")}
-    return first._replace(way=first.way._replace(parts=parts))
 
 
 def _measure(firsts: Mapping[str, _FirstCall], seconds: float, rounds: int, tolerance: float | None,

@@ -31,7 +31,11 @@ class CompilerModel:
         ends = [self.made.of[value] for value in flow.outputs if value >= 0] if region is None else \
             self.made.ends(region)
         self.groups = Grouping(self.made, ends)
-        self._base = self._bases()
+        # The instruction whose memory holds the value of each; a reshape that is not fused shares memory.
+        self._base: dict[int, int] = {}
+        for node in self.groups.order:
+            alone = self.made.kinds[node] == RESHAPE and node not in self.groups.members
+            self._base[node] = self._base[self.groups.reads[node][0]] if alone else node
         self.order = self._order_groups()
         self._places = {node: place for place, node in enumerate(self.order)}
         self._alike: dict[int, list[int]] = {}  # memory that a result may share: one begins where the other ends
@@ -64,15 +68,6 @@ class CompilerModel:
             return 0
         own = {head} if base[head] == head else set()
         return sum(sizes[node] for node in own.union([base[each] for each in self.groups.reads[head]])) if own else 0
-
-    def _bases(self) -> dict[int, int]:
-        """Map each instruction to the one whose memory holds its value; a reshape that is not fused shares memory."""
-        kinds, groups = self.made.kinds, self.groups
-        base: dict[int, int] = {}
-        for node in groups.order:
-            alone = kinds[node] == RESHAPE and node not in groups.members
-            base[node] = base[groups.reads[node][0]] if alone else node
-        return base
 
     # --- the order ----------------------------------------------------------------------------------------
 
@@ -170,7 +165,14 @@ class CompilerModel:
             if node < 0 or node == old or node not in self._places:
                 continue
             readers = {each for each in self.order if old in moments[self._places[each]].reads}
-            before = self._required_groups(node)
+            # The groups that must have run before this one.
+            before: set[int] = set()
+            stack = [node]
+            while stack:
+                for each in self.groups.reads[stack.pop()]:
+                    if each not in before:
+                        before.add(each)
+                        stack.append(each)
             if not readers - {node} <= before:  # a reader may run after the value is overwritten
                 copied.append(old)
                 there.add(node)
@@ -178,17 +180,6 @@ class CompilerModel:
                 there.add(node)
         return LiveRanges(moments, end, lambda node: 0 if node in there or node in made.in_place else made.sizes[node],
                          carried, copied)
-
-    def _required_groups(self, node: int) -> set[int]:
-        """Return the groups that must have run before one."""
-        found: set[int] = set()
-        stack = [node]
-        while stack:
-            for each in self.groups.reads[stack.pop()]:
-                if each not in found:
-                    found.add(each)
-                    stack.append(each)
-        return found
 
     def _inside(self, node: int) -> int:
         """Return the work space of a loop or a branch."""

@@ -121,7 +121,9 @@ class _Recorder:
         """Return the record of a function."""
         identity = function_identity(function)
         if (jitted, identity) not in self.functions:
-            name = identity.name if identity.name != "<lambda>" else _lambda_name(identity.code)
+            name = identity.name
+            if name == "<lambda>":
+                name = f"lambda at {file_name(identity.code.co_filename)}:{identity.code.co_firstlineno}"
             self.functions[jitted, identity] = _ObservedFunction(name, jitted=jitted)
         return self.functions[jitted, identity]
 
@@ -165,7 +167,9 @@ class _Recorder:
         try:
             return run()
         except errors.FxgradError as error:
-            self._record_stop(error)
+            if isinstance(error, errors.ConcretizationError | errors.ArrayConversionError):
+                text, _, line = str(error).partition("\n  at ")
+                self.stops.setdefault(f"{line}{text}", Stop(line, text))
             raise
         finally:
             if watched is not None:
@@ -182,11 +186,6 @@ class _Recorder:
             event.program = program
             watched.enter(event, None)
             _charge(watched, event, seconds)
-
-    def _record_stop(self, error: errors.FxgradError) -> None:
-        if isinstance(error, errors.ConcretizationError | errors.ArrayConversionError):
-            text, _, line = str(error).partition("\n  at ")
-            self.stops.setdefault(f"{line}{text}", Stop(line, text))
 
     # --- compilations -----------------------------------------------------------------------------------------
 
@@ -210,7 +209,7 @@ class _Recorder:
         if event == _COMPILE and compiled_name not in _HELPERS:
             watched.compiles += 1
             if own and self._last is not None:
-                _mark_compiled(watched, self._last[1])
+                _replace(watched, self._last[1], self._last[1].cause._replace(compiled=True))
             if frame is not None:
                 self._compare_shardings(watched, state, frame)
             self._last = None
@@ -257,20 +256,12 @@ def _charge(watched: _ObservedFunction, event: _Event, seconds: float) -> None:
     _replace(watched, event, old._replace(milliseconds=old.milliseconds + seconds * 1e3))
 
 
-def _mark_compiled(watched: _ObservedFunction, event: _Event) -> None:
-    _replace(watched, event, event.cause._replace(compiled=True))
-
-
 def _replace(watched: _ObservedFunction, event: _Event, cause: RetraceCause) -> None:
     for index in range(len(watched.causes) - 1, -1, -1):
         if watched.causes[index] is event.cause:
             watched.causes[index] = cause
             break
     event.cause = cause
-
-
-def _lambda_name(code: Any) -> str:
-    return f"lambda at {file_name(code.co_filename)}:{code.co_firstlineno}"
 
 
 @contextmanager
