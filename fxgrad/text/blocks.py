@@ -192,7 +192,9 @@ def block_of(equation: Equation) -> Block | None:
         return None
     shared: OperandsByRole[int] = OperandsByRole()
     parts = _block_programs(equation, regions, shared)
-    if not _has_common_types(parts):
+    types: dict[int, Aval] = {}  # each operand has one type in all the programs that take it
+    if not all(types.setdefault(place, var.aval) == var.aval for part in parts if part.program is not None
+               for place, var in zip(part.inputs, part.program.inputs, strict=True)):
         return None
     linked = {link.place for region in regions for link in region.inputs}
     lead = [place for place in range(len(equation.inputs)) if place not in linked]
@@ -260,13 +262,6 @@ def _input_role(equation: Equation, region: Region, link: Link) -> str:
             link.place >= sum(equation.params["counts"]):
         return "rhs" if equation.primitive is primitives.custom_linear_solve else "guess"
     return ROLES[link.how]
-
-
-def _has_common_types(parts: Sequence[LabelledProgram]) -> bool:
-    """Return whether each operand has one type in all the programs that take it."""
-    types: dict[int, Aval] = {}
-    return all(types.setdefault(place, var.aval) == var.aval for part in parts if part.program is not None
-               for place, var in zip(part.inputs, part.program.inputs, strict=True))
 
 
 def restores_equation(equation: Equation, block: Block, rebuild: Rebuild) -> bool:

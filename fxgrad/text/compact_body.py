@@ -251,12 +251,10 @@ class BodyWriter:
         line = self._ready[-1].line if self._ready else None
         given = {pending.var: pending for pending in self._take(self._inside(outputs, line), outputs)}
         self._flush(len(self._ready))
-        texts = [given[atom].shown.text if isinstance(atom, Variable) and atom in given else self._write_alone(atom)
-                 for atom in outputs]
+        texts = [given[atom].shown.text if isinstance(atom, Variable) and atom in given
+                 else (self._scope.shown(atom).text if isinstance(atom, Variable)
+                       else literal_expression(atom, None, ()).text) for atom in outputs]
         lines = wrap_line(f"return {', '.join(texts) or '()'}", self._writer.width - len(INDENT), 2 * INDENT, 7)
         origins = tuple([each for pending in given.values() for each in pending.origins])
         self._statements.append(StatementText(lines, line, bool(given), origins=origins))
-
-    def _write_alone(self, atom: Atom) -> str:
-        return self._scope.shown(atom).text if isinstance(atom, Variable) else literal_expression(atom, None, ()).text
 

@@ -25,7 +25,6 @@ from fxgrad.text.expression_reader import steps
 from fxgrad.text.expressions import (
     Body,
     Call,
-    CompactProgram,
     Group,
     Index,
     Infix,
@@ -101,7 +100,10 @@ class CompactBuilder(ProgramBuilder):
                     _ in syntax.captured]
         inputs = [body.bind(target.name, Variable(self._declared_type(target)), target.at) for target in syntax.inputs]
         outputs = body.run(syntax.body)
-        self._check_types(syntax, outputs)
+        if syntax.types is not None and [atom.aval for atom in outputs] != syntax.types:
+            given = [atom.aval for atom in outputs]
+            shown = [", ".join(map(repr, avals)) or "nothing" for avals in (given, syntax.types)]
+            self._text.fail(syntax.at, f"the program returns {shown[0]}, and its head says {shown[1]}", ProgramError)
         names = tuple(target.name for target in syntax.inputs)
         title = syntax.title
         signature = None if title is None else Signature(_innermost_name(title), names, None, None, title)
@@ -115,12 +117,6 @@ class CompactBuilder(ProgramBuilder):
     def _declared_type(target: Any) -> Aval:
         aval: Aval = target.aval
         return aval
-
-    def _check_types(self, syntax: CompactProgram, outputs: Sequence[Atom]) -> None:
-        if syntax.types is not None and [atom.aval for atom in outputs] != syntax.types:
-            given = [atom.aval for atom in outputs]
-            shown = [", ".join(map(repr, avals)) or "nothing" for avals in (given, syntax.types)]
-            self._text.fail(syntax.at, f"the program returns {shown[0]}, and its head says {shown[1]}", ProgramError)
 
     def _array(self, constant: Constant, aval: Aval) -> Any:
         if not isinstance(constant.value, Pattern):
@@ -218,7 +214,7 @@ class Maker:
             if target.aval is not None and target.aval != var.aval:
                 self.fail(target.at, f"{target.name} is {var.aval} here, and the text says {target.aval}",
                           ProgramError)
-            if not isinstance(var, Variable) or self._is_named(var):
+            if not isinstance(var, Variable) or var in self._bound:
                 self.fail(syntax.at, "what no operation makes gets no second name; write the first where it is used")
             self.bind(target.name, var, target.at)
             if target.aval is None:
@@ -227,9 +223,6 @@ class Maker:
     def inside(self) -> Maker:
         """Return a maker of a program inside this one."""
         return Maker(self.builder, {}, [])
-
-    def _is_named(self, var: Variable) -> bool:
-        return var in self._bound
 
     def fail(self, at: int, problem: str, error: type[FxgradError] = ProgramSyntaxError) -> NoReturn:
         """Raise an error for a problem at a place of the text."""
@@ -275,7 +268,14 @@ class Maker:
         if isinstance(node, Call):
             return self._call(node)
         if isinstance(node, Infix):
-            return self._infix(node)
+            left, right = node.left, node.right
+            if node.operator == "**" and isinstance(right, Numeral) and right.aval is None and type(right.value) is int:
+                return self._form(Form("infix", "**", 1, (right.value,)), [left], node.at)
+            if node.operator == "@":
+                left, left_turned = self._side(left)
+                right, right_turned = self._side(right)
+                return self._form(Form("infix", "@", 2, (left_turned, right_turned)), [left, right], node.at)
+            return self._form(Form("infix", node.operator, 2), [left, right], node.at)
         if isinstance(node, Prefix):
             return self._form(Form("prefix", node.operator, 1), [node.operand], node.at)
         if isinstance(node, TransposeSyntax):
@@ -283,16 +283,6 @@ class Maker:
         if isinstance(node, Index):
             return self._index(self.plain(node.base), node.items, node.at)
         return self.fail(node.at, "an operation is needed here")
-
-    def _infix(self, node: Infix) -> list[Any]:
-        left, right = node.left, node.right
-        if node.operator == "**" and isinstance(right, Numeral) and right.aval is None and type(right.value) is int:
-            return self._form(Form("infix", "**", 1, (right.value,)), [left], node.at)
-        if node.operator == "@":
-            left, left_turned = self._side(left)
-            right, right_turned = self._side(right)
-            return self._form(Form("infix", "@", 2, (left_turned, right_turned)), [left, right], node.at)
-        return self._form(Form("infix", node.operator, 2), [left, right], node.at)
 
     def _side(self, node: Node) -> tuple[Node, bool]:
         """Return an operand of `@`, and whether it is transposed there."""

@@ -124,11 +124,9 @@ class CompactReader(ExpressionReader):
     def _begins_operand(self) -> bool:
         token = self._token
         if token.kind == "name":
-            return token.text not in RESERVED or token.text in NUMBER_WORDS or self._is_where_call()
+            is_where = self._is("where") and self._tokens[self._index + 1].text == "("
+            return token.text not in RESERVED or token.text in NUMBER_WORDS or is_where
         return token.kind in ("number", "quoted", "string", "type") or token.text in ("(", "-", "~")
-
-    def _is_where_call(self) -> bool:
-        return self._is("where") and self._tokens[self._index + 1].text == "("
 
     def _statement(self) -> StatementSyntax:
         token = self._token

@@ -82,7 +82,11 @@ class CompactWriter:
         unnamed = any(isinstance(atom, Variable) and atom not in scope.names for atom in program.outputs)
         tail = f" -> {types}:" if unnamed else ":"
         *before, last = wrap_line(f"{head}({', '.join(inputs)}){tail}", self.width, 2 * INDENT, len(head))
-        return self._align_comments([*((line, "") for line in before), (last, file), *self._mark_lines(body)])
+        lines = [*((line, "") for line in before), (last, file), *self._mark_lines(body)]
+        # Comments are aligned where the lines before them are short enough.
+        lengths = [len(line) for line, comment in lines if comment and len(line) <= COMMENT_COLUMN]
+        column = max(lengths, default=0)
+        return [f"{line:<{column}}  # {comment}" if comment else line for line, comment in lines]
 
     def block(self, program: Program | None, names: Sequence[str], around: Scope) -> list[StatementText]:
         """Return the statements of a program whose inputs are already named, within the text of another one."""
@@ -138,12 +142,6 @@ class CompactWriter:
             *before_last, last = statement.lines  # no comment can go in the middle of a statement
             result += [*((INDENT + line, "") for line in before_last), (INDENT + last, comment)]
         return result
-
-    def _align_comments(self, lines: Sequence[tuple[str, str]]) -> list[str]:
-        """Return the lines, with comments aligned where the lines before them are short enough."""
-        lengths = [len(line) for line, comment in lines if comment and len(line) <= COMMENT_COLUMN]
-        column = max(lengths, default=0)
-        return [f"{line:<{column}}  # {comment}" if comment else line for line, comment in lines]
 
     # --- operations ---------------------------------------------------------------------------------------
 

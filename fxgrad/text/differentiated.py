@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -174,7 +174,8 @@ class _Derivation:
             if isinstance(value, Variable):
                 names[var] = self._shown.get(value) or self._name_around(value)
             elif isinstance(value, np.ndarray) or np.ndim(value):
-                names[var] = self._name_of_array(value)
+                captured = zip(self._program.inputs, self._program.constants, strict=False)
+                names[var] = next((self._shown.get(var, "") for var, constant in captured if constant is value), "")
             else:
                 numbers[var] = Literal(value, var.aval)
         return names, numbers
@@ -184,10 +185,6 @@ class _Derivation:
         around = next((program for program in self._programs if var in program.inputs), None)
         name = None if around is None else wanted_names(around, self._sources).get(var)
         return "" if name is None else name.text
-
-    def _name_of_array(self, value: Any) -> str:
-        captured = zip(self._program.inputs, self._program.constants, strict=False)
-        return next((self._shown.get(var, "") for var, constant in captured if constant is value), "")
 
 
 def _provenances(program: Program) -> Iterator[tuple[Variable, Sequence[Provenance]]]:

@@ -94,18 +94,23 @@ class ExpressionReader(Reader):
         while True:
             token = self._token
             if self._take("["):
-                node = Index(node, self._items(), token.at)
+                self._enter()
+                items: list[Any] = []
+                while not self._take("]"):
+                    items.append(self._item())
+                    if not self._take(",") and not self._is("]"):
+                        self._fail("',' or ']' after an item of an index")
+                self._depth -= 1
+                node = Index(node, tuple(items), token.at)
             elif self._is(".") and self._tokens[self._index + 1].text.split("[")[0].split(".")[0] == "T":
                 self._next()
                 for step in steps(f".{self._next().text}"):  # `.T[0]` is one word
-                    node = self._read_step(node, step, token.at)
+                    if step != "T" and not isinstance(step, int):
+                        self._text.fail(token.at, "an operation or '.T' and integers between brackets are needed "
+                                        "after an expression")
+                    node = TransposeSyntax(node, token.at) if step == "T" else Index(node, (step,), token.at)
             else:
                 return node
-
-    def _read_step(self, node: Node, step: Any, at: int) -> Node:
-        if step != "T" and not isinstance(step, int):
-            self._text.fail(at, "an operation or '.T' and integers between brackets are needed after an expression")
-        return TransposeSyntax(node, at) if step == "T" else Index(node, (step,), at)
 
     def _primary(self) -> Node:
         token = self._token
@@ -241,17 +246,6 @@ class ExpressionReader(Reader):
         aval = self._type() if self._take(":") else None
         operand = self._expression() if self._take("=") else Use(name, token.at)
         return InputSyntax(name, aval, operand, token.at)
-
-    def _items(self) -> tuple[Any, ...]:
-        """Read the items of an index, and the bracket after them."""
-        self._enter()
-        items: list[Any] = []
-        while not self._take("]"):
-            items.append(self._item())
-            if not self._take(",") and not self._is("]"):
-                self._fail("',' or ']' after an item of an index")
-        self._depth -= 1
-        return tuple(items)
 
     def _item(self) -> Any:
         if self._take("None"):

@@ -93,16 +93,12 @@ def _infix(form: Form, operands: Sequence[OperandText], _: Write) -> OperandText
         return OperandText(f"{enclose(left, ATOM)} ** {enclose(right, PREFIX)}", level)
     right = operands[1]
     if form.name == "@":
-        left, right = (OperandText(f"{enclose(side, ATOM)}.T", ATOM) if turned else _parenthesize_transposed(side)
+        left, right = (OperandText(f"{enclose(side, ATOM)}.T", ATOM) if turned
+                       else (parenthesize(side) if side.text.endswith(".T") else side)
                        for side, turned in zip((left, right), form.statics, strict=True))
     above = level + 1
     return OperandText(f"{enclose(left, above if level == COMPARISON else level)} {form.name} {enclose(right, above)}",
                        level)
-
-
-def _parenthesize_transposed(side: OperandText) -> OperandText:
-    """Return a transposed operand of `@`, in parentheses if it is an operation of its own."""
-    return parenthesize(side) if side.text.endswith(".T") else side
 
 
 def _prefix(form: Form, operands: Sequence[OperandText], _: Write) -> OperandText:

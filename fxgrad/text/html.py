@@ -140,7 +140,7 @@ def _element(text: str, word: Word, titles: dict[tuple[int, str], str]) -> str:
 
 def _titles(text: str, found: Sequence[Word], lines: dict[str, str]) -> dict[tuple[int, str], str]:
     """Return hover texts of variables, by scope and name: name, type, line, and the line's text."""
-    starts = _line_starts(text)
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
     comments = _comments(text, found, starts, lines)
     inferred = _inferred_types(text)
     titles: dict[tuple[int, str], str] = {}
@@ -173,10 +173,6 @@ def _inferred_types(text: str) -> dict[str, str]:
         return {}
     names = NAMES.of(program) or {}
     return {quoted_name(name): type_text(var.aval) for var, name in names.items()}
-
-
-def _line_starts(text: str) -> list[int]:
-    return [0, *(match.end() for match in re.finditer("\n", text))]
 
 
 def _comments(text: str, found: Sequence[Word], starts: Sequence[int], lines: dict[str, str]) -> list[str]:

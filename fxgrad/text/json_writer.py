@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import enum
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -123,9 +123,5 @@ def require_untraced(value: Any) -> Any:
 def _array_json(value: Any) -> dict[str, Any]:
     array = require_untraced(value)
     data = array.astype(array.dtype.newbyteorder("<")).tobytes()
-    return {"dtype": dtypes.short_name(array.dtype), "shape": _nested_list(array.shape),
+    return {"dtype": dtypes.short_name(array.dtype), "shape": [int(extent) for extent in array.shape],
             "base64": base64.b64encode(data).decode()}
-
-
-def _nested_list(shape: Sequence[int]) -> list[int]:
-    return [int(extent) for extent in shape]

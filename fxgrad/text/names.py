@@ -297,22 +297,18 @@ def _names_of_results(program: Program, sources: Sources) -> Iterator[tuple[Vari
     """Yield variables with assigned names, for each run of the instruction of an assigned expression."""
     equations = [equation for equation in program.equations
                  if equation.source is not None and equation.source.part is None and not equation.source.origins]
-    runs = _instruction_runs(equations)
+    # One instruction of the user's code records consecutive equations.
+    def key(equation: Equation) -> tuple[int, int]:
+        source: Source | None = equation.source
+        return (id(source.code), source.instruction) if source is not None else (0, id(equation))
+
+    runs = [list(run) for _, run in itertools.groupby(equations, key)]
     used = _used_elsewhere(program, runs)
     for run in runs:
         source = run[0].source
         assigned = None if source is None else sources.targets(source)
         if assigned is not None:
             yield from _named_results(run, assigned, used)
-
-
-def _instruction_runs(equations: Sequence[Equation]) -> list[list[Equation]]:
-    """Return consecutive equations that one instruction of the user's code recorded."""
-    def key(equation: Equation) -> tuple[int, int]:
-        source: Source | None = equation.source
-        return (id(source.code), source.instruction) if source is not None else (0, id(equation))
-
-    return [list(run) for _, run in itertools.groupby(equations, key)]
 
 
 def _used_elsewhere(program: Program, runs: list[list[Equation]]) -> set[Variable]:
@@ -342,10 +338,11 @@ def _named_results(run: list[Equation], assigned: AssignedNames, used: set[Varia
             yield from _at_places(equation, assigned.places)
         return
     found = [equation for equation in run if not used.isdisjoint(equation.outputs)] or run[-1:]
-    alike = [equation for equation in run if _is_called(equation, assigned.operation)]
+    alike = [equation for equation in run if equation.primitive.name == assigned.operation
+             or equation.params.get("name") == assigned.operation]
     if len(assigned.names) > 1:
         yield from _match_targets(found, assigned.names)
-    elif len(alike) == len(run) or not (assigned.is_call or _several_operations(alike or run)):
+    elif len(alike) == len(run) or not (assigned.is_call or len({equation.primitive for equation in alike or run}) > 1):
         for equation in alike or run:  # the rounds of a loop
             yield from _all_outputs(equation, assigned.names[0])
     else:
@@ -355,14 +352,6 @@ def _named_results(run: list[Equation], assigned: AssignedNames, used: set[Varia
             yield needed[0], assigned.names[0]  # `argsort` gives one of the two results of `sort`
         else:
             yield from _all_outputs(last, assigned.names[0])
-
-
-def _several_operations(equations: Sequence[Equation]) -> bool:
-    return len({equation.primitive for equation in equations}) > 1
-
-
-def _is_called(equation: Equation, operation: str) -> bool:
-    return equation.primitive.name == operation or equation.params.get("name") == operation
 
 
 def _at_places(equation: Equation, places: Places) -> Iterator[tuple[Variable, str]]:

@@ -143,7 +143,15 @@ def _proposed_forms(primitive: Primitive, avals: Sequence[Aval], params: Params)
                 yield proposed if not isinstance(proposed, Form) else (proposed, straight)
         except ConcretizationError:
             pass  # a symbolic size would have to be known
-    given = tuple(_explicit_parameters(primitive, avals, params).items())
+    # Parameters that differ from their defaults, which may depend on earlier parameters.
+    explicit: Params = {}
+    first = [name for name in _DECIDING if name in params]
+    for name in [*first, *(name for name in params if name not in first)]:
+        value = params[name]
+        left_out = _default_parameters(primitive, avals, explicit)
+        if name not in left_out or not same_parameters({name: left_out[name]}, {name: value}):
+            explicit[name] = value
+    given = tuple(explicit.items())
     if is_word(primitive.name):
         yield Form("call", primitive.name, len(avals), (), given), straight
     yield Form("quoted", primitive.name, len(avals), (), given), straight
@@ -151,15 +159,3 @@ def _proposed_forms(primitive: Primitive, avals: Sequence[Aval], params: Params)
 
 _DECIDING = ("operand_batching_dims", "start_index_map", "scatter_dims_to_operand_dims")
 """Parameters that defaults of others follow from."""
-
-
-def _explicit_parameters(primitive: Primitive, avals: Sequence[Aval], params: Params) -> Params:
-    """Return the parameters that differ from their defaults, which may depend on earlier parameters."""
-    given: Params = {}
-    first = [name for name in _DECIDING if name in params]
-    for name in [*first, *(name for name in params if name not in first)]:
-        value = params[name]
-        left_out = _default_parameters(primitive, avals, given)
-        if name not in left_out or not same_parameters({name: left_out[name]}, {name: value}):
-            given[name] = value
-    return given

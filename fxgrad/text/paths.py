@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from fxgrad.extend import Atom, ControlFlowPath, Equation, Program, Variable
+from fxgrad.extend import Atom, ControlFlowPath, Program, Variable
 from fxgrad.text.compact_writer import CompactWriter
 from fxgrad.text.values import INDENT
 
@@ -43,15 +42,11 @@ def path_remarks(program: Program) -> list[str]:
     lines = []
     for (place, _), numbers in [*asked.items()][:MOST]:
         where = f" ({place.partition(' (in ')[0]})" if place else ""
-        lines.append(f"here {_condition_text(path, numbers[0])}: {_values_text(path, numbers)}{where}")
+        runs = [(text, len([*same])) for text, same in groupby(_value_text(path.values[number]) for number in numbers)]
+        shown = [text if count == 1 else f"{text} {count} times" for text, count in runs]
+        values = ", then ".join(shown[:4]) + ", ..." * (len(shown) > 4)
+        lines.append(f"here {_condition_text(path, numbers[0])}: {values}{where}")
     return [*lines, f"and {len(asked) - MOST} more"] if len(asked) > MOST else lines
-
-
-def _values_text(path: ControlFlowPath, numbers: Sequence[int]) -> str:
-    """Return the values of a condition, one for each time it was evaluated."""
-    runs = [(text, len([*same])) for text, same in groupby(_value_text(path.values[number]) for number in numbers)]
-    shown = [text if count == 1 else f"{text} {count} times" for text, count in runs]
-    return ", then ".join(shown[:4]) + ", ..." * (len(shown) > 4)
 
 
 def _value_text(value: Any) -> str:
@@ -64,19 +59,15 @@ def _value_text(value: Any) -> str:
 def _condition_text(path: ControlFlowPath, number: int) -> str:
     """Return the expression of a condition: the `return` expression of the program that computes it alone."""
     conditions, output = path.conditions, path.conditions.outputs[number]
-    part = conditions.replace(outputs=[output], equations=_needed_equations(conditions, output))
+    wanted: set[Atom] = {output}
+    kept = []
+    for equation in reversed(conditions.equations):
+        if not wanted.isdisjoint(equation.outputs):
+            kept.append(equation)
+            wanted.update(equation.inputs)
+    part = conditions.replace(outputs=[output], equations=kept[::-1])
     lines = CompactWriter(part, False, -1, 10_000).lines()
     return next(line for line in reversed(lines) if line.startswith(_RETURN)).removeprefix(_RETURN)
 
 
 _RETURN = f"{INDENT}return "
-
-
-def _needed_equations(program: Program, output: Atom) -> list[Equation]:
-    wanted: set[Atom] = {output}
-    kept = []
-    for equation in reversed(program.equations):
-        if not wanted.isdisjoint(equation.outputs):
-            kept.append(equation)
-            wanted.update(equation.inputs)
-    return kept[::-1]

@@ -110,7 +110,8 @@ def _pickle_program(program: Program, held: dict[int, _ProgramNumber], sources: 
         raise UnsupportedError("pickle: a constant of the program is a traced array, which has no elements yet. Pickle "
                                "the program outside of the transformation that traces it")
     names, margin = own_names(program, sources), Margin(program, sources)
-    numbers = {var: number for number, var in enumerate(_variables(program.inputs, program.equations))}
+    variables = [*program.inputs, *(var for equation in program.equations for var in equation.outputs)]
+    numbers = {var: number for number, var in enumerate(variables)}
 
     def atoms(values: Sequence[Atom]) -> list[int | Literal]:
         return [_strip_place(value, margin) if isinstance(value, Literal) else numbers[value] for value in values]
@@ -145,10 +146,6 @@ def _strip_place(literal: Literal, margin: Margin) -> Literal:
     result.made_of = FoldedConstant(made_of.operation, tuple([_strip_place(each, margin) for each in made_of.operands]),
                             margin.function_called_at(made_of.source))
     return result
-
-
-def _variables(inputs: Sequence[Variable], equations: Sequence[Equation]) -> list[Variable]:
-    return [*inputs, *(var for equation in equations for var in equation.outputs)]
 
 
 def _make_programs(programs: list[_PickledProgram]) -> Program:

@@ -218,7 +218,11 @@ class _Compact(_Scanner):
         if not words:
             return
         texts = [match[0] for match in words]
-        depths = self._depths(texts)
+        depths, depth = [], 0
+        for text in texts:
+            depth -= text in (")", "]")
+            depths.append(depth)
+            depth += text in ("(", "[")
         colon = self._first(":", texts, depths)
         equals = self._first("=", texts, depths)
         if texts[0] in ("program", "where") and texts[1:2] != ["="]:
@@ -235,15 +239,6 @@ class _Compact(_Scanner):
             else:
                 self._uses(words[equals:], scope, is_head=False)
             self._targets(words[:equals], texts, scope)
-
-    @staticmethod
-    def _depths(texts: Sequence[str]) -> list[int]:
-        depths, depth = [], 0
-        for text in texts:
-            depth -= text in (")", "]")
-            depths.append(depth)
-            depth += text in ("(", "[")
-        return depths
 
     @staticmethod
     def _first(mark: str, texts: Sequence[str], depths: Sequence[int]) -> int | None:

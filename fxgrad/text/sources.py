@@ -129,7 +129,15 @@ def _read_spans(text: str) -> Spans:
             _add_target(spans.targets, target, value)
         if isinstance(node, ast.FunctionDef):
             begin = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            spans.parts[node.name, begin] = _unpacked_arguments(node)
+            # Names of parts of arguments, by path, from the first assignment that unpacks each argument.
+            arguments = {argument.arg for argument in (*node.args.posonlyargs, *node.args.args)}
+            parts: dict[str, str] = {}
+            for statement in node.body:
+                if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name) and \
+                        statement.value.id in arguments and isinstance(statement.targets[0], ast.Tuple | ast.List):
+                    arguments.discard(statement.value.id)
+                    parts |= _target_places(statement.targets[0], statement.value.id)
+            spans.parts[node.name, begin] = parts
         if isinstance(node, ast.AugAssign):
             # The instruction that adds has the position of the whole statement.
             spans.targets.setdefault(_span(node),
@@ -195,18 +203,6 @@ def name_at(places: Places, path: str) -> str | None:
         if path[:end] in places and (end == len(path) or path[end] in "[."):
             return places[path[:end]] + path[end:]
     return None
-
-
-def _unpacked_arguments(function: ast.FunctionDef) -> dict[str, str]:
-    """Return names of parts of arguments, by path, from the first assignment that unpacks each argument."""
-    arguments = {argument.arg for argument in (*function.args.posonlyargs, *function.args.args)}
-    parts: dict[str, str] = {}
-    for statement in function.body:
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name) and \
-                statement.value.id in arguments and isinstance(statement.targets[0], ast.Tuple | ast.List):
-            arguments.discard(statement.value.id)
-            parts |= _target_places(statement.targets[0], statement.value.id)
-    return parts
 
 
 def _operation(value: ast.expr) -> str:

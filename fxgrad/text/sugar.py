@@ -31,7 +31,8 @@ def sugar(form: Form, equation: Equation, operands: Sequence[OperandText], given
     if any(type(size) is not int and not has_symbolic_dim(size) for shape in shapes for size in shape):
         return None
     ranges = ready.form.kind == "index" and all(isinstance(item, Span) for item in ready.form.statics)
-    if len(operands) == 1 and ranges and _is_reshape(form):
+    is_reshape = (form.kind == "index" and None in form.statics) or (form.kind, form.name) == ("call", "reshape")
+    if len(operands) == 1 and ranges and is_reshape:
         items = _with_integers(ready.form.statics, ready.avals[0].shape, ready.var.aval.shape, equation.params["shape"])
         return None if items is None else (Form("index", "[]", 1, items), [*ready.operands])
     short = short_form(form, equation.inputs[0].aval, ready) if len(operands) == 2 else None
@@ -65,10 +66,6 @@ def _with_integers(spans: Sequence[Item], shape: tuple[int, ...], part: tuple[in
     items += list(after)
     given = indexed_shape(part, [1 if type(item) is int else item for item in items])
     return trim_full_ranges(items) if given == result else None
-
-
-def _is_reshape(form: Form) -> bool:
-    return (form.kind == "index" and None in form.statics) or (form.kind, form.name) == ("call", "reshape")
 
 
 def desugar(items: Sequence[Item], base: Atom, arrays: Sequence[Atom], make: Make, once: Make,

@@ -116,7 +116,15 @@ class _TextWriter:
         outputs = fill_lines([self._atom(names, atom) for atom in program.outputs], self._width - 12) or [""]
         body.append(_Line([f"return {outputs[0]}".rstrip(), *(INDENT + line for line in outputs[1:])]))
         head = self._break_call(f"program {title}", [], [[item] for item in inputs], " {")
-        return [*head, *(INDENT + line for line in _align_comments(body)), "}"]
+        # Comments are aligned where the equations are short enough.
+        lengths = [len(statement.lines[0]) for statement in body if statement.comment]
+        column = max((length for length in lengths if length <= COMMENT_COLUMN), default=0)
+        lines: list[str] = []
+        for statement in body:
+            first, *rest = statement.lines
+            lines.append(f"{first:<{column}}  # {statement.comment}" if statement.comment else first)
+            lines += rest
+        return [*head, *(INDENT + line for line in lines), "}"]
 
     def _equation(self, equation: Equation, names: dict[Variable, str]) -> _Line:
         outputs = ", ".join([self._binding(names, var) for var in equation.outputs]) or "()"
@@ -167,18 +175,6 @@ class _TextWriter:
             return literal_text(atom)
         # A program that is wrong must print too: its error message shows it.
         return quoted_name(names[atom]) if atom in names else f"<unbound {atom.aval}>"
-
-
-def _align_comments(statements: Sequence[_Line]) -> list[str]:
-    """Return all lines, with comments aligned where the equations are short enough."""
-    lengths = [len(statement.lines[0]) for statement in statements if statement.comment]
-    column = max((length for length in lengths if length <= COMMENT_COLUMN), default=0)
-    lines: list[str] = []
-    for statement in statements:
-        first, *rest = statement.lines
-        lines.append(f"{first:<{column}}  # {statement.comment}" if statement.comment else first)
-        lines += rest
-    return lines
 
 
 _WRITERS: dict[str, Callable[..., CompactWriter | _TextWriter]] = {"compact": CompactWriter, "equations": _TextWriter}
