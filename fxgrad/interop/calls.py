@@ -58,7 +58,14 @@ class JaxCall:
         self.settings = Settings.now()
         self.in_avals = tuple(aval_of_jax(var.aval) for var in equation.invars)
         self.out_avals = tuple(aval_of_jax(var.aval) for var in equation.outvars)
-        self.function = _single_equation_function(equation)
+        new: Any = gensym()
+        inputs, outputs = [new(var.aval) for var in equation.invars], [new(var.aval) for var in equation.outvars]
+        names = DebugInfo("jax_call", equation.primitive.name, tuple(f"x{index}" for index in range(len(inputs))),
+                          tuple(f"[{index}]" for index in range(len(outputs))))
+        only = equation.replace(invars=inputs, outvars=outputs)
+        function: Callable[..., list[Any]] = jaxpr_as_fun(
+            ClosedJaxpr(Jaxpr([], inputs, outputs, [only], equation.effects, names), ()))
+        self.function = function if not any(map(_is_float0, (*inputs, *outputs))) else _restore_float0(function, inputs)
         self.compiled: Callable[..., list[Any]] = jax.jit(self.function)
         self._key = (equation.primitive, self.in_avals, self.settings,
                      *((key, comparison_key(value)) for key, value in sorted(equation.params.items())))
@@ -135,7 +142,9 @@ class JaxCall:
 
         def backwards(*values: Any) -> Any:
             back = tree.unflatten(structure, values[:len(avals)])
-            return back(self._cotangents(values[len(avals):]))
+            found = iter(values[len(avals):])
+            return back([next(found) if has_tangent(aval) else np.zeros(aval.shape, dtypes.float0)
+                         for aval in self.out_avals])
 
         moved = self._import(("pull back", marks), backwards, [*avals, *self._cotangent_avals()])
         found = iter(moved([*residuals, *self._inexact([*map(instantiate_zeros, cotangents)])]))
@@ -250,11 +259,6 @@ class JaxCall:
     def _cotangent_avals(self) -> list[Aval]:
         return [aval.strong() for aval in self._inexact(self.out_avals)]
 
-    def _cotangents(self, given: Sequence[Any]) -> list[Any]:
-        """Return cotangents of all outputs, given those of the inexact ones."""
-        found = iter(given)
-        return [next(found) if has_tangent(aval) else np.zeros(aval.shape, dtypes.float0) for aval in self.out_avals]
-
     def _with_tangents(self, outputs: list[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         found = iter(tangents)
         return outputs, [next(found) if has_tangent(aval) else Zero(aval) for aval in self.out_avals]
@@ -263,18 +267,6 @@ class JaxCall:
 def _key_in_axes(key: Hashable) -> tuple[Any, ...]:
     """Return `key` for the mapped axes around."""
     return (key, *axes_in_scope().items(), mesh_in_scope())
-
-
-def _single_equation_function(equation: JaxprEqn) -> Callable[..., list[Any]]:
-    """Return the function that one equation computes of its operands."""
-    new: Any = gensym()
-    inputs, outputs = [new(var.aval) for var in equation.invars], [new(var.aval) for var in equation.outvars]
-    names = DebugInfo("jax_call", equation.primitive.name, tuple(f"x{index}" for index in range(len(inputs))),
-                      tuple(f"[{index}]" for index in range(len(outputs))))
-    only = equation.replace(invars=inputs, outvars=outputs)
-    function: Callable[..., list[Any]] = jaxpr_as_fun(
-        ClosedJaxpr(Jaxpr([], inputs, outputs, [only], equation.effects, names), ()))
-    return function if not any(map(_is_float0, (*inputs, *outputs))) else _restore_float0(function, inputs)
 
 
 def _is_float0(var: Any) -> bool:

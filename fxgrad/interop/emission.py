@@ -40,22 +40,17 @@ def apply_in_jax(program: Program, values: Sequence[Any], linear: bool = False) 
             places = jax.make_jaxpr(lambda *values: emit(program, values))(*given) if _names_devices(program) else None
             outputs: list[Any] = linear_p.bind(*given, program=program, places=places)
             return outputs
-        return _jax_function(program)(*given)
+        function = _FUNCTION.of(program)  # with a rule if jax's derivative would differ
+        if function is None:
+            def fxgrad_program(*values: Any) -> list[Any]:  # this name appears in jaxprs
+                return emit(program, values)
+
+            function = _FUNCTION.put(program, fxgrad_program if _is_differentiable_by_jax(program) else _with_rule(
+                program, fxgrad_program))
+        return function(*given)
 
 
 _FUNCTION: ProgramAttribute[Callable[..., list[Any]]] = ProgramAttribute("function of jax's")
-
-
-def _jax_function(program: Program) -> Callable[..., list[Any]]:
-    """Return the program as a function of jax's, memoized on it; with a rule if jax's derivative would differ."""
-    function = _FUNCTION.of(program)
-    if function is None:
-        def fxgrad_program(*values: Any) -> list[Any]:  # this name appears in jaxprs
-            return emit(program, values)
-
-        function = _FUNCTION.put(program, fxgrad_program if _is_differentiable_by_jax(program) else _with_rule(
-            program, fxgrad_program))
-    return function
 
 
 def _with_rule(program: Program, emitted: Callable[..., list[Any]]) -> Callable[..., list[Any]]:

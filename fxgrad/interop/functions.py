@@ -107,28 +107,21 @@ class _CallLeaves:
         for leaf in leaves:
             aval, value = leaf_aval(leaf), leaf
             if aval is None:
-                value, aval = self._other_leaf(leaf)
+                check_dtype(leaf, f"from_jax: an argument of {function_name(self._fn)}")
+                value = as_typed_number(leaf)
+                aval = None if value is leaf else leaf_aval(value)
             if aval is not None:
                 self.values.append(value)
                 self.avals.append(aval)
             self._static.append(None if aval is not None else _StaticLeaf(leaf))
         refuse_symbolic_sizes("from_jax", self.avals, [f"an argument of {function_name(self._fn)}"] * len(self.avals))
         if not self._settings().wide:
-            self._narrow()
-
-    def _narrow(self) -> None:
-        """Give Python's numbers jax's 32-bit types where jax has no 64 bits."""
-        for index, aval in enumerate(self.avals):
-            narrower = NARROWER.get(aval.dtype)
-            if narrower is not None:
-                self.values[index] = convert(self.values[index], narrower, weak=True)
-                self.avals[index] = Aval(aval.shape, narrower, True, aval.vma)
-
-    def _other_leaf(self, leaf: Any) -> tuple[Any, Aval | None]:
-        """Return a leaf that is not an array or number of the usual classes; raise `DTypeError` for foreign arrays."""
-        check_dtype(leaf, f"from_jax: an argument of {function_name(self._fn)}")
-        number = as_typed_number(leaf)
-        return number, None if number is leaf else leaf_aval(number)
+            # Python's numbers get jax's 32-bit types where jax has no 64 bits.
+            for index, aval in enumerate(self.avals):
+                narrower = NARROWER.get(aval.dtype)
+                if narrower is not None:
+                    self.values[index] = convert(self.values[index], narrower, weak=True)
+                    self.avals[index] = Aval(aval.shape, narrower, True, aval.vma)
 
     def is_traced_by_jax_alone(self) -> bool:
         """Return whether jax is tracing the calling code and fxgrad is not: then there is nothing to import."""
@@ -166,7 +159,12 @@ class _CallLeaves:
         found: list[Any] = []
 
         def flat(*values: Any) -> list[Any]:
-            args, kwargs = self._rebuilt(values)
+            given = iter(values)
+            args, kwargs = tree.unflatten(self._structure, [next(given) if static is None else static.value
+                                                            for static in self._static])
+            for position in sorted(self._positions):
+                args.insert(position, self._args[position])
+            kwargs |= {name: self._kwargs[name] for name in self._names}
             leaves, structure = tree.flatten(self._fn(*args, **kwargs))
             static = [None if _is_array(leaf) else _StaticLeaf(leaf) for leaf in leaves]
             found[:] = structure, static
@@ -188,14 +186,6 @@ class _CallLeaves:
         if any(leaf is not None and type(leaf.value) is Tracer for leaf in static):
             raise self._closes_over()
         return _TraceRecord(program, structure, static)
-
-    def _rebuilt(self, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-        given = iter(values)
-        args, kwargs = tree.unflatten(self._structure, [next(given) if static is None else static.value
-                                                        for static in self._static])
-        for position in sorted(self._positions):
-            args.insert(position, self._args[position])
-        return args, kwargs | {name: self._kwargs[name] for name in self._names}
 
     def _closes_over(self) -> UnsupportedError:
         return UnsupportedError(at_user_line(

@@ -24,8 +24,10 @@ from fxgrad.engine.tracing.varying import MeshAxes
 def mesh_around() -> MeshAxes | None:
     """Return the mesh axes that jax is mapping the trace over, if it tracks which values vary; None otherwise."""
     mesh = jax.sharding.get_abstract_mesh()
+    # The position along a checked mesh axis varies over it.
     checked = frozenset(name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True)
-                        if kind == AxisType.Manual and _is_checked(name))
+                        if kind == AxisType.Manual
+                        and vma_of_jax(jax.eval_shape(lambda name=name: lax.axis_index(name))))
     return MeshAxes(checked, frozenset(), mesh_shape("to_jax", mesh)) if checked else None
 
 
@@ -43,10 +45,6 @@ def bind_mesh_around() -> Iterator[None]:
 def mapped_axis_sizes(mesh: MeshAxes | None) -> dict[str, int]:
     """Return the sizes, by name, of the mesh axes that are mapped over."""
     return {} if mesh is None else {name: mesh.shape.size((name,)) for name in mesh.checked}
-
-
-def _is_checked(name: str) -> bool:
-    return bool(vma_of_jax(_position_aval(name)))
 
 
 def _position_aval(name: str) -> Any:
@@ -72,15 +70,10 @@ def trace_in_mesh(axes: Mapping[str, int], mesh: MeshAxes | None, function: Call
     if mesh is None:
         return jax.make_jaxpr(function, axis_env=[*axes.items()])(*map(struct_for_jax, avals))
     others = {name: size for name, size in axes.items() if name not in mesh.names}
-    return _jaxpr_within(mesh, others, function, avals)
-
-
-def _jaxpr_within(mesh: MeshAxes, axes: Mapping[str, int], function: Callable[..., Any], avals: Sequence[Aval]) -> Any:
-    """Return the jaxpr of `function` mapped over `mesh` and `axes`, for inputs of the types `avals`."""
     found: list[Any] = []
 
     def body() -> tuple[()]:
-        found.append(jax.make_jaxpr(function, axis_env=[*axes.items()])(*map(example_value, avals)))
+        found.append(jax.make_jaxpr(function, axis_env=[*others.items()])(*map(example_value, avals)))
         return ()
 
     manual = jax.shard_map(body, mesh=jax_mesh(mesh.shape), in_specs=(), out_specs=(),

@@ -184,14 +184,10 @@ class JaxPolicy(ByValue):
 
         Residuals that jax offloads are offloaded.
         """
-        answer = self._key[0](_jax_primitive(primitive.name), *avals, **params)
+        known = getattr(primitives, f"{primitive.name}_p", None)
+        answer = self._key[0](Primitive(primitive.name) if known is None else known, *avals, **params)
         # Beside bools there are classes of answers, only one of which means no.
         return HOST if hasattr(answer, "dst") else bool(answer) and not type(answer).__name__.startswith("Recompute")
-
-
-def _jax_primitive(name: str) -> Any:
-    known = getattr(primitives, f"{name}_p", None)
-    return Primitive(name) if known is None else known
 
 
 # --- solvers ----------------------------------------------------------------------------------------------------

@@ -74,7 +74,14 @@ class CFunction:
             self._values[var] = (file.constant(names[var], var, program.constants[place]) if constant
                                  else array_value(var.aval, names[var], self._read, var=var))
         self.inputs = program.inputs[len(program.constants):] if is_main else program.inputs
-        self.outputs = self._output_names()
+        # A new name stands where a variable's name is taken.
+        taken: set[str] = set()
+        found = []
+        for atom in self.program.outputs:
+            name = self.names[atom] if isinstance(atom, Variable) and atom not in self.program.inputs else ""
+            found.append(self.file.unique("out") if not name or name in taken else name)
+            taken.add(found[-1])
+        self.outputs = found
         self._targets = {atom: name for atom, name in reversed([*zip(program.outputs, self.outputs, strict=True)])
                          if isinstance(atom, Variable) and atom not in program.inputs}
         for equation in self._equations:
@@ -82,16 +89,6 @@ class CFunction:
             self._comment = file.comment(equation)
             self._write(equation)
         self._return()
-
-    def _output_names(self) -> list[str]:
-        """Return the names of the output variables, or new ones where a name is taken."""
-        taken: set[str] = set()
-        found = []
-        for atom in self.program.outputs:
-            name = self.names[atom] if isinstance(atom, Variable) and atom not in self.program.inputs else ""
-            found.append(self.file.unique("out") if not name or name in taken else name)
-            taken.add(found[-1])
-        return found
 
     def _read(self, name: str) -> None:
         self._reading.add(name)

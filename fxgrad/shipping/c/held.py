@@ -149,7 +149,9 @@ def _while(function: CFunction, equation: Equation) -> dict[Variable, CValue]:
         function.array(atom)
     made = _write_operation(function, equation)
     following = {var: _fresh_copy(function, var) for var in equation.outputs}
-    go = _condition_flag(function, condition)
+    var = Variable(condition.program.outputs[0].aval)
+    function.names[var] = function.file.unique("go_on")
+    go = function.new(var)
 
     def lines() -> list[str]:
         first = []
@@ -180,9 +182,3 @@ def _while(function: CFunction, equation: Equation) -> dict[Variable, CValue]:
 
     function.emit(lines)
     return made
-
-
-def _condition_flag(function: CFunction, condition: Region) -> CValue:
-    var = Variable(condition.program.outputs[0].aval)
-    function.names[var] = function.file.unique("go_on")
-    return function.new(var)

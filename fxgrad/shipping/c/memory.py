@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 ALIGNED = 16
@@ -27,7 +27,11 @@ def offsets(arrays: Mapping[str, LiveArray]) -> tuple[dict[str, int], int]:
     for name, array in sorted(arrays.items(), key=lambda item: -item[1].size):
         taken = sorted((placed[other], placed[other] + _round_up(arrays[other].size)) for other in placed
                        if arrays[other].first <= array.last and array.first <= arrays[other].last)
-        place = _lowest(taken, _round_up(array.size))
+        size, place = _round_up(array.size), 0
+        for begin, end in taken:
+            if place + size <= begin:
+                break
+            place = max(place, end)
         placed[name] = place
         total = max(total, place + _round_up(array.size))
     return placed, total
@@ -35,12 +39,3 @@ def offsets(arrays: Mapping[str, LiveArray]) -> tuple[dict[str, int], int]:
 
 def _round_up(size: int) -> int:
     return -(-size // ALIGNED) * ALIGNED
-
-
-def _lowest(taken: Sequence[tuple[int, int]], size: int) -> int:
-    place = 0
-    for begin, end in taken:
-        if place + size <= begin:
-            break
-        place = max(place, end)
-    return place

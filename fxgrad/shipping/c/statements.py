@@ -217,17 +217,14 @@ def _dynamic_update_slice(target: StatementContext) -> Callable[[], list[str]]:
         names = [f"at_{index}" for index in _indices(len(sizes))]
         places = [f"int {name} = {clip_text(start.at([]), extent - size)};" for name, start, extent, size in
                   zip(names, starts, shape, sizes, strict=True)]
-        put = f"{target.write([_sum(index, name) for index, name in zip(own, names, strict=True)])} = {update.at(own)};"
+        indices = [name if index == "0" else f"{index} + {name}" for index, name in zip(own, names, strict=True)]
+        put = f"{target.write(indices)} = {update.at(own)};"
         body = [*loop_lines(every, shape, [f"{target.write(every)} = {x.at(every)};"])]
         if 0 in sizes:
             return body
         used = [place for place, name in zip(places, names, strict=True) if name in put]
         return ["{", *("    " + line for line in (*body, *used, *loop_lines(own, sizes, [put]))), "}"]
     return lines
-
-
-def _sum(index: str, name: str) -> str:
-    return name if index == "0" else f"{index} + {name}"
 
 
 def _scatter(by: Primitive | None) -> Rule:

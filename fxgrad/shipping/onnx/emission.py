@@ -80,7 +80,15 @@ class Emission:
         except (OnnxRefusal, ConcretizationError) as refusal:
             raise UnsupportedError(self._refusal_text(equation, _reason(equation, refusal))) from None
         nodes = self.graph.nodes[begin:]
-        made = self._rename_results(nodes, made, own)
+        # Values that nodes of this equation make get the names of its variables.
+        inner = {name for node in nodes for name in node.output}
+        new: dict[str, str] = {}
+        for value, name in zip(made, own, strict=True):
+            if value.name in inner and value.name not in new:
+                new[value.name] = self.graph.unique(name)
+        for node in nodes:
+            _rename(node, new)
+        made = [OnnxValue(new.get(value.name, value.name), value.dtype) for value in made]
         place = "" if source is None else one_line(self.sources.comment(source))
         for node in nodes:
             if not node.name:
@@ -95,17 +103,6 @@ class Emission:
         source = equation.source
         line = "" if source is None else f"\n  at {self.sources.comment(source)} (in {source.code.co_name})"
         return f"to_onnx: {equation.primitive} {reason}{line}"
-
-    def _rename_results(self, nodes: Sequence[Any], made: Sequence[OnnxValue], names: Sequence[str]) -> list[OnnxValue]:
-        """Return values that nodes of this equation make, under the names of its variables."""
-        own = {name for node in nodes for name in node.output}
-        new: dict[str, str] = {}
-        for value, name in zip(made, names, strict=True):
-            if value.name in own and value.name not in new:
-                new[value.name] = self.graph.unique(name)
-        for node in nodes:
-            _rename(node, new)
-        return [OnnxValue(new.get(value.name, value.name), value.dtype) for value in made]
 
     # --- operations -------------------------------------------------------------------------------------------
 

@@ -153,7 +153,8 @@ class OnnxGraph:
         if way is not None:
             for place in data:
                 value = given[place]
-                given[place] = None if value is None else self._turned(value, way.dtype, way.turned)
+                given[place] = None if value is None else self.cast(self._first_bit(value) if way.turned else value,
+                                                                    way.dtype)
         computed = dtype if way is None else way.dtype
         kinds = [BOOL if operator in COMPARING else INT64 if _PLACES.get(operator) == number else computed
                  for number in range(count)]
@@ -173,9 +174,6 @@ class OnnxGraph:
             names.pop()
         self.nodes.append(protos.make_node(operator, names, [value.name for value in outputs], attributes))
         return outputs
-
-    def _turned(self, value: OnnxValue, dtype: DType, turned: bool) -> OnnxValue:
-        return self.cast(self._first_bit(value) if turned else value, dtype)
 
     def _turned_back(self, value: OnnxValue, dtype: DType, turned: bool) -> OnnxValue:
         found = self.cast(value, dtype)

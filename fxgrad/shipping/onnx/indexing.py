@@ -26,14 +26,6 @@ class FlatAddresses(NamedTuple):
     within: OnnxValue | None
 
 
-def _with_ones(shape: tuple[int, ...], axes: tuple[int, ...], rank: int) -> list[int]:
-    """Return sizes with ones, for values along `axes` of a result of `rank`."""
-    sizes = [1] * rank
-    for axis, size in zip(axes, shape, strict=True):
-        sizes[axis] = size
-    return sizes
-
-
 def flat_addresses(graph: OnnxGraph, indices: OnnxValue, shape: tuple[int, ...], indices_shape: tuple[int, ...],
                    windows: Windows,
                    sizes: tuple[int, ...], mode: str) -> FlatAddresses:
@@ -53,7 +45,9 @@ def flat_addresses(graph: OnnxGraph, indices: OnnxValue, shape: tuple[int, ...],
     held = graph.operation("Min", graph.operation("Max", starts, graph.number(0, INT64)), most)
     factors = graph.sizes([steps[axis] for axis in axes])
     first = emit_reduce(graph, "ReduceSum", graph.operation("Mul", held, factors), (len(indices_shape) - 1,))
-    spread = _with_ones(indices_shape[:-1], batch, rank)
+    spread = [1] * rank
+    for axis, size in zip(batch, indices_shape[:-1], strict=True):
+        spread[axis] = size
     total = graph.operation("Add", graph.reshape(first, spread), total)
     within = None
     if mode in ("checked", "fill"):

@@ -43,18 +43,6 @@ def _cholesky(a: Any) -> Any:
     return np.where(failed & (_numbers(size)[:, None] >= _numbers(size)), np.nan, found)
 
 
-def _substitute_forward(a: Any, b: Any, unit: bool) -> Any:
-    """Solve a x = b for lower triangular a, row by row."""
-    def step(place: Any, x: Any) -> Any:
-        row = _row(a, place)
-        rest = _row(b, place) - (np.where(_numbers(a.shape[-1]) < place, row, 0)[..., None, :] @ x)[..., 0, :]
-        if not unit:
-            rest = rest / lax.dynamic_index_in_dim(row, place, row.ndim - 1, keepdims=True)
-        return lax.dynamic_update_index_in_dim(x, rest, place, x.ndim - 2)
-
-    return lax.fori_loop(0, a.shape[-1], step, np.zeros_like(b))
-
-
 def _triangular_solve(a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool, unit_diagonal: bool,
                       **_: Any) -> Any:
     """Solve after transposing and reversing so that the matrix is lower triangular and on the left."""
@@ -64,7 +52,14 @@ def _triangular_solve(a: Any, b: Any, *, left_side: bool, lower: bool, transpose
         b = _swap_axes(b)
     if not lower:
         a, b = a[..., ::-1, ::-1], b[..., ::-1, :]
-    x = _substitute_forward(a, b, unit_diagonal)
+    def step(place: Any, x: Any) -> Any:
+        row = _row(a, place)
+        rest = _row(b, place) - (np.where(_numbers(a.shape[-1]) < place, row, 0)[..., None, :] @ x)[..., 0, :]
+        if not unit_diagonal:
+            rest = rest / lax.dynamic_index_in_dim(row, place, row.ndim - 1, keepdims=True)
+        return lax.dynamic_update_index_in_dim(x, rest, place, x.ndim - 2)
+
+    x = lax.fori_loop(0, a.shape[-1], step, np.zeros_like(b))
     if not lower:
         x = x[..., ::-1, :]
     return x if left_side else _swap_axes(x)

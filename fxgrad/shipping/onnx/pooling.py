@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -83,18 +82,15 @@ def _emit_pooling(graph: OnnxGraph, name: str, x: OnnxValue, shape: tuple[int, .
     if name == "sum":
         made = graph.operation("Conv", image, graph.constant(np.ones((1, 1, *window), x.dtype)), **options)
     else:
-        made = _max_pool(graph, image if name == "max" else graph.operation("Neg", image), options)
+        operand = image if name == "max" else graph.operation("Neg", image)
+        found = graph.operation("MaxPool", operand, **options)
+        nans = graph.operation("MaxPool", graph.cast(graph.isnan(operand), dtypes.float32), **options)
+        # A NaN wins, unlike in runtimes.
+        made = graph.where(graph.operation("Greater", nans, graph.number(0, dtypes.float32)),
+                           graph.number(np.nan, operand.dtype), found)
         made = made if name == "max" else graph.operation("Neg", made)
     turned = graph.reshape(made, [result[axis] for axis in order])
     return graph.transpose(turned, [order.index(axis) for axis in range(len(order))])
-
-
-def _max_pool(graph: OnnxGraph, image: OnnxValue, options: dict[str, Any]) -> OnnxValue:
-    """Return the maxima of windows; a NaN wins, unlike in runtimes."""
-    found = graph.operation("MaxPool", image, **options)
-    nans = graph.operation("MaxPool", graph.cast(graph.isnan(image), dtypes.float32), **options)
-    return graph.where(graph.operation("Greater", nans, graph.number(0, dtypes.float32)),
-                       graph.number(np.nan, image.dtype), found)
 
 
 def _places(graph: OnnxGraph, operand: OnnxValue, operation: RuleOperation, shape: tuple[int, ...]) -> OnnxValue:

@@ -124,9 +124,15 @@ class Carrier:
         if value is dtypes.bfloat16:
             return "'bfloat16'"  # which dtypes compare with, whether ml_dtypes is there or not
         if isinstance(value, ArrayKernel):
-            return self._array_kernel(value, wanted)
+            # The form in which other kernels call the rule: with its one result in a list.
+            function, name = self.expression(value.function, wanted), self._remember(value, f"{wanted}_rule")
+            self.functions.append(FileDefinition(
+                name, f"def {name}(*arrays, **params):\n    return [{function}(*arrays, **params)]"))
+            return name
         if isinstance(value, functools.partial):
-            return self._partial(value)
+            given = [self.expression(arg) for arg in value.args]
+            given += [f"{name}={self.expression(arg)}" for name, arg in value.keywords.items()]
+            return f"{self.root('functools')}.partial({', '.join([self.expression(value.func), *given])})"
         if callable(value) and not isinstance(value, np.dtype | np.generic | StructuralKey):
             return self._function(value)
         text = self._value(value)
@@ -196,18 +202,6 @@ class Carrier:
 
     # --- copied definitions -----------------------------------------------------------------------------------
 
-    def _partial(self, value: Any) -> str:
-        given = [self.expression(arg) for arg in value.args]
-        given += [f"{name}={self.expression(arg)}" for name, arg in value.keywords.items()]
-        return f"{self.root('functools')}.partial({', '.join([self.expression(value.func), *given])})"
-
-    def _array_kernel(self, kernel: ArrayKernel, wanted: str) -> str:
-        """Return a rule in the form in which other kernels call it: with its one result in a list."""
-        function, name = self.expression(kernel.function, wanted), self._remember(kernel, f"{wanted}_rule")
-        self.functions.append(FileDefinition(
-            name, f"def {name}(*arrays, **params):\n    return [{function}(*arrays, **params)]"))
-        return name
-
     def _substitute(self, value: Any) -> str:
         text = SUBSTITUTES[value]
         if "math." in text:
@@ -237,7 +231,10 @@ class Carrier:
 
     def _member(self, member: ast.stmt, kind: type) -> Any:
         if isinstance(member, ast.FunctionDef):
-            function = inspect.unwrap(_plain_function(kind.__dict__[member.name]))
+            found = kind.__dict__[member.name]
+            for name in ("fget", "__func__", "func"):  # of a property, a static method or a class method
+                found = getattr(found, name, found)
+            function = inspect.unwrap(found)
             return self._rewrite_function(member, function)
         if isinstance(member, ast.AnnAssign):
             member.annotation = ast.Name("object")
@@ -305,15 +302,11 @@ class Carrier:
         node = _Renaming(self, values, outer).visit(node)
         if decorators:
             node.decorator_list = decorators
-        self._set_defaults(node.args, function)
-        return node
-
-    def _set_defaults(self, args: ast.arguments, function: types.FunctionType) -> None:
-        """Set defaults to their values at the function's definition."""
-        args.defaults = [parse_expression(self.expression(value)) for value in function.__defaults__ or ()]
+        node.args.defaults = [parse_expression(self.expression(value)) for value in function.__defaults__ or ()]
         named = function.__kwdefaults__ or {}
-        args.kw_defaults = [parse_expression(self.expression(named[arg.arg])) if arg.arg in named else None
-                            for arg in args.kwonlyargs]
+        node.args.kw_defaults = [parse_expression(self.expression(named[arg.arg])) if arg.arg in named else None
+                                 for arg in node.args.kwonlyargs]
+        return node
 
 
 class _Renaming(ast.NodeTransformer):
@@ -394,10 +387,3 @@ def refuse_internals(value: Any) -> None:
     carried = any(f"{module}.".startswith(f"{part}.") for part in CARRIED)
     if module.partition(".")[0] == "fxgrad" and not carried:
         raise SourceRefusal(f"asks fxgrad itself what to compute ({value.__qualname__})")
-
-
-def _plain_function(member: Any) -> Any:
-    """Return the function of a property, a static method or a class method."""
-    for name in ("fget", "__func__", "func"):
-        member = getattr(member, name, member)
-    return member

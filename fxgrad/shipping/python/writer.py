@@ -85,11 +85,14 @@ class PythonFile:
         self._text: list[str] = []
         programs = inner_first(program)
         for inner in programs:
-            self._names[id(inner)] = _identifiers(inner, self.sources)
+            unique = UniqueNames([*keyword.kwlist, "np", "at", "states"])
+            self._names[id(inner)] = {var: unique(_identifier(name))
+                                      for var, name in variable_names(inner, self.sources).items()}
         taken = {name for names in self._names.values() for name in names.values()}
         self._unique = UniqueNames([*taken, *keyword.kwlist, "np", "at", "states"])
         self.carrier = Carrier(self._unique)
-        self._what = _description(program)
+        signature = program.signature
+        self._what = "function" if signature is None else signature.title or signature.name
         # `grad_loss` of `grad(loss, [weights, bias])`.
         self._title = self._unique(_identifier(self._what.partition(", [")[0]))
 
@@ -139,19 +142,16 @@ class PythonFile:
         if docs:
             lines += docstring_lines(docs)
         for var, value in zip(program.inputs, program.constants, strict=False):
-            self._define(names[var], value)
+            if isinstance(value, Tracer):
+                raise UnsupportedError("to_python: a constant of the program is a traced array, which has no elements "
+                                       "yet. Write the program outside of the transformation that traces it")
+            text = constants.value_text(np.asarray(value)[()], repr, self.carrier.root)
+            self.carrier.constants.append(FileDefinition(names[var], f"{names[var]} = {text}"))
         lines += [line for statement in containers.taken() for line in break_line(statement, WIDTH - 4)]
         lines += self._body(program)
         lines.append(f"return {containers.returned([self._result(program, names, atom) for atom in program.outputs])}")
         head = f"@np.errstate(all='ignore')\ndef {self._title}({', '.join(containers.parameters)}):"
         return "\n".join([head, *((INDENT + line).rstrip() for line in lines)])
-
-    def _define(self, name: str, value: Any) -> None:
-        if isinstance(value, Tracer):
-            raise UnsupportedError("to_python: a constant of the program is a traced array, which has no elements yet. "
-                                   "Write the program outside of the transformation that traces it")
-        text = constants.value_text(np.asarray(value)[()], repr, self.carrier.root)
-        self.carrier.constants.append(FileDefinition(name, f"{name} = {text}"))
 
     def _body(self, program: Program) -> list[str]:
         names = self._names[id(program)]
@@ -312,19 +312,7 @@ def _parse_snippet(text: str) -> Any:
     return ast.parse(text, mode="eval").body
 
 
-def _identifiers(program: Program, sources: Sources) -> dict[Variable, str]:
-    """Return the names of variables as valid Python identifiers."""
-    unique = UniqueNames([*keyword.kwlist, "np", "at", "states"])
-    return {var: unique(_identifier(name)) for var, name in variable_names(program, sources).items()}
-
-
 def _identifier(name: str) -> str:
     """Return `params_w` for `params.w`."""
     words = re.sub(r"\W+", "_", name).strip("_") or "value"
     return f"_{words}" if words[0].isdigit() else words
-
-
-def _description(program: Program) -> str:
-    """Return the description of a program: `loss`, `grad(loss, [weights, bias])`."""
-    signature = program.signature
-    return "function" if signature is None else signature.title or signature.name
