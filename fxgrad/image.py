@@ -79,7 +79,11 @@ def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antiali
     _check_rank("resize", image, shape)
     axes = [axis for axis, (old, new) in enumerate(zip(shape_of(image), shape, strict=True)) if old != new]
     if method is ResizeMethod.NEAREST:
-        return _nearest(image, shape, axes)
+        for axis in axes:
+            old, new = shape_of(image)[axis], shape[axis]
+            centres = (np.arange(new, dtype=np.float32) + np.float32(0.5)) * np.float32(old) / np.float32(new)
+            image = fnp.take(image, np.floor(centres).astype(np.int32), axis=axis)
+        return image
     scale = [shape[axis] / shape_of(image)[axis] if shape[axis] else 1.0 for axis in axes]
     return _resample(image, shape, axes, scale, [0.0] * len(axes), method, antialias, precision)
 
@@ -121,14 +125,6 @@ def _check_rank(name: str, image: Any, shape: Sequence[int]) -> None:
     if len(shape) != len(shape_of(image)):
         raise ShapeError(at_user_line(f"{name}: a new shape {shape} for an image of shape {shape_of(image)}; one size "
                                       "is needed for each axis"))
-
-
-def _nearest(image: Any, shape: Sequence[int], axes: Sequence[int]) -> Any:
-    for axis in axes:
-        old, new = shape_of(image)[axis], shape[axis]
-        centres = (np.arange(new, dtype=np.float32) + np.float32(0.5)) * np.float32(old) / np.float32(new)
-        image = fnp.take(image, np.floor(centres).astype(np.int32), axis=axis)
-    return image
 
 
 def _resample(image: Any, shape: Sequence[int], axes: Sequence[int], scales: Sequence[Any],

@@ -67,14 +67,11 @@ def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padd
         raise ArgumentError(at_user_line(f"conv_general_dilated: padding {padding!r} of an image with lhs_dilation "
                                          f"{base}; give pairs of numbers, or call conv_transpose"))
     pads = _pads(padding, numbers, shape_of(lhs), shape_of(rhs), strides, holes)
+    preferred = None if preferred_element_type is None else dtypes.canonical(preferred_element_type)
     return convolve(lhs, rhs, Geometry(strides, pads, base, holes, (*numbers,),
                                        as_integer("conv_general_dilated", feature_group_count),
                                        as_integer("conv_general_dilated", batch_group_count)),
-                    _precision(precision), _dtype(preferred_element_type))
-
-
-def _dtype(dtype: Any) -> Any:
-    return None if dtype is None else dtypes.canonical(dtype)
+                    _precision(precision), preferred)
 
 
 def _precision(precision: Any) -> Any:

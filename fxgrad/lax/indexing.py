@@ -279,15 +279,13 @@ def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
     columns = []
     for positions, axis in zip(unify_dtypes("index_take", *idxs), axes, strict=True):
         check_kind("index_take (positions)", "integer", aval_of(positions))
-        columns.append(reshape(_modulo(positions, shape[axis]), (*shape_of(positions), 1)))
+        size = scalar_like(shape[axis], positions)
+        from_zero = rem(positions, size)
+        inside = where(lt(from_zero, scalar_like(0, positions)), add(from_zero, size), from_zero)
+        columns.append(reshape(inside, (*shape_of(positions), 1)))
     sizes = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     windows = Windows(tuple(range(1, len(shape) - len(axes) + 1)), tuple(sorted(axes)), axes)
     return indexing.gather(src, concatenate(columns, 1), windows, sizes, "promise_in_bounds")
-
-
-def _modulo(positions: Any, size: int) -> Any:
-    from_zero = rem(positions, scalar_like(size, positions))
-    return where(lt(from_zero, scalar_like(0, positions)), add(from_zero, scalar_like(size, positions)), from_zero)
 
 
 _SHARED = """ the windows that begin at `scatter_indices`.

@@ -39,7 +39,12 @@ def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **
     for name, function in given.items():
         check_function("platform_dependent", function, name)
     if len(given) > 1:
-        _check_alike(given, args)
+        operands = flatten_checked("platform_dependent", args, "args")
+        traced = [trace_body("platform_dependent", function,
+                             lambda *tracers, function=function: function(*operands.rebuild(tracers)),
+                             operands.avals, operands.names, operands.structure.children())
+                  for function in given.values()]
+        join_branches("platform_dependent", [*given.values()], [*given], traced)
     platform = platform_of(tree.leaves(args), is_staging())
     chosen = given.get(platform, default)
     if chosen is None:
@@ -47,15 +52,6 @@ def platform_dependent(*args: Any, default: Callable[..., Any] | None = None, **
             f"platform_dependent: there is no function for the platform {platform!r}; given are "
             f"{', '.join(per_platform)}. Write default=f for all others"))
     return chosen(*args)
-
-
-def _check_alike(given: dict[str, Callable[..., Any]], args: tuple[Any, ...]) -> None:
-    """Raise `TreeError`, `ShapeError` or `DTypeError` unless all functions return the same structure and types."""
-    what = "platform_dependent"
-    operands = flatten_checked(what, args, "args")
-    traced = [trace_body(what, function, lambda *tracers, function=function: function(*operands.rebuild(tracers)),
-                         operands.avals, operands.names, operands.structure.children()) for function in given.values()]
-    join_branches(what, [*given.values()], [*given], traced)
 
 
 def composite(decomposition: Callable[..., Any], name: str, version: int = 0) -> Callable[..., Any]:

@@ -100,7 +100,11 @@ def _reduce_segments(name: str, combine: str, data: Any, segment_ids: Any, num_s
     if not count:
         return constant_array((0, *rest), start, dtype)
     promises = ("sorted",) * bool(is_sorted) + ("unique",) * bool(is_unique)
-    mode = _mode(name, mode)
+    given = "fill" if mode is None else str(getattr(mode, "name", mode)).lower()
+    if given not in _MODES:
+        raise ArgumentError(at_user_line(f"{name}: mode={mode!r}; it is one of 'fill' (or 'drop'), 'clip', "
+                                         "'promise_in_bounds'"))
+    mode = _MODES[given]
     if bucket_size is None:
         windows = Windows(tuple(range(1, 1 + len(rest))), (0,), (0,))
         return scatter(constant_array((count, *rest), start, dtype), reshape(ids, (rows, 1)), data, windows,
@@ -142,11 +146,3 @@ def _count(name: str, ids: Any, num_segments: Any) -> int:
     if count < 0:
         raise ArgumentError(at_user_line(f"{name}: num_segments={count}; a number from 0 on is needed"))
     return count
-
-
-def _mode(name: str, mode: Any) -> str:
-    given = "fill" if mode is None else str(getattr(mode, "name", mode)).lower()
-    if given not in _MODES:
-        raise ArgumentError(at_user_line(f"{name}: mode={mode!r}; it is one of 'fill' (or 'drop'), 'clip', "
-                                         "'promise_in_bounds'"))
-    return _MODES[given]

@@ -10,7 +10,7 @@ import numpy as np
 
 from fxgrad.engine import tree
 from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.avals import Aval, Shape
+from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.operands import as_array_operand, as_integer, axis_of, is_concrete, shape_of
 from fxgrad.engine.frontend.strict import as_integers
@@ -74,7 +74,9 @@ def reduce_window(operand: Any, init_value: Any, computation: Callable[..., Any]
     known = None if primitive is None else _sliding.of(primitive)
     if known is not None:
         name, slid = known
-        if _is_identity(name, starts[0], aval_of(arrays[0])):
+        aval = aval_of(arrays[0])
+        check_kind("reduce_window", "numeric" if name == "sum" else "ordered", aval)
+        if is_concrete(starts[0]) and bool(starts[0] == identity_of(name, aval.dtype)):
             return tree.unflatten(structure, [slid(arrays[0], windows)])
     return tree.unflatten(structure, _reduce_windows(program, captured, arrays, starts, windows))
 
@@ -103,11 +105,6 @@ def _windows(shape: Shape, window: Sequence[int], strides: Sequence[int] | None,
     else:
         pads = ((0, 0),) * len(shape)  # another entry is invalid, which the check of the windows reports
     return Sliding(sizes, steps, pads, base, holes)
-
-
-def _is_identity(name: str, start: Any, aval: Aval) -> bool:
-    check_kind("reduce_window", "numeric" if name == "sum" else "ordered", aval)
-    return is_concrete(start) and bool(start == identity_of(name, aval.dtype))
 
 
 def _reduce_windows(program: Program, captured: list[Any], arrays: Sequence[Any], starts: Sequence[Any],

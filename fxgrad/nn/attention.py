@@ -217,12 +217,10 @@ def _logits(query: Any, key: Any, scale: float | None, bias: Any) -> Any:
     dtype = dtypes.promote((aval_of(query).dtype, False), (dtypes.float32, False))[0]
     grouped = reshape(query, (batch, queries, groups, heads // groups, size))
     products = einsum("btkgh,bskh->bkgts", grouped, key, preferred_element_type=dtype)
-    logits = multiply(reshape(products, (batch, heads, queries, keys)), _scale(size) if scale is None else scale)
+    if scale is None:
+        scale = 1 / sqrt(operand(size)) if has_symbolic_dim(size) else 1 / math.sqrt(size)
+    logits = multiply(reshape(products, (batch, heads, queries, keys)), scale)
     return logits if bias is None else astype(add(logits, bias), dtype)
-
-
-def _scale(size: Any) -> Any:
-    return 1 / sqrt(operand(size)) if has_symbolic_dim(size) else 1 / math.sqrt(size)
 
 
 def _masks(shape: Shape, at: Any, mask: Any, is_causal: bool, window: tuple[int, int] | None, lengths: Sequence[Any],

@@ -184,15 +184,12 @@ def logmeanexp(x: Any, axis: Axis = None, where: Any = None, keepdims: bool = Fa
     shape, axes = shape_of(x), axes_of("logmeanexp", axis, len(shape_of(x)))
     total = logsumexp(x, axes, where=where, keepdims=keepdims)
     if where is None:
-        return subtract(total, _log(math.prod(shape[place] for place in axes)))
+        count = math.prod(shape[place] for place in axes)
+        if has_symbolic_dim(count):
+            return subtract(total, log(operand(count)))
+        return subtract(total, math.log(count) if count else -math.inf)
     count = sum_of(_over(as_array_operand(where), x), axes, keepdims=keepdims)
     return subtract(total, log(convert(count, dtypes.real_dtype(aval_of(total).dtype))))
-
-
-def _log(count: Any) -> Any:
-    if has_symbolic_dim(count):
-        return log(operand(count))
-    return math.log(count) if count else -math.inf
 
 
 # --- standardize ----------------------------------------------------------------------------------------------------

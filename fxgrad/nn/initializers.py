@@ -49,12 +49,9 @@ def _initializer(make: Callable[[Any, Shape, DType], Any], default: Any) -> Init
     def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
         if out_sharding is not None:
             return place_array("initializers", init(key, shape, dtype), out_sharding)
-        return make(key, as_new_shape("initializer", shape), _dtype(dtype))
+        wanted = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
+        return make(key, as_new_shape("initializer", shape), wanted)
     return init
-
-
-def _dtype(dtype: Any) -> DType:
-    return dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
 
 
 # --- constants ------------------------------------------------------------------------------------------------------

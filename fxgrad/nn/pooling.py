@@ -106,18 +106,14 @@ def _avg_pool(x: Any, *, windows: Sliding, padded: bool) -> Any:
     else:
         spans = windows.window_dimensions
         space = tuple(size if span > 1 else 1 for size, span in zip(shape_of(x), spans, strict=True))
-        count = window_sum(constant_array(space, 1, aval_of(wide).dtype), _over_single(windows))
+        # The windows of an array that has size 1 along the axes on which all windows have that size.
+        fields = [list(field) for field in windows]
+        for axis, span in enumerate(windows.window_dimensions):
+            if span == 1:
+                for field, one in zip(fields, (1, 1, (0, 0), 1, 1), strict=True):
+                    field[axis] = one
+        count = window_sum(constant_array(space, 1, aval_of(wide).dtype), Sliding(*map(tuple, fields)))  # type: ignore[arg-type]
     return _as(divide(total, count), x)
-
-
-def _over_single(windows: Sliding) -> Sliding:
-    """Return the windows of an array that has size 1 along the axes on which all windows have that size."""
-    fields = [list(field) for field in windows]
-    for axis, span in enumerate(windows.window_dimensions):
-        if span == 1:
-            for field, one in zip(fields, (1, 1, (0, 0), 1, 1), strict=True):
-                field[axis] = one
-    return Sliding(*map(tuple, fields))  # type: ignore[arg-type]
 
 
 def _windows(name: str, x: Any, window: Any, strides: Any, padding: Any, dilation: Any) -> Sliding:

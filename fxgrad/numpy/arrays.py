@@ -39,13 +39,6 @@ _DTYPES = frozenset(dtypes.SUPPORTED.values())
 _OURS = ARRAYS | {WeakArray}
 
 
-def _promotes_as_jax(self: Any, other: Any) -> bool:
-    """Return whether the operands are promoted as in jax; others (objects, dates, masked arrays) are left to NumPy."""
-    kind = type(other)
-    return self.dtype in _DTYPES and (kind in _OURS or not isinstance(other, np.ndarray)) and isinstance(
-        other, _OPERANDS) and (not isinstance(other, np.generic | np.ndarray) or other.dtype in _DTYPES)
-
-
 def _operator(name: str, function: Function) -> Function:
     """Return the operator on NumPy arrays; its result is writable if an array among its operands is."""
     own, kinds = getattr(np.ndarray, f"__{name}__"), _ALIKE.get(name, "")
@@ -106,7 +99,11 @@ def _promote_operands(function: Function, own: Function, self: Any, other: Any, 
     if not isinstance(other, np.ndarray) and type(other) is not Tracer and hasattr(other, "__jax_array__") and \
             not isinstance(other, jax.Array):
         other = operand(other)
-    if not _promotes_as_jax(self, other):
+    kind = type(other)
+    # As in jax; other operands (objects, dates, masked arrays) are left to NumPy.
+    if not (self.dtype in _DTYPES and (kind in _OURS or not isinstance(other, np.ndarray))
+            and isinstance(other, _OPERANDS)
+            and (not isinstance(other, np.generic | np.ndarray) or other.dtype in _DTYPES)):
         if not hasattr(other, "__array__") and has_reflected(name, other):
             return NotImplemented
         result = own(self, other)

@@ -87,7 +87,9 @@ def _covariance(name: str, m: Any, y: Any, rowvar: bool, bias: bool, ddof: int |
             each = _weights(which, given, count, own)
             weights = each if weights is None else multiply(weights, each)
     if weights is None:
-        apart, weighted, divisor = subtract(x, mean(x, 1, keepdims=True)), None, _divisor(count, less, own)
+        apart, weighted = subtract(x, mean(x, 1, keepdims=True)), None
+        divisor = maximum(subtract(size_in(count, own), less), 0.0) if has_symbolic_dim(count) else max(
+            float(count - less), 0.0)
     else:
         total = sum(weights)
         centre = divide(sum(multiply(x, weights), 1, keepdims=True), total)
@@ -102,12 +104,6 @@ def _covariance(name: str, m: Any, y: Any, rowvar: bool, bias: bool, ddof: int |
     if has_symbolic_dim(*shape_of(product)):
         refuse_undecided(f"{name}: whether there is one variable, whose covariance is a scalar", *shape_of(product))
     return as_dtype(reshape(product, ()) if shape_of(product) == (1, 1) else product, wanted)
-
-
-def _divisor(count: Any, less: Any, own: Any) -> Any:
-    """Return the number of observations less the correction, at least 0."""
-    return maximum(subtract(size_in(count, own), less), 0.0) if has_symbolic_dim(count) else max(float(count - less),
-                                                                                                 0.0)
 
 
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:

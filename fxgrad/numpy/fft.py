@@ -79,7 +79,13 @@ def _many(name: str, kind: str, a: Any, s: Any, axes: Any, norm: str | None) -> 
         a = _resize(a, place, size)
     last = range(rank - len(places), rank)
     result = transformed(moveaxis(a, places, last), kind, tuple(lengths))
-    return _rescale(moveaxis(result, last, places), kind, math.prod(lengths), norm)
+    result, count = moveaxis(result, last, places), math.prod(lengths)
+    is_inverse = kind.startswith("i")  # such a transform has been divided by `count`
+    if norm == "ortho":
+        return mul(result, math.sqrt(count) if is_inverse else 1 / math.sqrt(count))
+    if norm == "forward":
+        return mul(result, float(count) if is_inverse else 1 / count)
+    return result
 
 
 def _resize(a: Any, axis: int, size: int) -> Any:
@@ -90,16 +96,6 @@ def _resize(a: Any, axis: int, size: int) -> Any:
     config = [(0, 0, 0)] * len(shape_of(a))
     config[axis] = (0, size - given, 0)
     return a if given == size else pad(a, scalar_like(0, a), config)
-
-
-def _rescale(x: Any, kind: str, count: int, norm: str | None) -> Any:
-    """Return the transform rescaled for `norm`; inverse transforms have been divided by `count` already."""
-    is_inverse = kind.startswith("i")
-    if norm == "ortho":
-        return mul(x, math.sqrt(count) if is_inverse else 1 / math.sqrt(count))
-    if norm == "forward":
-        return mul(x, float(count) if is_inverse else 1 / count)
-    return x
 
 
 def _one(name: str, kind: str, a: Any, n: int | None, axis: int, norm: str | None) -> Any:

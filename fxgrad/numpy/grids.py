@@ -225,31 +225,22 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     places = asarray(indices)
     if dtypes.kind_of(aval_of(places).dtype) not in "iu":
         raise DTypeError(at_user_line(f"unravel_index: positions must be integers, got {aval_of(places).dtype.name}"))
-    sizes = _sizes(shape)
+    entries = shape
+    if type(shape) is Tracer and shape.ndim == 1:
+        entries = [getitem(shape, at) for at in range(shape.shape[0])]
+    is_traced = isinstance(entries, list | tuple) and any(type(entry) is Tracer for entry in entries)
+    sizes = tuple(entries) if is_traced else as_shape(shape)
     total = functools.reduce(operator.mul, sizes, 1)
     if dtypes.kind_of(aval_of(places).dtype) == "i":
         places = where(less(places, 0), add(places, total), places)
     if not isinstance(total, int):
-        return _unravel(clip(places, 0, maximum(subtract(total, 1), 0)), sizes)
+        places = clip(places, 0, maximum(subtract(total, 1), 0))
+        found = []
+        for size in reversed(sizes):
+            found.append(remainder(places, size))
+            places = floor_divide(places, size)
+        return tuple(found[::-1])
     return tuple(split_places(clip(places, 0, max(total - 1, 0)), sizes))
-
-
-def _sizes(shape: Any) -> tuple[Any, ...]:
-    """Return the sizes in a shape, some of which may be traced."""
-    entries = shape
-    if type(shape) is Tracer and shape.ndim == 1:
-        entries = [getitem(shape, at) for at in range(shape.shape[0])]
-    if isinstance(entries, list | tuple) and any(type(entry) is Tracer for entry in entries):
-        return tuple(entries)
-    return as_shape(shape)
-
-
-def _unravel(places: Any, sizes: Sequence[Any]) -> tuple[Any, ...]:
-    found = []
-    for size in reversed(sizes):
-        found.append(remainder(places, size))
-        places = floor_divide(places, size)
-    return tuple(found[::-1])
 
 
 # --- written as an index ------------------------------------------------------------------------------------------
@@ -317,7 +308,10 @@ class _Joined:
         if entries and isinstance(entries[0], str):
             text = entries.pop(0)
             if text in ("r", "c"):
-                return _as_matrix(concatenate(self._parts(entries, rank, place), axis), text)
+                joined = concatenate(self._parts(entries, rank, place), axis)
+                if len(shape_of(joined)) > 1:
+                    return joined
+                return reshape(joined, (1, shape_of(joined)[0]) if text == "r" else (shape_of(joined)[0], 1))
             given = [int(number) for number in text.split(",") if number.strip().lstrip("-").isdigit()]
             if not given or len(given) > 3:
                 raise ArgumentError(at_user_line(f"{self._name}: {text!r}; up to three numbers are needed"))
@@ -344,13 +338,6 @@ class _Joined:
 
     def __repr__(self) -> str:
         return f"<fxgrad {self._name}>"
-
-
-def _as_matrix(joined: Any, text: str) -> Any:
-    """Return the result of `r_["r", ...]` or `r_["c", ...]`: a vector as a row or as a column."""
-    if len(shape_of(joined)) > 1:
-        return joined
-    return reshape(joined, (1, shape_of(joined)[0]) if text == "r" else (shape_of(joined)[0], 1))
 
 
 r_, c_ = _Joined("r_", 0, 1, -1), _Joined("c_", -1, 2, 0)

@@ -121,7 +121,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     refuse_complex("histogram", a)
     if isinstance(bins, str):
         raise ArgumentError(at_user_line(f"histogram: bins={bins!r}; a number of bins, or their edges, is needed"))
-    if _is_edges(bins):
+    if isinstance(bins, Sequence) or bool(shape_of(bins)):
         return convert(as_array_operand(bins), aval_of(a).dtype)
     count = as_integer("histogram", bins)
     if count < 1:
@@ -136,10 +136,6 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     flat = equal(low, high)
     low, high = where(flat, subtract(low, 0.5), low), where(flat, add(high, 0.5), high)
     return linspace(low, high, count + 1, dtype=dtype)
-
-
-def _is_edges(bins: Any) -> bool:
-    return isinstance(bins, Sequence) or bool(shape_of(bins))
 
 
 def histogram(a: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool | None = None) -> Any:

@@ -11,7 +11,6 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import (
     as_array_operand,
     as_numpy_scalars,
@@ -169,13 +168,6 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     return result, where(plain, np.int32(0), sub(exponent, shift))
 
 
-def _power_of_two(exponent: Any, dtype: DType) -> Any:
-    """Return 2 to the power of integers within the range of normal numbers, exactly: from its bits."""
-    integer, mantissa, bias = _FORMATS[dtype.name]
-    biased = convert(add(exponent, scalar_like(bias, exponent)), np.dtype(integer))
-    return bitcast_convert_type(comparison.shift_left(biased, scalar_like(mantissa, biased)), dtype)
-
-
 def _scale_by_power(x: Any, exponent: Any) -> Any:
     """Return x 2^exponent in four steps, none of which over- or underflows prematurely."""
     dtype = aval_of(x).dtype
@@ -184,7 +176,10 @@ def _scale_by_power(x: Any, exponent: Any) -> Any:
     low = scalar_like(1 - bias, exponent)
     for _ in range(4):
         step = where(comparison.gt(exponent, reach), reach, where(comparison.lt(exponent, low), low, exponent))
-        x = mul(x, _power_of_two(step, dtype))
+        # 2 to the power `step`, within the range of normal numbers, exactly: from its bits.
+        integer, mantissa, bias = _FORMATS[dtype.name]
+        biased = convert(add(step, scalar_like(bias, step)), np.dtype(integer))
+        x = mul(x, bitcast_convert_type(comparison.shift_left(biased, scalar_like(mantissa, biased)), dtype))
         exponent = sub(exponent, step)
     return x
 

@@ -157,7 +157,12 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
                   for each in map(np.asarray, (a, v))]
         return np.searchsorted(*values, side=side).astype(np.int32)  # type: ignore[call-overload]
     if method == "sort" or (method != "compare_all" and size_hint(shape_of(a)[0]) > _FEW):
-        return _among(a, v, side)
+        # How many of `a` come before each of `v`: its rank among all, less that among `v`.
+        values = reshape(v, (math.prod(shape_of(v)),))
+        count, wanted = shape_of(a)[0], shape_of(values)[0]
+        together = _ranks(concatenate([values, a] if side == "left" else [a, values], 0))
+        begin = 0 if side == "left" else count
+        return reshape(sub(slice_in_dim(together, begin, begin + wanted, 0), _ranks(values)), shape_of(v))
     before = (_before_or_equal if side == "right" else _before)(a, reshape(v, (*shape_of(v), 1)))
     return sum(before, -1)
 
@@ -175,15 +180,6 @@ def _before(x: Any, y: Any) -> Any:
 def _before_or_equal(x: Any, y: Any) -> Any:
     before = less_equal(x, y)
     return before if not dtypes.is_inexact(aval_of(x).dtype) else logical_or(before, isnan(y))
-
-
-def _among(a: Any, v: Any, side: str) -> Any:
-    """Return how many of `a` come before each of `v`: its rank among all, less that among `v`."""
-    values = reshape(v, (math.prod(shape_of(v)),))
-    count, wanted = shape_of(a)[0], shape_of(values)[0]
-    together = _ranks(concatenate([values, a] if side == "left" else [a, values], 0))
-    begin = 0 if side == "left" else count
-    return reshape(sub(slice_in_dim(together, begin, begin + wanted, 0), _ranks(values)), shape_of(v))
 
 
 def _ranks(x: Any) -> Any:

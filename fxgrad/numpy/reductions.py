@@ -43,10 +43,6 @@ def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
     return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
 
 
-def _narrow(dtype: DType) -> bool:
-    return dtype.itemsize < 4 and dtypes.is_floating(dtype)
-
-
 def summing_dtype(dtype: DType) -> DType:
     """Return the dtype of a sum of such elements: integers narrower than 32 bits are widened."""
     if dtype.kind == "b":
@@ -62,7 +58,7 @@ def _accumulate(operation: Callable[..., Any], a: Any, axis: Axis, dtype: Any, k
     aval = aval_of(a)
     axes = axes_of(operation.__name__.removeprefix("reduce_"), axis, aval.ndim)
     wanted = summing_dtype(aval.dtype) if dtype is None else dtypes.canonical(dtype)
-    inner = dtypes.float32 if _narrow(wanted) else wanted
+    inner = dtypes.float32 if wanted.itemsize < 4 and dtypes.is_floating(wanted) else wanted
     if aval.dtype != inner:
         a = as_dtype(a, inner)
     result = operation(a, axes) if axes else new_array(as_array_operand(a), a)

@@ -130,7 +130,11 @@ def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, re
         inverse = _inverse(groups) if given else constant_array((0,), 0, dtypes.int32)
         results.append(reshape(inverse, shape) if axis is None else inverse)
     if return_counts:
-        results.append(_counts(ends, count, wanted))
+        # The distances between positions, the last one to the end unless one more is given; 0 without a group.
+        if wanted is None:
+            ends = concatenate([ends, np.full(1, count, np.int32)], 0)
+        last = shape_of(ends)[0] - 1
+        results.append(sub(slice_in_dim(ends, 1, last + 1, 0), slice_in_dim(ends, 0, last, 0)))
     return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -176,14 +180,6 @@ def _inverse(groups: _Groups) -> Any:
     number = sub(cumsum(groups.first, 0, np.int32), scalar_like(1, start))
     return scatter(start, reshape(groups.order, (count, 1)), number, Windows((), (0,), (0,)),
                    mode="promise_in_bounds", promises=("unique",))
-
-
-def _counts(places: Any, count: int, wanted: int | None) -> Any:
-    """Return the distances between positions, the last one to the end unless one more is given; 0 without a group."""
-    if wanted is None:
-        places = concatenate([places, np.full(1, count, np.int32)], 0)
-    groups = shape_of(places)[0] - 1
-    return sub(slice_in_dim(places, 1, groups + 1, 0), slice_in_dim(places, 0, groups, 0))
 
 
 def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAllResult:
@@ -259,7 +255,8 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | No
     if assume_unique:
         keep = isin(first, second, invert=True)
     else:
-        ordered = _sort_with_firsts(first)
+        groups = _group_rows(first, True)
+        ordered = take_along_one(first, groups.order, 0, "promise_in_bounds", promises=("unique",)), groups.first
         first = ordered[0]
         keep = logical_and(ordered[1], isin(first, second, invert=True))
     return _select_kept("setdiff1d", first, keep, size, fill_value)
@@ -288,12 +285,6 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | Non
                                                                                 isin(values, parts[1])))
     values = take_along_one(joined, order, 0, "promise_in_bounds", promises=("unique",))
     return _select_kept("setxor1d", values, logical_and(first, logical_not(others)), size, fill_value, least=True)
-
-
-def _sort_with_firsts(x: Any) -> tuple[Any, Any]:
-    """Return a vector in order, and whether each of its elements is the first of equal ones."""
-    groups = _group_rows(x, True)
-    return take_along_one(x, groups.order, 0, "promise_in_bounds", promises=("unique",)), groups.first
 
 
 def _select_kept(name: str, x: Any, keep: Any, size: int | None, fill_value: Any,

@@ -180,8 +180,15 @@ def apply_update(x: Any, index: Any, combine: str, values: Any, *, mode: str | N
     x = as_array_operand(x)
     if not wrap_negative_indices:
         index = without_negatives("x[...]", index, mode)
-    if _is_unknown_mask(index) and not shape_of(operand(values)):
-        return _update_masked(x, index, combine, _as_values(operand(values), aval_of(x)))
+    # A mask of unknown value can still select where one number is written.
+    if (type(index) is Tracer and index.shape and index.dtype == np.bool_ and index.tape.values is None
+            and not shape_of(operand(values))):
+        shape = shape_of(x)
+        if shape_of(index) != shape[:index.ndim]:
+            raise IndexingError(at_user_line(
+                f"x.at[mask]: a mask of shape {index.shape} for an array of shape {shape}"))
+        mask = reshape(index, (*index.shape, *[1] * (len(shape) - index.ndim)))
+        return where(mask, _COMBINED[combine](x, _as_values(operand(values), aval_of(x))), x)
     plan = plan_index(shape_of(x), index, mode)
     values = _as_values(operand(values), aval_of(x))
     if plan.is_basic():
@@ -199,19 +206,6 @@ def apply_update(x: Any, index: Any, combine: str, values: Any, *, mode: str | N
 _COMBINED: dict[str, Callable[[Any, Any], Any]] = {
     "set": lambda x, value: value, "add": add.function, "sub": subtract.function, "mul": multiply.function,
     "min": minimum.function, "max": maximum.function}
-
-
-def _is_unknown_mask(index: Any) -> bool:
-    """Return whether an index is a mask of unknown value: it can still select where one number is written."""
-    return type(index) is Tracer and bool(index.shape) and index.dtype == np.bool_ and index.tape.values is None
-
-
-def _update_masked(x: Any, mask: Any, combine: str, value: Any) -> Any:
-    shape = shape_of(x)
-    if shape_of(mask) != shape[:mask.ndim]:
-        raise IndexingError(at_user_line(f"x.at[mask]: a mask of shape {mask.shape} for an array of shape {shape}"))
-    mask = reshape(mask, (*mask.shape, *[1] * (len(shape) - mask.ndim)))
-    return where(mask, _COMBINED[combine](x, value), x)
 
 
 def _as_values(values: Any, aval: Any) -> Any:

@@ -10,7 +10,6 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Shape
-from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import as_array_operand, as_new_shape, axis_of, promote_inexact, shape_of
 from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
@@ -194,12 +193,8 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
     5.0
     """
     key, dtype = one_key("binomial", key), float_dtype("binomial", dtype)
-    return _binomial(key, n, p, drawn_shape("binomial", shape, n, p), dtype)
-
-
-def _binomial(key: Any, n: Any, p: Any, shape: Shape, dtype: DType) -> Any:
-    inner = dtypes.inexact_dtype(own_dtype(p))
-    return bind(random_binomial_p, key, spread_parameter(n, shape, inner), spread_parameter(p, shape, inner),
+    drawn, inner = drawn_shape("binomial", shape, n, p), dtypes.inexact_dtype(own_dtype(p))
+    return bind(random_binomial_p, key, spread_parameter(n, drawn, inner), spread_parameter(p, drawn, inner),
                 dtype=dtype)[0]
 
 

@@ -93,10 +93,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out
                                       "parameters of one draw"))
     rows = as_new_shape("dirichlet", own[:-1] if shape is None else shape)
     shape = drawn_shape("dirichlet", (*rows, own[-1]), alpha)
-    return _softmax(random_gamma(key, spread_parameter(alpha, shape, dtype), log_space=True))
-
-
-def _softmax(logs: Any) -> Any:
+    logs = random_gamma(key, spread_parameter(alpha, shape, dtype), log_space=True)
     shape, last = shape_of(logs), (len(shape_of(logs)) - 1,)
     weights = exp(sub(logs, expand_axes(reduce_max(logs, last), last, shape)))
     return div(weights, expand_axes(reduce_sum(weights, last), last, shape))

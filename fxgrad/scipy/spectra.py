@@ -95,15 +95,10 @@ def _plan_segments(name: str, length: int, window: Any, nperseg: Any, noverlap: 
     return _Segments(size, size - overlap, points, given, one_sided and not dtypes.is_complex(dtype))
 
 
-def _segments(x: Any, plan: _Segments) -> Any:
-    """Return the segments of the last axis, as rows of a new axis."""
-    begin = np.arange(0, shape_of(x)[-1] - plan.size + 1, plan.step)
-    return x[..., begin[:, None] + np.arange(plan.size)]
-
-
 def _transform_segments(x: Any, plan: _Segments, without: Detrend) -> Any:
     """Return the Fourier transforms of the segments, less their trend, under the window."""
-    rows = _segments(x, plan)
+    begin = np.arange(0, shape_of(x)[-1] - plan.size + 1, plan.step)
+    rows = x[..., begin[:, None] + np.arange(plan.size)]
     if callable(without):
         rows = without(rows)
     elif without:

@@ -328,7 +328,13 @@ def _batch_law(case: Case) -> None:
     if not case.args or isinstance(case.primitive.batch, MissingRule):
         return
     for chosen in _choices(len(case.args)):
-        for axes in _axes_of(case.args, chosen):
+        def placed(is_last: Callable[[int], bool], chosen: tuple[int, ...] = chosen) -> tuple[int | None, ...]:
+            return tuple((np.ndim(arg) if is_last(place) else 0) if place in chosen else None
+                         for place, arg in enumerate(case.args))
+
+        # The batch axes all first, all last, and alternating.
+        for axes in dict.fromkeys([placed(lambda place: False), placed(lambda place: True),
+                                   placed(lambda place: place % 2 == 1)]):
             _check_batch(case, axes)
 
 
@@ -337,16 +343,6 @@ def _choices(count: int) -> Iterator[tuple[int, ...]]:
     sizes = range(1, count + 1) if count <= 4 else (1, count - 1, count)
     for size in sizes:
         yield from itertools.combinations(range(count), size)
-
-
-def _axes_of(args: Sequence[Any], chosen: tuple[int, ...]) -> list[tuple[int | None, ...]]:
-    """Return positions of the batch axes: all first, all last, and alternating."""
-    def placed(is_last: Callable[[int], bool]) -> tuple[int | None, ...]:
-        return tuple((np.ndim(arg) if is_last(place) else 0) if place in chosen else None
-                     for place, arg in enumerate(args))
-
-    return list(dict.fromkeys([placed(lambda place: False), placed(lambda place: True),
-                               placed(lambda place: place % 2 == 1)]))
 
 
 def _batch_entries(arg: Any) -> list[Any]:

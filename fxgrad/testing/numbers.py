@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.dtypes import DType
 
 TOLERANCES: dict[str, float] = {
     "float64": 1e-11, "complex128": 1e-11, "float32": 2e-5, "complex64": 5e-5, "float16": 1e-2, "bfloat16": 6e-2,
@@ -97,7 +96,7 @@ def central_difference(function: Callable[..., Sequence[Any]], args: Sequence[An
     give zeros.
     """
     def at(distance: float) -> list[Any]:
-        moved = [arg if tangent is None else _restore_dtype(arg + distance * tangent, arg.dtype)
+        moved = [arg if tangent is None else np.asarray(arg + distance * tangent).astype(arg.dtype)[()]
                  for arg, tangent in zip(args, tangents, strict=True)]
         return [widen(output) for output in function(*moved)]
 
@@ -105,10 +104,6 @@ def central_difference(function: Callable[..., Sequence[Any]], args: Sequence[An
         weighted = zip(at(step), at(-step), at(2 * step), at(-2 * step), strict=True)
         return [(8 * (near - behind) - (far - opposite)) / (12 * step) if dtypes.is_inexact(near.dtype)
                 else np.zeros(np.shape(near)) for near, behind, far, opposite in weighted]
-
-
-def _restore_dtype(value: Any, dtype: DType) -> Any:
-    return np.asarray(value).astype(dtype)[()]
 
 
 def inner(left: Sequence[Any], right: Sequence[Any]) -> float:

@@ -91,12 +91,8 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
         else:
             converted, captured = closure_convert(field, start, times[0], *args)
             states = _with_adjoint(converted, controls)(start, times, (*args, *captured))
-        return _map_states(unpack, states)
+        return scan(lambda _, state: (None, unpack(state)), None, states)[1]
     return solve(y0, t, *args)
-
-
-def _map_states(unpack: Callable[[Any], Any], states: Any) -> Any:
-    return scan(lambda _, state: (None, unpack(state)), None, states)[1]
 
 
 def _check_times(t: Any) -> Any:
@@ -153,7 +149,10 @@ def _solve_adaptive(field: Field, start: Any, times: Any, controls: Sequence[Any
     def advance(carry: Any) -> Any:
         count, (state, slope, time, size), before = carry
         size = fnp.minimum(size, last - stop_gradient(time))
-        stages = _stages(field, state, slope, time, size)
+        # The seven slopes of a step.
+        stages = [slope]
+        for node, weights in zip(NODES, STAGES, strict=True):
+            stages.append(field(state + _sum(weights, stages, size), time + node * size))
         moved = state + _sum(STAGES[-1], stages[:-1], size)
         error, limit = (stop_gradient(value) for value in (
             _sum(ERROR, stages, size), atol + rtol * fnp.maximum(fnp.abs(state), fnp.abs(moved))))
@@ -173,30 +172,17 @@ def _solve_adaptive(field: Field, start: Any, times: Any, controls: Sequence[Any
 
         _, now, before = while_loop(goes_on, advance, (np.int64(0), *carry))
         state = _interpolate(before, now, target).astype(dtype)
-        return (now, before), _nan_unless(now[2] >= target, state)
+        reached = now[2] >= target
+        # Values that depend on a state that was not reached have NaN derivatives, not 0. The product is strong: an
+        # unreached state that nothing depends on adds no NaN to a gradient.
+        factor = fnp.where(reached, 1.0, math.nan).astype(state.dtype)
+        return (now, before), strong_mul(state, factor) + fnp.where(reached, 0.0, math.nan).astype(state.dtype)
 
     slope = field(start, times[0])
     size = stop_gradient(_first_size(field, start, slope, times[0], controls)).astype(times.dtype)
     carry = (start, slope, times[0], fnp.minimum(size, hmax).astype(times.dtype)), (start, slope, start, times[0])
     _, states = scan(reach, carry, times[1:])
     return fnp.concatenate([start[None], states])
-
-
-def _nan_unless(reached: Any, state: Any) -> Any:
-    """Return the state, NaN where it was not reached; values that depend on it then have NaN derivatives, not 0.
-
-    The product is strong: an unreached state that nothing depends on adds no NaN to a gradient.
-    """
-    factor = fnp.where(reached, 1.0, math.nan).astype(state.dtype)
-    return strong_mul(state, factor) + fnp.where(reached, 0.0, math.nan).astype(state.dtype)
-
-
-def _stages(field: Field, state: Any, slope: Any, time: Any, size: Any) -> list[Any]:
-    """Return the seven slopes of a step."""
-    stages = [slope]
-    for node, weights in zip(NODES, STAGES, strict=True):
-        stages.append(field(state + _sum(weights, stages, size), time + node * size))
-    return stages
 
 
 def _sum(weights: Sequence[float], stages: Sequence[Any], size: Any) -> Any:

@@ -257,8 +257,11 @@ def clip_by_global_norm(gradients: Parameters, limit: Any) -> Parameters:
     arrays = [each for each in tree.leaves(gradients) if 0 not in shape_of(as_array_operand(each))]
     if not arrays:
         return gradients
-    factor = _factor(_norm(arrays), limit)
-    return tree.map(lambda g: _times(g, factor), gradients)
+    # 1 unless the norm is above the limit, or NaN.
+    norm = _norm(arrays)
+    factor = where(less_equal(norm, limit), 1.0, divide(limit, norm))
+    # In the dtype of the gradient; half precision may not represent the factor.
+    return tree.map(lambda g: _cast_to(multiply(widen_half(as_array_operand(g)), factor), g), gradients)
 
 
 @hide_frames
@@ -314,16 +317,6 @@ def _plain_norm(arrays: Sequence[Any]) -> Any:
     limits = np.finfo(total.dtype)
     lost = limits.tiny / limits.eps * sum([array.size for array in arrays])  # by squares that are rounded to 0
     return np.asarray(np.sqrt(total)) if lost < total <= limits.max else None
-
-
-def _factor(norm: Any, limit: Any) -> Any:
-    """Return limit / norm where the norm is above the limit or NaN, and 1 elsewhere."""
-    return where(less_equal(norm, limit), 1.0, divide(limit, norm))
-
-
-def _times(gradient: Any, factor: Any) -> Any:
-    """Return the gradient times a factor, in its dtype; the factor may not be representable in half precision."""
-    return _cast_to(multiply(widen_half(as_array_operand(gradient)), factor), gradient)
 
 
 def linear_schedule(first: float, last: float, steps: int) -> Callable[[Any], Any]:

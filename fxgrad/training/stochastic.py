@@ -118,19 +118,15 @@ def score_function(value: Any, log_prob: Any, baseline: Any = None, *, axis: int
         if baseline != "leave-one-out":
             raise ArgumentError(at_user_line(
                 f"score_function: baseline is {baseline!r}, where a number, an array or 'leave-one-out' is needed"))
-        baseline = _mean_of_others(value, axis)
+        shape = fnp.shape(value)
+        if not shape or shape[axis_of("score_function", axis, len(shape))] < 2:
+            raise ShapeError(at_user_line(
+                f"score_function: baseline='leave-one-out' of values of shape {shape} along axis {axis}; it is a mean "
+                "of other draws, so at least 2 are needed"))
+        baseline = (fnp.sum(value, axis=axis, keepdims=True) - value) / (shape[axis] - 1)
     ones = fnp.exp(fnp.subtract(log_prob, stop_gradient(log_prob)))  # exactly 1, with the derivative of log_prob
     scored = fnp.multiply(value, ones)
     return scored if baseline is None else scored + stop_gradient(baseline) * (1.0 - ones)
-
-
-def _mean_of_others(value: Any, axis: int) -> Any:
-    shape = fnp.shape(value)
-    if not shape or shape[axis_of("score_function", axis, len(shape))] < 2:
-        raise ShapeError(at_user_line(
-            f"score_function: baseline='leave-one-out' of values of shape {shape} along axis {axis}; it is a mean of "
-            "other draws, so at least 2 are needed"))
-    return (fnp.sum(value, axis=axis, keepdims=True) - value) / (shape[axis] - 1)
 
 
 # --- Gumbel-softmax -------------------------------------------------------------------------------------------------

@@ -48,21 +48,13 @@ def from_triangle(a: Any, lower: bool) -> Any:
     So derivatives are those of a function of that triangle alone.
     """
     size = shape_of(a)[-1]
-    other = _strict_triangle(size)
+    other = np.tri(size, size, -1, dtype=bool) if not has_symbolic_dim(size) else gt(*_places(size))
     other = other.T if lower else other
     whole = where(other, adjoint(a), a)
     if not dtypes.is_complex(aval_of(a).dtype):
         return whole
-    return where(_identity(size), complex_(real(a), 0.0), whole)
-
-
-def _strict_triangle(size: Any) -> Any:
-    """Return a matrix of bools: True below the diagonal."""
-    return np.tri(size, size, -1, dtype=bool) if not has_symbolic_dim(size) else gt(*_places(size))
-
-
-def _identity(size: Any) -> Any:
-    return np.eye(size, dtype=bool) if not has_symbolic_dim(size) else eq(*_places(size))
+    on_diagonal = np.eye(size, dtype=bool) if not has_symbolic_dim(size) else eq(*_places(size))
+    return where(on_diagonal, complex_(real(a), 0.0), whole)
 
 
 def _places(size: Any) -> tuple[Any, Any]:

@@ -132,19 +132,16 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
     """
     a, = matrices("slogdet", a, square=True)
     if method == "qr":
-        return _by_reflections(a)
+        if dtypes.is_complex(aval_of(a).dtype):
+            raise ArgumentError(at_user_line(
+                "slogdet: method='qr' is for real matrices; leave it out for complex ones"))
+        q, r = qr(a)
+        middle = diagonal(r)
+        turn = sign(determinant.det(stop_gradient(q)))  # 1 or -1, so constant
+        return SlogdetResult(mul(turn, prod(sign(middle), -1)), sum(log(abs(middle)), -1))
     if method not in (None, "lu"):
         raise ArgumentError(at_user_line(f"slogdet: method={method!r}; it is 'lu' (or None) or 'qr'"))
     return SlogdetResult(*determinant.slogdet(a, *lu(stop_gradient(a))))
-
-
-def _by_reflections(a: Any) -> SlogdetResult:
-    if dtypes.is_complex(aval_of(a).dtype):
-        raise ArgumentError(at_user_line("slogdet: method='qr' is for real matrices; leave it out for complex ones"))
-    q, r = qr(a)
-    middle = diagonal(r)
-    turn = sign(determinant.det(stop_gradient(q)))  # 1 or -1, so constant
-    return SlogdetResult(mul(turn, prod(sign(middle), -1)), sum(log(abs(middle)), -1))
 
 
 # --- pseudo-inverses, least squares ---------------------------------------------------------------------------------

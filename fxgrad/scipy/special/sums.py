@@ -58,7 +58,7 @@ def logsumexp(a: Any, axis: Axis = None, b: Any = None, keepdims: bool = False, 
     if mask is not None:
         x = choose(broadcast_to(mask, shape), x, lowest)  # of the shape of all
     if factor is not None:
-        x = choose(_is_zero(factor, shape), lowest, x)
+        x = choose(broadcast_to(eq(factor, 0.0), shape), lowest, x)
     shift = _shift(x, axes)
     terms = exp(x if shift is None else sub(x, expand_axes(shift, axes, shape)))
     total = reduce_sum(terms if factor is None else mul(terms, factor), axes)
@@ -71,10 +71,6 @@ def logsumexp(a: Any, axis: Axis = None, b: Any = None, keepdims: bool = False, 
     if keepdims:
         outputs = [reshape(output, kept_shape(shape, axes)) for output in outputs]
     return tuple(outputs) if return_sign else outputs[0]
-
-
-def _is_zero(factor: Any, shape: tuple[int, ...]) -> Any:
-    return broadcast_to(eq(factor, 0.0), shape)
 
 
 def _center(name: str, x: Any, axis: Axis) -> tuple[Any, Any, tuple[int, ...]]:

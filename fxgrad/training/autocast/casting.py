@@ -181,7 +181,11 @@ class Caster(Interpreter):
             return self._outputs_of(equation, bind(equation.primitive, *(value.wide() for value in inputs),
                                                    **equation.params))
         if boundary == "closed":
-            return self._cast_closed(equation, inputs, block)
+            programs = [cast_program(region.program, self.policy, block, (False,) * len(region.program.inputs),
+                                     (False,) * len(region.program.outputs)).program for region in equation.regions]
+            params = replace_programs(equation.params, equation.regions, programs)
+            params = transform_rule(equation.primitive, params, CastRule(self.policy, block))
+            return self._outputs_of(equation, bind(equation.primitive, *(value.wide() for value in inputs), **params))
         arriving, leaving = _free_places(equation)
         narrow = [value.narrow and free for value, free in zip(inputs, arriving, strict=True)]
         free_outputs = leaving
@@ -210,13 +214,6 @@ class Caster(Interpreter):
                 tuple(link.place >= 0 and narrow[link.place] for link in region.inputs),
                 tuple(link.place >= 0 and link.how != "carry" and leaving[link.place] for link in region.outputs))
                 for region in equation.regions]
-
-    def _cast_closed(self, equation: Equation, inputs: list[CastValue], block: Kind | None) -> list[CastValue]:
-        programs = [cast_program(region.program, self.policy, block, (False,) * len(region.program.inputs),
-                                 (False,) * len(region.program.outputs)).program for region in equation.regions]
-        params = replace_programs(equation.params, equation.regions, programs)
-        params = transform_rule(equation.primitive, params, CastRule(self.policy, block))
-        return self._outputs_of(equation, bind(equation.primitive, *(value.wide() for value in inputs), **params))
 
 
 def _deciding_operands(equation: Equation, castable: Sequence[CastValue]) -> Sequence[CastValue]:
