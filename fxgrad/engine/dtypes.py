@@ -68,8 +68,8 @@ _BITS: dict[DType, int] = {SUPPORTED[name]: int(name.strip("uint")) for name in 
     SUPPORTED["float4_e2m1fn"]: 4}
 
 
-def _upper_bounds() -> dict[str, set[str]]:
-    bounds = {name: {name} for name in _SUCCESSORS}
+def _join_table() -> dict[tuple[str, str], str]:
+    bounds: dict[str, set[str]] = {name: {name} for name in _SUCCESSORS}  # the upper bounds of each
     changed = True
     while changed:
         changed = False
@@ -77,14 +77,10 @@ def _upper_bounds() -> dict[str, set[str]]:
             reached = bounds[name].union(*(bounds[successor] for successor in successors))
             if reached != bounds[name]:
                 bounds[name], changed = reached, True
-    return bounds
-
-
-def _join_table() -> dict[tuple[str, str], str]:
-    bounds, table = _upper_bounds(), {}
-    for a in bounds:
-        for b in bounds:
-            common = bounds[a] & bounds[b]
+    table = {}
+    for a, above in bounds.items():
+        for b, over in bounds.items():
+            common = above & over
             table[a, b], = (c for c in common if common == bounds[c])
     return table
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.frontend.operands import as_array_operand, as_integer, shape_of
 from fxgrad.engine.frontend.placing import place_array
-from fxgrad.engine.frontend.strict import as_integers
+from fxgrad.engine.frontend.strict import as_dtype_or_none, as_integers
 from fxgrad.engine.ops.convolution import ConvDimensionNumbers, Geometry, convolve, dilated, window_counts
 from fxgrad.engine.ops.pool import window_pads
 from fxgrad.engine.ops.products import dot_general
@@ -67,7 +66,7 @@ def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padd
         raise ArgumentError(at_user_line(f"conv_general_dilated: padding {padding!r} of an image with lhs_dilation "
                                          f"{base}; give pairs of numbers, or call conv_transpose"))
     pads = _pads(padding, numbers, shape_of(lhs), shape_of(rhs), strides, holes)
-    preferred = None if preferred_element_type is None else dtypes.canonical(preferred_element_type)
+    preferred = as_dtype_or_none(preferred_element_type)
     return convolve(lhs, rhs, Geometry(strides, pads, base, holes, (*numbers,),
                                        as_integer("conv_general_dilated", feature_group_count),
                                        as_integer("conv_general_dilated", batch_group_count)),

@@ -193,7 +193,7 @@ def scan(f: Callable[[Carry, Any], tuple[Carry, Any]], init: Carry, xs: Any = No
     begin = flatten_checked("scan", init, "carry")
     entries = flatten_checked("scan", xs, "xs")
     count = _length(entries, length)
-    avals = [aval.update(shape=aval.shape[1:]) for aval in entries.avals]
+    avals = [aval.without_axis(0) for aval in entries.avals]
 
     def carry_of(structure: TreeDef) -> TreeDef:
         children = structure.children()
@@ -249,7 +249,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     entries = flatten_checked("map", xs, "xs")
     count = _length(entries, None)
     traced = trace_body("map", f, lambda *x: f(entries.rebuild(x)),
-                        [aval.update(shape=aval.shape[1:]) for aval in entries.avals], entries.names,
+                        [aval.without_axis(0) for aval in entries.avals], entries.names,
                         [entries.structure])
     open_axes = (*[None] * len(traced.captured), *[0] * len(entries.leaves))
     full = count // batch_size

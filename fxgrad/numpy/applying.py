@@ -45,7 +45,7 @@ def _map_function(what: str, function: Function, user: Function, size: int, axes
             rest = iter(tracers)
             return function(*(arg if axis is None else next(rest) for arg, axis in zip(args, axes, strict=True)))
 
-        traced = trace_flat(one, [aval.update(shape=aval.shape[1:]) for aval in entries], what, user)
+        traced = trace_flat(one, [aval.without_axis(0) for aval in entries], what, user)
         derived = batched_program(traced.program, size, (*[None] * traced.program.captured, *[0] * len(given)))
         outputs = apply_program(derived.program, [*derived.captured, *traced.captured, *given])
         return tree.unflatten(traced.out_tree, outputs)

@@ -19,6 +19,7 @@ from fxgrad.engine.frontend.operands import (
     refuse_complex,
     shape_of,
 )
+from fxgrad.engine.frontend.strict import as_dtype_or_none
 from fxgrad.engine.ops.convolution import ConvDimensionNumbers, Geometry
 from fxgrad.engine.ops.convolution import convolve as windowed
 from fxgrad.engine.ops.joining import concatenate
@@ -159,7 +160,7 @@ def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None,
 
 
 def _slide(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: Any, turned: bool) -> Any:
-    wanted = None if preferred is None else dtypes.canonical(preferred)
+    wanted = as_dtype_or_none(preferred)
     a, v = as_numpy_scalars(promote_operands(*operands(a, v)) if wanted is not None and dtypes.kind_of(wanted) in "iu"
                             else
                             promote_inexact(*operands(a, v)))

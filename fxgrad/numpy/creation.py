@@ -31,6 +31,7 @@ from fxgrad.engine.frontend.operands import (
     shape_of,
 )
 from fxgrad.engine.frontend.placing import place_array
+from fxgrad.engine.frontend.strict import as_dtype_or_none
 from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.comparison import ge
 from fxgrad.engine.ops.creation import iota
@@ -63,7 +64,7 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     check_device("asarray", device)
     del order  # executors choose the memory layout
     if are_python_numbers(a):
-        return array_of_numbers(np.asarray(a), None if dtype is None else dtypes.canonical(dtype))
+        return array_of_numbers(np.asarray(a), as_dtype_or_none(dtype))
     array = operand(a)
     aval_of(array)  # raises for strings and objects
     if copy and type(array) in ARRAYS:

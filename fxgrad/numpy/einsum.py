@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import opt_einsum  # type: ignore[import-untyped]
 
-from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import as_dtype, as_numpy_scalars, promote_operands, refuse_out, shape_of
 from fxgrad.engine.frontend.operands import operands as read
 from fxgrad.engine.frontend.placing import place_array
+from fxgrad.engine.frontend.strict import as_dtype_or_none
 from fxgrad.engine.ops.products import dot_general
 from fxgrad.engine.ops.structural import reduce_sum, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of
@@ -49,7 +49,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: Any = None, optimize: Any = 
     if not isinstance(subscripts, str):
         subscripts, operands = _from_lists((subscripts, *operands))
     arrays = as_numpy_scalars(promote_operands(*read(*operands)))
-    preferred = None if preferred_element_type is None else dtypes.canonical(preferred_element_type)
+    preferred = as_dtype_or_none(preferred_element_type)
     names, result = _read(subscripts, arrays)
     terms = [_without_repeats(EinsumOperand(array, name)) for array, name in zip(arrays, names, strict=True)]
     terms = _squeeze_ones(subscripts, terms)

@@ -22,6 +22,7 @@ from fxgrad.engine.frontend.operands import (
     shape_of,
 )
 from fxgrad.engine.frontend.placing import place_array
+from fxgrad.engine.frontend.strict import as_dtype_or_none
 from fxgrad.engine.ops.parts import conj
 from fxgrad.engine.ops.products import dot_general, dot_general_p
 from fxgrad.engine.ops.structural import reshape, transpose
@@ -50,10 +51,6 @@ def _mismatch(name: str, a: Shape, b: Shape, a_axis: int, b_axis: int) -> ShapeE
     return ShapeError(at_user_line(
         f"{name}: shapes {a} and {b} do not match: axis {a_axis % len(a)} of the first has size {a[a_axis]} and axis "
         f"{b_axis % len(b)} of the second has size {b[b_axis]}, which must be equal{hint}"))
-
-
-def _dtype(given: Any) -> Any:
-    return None if given is None else dtypes.canonical(given)
 
 
 @partial(replay_calls, captures=True)
@@ -88,7 +85,7 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
     numbers = _PLAIN.get((len(left_shape), len(right_shape)))
     if numbers is None:
         return _stack_product(a, b, precision, preferred_element_type)
-    return dot_general(a, b, numbers, precision, _dtype(preferred_element_type))
+    return dot_general(a, b, numbers, precision, as_dtype_or_none(preferred_element_type))
 
 
 def _stack_product(a: Any, b: Any, precision: Any, preferred: Any) -> Any:
@@ -110,7 +107,7 @@ def _stack_product(a: Any, b: Any, precision: Any, preferred: Any) -> Any:
     a_place, b_place = ({at: place for place, at in enumerate(sorted([*both, *only]))} for only in (a_only, b_only))
     contract = (len(shape_of(a_flat)) - 1,), (len(shape_of(b_flat)) - (2 if b_column else 1),)
     batch = tuple(a_place[at] for at in both), tuple(b_place[at] for at in both)
-    result = dot_general(a_flat, b_flat, (contract, batch), precision, _dtype(preferred))
+    result = dot_general(a_flat, b_flat, (contract, batch), precision, as_dtype_or_none(preferred))
     made: list[Any] = [*both, *a_only, *(["row"] if a_row else []), *b_only, *(["column"] if b_column else [])]
     wanted = [*range(rank), *(["row"] if a_row else []), *(["column"] if b_column else [])]
     return transpose(result, [made.index(each) for each in wanted])
@@ -137,7 +134,8 @@ def dot(a: Any, b: Any, out: Any = None, *, precision: Any = None, preferred_ele
     b_axis = max(len(right) - 2, 0)
     if left[-1] != right[b_axis]:
         raise _mismatch("dot", left, right, -1, b_axis)
-    return dot_general(a, b, (((len(left) - 1,), (b_axis,)), ((), ())), precision, _dtype(preferred_element_type))
+    return dot_general(a, b, (((len(left) - 1,), (b_axis,)), ((), ())), precision,
+                       as_dtype_or_none(preferred_element_type))
 
 
 @partial(replay_calls, captures=True)
@@ -154,7 +152,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
     if left[-1] != right[-1]:
         raise _mismatch("inner", left, right, -1, -1)
     return dot_general(a, b, (((len(left) - 1,), (len(right) - 1,)), ((), ())), precision,
-                       _dtype(preferred_element_type))
+                       as_dtype_or_none(preferred_element_type))
 
 
 @partial(replay_calls, captures=True)
@@ -261,7 +259,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred
         raise ShapeError(at_user_line(
             f"tensordot: shapes {left} and {right} with axes {a_axes} and {b_axes}: the sizes "
             f"{tuple(left[axis] for axis in a_axes)} and {tuple(right[axis] for axis in b_axes)} must be equal"))
-    return dot_general(a, b, ((a_axes, b_axes), ((), ())), precision, _dtype(preferred_element_type))
+    return dot_general(a, b, ((a_axes, b_axes), ((), ())), precision, as_dtype_or_none(preferred_element_type))
 
 
 def kron(a: Any, b: Any) -> Any:

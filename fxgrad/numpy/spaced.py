@@ -20,6 +20,7 @@ from fxgrad.engine.frontend.operands import (
     promote_inexact,
     shape_of,
 )
+from fxgrad.engine.frontend.strict import as_dtype_or_none
 from fxgrad.engine.ops.arithmetic import mul, sub
 from fxgrad.engine.ops.parts import floor
 from fxgrad.engine.ops.pointwise import add
@@ -68,7 +69,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
 
 def _bounds(dtype: Any, *bounds: Any) -> list[Any]:
     """Return the bounds as inexact arrays of one dtype, with all digits that the result may show."""
-    wanted = None if dtype is None else dtypes.canonical(dtype)
+    wanted = as_dtype_or_none(dtype)
     if wanted is None:
         return promote_inexact(*as_common_arrays(bounds))
     inner = dtypes.float64 if dtypes.kind_of(wanted) in "biu" else wanted

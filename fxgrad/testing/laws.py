@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,7 +15,6 @@ from jax import lax
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, array_aval, keys_to_jax, to_numpy
 from fxgrad.engine.core.primitive import NO_TANGENT, Cost, MissingRule, Primitive
-from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.apply import apply_program
@@ -391,15 +391,12 @@ def _cost_law(case: Case) -> None:
         raise case.fail(f"got {cost!r}; Cost(flops, bytes) of non-negative ints is needed")
 
 
-def _equations_text(program: Program) -> str:
-    return program_text(program, style="equations")
-
-
 def _text_law(case: Case) -> None:
     program = case.program(case.args)
     own = [type(value) for value in case.params.values() if isinstance(value, tuple | enum.Enum)]
     classes = [kind for kind in own if kind is not tuple]
-    for form, write, read in (("text", program_text, parse), ("text in equations", _equations_text, parse),
+    in_equations = functools.partial(program_text, style="equations")
+    for form, write, read in (("text", program_text, parse), ("text in equations", in_equations, parse),
                               ("JSON", to_json, from_json)):
         try:
             text = write(program)

@@ -72,7 +72,7 @@ def _add_operands(maker: Maker, role: str, given: Sequence[InputSyntax], operand
         if role == "over":
             if not aval.shape:
                 maker.fail(each.at, f"over({each.name}=...) needs an array with an axis to go along, got {aval}")
-            aval = aval.update(shape=aval.shape[1:])
+            aval = aval.without_axis(0)
         operands.add(role, atom)
         inputs.add(role, (each, each.aval or aval))
 

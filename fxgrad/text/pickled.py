@@ -128,7 +128,8 @@ def _pickle_program(program: Program, held: dict[int, _ProgramNumber], sources: 
                               source.scope)
 
     equations = [_PickledEquation(equation.primitive, atoms(operands(equation)),
-                                  {name: _replace_objects(value, _is_program, lambda inner: held[id(inner)])
+                                  {name: _replace_objects(value, lambda each: isinstance(each, Program),
+                                                          lambda inner: held[id(inner)])
                                    for name, value in equation.params.items()},
                                   [var.aval for var in equation.outputs], place(equation.source))
                  for equation in program.equations]
@@ -166,7 +167,8 @@ def _unpickle_program(kept: _PickledProgram, held: Sequence[Program]) -> Program
     equations = []
     for equation in kept.equations:
         operands, outputs = atoms(equation.inputs), [Variable(aval) for aval in equation.outputs]
-        params = {name: _replace_objects(value, _is_program_number, lambda inner: held[inner.number])
+        params = {name: _replace_objects(value, lambda each: type(each) is _ProgramNumber,
+                                         lambda inner: held[inner.number])
                   for name, value in equation.params.items()}
         source = None if equation.source is None else Source(**equation.source._asdict())
         equations.append(Equation(equation.primitive, operands, params, outputs, source))
@@ -177,14 +179,6 @@ def _unpickle_program(kept: _PickledProgram, held: Sequence[Program]) -> Program
         CALL_NAMES.put(program, CallNames(kept.called, ()))
     FORMULAS.put(program, kept.formulas)
     return program
-
-
-def _is_program(value: Any) -> bool:
-    return isinstance(value, Program)
-
-
-def _is_program_number(value: Any) -> bool:
-    return type(value) is _ProgramNumber
 
 
 def _replace_objects(value: Any, wanted: Callable[[Any], bool], replacement: Callable[[Any], Any]) -> Any:

@@ -221,7 +221,7 @@ def _pull_back_rows(program: Program, half: Any, residuals: Sequence[Any], cotan
     reached = [cotangent for cotangent, marked in zip(cotangents, half.nonzero_outputs[:main], strict=True) if marked]
     more = sum(half.nonzero_outputs[main:])
     residual_avals = [aval_of(value) for value in residuals]
-    one = [aval_of(value).update(shape=aval_of(value).shape[1:]).strong() for value in reached]
+    one = [aval_of(value).without_axis(0).strong() for value in reached]
     extra = [aval for aval, marked in zip(program.out_avals[main:], half.nonzero_outputs[main:], strict=True) if marked]
 
     def backward_pass(*values: Any) -> list[Any]:

@@ -84,11 +84,6 @@ def rematerialize(function: Callable[..., Sequence[Any]], values: Sequence[Any],
     return bind(checkpoint_p, *captured, *values, program=program, name=name)
 
 
-def _recompute_jvp(primals: list[Any], tangents: list[Any], *, program: Program, name: str,
-                   ) -> tuple[list[Any], list[Any]]:
-    return _jvp(primals, tangents, program=program, name=name)
-
-
 def _late_as_needed(program: Program, linear: Sequence[bool]) -> Program:
     late = sum(linear)
     return memoize(program, ("as needed", late), lambda: as_needed(program, late))
@@ -100,6 +95,5 @@ def _emit_again(lax: Any, *values: Any, program: Program, name: str) -> list[Any
 
 checkpoint_p = call_primitive("checkpoint", _jvp, run_with_numpy, emit_inline)
 """A call for which reverse mode saves the inputs, and the values that the policy selects, by default none."""
-recompute_p = call_primitive("recompute", _recompute_jvp, run_with_numpy, _emit_again, "recomputed",
-                             of_linear=_late_as_needed)
+recompute_p = call_primitive("recompute", _jvp, run_with_numpy, _emit_again, "recomputed", of_linear=_late_as_needed)
 """The recomputation of a checkpointed call in the backward pass. Tangents or cotangents are the last operands."""

@@ -21,7 +21,7 @@ from fxgrad.engine.core.sources import in_place
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
-from fxgrad.engine.higher_order.call import check_arguments
+from fxgrad.engine.higher_order.call import check_arguments, emit_inline, run_with_numpy
 from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents, select_marked
 from fxgrad.engine.higher_order.masking import unbatched_where_equal
 from fxgrad.engine.higher_order.wiring import add_tangents, dual_outputs
@@ -68,14 +68,6 @@ class CustomVjpRule(Protocol):
 def _abstract(*avals: Aval, program: Program, rule: Any) -> list[Aval]:
     check_arguments(rule.name, program.in_avals, avals)
     return program.out_avals
-
-
-def _run_numpy(*values: Any, program: Program, rule: Any) -> list[Any]:
-    return numpy_executor.call(program, values)
-
-
-def _emit(lax: Any, *values: Any, program: Program, rule: Any) -> list[Any]:
-    return xla_executor.emit(program, values)
 
 
 def _cost(*avals: Aval, program: Program, rule: Any) -> Cost:
@@ -131,7 +123,7 @@ def _custom_jvp_batch(size: int, values: list[Any], axes: list[int | None], *, p
 
 
 custom_jvp_p = register(Primitive(
-    name="custom_jvp", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_custom_jvp_jvp,
+    name="custom_jvp", abstract=_abstract, numpy=run_with_numpy, xla=emit_inline, jvp=_custom_jvp_jvp,
     transpose=_transpose, batch=_custom_jvp_batch, cost=_cost, regions=_regions))
 region_roles.enter(("call",), custom_jvp_p)
 
@@ -260,7 +252,7 @@ def _custom_vjp_batch(size: int, values: list[Any], axes: list[int | None], *, p
 
 
 custom_vjp_p = register(Primitive(
-    name="custom_vjp", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_custom_vjp_jvp,
+    name="custom_vjp", abstract=_abstract, numpy=run_with_numpy, xla=emit_inline, jvp=_custom_vjp_jvp,
     transpose=_transpose, batch=_custom_vjp_batch, cost=_cost, regions=_regions))
 region_roles.enter(("call",), custom_vjp_p)
 

@@ -13,9 +13,7 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.regions import Region, region_roles, whole_region
-from fxgrad.engine.executors import numpy as numpy_executor
-from fxgrad.engine.executors import xla as xla_executor
-from fxgrad.engine.higher_order.call import check_arguments
+from fxgrad.engine.higher_order.call import check_arguments, emit_inline, run_with_numpy
 from fxgrad.engine.higher_order.groups import (
     Marks,
     cotangents_of,
@@ -57,14 +55,6 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, program: Pro
     in_front = [value if axis is None else move_axis(value, axis, 0) for value, axis in zip(values, axes, strict=True)]
     outputs, batched = rule.batch(size, in_front, [axis is not None for axis in axes])
     return outputs, [0 if each else None for each in batched]
-
-
-def _run(*values: Any, program: Program, rule: BatchRule) -> list[Any]:
-    return numpy_executor.call(program, values)
-
-
-def _emit(lax: Any, *values: Any, program: Program, rule: BatchRule) -> list[Any]:
-    return xla_executor.emit(program, values)
 
 
 def _jvp(primals: list[Any], tangents: list[Any], *, program: Program, rule: BatchRule) -> tuple[list[Any], list[Any]]:
@@ -174,6 +164,7 @@ def _regions(operands: Sequence[Any], *, program: Program, rule: BatchRule) -> t
     return (whole_region("call", program),)
 
 
-custom_vmap_p = register(Primitive(name="custom_vmap", abstract=_abstract, numpy=_run, xla=_emit, jvp=_jvp,
-                                   transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))
+custom_vmap_p = register(Primitive(
+    name="custom_vmap", abstract=_abstract, numpy=run_with_numpy, xla=emit_inline, jvp=_jvp, transpose=_transpose,
+    batch=_batch, cost=_cost, regions=_regions))
 region_roles.enter(("call",), custom_vmap_p)

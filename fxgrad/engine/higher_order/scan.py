@@ -115,14 +115,10 @@ def _abstract(*avals: Aval, program: Program, **params: Any) -> list[Aval]:
     loop = Loop(**params)
     takes, makes = loop.takes(program), loop.makes(program)
     consts, carry, xs = takes.split(avals)
-    check_arguments("scan", program.in_avals, [*consts, *carry, *map(_entry_aval, xs)])
+    check_arguments("scan", program.in_avals, [*consts, *carry, *(aval.without_axis(0) for aval in xs)])
     check_arguments("scan", takes.split(program.in_avals).carry, makes.split(program.out_avals).carry)
     outputs = _out_avals(program, loop)
     return [*join_carry_vma(outputs[:loop.num_carry], carry), *outputs[loop.num_carry:]]
-
-
-def _entry_aval(aval: Aval) -> Aval:
-    return aval.update(shape=aval.shape[1:])
 
 
 def _out_avals(program: Program, loop: Loop) -> list[Aval]:

@@ -99,7 +99,7 @@ def _outer_program(program: Program, loop: Loop, values: Sequence[Any]) -> Progr
     """Return the program of the outer loop: one checkpointed chunk."""
     avals = [value.aval for value in values]
     fixed = loop.num_consts + loop.num_carry
-    avals = [*avals[:fixed], *(aval.update(shape=aval.shape[1:]) for aval in avals[fixed:])]
+    avals = [*avals[:fixed], *(aval.without_axis(0) for aval in avals[fixed:])]
 
     def chunk(*given: Any) -> list[Any]:
         return loop.again(program, *loop.takes(program).split(given))

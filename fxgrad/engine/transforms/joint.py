@@ -192,21 +192,19 @@ class VjpRule:
         """Return the backward template for cotangents of the types `avals`, where None stands for zero."""
         found: BackwardTemplate | None = self._backward.get(avals)
         if found is None:
-            found = self._backward[avals] = self._find_backward(avals)
+            nonzero: list[bool] = []
+            count = len(self._residuals)
+
+            def build(*values: Any) -> list[Any]:
+                present = iter(values[count:])
+                results = pull_back(self._half, values[:count],
+                                    [None if aval is None else next(present) for aval in avals])
+                nonzero.extend(type(result) is not Zero for result in results)
+                return [*compress(results, nonzero)]
+
+            template = _template(build, [*self._residuals, *(aval for aval in avals if aval is not None)])
+            found = self._backward[avals] = BackwardTemplate(template, nonzero)
         return found
-
-    def _find_backward(self, avals: tuple[Aval | None, ...]) -> BackwardTemplate:
-        nonzero: list[bool] = []
-        count = len(self._residuals)
-
-        def build(*values: Any) -> list[Any]:
-            present = iter(values[count:])
-            results = pull_back(self._half, values[:count], [None if aval is None else next(present) for aval in avals])
-            nonzero.extend(type(result) is not Zero for result in results)
-            return [*compress(results, nonzero)]
-
-        template = _template(build, [*self._residuals, *(aval for aval in avals if aval is not None)])
-        return BackwardTemplate(template, nonzero)
 
 
 class BackwardTemplate(NamedTuple):

@@ -38,7 +38,7 @@ from fxgrad.shipping.python.containers import Containers
 from fxgrad.shipping.python.docstrings import docstring_of
 from fxgrad.shipping.python.layout import WIDTH, break_line, wrap_code
 from fxgrad.shipping.python.statements import region_statements
-from fxgrad.shipping.python.trees import SourceRefusal
+from fxgrad.shipping.python.trees import SourceRefusal, parse_expression
 from fxgrad.text.names import UniqueNames, variable_names
 from fxgrad.text.parameters import order_parameters
 from fxgrad.text.quoting import docstring_lines, one_line
@@ -232,14 +232,14 @@ class PythonFile:
         """Return the expression of a snippet: ufuncs as operators if Python's call them, plain numbers with arrays."""
         plain = snippet.in_place or "dot" not in snippet.text
         operands = [self._operand(equation, names, atom, plain) for atom in equation.inputs]
-        places = {f"operand_{index}": _parse_snippet(text) for index, text in enumerate(operands)}
+        places = {f"operand_{index}": parse_expression(text) for index, text in enumerate(operands)}
         text = snippet.text.format(*places, out="", named_out="")
         aval = equation.outputs[0].aval
         # Python's operators on scalars are not always the ufuncs: those of complex numbers may round otherwise.
         exact = bool(aval.shape) or all(atom.aval.dtype.kind in "biuf" for atom in equation.inputs)
         tree = _SnippetFilling(places, snippet, self.carrier, exact
                                and any(atom.aval.shape for atom in equation.inputs)).visit(
-            _parse_snippet(text))
+            parse_expression(text))
         return ast.unparse(tree)
 
     def _operand(self, equation: Equation, names: dict[Variable, str], atom: Atom, plain: bool) -> str:
@@ -291,7 +291,7 @@ class _SnippetFilling(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> Any:
         if node.id in self._places:
             return self._places[node.id]
-        return _parse_snippet(self._carrier.expression(self._objects[node.id],
+        return parse_expression(self._carrier.expression(self._objects[node.id],
                                                        node.id)) if node.id in self._objects else node
 
     def visit_Call(self, node: ast.Call) -> Any:
@@ -306,10 +306,6 @@ class _SnippetFilling(ast.NodeTransformer):
         if issubclass(operator, ast.cmpop):
             return ast.Compare(operands[0], [operator()], [operands[1]])
         return ast.BinOp(operands[0], operator(), operands[1])
-
-
-def _parse_snippet(text: str) -> Any:
-    return ast.parse(text, mode="eval").body
 
 
 def _identifier(name: str) -> str:

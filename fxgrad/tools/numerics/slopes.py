@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fxgrad import dtypes
 from fxgrad.extend import (
     CALL_NAMES,
     Analysis,
     Atom,
-    Aval,
     Equation,
     Interpreter,
     Literal,
     MissingRule,
     Program,
     Region,
+    has_tangent,
     primitives,
 )
 from fxgrad.tools.numerics.findings import Finding, finding
@@ -48,7 +47,7 @@ class _DependenceSearch(Interpreter):
     def equation(self, equation: Equation, inputs: list[Dependence]) -> list[Dependence]:
         cut = frozenset[tuple[int, Equation]]().union(*(each.cut for each in inputs))
         smoothly = frozenset[int]().union(*(
-            each.smoothly for each, atom in zip(inputs, equation.inputs, strict=True) if _has_slope(atom.aval)))
+            each.smoothly for each, atom in zip(inputs, equation.inputs, strict=True) if has_tangent(atom.aval)))
         if equation.primitive is primitives.stop_gradient:  # that is meant
             return [NOTHING]
         if equation.primitive in OPAQUE:  # its derivative is whatever the user's rule says
@@ -56,7 +55,7 @@ class _DependenceSearch(Interpreter):
         if equation.regions:
             return self._into(equation, inputs)
         has_rule = not isinstance(equation.primitive.jvp, MissingRule) and equation.primitive is not primitives.sign
-        return [Dependence(smoothly, cut) if has_rule and _has_slope(var.aval) else
+        return [Dependence(smoothly, cut) if has_rule and has_tangent(var.aval) else
                 Dependence(frozenset(), cut | {(number, equation) for number in smoothly}) for var in equation.outputs]
 
     def _into(self, equation: Equation, inputs: list[Dependence]) -> list[Dependence]:
@@ -90,10 +89,6 @@ class _DependenceSearch(Interpreter):
                 yield link.place, next(final, found) if link.how == "carry" else found
 
 
-def _has_slope(aval: Aval) -> bool:
-    return dtypes.is_inexact(aval.dtype)
-
-
 work_arounds: Analysis[tuple[str, str]] = Analysis(
     "work-arounds", "What to write in the place of an operation whose slope is zero, and what messages call it.",
     missing="conservative", default=("", "x + stop_gradient(step(x) - x), straight through"))
@@ -114,10 +109,10 @@ def zero_slopes(program: Program) -> list[Finding]:
     """Return operations without a derivative by which alone a floating-point input reaches floating-point results."""
     count = len(program.inputs) - len(program.constants)
     free = program.inputs[len(program.constants):]
-    given = [Dependence(frozenset({number}) if _has_slope(var.aval) else frozenset(), frozenset())
+    given = [Dependence(frozenset({number}) if has_tangent(var.aval) else frozenset(), frozenset())
              for number, var in enumerate(free)]
     reached = _DependenceSearch().run(program, given)
-    results = [each for each, atom in zip(reached, program.outputs, strict=True) if _has_slope(atom.aval)]
+    results = [each for each, atom in zip(reached, program.outputs, strict=True) if has_tangent(atom.aval)]
     smoothly = frozenset[int]().union(*(each.smoothly for each in results))
     lost: dict[Equation, list[int]] = {}
     pairs = {pair for each in results for pair in each.cut}
@@ -184,7 +179,7 @@ _MOVES = (primitives.reshape, primitives.broadcast_to, primitives.convert_elemen
 
 def _is_held_at_zero(view: ProgramView, atom: Atom) -> bool:
     """Return whether a value is 0 on an interval: maximum(x, 0), and products with it."""
-    if not _has_slope(atom.aval):
+    if not has_tangent(atom.aval):
         return False
     maker = view.maker(atom)
     if maker is None:

@@ -54,18 +54,7 @@ class Grouping:
         self.members: dict[int, list[int]] = {}
         self.reads: dict[int, list[int]] = {}
         self.users: dict[int, dict[int, None]] = {}
-        self._begin()
-        self._offload()
-        if self.members:
-            self.order = self._after_operands()
-        self._fuse()
-        self.order = self._after_operands()
-
-    def _begin(self) -> None:
-        """Start with each needed instruction by itself."""
-        made = self.made
-        self.reads = {}
-        for node in _after_operands(self.results, made.reads):
+        for node in _after_operands(self.results, made.reads):  # each needed instruction begins by itself
             self.reads[node] = [*dict.fromkeys(made.reads[node])]
             self.users[node] = {}
         for node, reads in self.reads.items():
@@ -74,6 +63,11 @@ class Grouping:
         for node in self.results:
             self.users[node][ROOT] = None
         self.order = [*self.reads]
+        self._offload()
+        if self.members:
+            self.order = self._after_operands()
+        self._fuse()
+        self.order = self._after_operands()
 
     def _after_operands(self) -> list[int]:
         return _after_operands(self.results, self.reads)
