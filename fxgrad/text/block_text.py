@@ -101,13 +101,10 @@ class BlockText:
             return f"{name}: {type_text(aval)}={text}"
         return name if text == name else f"{name}={text}"
 
-    def _links(self) -> list[tuple[int, Variable, Program]]:
-        return [(place, var, part.program) for part in self._block.parts if part.program is not None
-                for place, var in zip(part.inputs, part.program.inputs, strict=True)]
-
     def _input_names(self) -> dict[int, str]:
         """For each operand the name of the input that it is: in one of the programs, else its own, else a letter."""
-        links = self._links()
+        links = [(place, var, part.program) for part in self._block.parts if part.program is not None
+                 for place, var in zip(part.inputs, part.program.inputs, strict=True)]
         held = {id(program): program for _, _, program in links}
         own = {key: self._own_names(program) for key, program in held.items()}
         wanted: dict[int, str] = {}

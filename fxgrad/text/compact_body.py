@@ -142,7 +142,12 @@ class BodyWriter:
         origins = [each for pending in given.values() for each in pending.origins]
         for atom in atoms:
             if isinstance(atom, Literal):
-                operands.append(self._number(atom, form, atoms))
+                beside = tuple([None if isinstance(atom, Literal) else atom.aval for atom in atoms])
+                key = atom, form.name, form.statics, beside
+                known = self._writer.numbers.get(key)
+                if known is None:
+                    known = self._writer.numbers[key] = literal_expression(atom, form, implying_types(form, beside))
+                operands.append(known)
                 told = literal_with_source(equation, equation.inputs.index(atom), self._writer.sources)
                 origins.append(origin_text(told or atom, self._writer.margin.function_called_at))
                 continue
@@ -188,14 +193,6 @@ class BodyWriter:
         gathers = self._gathers.get(var, [])
         return len(gathers) == self._uses[var] and all(
             short_form(self._writer.written(gather)[0], gather.inputs[0].aval, made) for gather in gathers)
-
-    def _number(self, literal: Literal, form: Form, atoms: Sequence[Atom]) -> OperandText:
-        beside = tuple([None if isinstance(atom, Literal) else atom.aval for atom in atoms])
-        key = literal, form.name, form.statics, beside
-        known = self._writer.numbers.get(key)
-        if known is None:
-            known = self._writer.numbers[key] = literal_expression(literal, form, implying_types(form, beside))
-        return known
 
     def _inside(self, atoms: Sequence[Atom], line: UserLine | None) -> list[PendingExpression]:
         """Return the values that became ready last, if they are operands in text order and of the same line."""

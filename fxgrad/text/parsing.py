@@ -214,7 +214,12 @@ class ProgramBuilder:
                                 + nearest_name(value.label, self._document.programs))
             return self._defined[value.label]
         if isinstance(value, Record):
-            return self._record(value)
+            kind: Any = self._class(value.name, value.at)
+            if not is_named_tuple(kind) or {*kind._fields} != value.fields.keys():
+                needed = f"{value.name}({', '.join(f'{field}=...' for field in getattr(kind, '_fields', ()))})"
+                self._text.fail(value.at, f"the fields of {value.name} are {needed}")
+            # Past the class's own constructor, which may be anyone's code.
+            return tuple.__new__(kind, [self._value(value.fields[field]) for field in kind._fields])
         if isinstance(value, Member):
             kind = self._class(value.name, value.at)
             if not issubclass(kind, enum.Enum) or value.member not in kind.__members__:
@@ -223,14 +228,6 @@ class ProgramBuilder:
         if type(value) is tuple:
             return tuple(map(self._value, value))
         return [*map(self._value, value)] if type(value) is list else value
-
-    def _record(self, record: Record) -> Any:
-        kind: Any = self._class(record.name, record.at)
-        if not is_named_tuple(kind) or {*kind._fields} != record.fields.keys():
-            needed = f"{record.name}({', '.join(f'{field}=...' for field in getattr(kind, '_fields', ()))})"
-            self._text.fail(record.at, f"the fields of {record.name} are {needed}")
-        # Past the class's own constructor, which may be anyone's code.
-        return tuple.__new__(kind, [self._value(record.fields[field]) for field in kind._fields])
 
     def _class(self, name: str, at: int) -> type:
         kind = self._classes.by_name.get(name)

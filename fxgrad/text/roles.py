@@ -185,17 +185,7 @@ class _Compact(_Scanner):
     style = 1
 
     def scan(self) -> None:
-        for statement in self._statements():
-            column = statement[0].start() - self.text.rfind("\n", 0, statement[0].start()) - 1
-            self._close(column, statement[0].start())
-            self._statement([match for match in statement if match.lastgroup != "comment"], column, statement[-1].end())
-            for match in statement:
-                if match.lastgroup == "comment":
-                    self.note(match, "comment")
-        self._close(-1, len(self.text))
-
-    def _statements(self) -> list[Matches]:
-        """Return the words of each statement: a line ends it unless a bracket is open."""
+        # A line ends a statement unless a bracket is open.
         statements: list[Matches] = []
         depth, end = 0, 0
         for match in self.matches:
@@ -204,7 +194,14 @@ class _Compact(_Scanner):
             depth += (match[0] in ("(", "[")) - (match[0] in (")", "]"))
             statements[-1].append(match)
             end = match.end()
-        return statements
+        for statement in statements:
+            column = statement[0].start() - self.text.rfind("\n", 0, statement[0].start()) - 1
+            self._close(column, statement[0].start())
+            self._statement([match for match in statement if match.lastgroup != "comment"], column, statement[-1].end())
+            for match in statement:
+                if match.lastgroup == "comment":
+                    self.note(match, "comment")
+        self._close(-1, len(self.text))
 
     def _close(self, column: int, place: int) -> None:
         """Close the programs whose heads are not left of `column`."""

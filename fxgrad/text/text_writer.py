@@ -162,13 +162,10 @@ class _TextWriter:
         return [f"{head}(", *(INDENT + line for line in lines), f"){tail}"]
 
     def _binding(self, names: dict[Variable, str], var: Variable) -> str:
-        return f"{quoted_name(names[var])}: {self._type(var.aval)}"
-
-    def _type(self, aval: Aval) -> str:
-        known = self._types.get(aval)
+        known = self._types.get(var.aval)
         if known is None:
-            known = self._types[aval] = repr(aval)
-        return known
+            known = self._types[var.aval] = repr(var.aval)
+        return f"{quoted_name(names[var])}: {known}"
 
     def _atom(self, names: dict[Variable, str], atom: Atom) -> str:
         if isinstance(atom, Literal):

@@ -63,19 +63,17 @@ class _Substitution:
     def program(self, program: Program) -> Program:
         made = self._made.get(id(program))
         if made is None:
-            made = self._made[id(program)] = self._of(program)
+            atoms: dict[Variable, Atom] = {}
+            inputs = []
+            for var in program.inputs:
+                new = atoms[var] = Variable(self.aval(var.aval))
+                inputs.append(new)
+            equations = [self._equation(equation, atoms) for equation in program.equations]
+            outputs = [_substituted_atom(atoms, atom) for atom in program.outputs]
+            # Variables are new, and names derive from the recording, so `base` does not refer to the old ones.
+            made = self._made[id(program)] = Program(inputs, equations, outputs, program.captured, program.constants,
+                                                     program.signature)
         return made
-
-    def _of(self, program: Program) -> Program:
-        atoms: dict[Variable, Atom] = {}
-        inputs = []
-        for var in program.inputs:
-            new = atoms[var] = Variable(self.aval(var.aval))
-            inputs.append(new)
-        equations = [self._equation(equation, atoms) for equation in program.equations]
-        outputs = [_substituted_atom(atoms, atom) for atom in program.outputs]
-        # Variables are new, and names derive from the recording, so `base` does not refer to the old ones.
-        return Program(inputs, equations, outputs, program.captured, program.constants, program.signature)
 
     def _equation(self, equation: Equation, atoms: dict[Variable, Atom]) -> Equation:
         inputs = [_substituted_atom(atoms, atom) for atom in equation.inputs]

@@ -128,7 +128,9 @@ class PythonFile:
             self._text.insert(place, "")
             names = self._names[id(program)]
             head = f"def {known}({', '.join(names[var] for var in program.inputs)}):"
-            body = [*self._body(program), self._return(program, names)]
+            outputs = [self.atom(names, atom) for atom in program.outputs]
+            result = outputs[0] if len(outputs) == 1 else f"({', '.join(outputs)})"
+            body = [*self._body(program), f"return {result}"]
             self._text[place] = "\n".join([head, *(INDENT + line for line in body)])
         return known
 
@@ -257,10 +259,6 @@ class PythonFile:
         return names[atom]
 
     # --- results ----------------------------------------------------------------------------------------------
-
-    def _return(self, program: Program, names: dict[Variable, str]) -> str:
-        outputs = [self.atom(names, atom) for atom in program.outputs]
-        return f"return {outputs[0]}" if len(outputs) == 1 else f"return ({', '.join(outputs)})"
 
     def _result(self, program: Program, names: dict[Variable, str], atom: Atom) -> str:
         """Return a result that shares no memory, and a NumPy scalar for the shape ()."""

@@ -146,7 +146,8 @@ class Caster(Interpreter):
         if equation.primitive.regions is not None:
             outputs = self._cast_regions(equation, inputs, block)
         else:
-            given = self._operands(equation, inputs, self._kind(equation, block))
+            kind = self.policy.kind(equation.primitive)
+            given = self._operands(equation, inputs, kind if block is None or kind == "as_is" else block)
             outputs = self._outputs_of(equation, bind(equation.primitive, *given, **equation.params))
         note_provenance([output.given for output in outputs], PRIMAL, self._program, equation.outputs)
         return outputs
@@ -158,10 +159,6 @@ class Caster(Interpreter):
                 for output, var in zip(outputs, equation.outputs, strict=True)]
 
     # --- single operations ----------------------------------------------------------------------------------
-
-    def _kind(self, equation: Equation, block: Kind | None) -> Kind:
-        kind = self.policy.kind(equation.primitive)
-        return kind if block is None or kind == "as_is" else block
 
     def _operands(self, equation: Equation, inputs: list[CastValue], kind: Kind) -> list[Any]:
         if kind == "as_is":
