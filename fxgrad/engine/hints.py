@@ -37,7 +37,13 @@ def conversion_hint() -> Hint | None:
     if isinstance(expression, ast.Subscript):
         return _item_hint(running, expression)
     if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.Mod):
-        values = ast.BinOp(expression.left, ast.Mod(), _with_debug_values(expression.right))
+        right = expression.right
+        operands: Sequence[ast.expr] = right.elts if isinstance(right, ast.Tuple) else [right]
+        look = ast.parse("fxgrad.debug.value", mode="eval").body
+        looked: list[ast.expr] = [each if isinstance(each, ast.Constant) else ast.Call(look, [each], [])
+                                  for each in operands]
+        values = ast.BinOp(expression.left, ast.Mod(),
+                           ast.Tuple(looked, ast.Load()) if isinstance(right, ast.Tuple) else looked[0])
         return Hint(node_text(expression), f"Write {node_text(values)}")
     return None
 
@@ -104,14 +110,6 @@ def _item_hint(running: RunningCode, item: ast.Subscript) -> Hint | None:
         own = array.rsplit(".", 1)[-1]
         return Hint(node_text(item), f"Write fxgrad.numpy.{own}[{index_text(item)}]")
     return Hint(node_text(item), f"Write fxgrad.numpy.at({array})[{index_text(item)}].get()")
-
-
-def _with_debug_values(operand: ast.expr) -> ast.expr:
-    operands: Sequence[ast.expr] = operand.elts if isinstance(operand, ast.Tuple) else [operand]
-    look = ast.parse("fxgrad.debug.value", mode="eval").body
-    looked: list[ast.expr] = [each if isinstance(each, ast.Constant) else ast.Call(look, [each], [])
-                              for each in operands]
-    return ast.Tuple(looked, ast.Load()) if isinstance(operand, ast.Tuple) else looked[0]
 
 
 def _exists(path: str) -> bool:

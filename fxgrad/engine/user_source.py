@@ -35,7 +35,8 @@ def running_code(frame: FrameType | None = None) -> RunningCode:
     statement: ast.stmt | None = None
     expression: ast.expr | None = None
     for node in ast.walk(tree):  # outer nodes come before inner ones
-        if isinstance(node, ast.stmt | ast.expr) and _node_start(node) <= begin and end <= _node_end(node):
+        if isinstance(node, ast.stmt | ast.expr) and (node.lineno, node.col_offset) <= begin and end <= (
+                node.end_lineno or node.lineno, node.end_col_offset or node.col_offset):
             if isinstance(node, ast.stmt):
                 statement = node
             else:
@@ -66,14 +67,6 @@ def _span(frame: FrameType) -> tuple[tuple[int, int], tuple[int, int]] | None:
     if line is None or end_line is None or column is None or end_column is None:
         return None
     return (line, column), (end_line, end_column)
-
-
-def _node_start(node: ast.stmt | ast.expr) -> tuple[int, int]:
-    return node.lineno, node.col_offset
-
-
-def _node_end(node: ast.stmt | ast.expr) -> tuple[int, int]:
-    return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
 
 
 @cached("parsed source texts", 16)

@@ -23,7 +23,9 @@ def read_parameters(equation: Any, *names: str, ignored: Sequence[str] = ()) -> 
     unknown setting is never dropped.
     """
     for name, value in equation.params.items():
-        if value is not None and name not in names and name not in ignored and not _is_anywhere(value):
+        # jax's batching and transposing leave shardings that name no mesh axis.
+        is_anywhere = isinstance(value, jax.sharding.NamedSharding) and not any(value.spec)
+        if value is not None and name not in names and name not in ignored and not is_anywhere:
             raise UnsupportedError(f"{equation.primitive.name}: {name}={value!r} has no counterpart")
     return [equation.params.get(name) for name in names]
 
@@ -31,11 +33,6 @@ def read_parameters(equation: Any, *names: str, ignored: Sequence[str] = ()) -> 
 def integer_params(values: Any) -> Shape:
     """Return the integers of a parameter, symbolic sizes included, as a tuple."""
     return tuple(map(index_of, values))
-
-
-def _is_anywhere(value: Any) -> bool:
-    """Return whether a parameter is a sharding that names no mesh axis, as jax's batching and transposing leave."""
-    return isinstance(value, jax.sharding.NamedSharding) and not any(value.spec)
 
 
 def register_same(primitive: Primitive, *names: str) -> None:

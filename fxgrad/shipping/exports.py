@@ -175,7 +175,10 @@ def export(fun: Callable[..., Any] | Program, *, platforms: Sequence[str] | None
     >>> exported.call(np.ones(3), np.ones((4, 3)))
     array([0.4, 0.4, 0.4])
     """
-    wanted = _platforms(platforms)
+    wanted = (platforms,) if isinstance(platforms, str) else None if platforms is None else tuple(platforms)
+    if wanted is not None and (not wanted or any(each not in _KNOWN for each in wanted)):
+        raise ArgumentError(at_user_line(
+            f"export: platforms={platforms!r}; some of {', '.join(map(repr, _KNOWN))} are needed"))
 
     def exported(*specs: Any, **kwargs: Any) -> Exported:
         return _export_program(program_of("export", fun, specs, kwargs), wanted)
@@ -183,17 +186,6 @@ def export(fun: Callable[..., Any] | Program, *, platforms: Sequence[str] | None
 
 
 _KNOWN = ("cpu", "cuda", "rocm", "tpu")
-
-
-def _platforms(platforms: Any) -> tuple[str, ...] | None:
-    if platforms is None:
-        return None
-    given = (platforms,) if isinstance(platforms, str) else tuple(platforms)
-    unknown = [each for each in given if each not in _KNOWN]
-    if unknown or not given:
-        raise ArgumentError(at_user_line(
-            f"export: platforms={platforms!r}; some of {', '.join(map(repr, _KNOWN))} are needed"))
-    return given
 
 
 def _export_program(program: Program, platforms: tuple[str, ...] | None) -> Exported:

@@ -52,7 +52,12 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
     check_axes_argument("vmap", "in_axes", in_axes, (tuple, dict))
     check_chunk_size("vmap", chunk_size)
     _check_axis_name(axis_name, chunk_size)
-    spmd = _mesh_axes(spmd_axis_name)
+    spmd = () if spmd_axis_name is None else (spmd_axis_name,) if isinstance(spmd_axis_name, str) else spmd_axis_name
+    if not isinstance(spmd, tuple | list) or not all(isinstance(axis, str) for axis in spmd):
+        raise ArgumentError(at_user_line(
+            f"vmap: spmd_axis_name is {spmd_axis_name!r}, where the name of a mesh axis is needed, or a tuple of "
+            "names"))
+    spmd = tuple(spmd)
 
     @transformation("vmap", fun, _mapped_positions(in_axes))
     @hide_frames
@@ -76,7 +81,11 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
             parts = [_run_batch(name, traced, min(step, call.size - start), call.axes, out_positions,
                                 call.rows(start, step))
                      for start in starts]
-        return tree.unflatten(traced.out_tree, _join_parts(parts, out_positions))
+        joined = parts[0]
+        if len(parts) > 1:
+            joined = [pieces[0] if axis is None else concatenate(list(pieces), axis)
+                      for axis, pieces in zip(out_positions, zip(*parts, strict=True), strict=True)]
+        return tree.unflatten(traced.out_tree, joined)
     return batched
 
 
@@ -100,17 +109,6 @@ def _mapped_positions(in_axes: Any) -> tuple[int, ...] | None:
     return None if len(mapped) == len(in_axes) else mapped
 
 
-def _mesh_axes(spmd_axis_name: Any) -> tuple[str, ...]:
-    if spmd_axis_name is None:
-        return ()
-    names = (spmd_axis_name,) if isinstance(spmd_axis_name, str) else spmd_axis_name
-    if not isinstance(names, tuple | list) or not all(isinstance(name, str) for name in names):
-        raise ArgumentError(at_user_line(
-            f"vmap: spmd_axis_name is {spmd_axis_name!r}, where the name of a mesh axis is needed, or a tuple of "
-            "names"))
-    return tuple(names)
-
-
 def _run_batch(name: str, traced: Any, size: int, positions: tuple[int, ...], out_axes: tuple[int | None, ...],
                values: Sequence[Any]) -> list[Any]:
     in_axes = (*[None] * traced.program.captured, *positions)
@@ -122,13 +120,6 @@ def _run_batch(name: str, traced: Any, size: int, positions: tuple[int, ...], ou
                 f"vmap: out_axes is None for {path} of {name}, which depends on mapped arguments, so its entries "
                 "differ. Write an int there, such as out_axes=0"))
     return without_literals(apply_program(derived.program, [*derived.captured, *traced.captured, *values]))
-
-
-def _join_parts(parts: Sequence[list[Any]], axes: Sequence[int | None]) -> list[Any]:
-    if len(parts) == 1:
-        return parts[0]
-    return [pieces[0] if axis is None else concatenate(list(pieces), axis)
-            for axis, pieces in zip(axes, zip(*parts, strict=True), strict=True)]
 
 
 def _check_axis_name(axis_name: Any, chunk_size: int | None) -> None:

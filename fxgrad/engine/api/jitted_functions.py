@@ -175,7 +175,11 @@ class JittedFunction:
         while True:
             executables = self._current_executables()
             if need is Need.CONVERTED_KEYS:  # PREPARE
-                self._convert_keys(executables, args, kwargs)
+                # The plan of this call converts its arguments from now on.
+                key = self._key(executables, args, kwargs)
+                plan = executables.plans.find(key)
+                assert plan is not None  # since `_unmet_need` found it
+                executables.plans.enter(key, replace(plan, arguments=convert_arguments))
             elif need is not None:
                 executables.prepare_for(need)
             self._static.check_hashable(args, kwargs)
@@ -210,13 +214,6 @@ class JittedFunction:
         if self._shardings:
             self._shardings.explain(JittedCall(self._static, args, kwargs))
         raise failures.translate_error(error)
-
-    def _convert_keys(self, executables: Executables, args: Args, kwargs: Kwargs) -> None:
-        """Make the plan of this call convert its arguments from now on."""
-        key = self._key(executables, args, kwargs)
-        plan = executables.plans.find(key)
-        assert plan is not None  # since `_unmet_need` found it
-        executables.plans.enter(key, replace(plan, arguments=convert_arguments))
 
     def _runtime_error(self, error: Exception, args: Args, kwargs: Kwargs) -> BaseException:
         """Return the exception to raise if the compiled program failed with `error`."""

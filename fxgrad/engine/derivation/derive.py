@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fxgrad.engine import config
 from fxgrad.engine.core.avals import Aval, Literal, without_literals
 from fxgrad.engine.core.primitive import Primitive, library
-from fxgrad.engine.core.program import Equation, Program, Variable
+from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.sources import without_scope, without_source
 from fxgrad.engine.derivation.guards import (
     Guard,
@@ -96,7 +96,15 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
         known_avals = [var.aval for equation in prefix for var in equation.outputs]
 
         def record(*tracers: Any) -> Sequence[Any]:
-            _declare_known(prefix, dict(zip(program.inputs, tracers, strict=False)), tracers[len(in_avals):])
+            # The outputs of `prefix` are known to the tape.
+            environment = dict(zip(program.inputs, tracers, strict=False))
+            tape, remaining = current.get(), iter(tracers[len(in_avals):])
+            assert isinstance(tape, SimplifyingTape)
+            for equation in prefix:
+                results = [next(remaining) for _ in equation.outputs]
+                inputs = [read_atom(environment, atom) for atom in equation.inputs]
+                tape.seed(equation.primitive, inputs, equation.params, results)
+                environment.update(zip(equation.outputs, results, strict=True))
             outputs, more = build(*tracers[:len(in_avals)])
             extra.append(more)
             return outputs
@@ -113,14 +121,3 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
         if not derived.captures_tracers:
             keep_guarded(program, key, derived, guards)
     return derived
-
-
-def _declare_known(equations: Sequence[Equation], environment: dict[Variable, Any], values: Sequence[Any]) -> None:
-    """Declare the outputs of `equations`, all of `values` in order, as known to the current tape."""
-    tape, remaining = current.get(), iter(values)
-    assert isinstance(tape, SimplifyingTape)
-    for equation in equations:
-        outputs = [next(remaining) for _ in equation.outputs]
-        inputs = [read_atom(environment, atom) for atom in equation.inputs]
-        tape.seed(equation.primitive, inputs, equation.params, outputs)
-        environment.update(zip(equation.outputs, outputs, strict=True))

@@ -30,7 +30,9 @@ def remat_barrier(values: Sequence[Any], places: Collection[int]) -> Sequence[An
         return values
 
     def by_data(*values: Any) -> tuple[Any, ...]:
-        holds = _always_true(values[moment])
+        # A predicate that holds, but that the compiler must compute from a value, which is not empty.
+        bits = _bits(lax.index_in_dim(values[moment].reshape(-1), 0, keepdims=False))
+        holds = lax.ne(lax.bitwise_or(bits, lax.full_like(bits, 1)), lax.full_like(bits, 0))
         return tuple(_select_if(holds, value) if place in places else value for place, value in enumerate(values))
 
     return lax.platform_dependent(*values, cpu=by_data, default=_behind_barrier)
@@ -38,12 +40,6 @@ def remat_barrier(values: Sequence[Any], places: Collection[int]) -> Sequence[An
 
 def _behind_barrier(*values: Any) -> tuple[Any, ...]:
     return tuple(lax.optimization_barrier(values))
-
-
-def _always_true(value: Any) -> Any:
-    """Return a predicate that holds, but that the compiler must compute from `value`, which is not empty."""
-    bits = _bits(lax.index_in_dim(value.reshape(-1), 0, keepdims=False))
-    return lax.ne(lax.bitwise_or(bits, lax.full_like(bits, 1)), lax.full_like(bits, 0))
 
 
 def _bits(number: Any) -> Any:

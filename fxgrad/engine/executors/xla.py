@@ -323,17 +323,13 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
                                  lambda values: weaken_jax_outputs(out_avals, primitive.xla(lax, *values, **params)),
                                  values)
         if explicit.explicit_mesh(values) is not None:
-            return _on_explicit_axes(primitive, params, values)
+            key = (primitive, *((name, cache_key(value)) for name, value in params.items()))
+            function: Callable[..., list[Any]] = _explicit_rules.get(key) or _explicit_rules.add(
+                key, _compile_emission(lambda values: lowering_for(primitive, values)(lax, *values, **params), True,
+                                       []))
+            return function(*values)
         outputs: list[Any] = lowering_for(primitive, values)(lax, *values, **params)
         return weaken_jax_outputs(out_avals, outputs)
-
-
-def _on_explicit_axes(primitive: Primitive, params: dict[str, Any], values: Sequence[Any]) -> list[Any]:
-    """Run the rule of an operation, compiled, on arrays of which some lie on Explicit axes."""
-    key = (primitive, *((name, cache_key(value)) for name, value in params.items()))
-    function: Callable[..., list[Any]] = _explicit_rules.get(key) or _explicit_rules.add(
-        key, _compile_emission(lambda values: lowering_for(primitive, values)(lax, *values, **params), True, []))
-    return function(*values)
 
 
 _explicit_rules = Cache("operations on explicit meshes", 1024)

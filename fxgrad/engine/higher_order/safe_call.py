@@ -96,7 +96,11 @@ def strengthen_slopes(program: Program, values: Sequence[bool]) -> Program:
             if any(wanted) and not equation.regions:
                 needed.update(equation.inputs)
             elif equation.regions:
-                equation = _strengthen_slopes_of(equation, wanted)  # noqa: PLW2901
+                programs = [strengthen_slopes(region.program, [
+                    link.how in ("carry", "inside") or wanted[link.place] for link in region.outputs])
+                    for region in equation.regions]
+                equation = equation.replace(equation.inputs, replace_programs(  # noqa: PLW2901
+                    equation.params, equation.regions, programs))
                 if any(wanted):
                     needed.update(equation.inputs)
             elif not any(type(atom) is Literal for atom in equation.inputs) and not _is_square(equation):
@@ -110,13 +114,6 @@ def strengthen_slopes(program: Program, values: Sequence[bool]) -> Program:
 def _is_square(equation: Equation) -> bool:
     """Return whether it is a value times itself, in which 0 does not meet an infinity."""
     return equation.primitive.commutative and equation.inputs[0] is equation.inputs[1]
-
-
-def _strengthen_slopes_of(equation: Equation, wanted: Sequence[bool]) -> Equation:
-    programs = [strengthen_slopes(region.program, [
-        link.how in ("carry", "inside") or wanted[link.place] for link in region.outputs])
-        for region in equation.regions]
-    return equation.replace(equation.inputs, replace_programs(equation.params, equation.regions, programs))
 
 
 # --- the record ---------------------------------------------------------------------------------------------------

@@ -45,18 +45,14 @@ def _bitcast_numpy(x: Any, *, new_dtype: DType) -> Any:
     if old == new and old >= 8:
         return x.view(new_dtype)
     if old < 8 or new < 8:
-        return _bitcast_below_byte(x, old, new, new_dtype)
+        # Elements of less than 8 bits are the lowest ones of a byte; the first of several is the lowest.
+        octets = np.ascontiguousarray(x.reshape(*x.shape, 1)).view(np.uint8)
+        bits = np.unpackbits(octets, axis=-1, bitorder="little")[..., :old]
+        shape = x.shape[:-1] if old < new else (*x.shape, old // new) if old > new else x.shape
+        return np.packbits(bits.reshape(*shape, new), axis=-1, bitorder="little").view(new_dtype)[..., 0]
     if old > new:
         return np.ascontiguousarray(x.reshape(*x.shape, 1)).view(new_dtype)
     return np.ascontiguousarray(x).view(new_dtype).reshape(x.shape[:-1])
-
-
-def _bitcast_below_byte(x: Any, old: int, new: int, new_dtype: DType) -> Any:
-    """Bitcast elements of less than 8 bits, the lowest ones of a byte; the first of several is the lowest."""
-    octets = np.ascontiguousarray(x.reshape(*x.shape, 1)).view(np.uint8)
-    bits = np.unpackbits(octets, axis=-1, bitorder="little")[..., :old]
-    shape = x.shape[:-1] if old < new else (*x.shape, old // new) if old > new else x.shape
-    return np.packbits(bits.reshape(*shape, new), axis=-1, bitorder="little").view(new_dtype)[..., 0]
 
 
 def _bitcast_batch(size: int, values: list[Any], axes: list[int], *, new_dtype: DType) -> tuple[list[Any], list[int]]:

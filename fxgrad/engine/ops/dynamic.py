@@ -104,13 +104,6 @@ def dynamic_slice(x: Any, start_indices: Sequence[Any], slice_sizes: Sequence[in
     return bind(dynamic_slice_p, x, *start_indices, slice_sizes=tuple(slice_sizes))[0]
 
 
-def _known_starts(starts: Sequence[Any], shape: Shape, sizes: Shape) -> list[int] | None:
-    """Return the starts of a window, if they are literals."""
-    if any(type(start) is not Literal for start in starts):
-        return None
-    return [index.start for index in _window(shape, [start.value for start in starts], sizes)]
-
-
 @rewrites.register(dynamic_slice_p)
 def _slice_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Replace a window as large as the array by the array, and one at literal places by a slice."""
@@ -118,9 +111,10 @@ def _slice_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[s
     shape, sizes = aval_of(x).shape, params["slice_sizes"]
     if shape == sizes:
         return [x]
-    begins = _known_starts(starts, shape, sizes)
-    return None if begins is None else [
-        slice(x, begins, [begin + size for begin, size in zip(begins, sizes, strict=True)])]
+    if any(type(start) is not Literal for start in starts):
+        return None
+    begins = [index.start for index in _window(shape, [start.value for start in starts], sizes)]
+    return [slice(x, begins, [begin + size for begin, size in zip(begins, sizes, strict=True)])]
 
 
 # --- dynamic_update_slice -----------------------------------------------------------------------------------------

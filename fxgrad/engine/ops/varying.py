@@ -42,15 +42,6 @@ Names = tuple[str, ...]
 Sizes = tuple[int, ...]
 
 
-def _here(name: str, axes: Names, sizes: Sizes) -> None:
-    """Raise `UnsupportedError` unless there is one device along each of `axes`."""
-    if math.prod(sizes) != 1:
-        shown = ", ".join(f"{axis!r} of size {size}" for axis, size in zip(axes, sizes, strict=True))
-        raise UnsupportedError(at_user_line(
-            f"{name} over the mesh axis {shown} was to be computed outside of the function that is mapped over it. "
-            "Call it inside a function under fxgrad.shard_map"))
-
-
 def _rest(axes: Names, sizes: Sizes, done: str) -> dict[str, Any]:
     """Return the parameters of the operation over the other axes."""
     kept = [(axis, size) for axis, size in zip(axes, sizes, strict=True) if axis != done]
@@ -131,7 +122,11 @@ def _sum_batch(size: int, values: list[Any], axes: list[int | None], *, axis_nam
 
 
 def _sum_numpy(x: Any, *, axis_name: Names, axis_size: Sizes) -> Any:
-    _here("psum", axis_name, axis_size)
+    if math.prod(axis_size) != 1:
+        shown = ", ".join(f"{axis!r} of size {size}" for axis, size in zip(axis_name, axis_size, strict=True))
+        raise UnsupportedError(at_user_line(
+            f"psum over the mesh axis {shown} was to be computed outside of the function that is mapped over it. "
+            "Call it inside a function under fxgrad.shard_map"))
     return x
 
 

@@ -46,19 +46,16 @@ class Batch(Interpreter):
         note_provenance([item.value for item in items], PRIMAL, self._program, variables)
 
     def equation(self, equation: Equation, inputs: list[Batched]) -> list[Batched]:
-        outputs = self._apply_batch_rule(equation, inputs)
+        primitive, values, axes = equation.primitive, [item.value for item in inputs], [item.axis for item in inputs]
+        if all(axis is None for axis in axes) and (
+                self.name is None or self.name not in collective_axes(primitive, equation.params)):
+            outputs = [Batched(output, None) for output in bind(primitive, *values, **equation.params)]
+        else:
+            results, out_axes = primitive.batch(self.size, rule_inputs(primitive, values), axes, **equation.params)
+            outputs = [Batched(result, axis) for result, axis in zip(results, out_axes, strict=True)]
         if self._notes:
             self._note(outputs, equation.outputs)
         return outputs
-
-    def _apply_batch_rule(self, equation: Equation, inputs: list[Batched]) -> list[Batched]:
-        values, axes = [item.value for item in inputs], [item.axis for item in inputs]
-        if all(axis is None for axis in axes) and (
-                self.name is None or self.name not in collective_axes(equation.primitive, equation.params)):
-            return [Batched(output, None) for output in bind(equation.primitive, *values, **equation.params)]
-        outputs, out_axes = equation.primitive.batch(self.size, rule_inputs(equation.primitive, values), axes,
-                                                     **equation.params)
-        return [Batched(output, axis) for output, axis in zip(outputs, out_axes, strict=True)]
 
     def literal(self, literal: Literal) -> Batched:
         return Batched(literal, None)

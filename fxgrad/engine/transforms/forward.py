@@ -42,20 +42,18 @@ class Forward(Interpreter):
         note_provenance([dual.tangent for dual in duals], TANGENT, self._program, variables)
 
     def equation(self, equation: Equation, inputs: list[Dual]) -> list[Dual]:
-        duals = self._duals(equation, inputs)
-        if self._notes:
-            self._note(duals, equation.outputs)
-        return duals
-
-    def _duals(self, equation: Equation, inputs: list[Dual]) -> list[Dual]:
         primals, tangents = [dual.primal for dual in inputs], [dual.tangent for dual in inputs]
         primitive, params = equation.primitive, equation.params
         if primitive.jvp is NO_TANGENT or all(type(tangent) is Zero for tangent in tangents):
             outputs = bind(primitive, *primals, **params)
-            return [Dual(output, Zero(var.aval)) for output, var in zip(outputs, equation.outputs, strict=True)]
-        outputs, out_tangents = primitive.jvp(rule_inputs(primitive, primals), rule_inputs(primitive, tangents),
-                                              **params)
-        return [Dual(output, tangent) for output, tangent in zip(outputs, out_tangents, strict=True)]
+            duals = [Dual(output, Zero(var.aval)) for output, var in zip(outputs, equation.outputs, strict=True)]
+        else:
+            outputs, out_tangents = primitive.jvp(rule_inputs(primitive, primals), rule_inputs(primitive, tangents),
+                                                  **params)
+            duals = [Dual(output, tangent) for output, tangent in zip(outputs, out_tangents, strict=True)]
+        if self._notes:
+            self._note(duals, equation.outputs)
+        return duals
 
     def literal(self, literal: Literal) -> Dual:
         return Dual(literal, Zero(literal.aval))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,12 @@ def flat_addresses(graph: OnnxGraph, indices: OnnxValue, shape: tuple[int, ...],
     rank = len(result)
     batch = tuple(axis for axis in range(rank) if axis not in windows.offset_dims)
     steps = [math.prod(shape[axis + 1:]) for axis in range(len(shape))]
-    total = strided_sum(graph, _address_terms(windows, sizes, steps, batch, indices_shape), rank)
+    # The known terms of flat positions: of an element in its window, and of batching axes.
+    terms = [(sizes[axis], steps[axis], place)
+             for axis, place in zip(windows.window_axes(len(sizes)), windows.offset_dims, strict=True)]
+    terms += [(indices_shape[place], steps[axis], batch[place]) for axis, place in zip(
+        windows.operand_batching_dims, windows.start_indices_batching_dims, strict=True)]
+    total = strided_sum(graph, terms, rank)
     starts = index_as_int64(graph, indices)
     axes = windows.start_index_map
     if not axes:
@@ -61,15 +66,6 @@ def _from_the_front(graph: OnnxGraph, starts: OnnxValue, extents: OnnxValue) -> 
     """Return indices with those counted from the end turned into indices from the front."""
     below = graph.operation("Less", starts, graph.number(0, INT64))
     return graph.where(below, graph.operation("Add", starts, extents), starts)
-
-
-def _address_terms(windows: Windows, sizes: tuple[Any, ...], steps: list[Any], batch: tuple[int, ...],
-                   indices_shape: tuple[Any, ...]) -> list[tuple[Any, Any, int]]:
-    """Return the known terms of flat positions: of an element in its window, and of batching axes."""
-    return [(sizes[axis], steps[axis], place)
-            for axis, place in zip(windows.window_axes(len(sizes)), windows.offset_dims, strict=True)] + [
-        (indices_shape[place], steps[axis], batch[place]) for axis, place in zip(
-            windows.operand_batching_dims, windows.start_indices_batching_dims, strict=True)]
 
 
 @register_onnx_rule("gather")

@@ -118,7 +118,12 @@ class Carrier:
         if isinstance(value, types.ModuleType):
             return self._module(value)
         if isinstance(value, type | types.FunctionType) and value in SUBSTITUTES:
-            return self._substitute(value)
+            text = SUBSTITUTES[value]
+            if "math." in text:
+                self.root("math")
+            name = self._remember(value, value.__name__)
+            self.functions.append(FileDefinition(name, text.format(name=name)))
+            return name
         if isinstance(value, type):
             return self._class(value)
         if value is dtypes.bfloat16:
@@ -201,14 +206,6 @@ class Carrier:
         return None
 
     # --- copied definitions -----------------------------------------------------------------------------------
-
-    def _substitute(self, value: Any) -> str:
-        text = SUBSTITUTES[value]
-        if "math." in text:
-            self.root("math")
-        name = self._remember(value, value.__name__)
-        self.functions.append(FileDefinition(name, text.format(name=name)))
-        return name
 
     def _class(self, kind: type) -> str:
         if issubclass(kind, errors.FxgradError):

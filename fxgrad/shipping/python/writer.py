@@ -100,7 +100,11 @@ class PythonFile:
         """Return the whole file."""
         self.carrier.root("numpy")
         main = self._function(self._main)
-        parts = [self._head(), "\n".join(sorted(self.carrier.imports.values(), key=lambda line: line.split()[1])), main,
+        needs = [name for name in ("ml_dtypes", "scipy") if name in self.carrier.imports]
+        also = f" and {' and '.join(needs)}" if needs else ""
+        head, = docstring_lines(
+            f"`{one_line(self._what)}`, as fxgrad traced it: a file that needs NumPy 2{also}, and nothing else.")
+        parts = [head, "\n".join(sorted(self.carrier.imports.values(), key=lambda line: line.split()[1])), main,
                  *self._text]
         if self.carrier.functions:
             parts.append("# --- what NumPy has no function for " + "-" * 70)
@@ -109,13 +113,6 @@ class PythonFile:
             parts.append("# --- constants " + "-" * 91)
             parts.append("\n".join(wrap_code(definition.text) for definition in self.carrier.constants))
         return "\n\n\n".join(parts) + "\n"
-
-    def _head(self) -> str:
-        needs = [name for name in ("ml_dtypes", "scipy") if name in self.carrier.imports]
-        also = f" and {' and '.join(needs)}" if needs else ""
-        line, = docstring_lines(
-            f"`{one_line(self._what)}`, as fxgrad traced it: a file that needs NumPy 2{also}, and nothing else.")
-        return line
 
     # --- functions --------------------------------------------------------------------------------------------
 

@@ -37,7 +37,11 @@ class CommandTarget:
             return
         function = find_function(text)
         for name in getattr(options, "transform", None) or ():
-            function = _transform(name, function, getattr(options, "argnums", None))
+            argnums = getattr(options, "argnums", None)
+            if argnums is None or name not in ("grad", "value_and_grad", "hessian", "jacfwd", "jacrev"):
+                function = getattr(fxgrad, name)(function)
+            else:
+                function = getattr(fxgrad, name)(function, argnums=argnums[0] if len(argnums) == 1 else argnums)
         self.function = function
         self.args = self._arguments(function)
 
@@ -152,13 +156,6 @@ def error_place(error: Exception) -> str:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return "?" if trace is None else f"{file_name(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
-
-
-def _transform(name: str, function: Callable[..., Any], argnums: list[int] | None) -> Callable[..., Any]:
-    takes_argnums = name in ("grad", "value_and_grad", "hessian", "jacfwd", "jacrev")
-    numbers = {} if argnums is None or not takes_argnums else {"argnums": argnums[0] if len(argnums) == 1 else argnums}
-    made: Callable[..., Any] = getattr(fxgrad, name)(function, **numbers)
-    return made
 
 
 def _required_arguments(function: Callable[..., Any]) -> list[str]:

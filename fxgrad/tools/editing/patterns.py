@@ -85,7 +85,9 @@ class MatchSites:
             return
         (wanted, atom), *rest = goals
         if isinstance(wanted, Literal):
-            if isinstance(atom, Literal) and _are_equal(wanted, atom):
+            # Weak types of the pattern match strong ones, as rules write numbers.
+            if (isinstance(atom, Literal) and wanted.dtype == atom.dtype
+                    and wanted.value.tobytes() == atom.value.tobytes()):
                 yield from self._all(rest, makers, state)
             return
         known = state.atoms.get(wanted)
@@ -122,8 +124,3 @@ def _is_alike(wanted: Equation, equation: Equation, var: Variable, atom: Atom) -
             and wanted.params.keys() == equation.params.keys()
             and not is_effectful(equation.primitive, equation.params)
             and all(same_value(value, equation.params[name]) for name, value in wanted.params.items()))
-
-
-def _are_equal(one: Literal, other: Literal) -> bool:
-    """Return whether two numbers are equal; weak types of the pattern match strong ones, as rules write numbers."""
-    return one.dtype == other.dtype and one.value.tobytes() == other.value.tobytes()

@@ -36,19 +36,17 @@ class Items:
         self._add_graph(graph, TOP)
         for node, of in graph.gradient_links().items():
             if node in self._links and of in self._links:
-                self._link(self.items[self._links[node]], self._links[of], node)
+                # A cotangent is the gradient shown for its primal value.
+                item, primal = self.items[self._links[node]], self.items[self._links[of]]
+                item.setdefault("of", self._links[of])
+                if graph.has_values:
+                    primal.setdefault("grad", _short_text(node.value))
+                    primal.setdefault("norm", _norm([node.value]))
+                    item.setdefault("norm", _norm([node.value]))
 
     def _add(self, **fields: Any) -> int:
         self.items.append({name: value for name, value in fields.items() if value not in ("", None, [])})
         return len(self.items) - 1
-
-    def _link(self, item: dict[str, Any], of: int, node: Node) -> None:
-        """Record the primal value of a cotangent; the cotangent is the gradient shown for that value."""
-        item.setdefault("of", of)
-        if self._graph.has_values:
-            self.items[of].setdefault("grad", _short_text(node.value))
-            self.items[of].setdefault("norm", _norm([node.value]))
-            item.setdefault("norm", _norm([node.value]))
 
     def _add_graph(self, graph: Graph, around: int) -> tuple[dict[Node, tuple[int, int]], list[int]]:
         """Add the items of a graph inside of an item; return the source of each value, and the items of the leaves."""
@@ -91,7 +89,14 @@ class Items:
             self._add_region(operation, subgraph, title, number, made, outs)
         if operation.subgraphs:
             self.items[number]["outs"] = outs
-            self._add_own(operation, number, made)
+            # Operands that enter none of the inner programs, such as the index of a branch, have boxes too.
+            enters = {node for subgraph in operation.subgraphs for node in subgraph.enters}
+            for node in dict.fromkeys(operation.inputs):
+                if node not in enters and node in made:
+                    how = "chooses" if any(subgraph.role == "branch" for subgraph in operation.subgraphs) else "steps"
+                    leaf = self._add(**{"in": number}, kind="leaf", label=f"{how}: {node.name}", type=str(node.aval),
+                                     role="input")
+                    self.edges.append((*made[node], leaf))
 
     def _add_region(self, operation: Operation, subgraph: Subgraph, title: str, number: int,
                     made: dict[Node, tuple[int, int]], outs: list[list[int]]) -> None:
@@ -113,16 +118,6 @@ class Items:
                     outs[link.place].append(maker)
                 if next_step is not None:
                     self.edges.append((maker, at, next_step, "carry"))
-
-    def _add_own(self, operation: Operation, number: int, made: dict[Node, tuple[int, int]]) -> None:
-        """Add boxes for operands that enter none of the inner programs, such as the index of a branch."""
-        enters = {node for subgraph in operation.subgraphs for node in subgraph.enters}
-        for node in dict.fromkeys(operation.inputs):
-            if node not in enters and node in made:
-                how = "chooses" if any(subgraph.role == "branch" for subgraph in operation.subgraphs) else "steps"
-                leaf = self._add(**{"in": number}, kind="leaf", label=f"{how}: {node.name}", type=str(node.aval),
-                                 role="input")
-                self.edges.append((*made[node], leaf))
 
     def _scope(self, operation: Operation, around: int) -> int:
         """Return the item of the scope that an operation was recorded in; its backward part is a separate item."""

@@ -62,22 +62,19 @@ def javascript(program: Program, name: str = "program") -> str:
 
     def assign(equation: Equation, operands: list[str]) -> list[str]:
         made = f"x{len(inputs) + len(lines)}"
-        lines.append(f"  const {made} = {_expression(equation, operands)};")
+        for atom in [*equation.inputs, *equation.outputs]:
+            _check(atom.aval, f"an operand of {equation.primitive}")
+        expression = expressions.of(equation.primitive)
+        if isinstance(expression, MissingRule):
+            raise UnsupportedError(at_user_line(
+                f"javascript: {equation.primitive} {expression.reason}; there are "
+                f"{', '.join(sorted(map(str, expressions.entered())))}"))
+        text = expression.format(*operands) if isinstance(expression, str) else expression(operands, equation.params)
+        lines.append(f"  const {made} = {text};")
         return [made]
 
     results = eval_program(program, inputs, assign, lambda literal: _number(literal.value))
     return "\n".join([f"function {name}({', '.join(inputs)}) {{", *lines, f"  return [{', '.join(results)}];", "}"])
-
-
-def _expression(equation: Equation, operands: list[str]) -> str:
-    for atom in [*equation.inputs, *equation.outputs]:
-        _check(atom.aval, f"an operand of {equation.primitive}")
-    expression = expressions.of(equation.primitive)
-    if isinstance(expression, MissingRule):
-        raise UnsupportedError(at_user_line(
-            f"javascript: {equation.primitive} {expression.reason}; there are "
-            f"{', '.join(sorted(map(str, expressions.entered())))}"))
-    return expression.format(*operands) if isinstance(expression, str) else expression(operands, equation.params)
 
 
 def _check(aval: Aval, what: str) -> None:

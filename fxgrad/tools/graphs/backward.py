@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -130,7 +129,9 @@ def _rule_text(edge: Edge) -> str:
         return vjp(local, values[edge.position])[1](cotangent)[0]
 
     program = make_program(back)(edge.target.aval.struct, *[node.aval.struct for node in operands])
-    names = [f"d_{edge.target.name}", *_distinct_names([node.name for node in operands])]
+    own = [node.name for node in operands]  # an operand may occur twice in an operation
+    names = [f"d_{edge.target.name}", *(name if name not in own[:place] else f"{name}_{place}"
+                                        for place, name in enumerate(own))]
     inputs, equations = [*program.inputs], [*program.equations]
     for each in program.equations:  # results of the forward pass have names
         if each.primitive is equation.primitive and each.inputs == inputs[1:] and \
@@ -145,8 +146,3 @@ def _rule_text(edge: Edge) -> str:
     if len(lines) == 2 and lines[1].startswith("return "):  # an assignment and its return
         lines = [lines[0].partition(" = ")[2]]
     return lines[0].removeprefix("return ") if len(lines) == 1 else "..."
-
-
-def _distinct_names(names: Sequence[str]) -> list[str]:
-    """Return the names made unique: an operand may occur twice in an operation."""
-    return [name if name not in names[:place] else f"{name}_{place}" for place, name in enumerate(names)]

@@ -13,7 +13,7 @@ from fxgrad.extend import Program, at_user_line, transformation
 from fxgrad.text.inlining import holds_call, inline
 from fxgrad.tools.graphs.graph import Graph
 from fxgrad.tools.graphs.graph import graph as graph_of
-from fxgrad.tools.graphs.nodes import Edge, Node, Operation
+from fxgrad.tools.graphs.nodes import Edge, Node
 from fxgrad.tools.graphs.paths import Path
 from fxgrad.tools.graphs.roles import Roles
 from fxgrad.tools.pictures.ascii import ascii_text
@@ -160,8 +160,10 @@ def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite",
 
 def _inline_single_call(graph: Graph) -> Graph:
     """Return the inner graph if a program is a single call: for a jitted function, the function's graph."""
-    while len(graph.operations) == 1 and _is_call(graph.operations[0]):
+    while len(graph.operations) == 1:
         only = graph.operations[0].equation
+        if not holds_call(only) or only.regions[0].role != "call":
+            break
         leaves = [node.value for node in graph.inputs] if graph.has_values else None
         made = Graph(inline(graph.program, calls=partial(operator.is_, only)), leaves=leaves)
         for node, before in zip(made.inputs, graph.inputs, strict=True):
@@ -171,10 +173,6 @@ def _inline_single_call(graph: Graph) -> Graph:
                 node.name, node.is_named = within.name if within.is_named else "out", within.is_named
         graph = made
     return graph
-
-
-def _is_call(operation: Operation) -> bool:
-    return holds_call(operation.equation) and operation.equation.regions[0].role == "call"
 
 
 def _require_choice(name: str, value: Any, known: Iterable[str]) -> Any:

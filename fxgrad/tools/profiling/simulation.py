@@ -194,20 +194,16 @@ def _device_shares(program: Program) -> dict[Variable, float]:
 
 def _estimate_exchange(transfer: Transfer, mesh: MeshShape, machine: Machine) -> Exchange:
     """Return how long collectives take, on the link that the slowest group of devices waits for."""
-    is_inside = _are_inside(transfer, mesh, machine.per_node)
+    # Whether all communicating devices are in one node; nodes are filled row by row.
+    own = [mesh.names.index(name) for name in transfer.axes]
+    others = [axis for axis in range(len(mesh.sizes)) if axis not in own]
+    nodes = np.arange(math.prod(mesh.sizes)).reshape(mesh.sizes) // machine.per_node
+    nodes = nodes.transpose(*others, *own).reshape(-1, mesh.size(transfer.axes))
+    groups = transfer.groups or [(*range(nodes.shape[1]),)]
+    is_inside = all(bool((nodes[:, group] == nodes[:, group[:1]]).all()) for group in groups)
     link = machine.inside if is_inside else machine.between
     once = num_rounds(transfer.kind, transfer.size) * link.latency + transfer.sent / transfer.times / link.bandwidth
     return Exchange(transfer, "inside" if is_inside else "between", transfer.times * once)
-
-
-def _are_inside(transfer: Transfer, mesh: MeshShape, per_node: int) -> bool:
-    """Return whether all communicating devices are in one node; nodes are filled row by row."""
-    own = [mesh.names.index(name) for name in transfer.axes]
-    others = [axis for axis in range(len(mesh.sizes)) if axis not in own]
-    nodes = np.arange(math.prod(mesh.sizes)).reshape(mesh.sizes) // per_node
-    nodes = nodes.transpose(*others, *own).reshape(-1, mesh.size(transfer.axes))
-    groups = transfer.groups or [(*range(nodes.shape[1]),)]
-    return all(bool((nodes[:, group] == nodes[:, group[:1]]).all()) for group in groups)
 
 
 def num_rounds(kind: CollectiveKind, size: int) -> int:

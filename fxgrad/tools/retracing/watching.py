@@ -193,7 +193,9 @@ class _Recorder:
         """Record that jax lowered or compiled a program."""
         if event not in (_LOWER, _COMPILE):
             return
-        frame = _jitted_frame(sys._getframe(1))
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and not is_jitted_frame(frame):
+            frame = frame.f_back
         state = None if frame is None else frame.f_locals["state"]
         watched = self.of(state.function, jitted=True) if state is not None else (
             self._last[0] if self._last else self.functions.setdefault(
@@ -240,15 +242,6 @@ class _Recorder:
 
 _HELPERS = frozenset({"convert_element_type", "broadcast_in_dim", "_identity_fn", "<unnamed function>"})
 """Functions that jax compiles to put values on a device."""
-
-
-def _jitted_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost running call of a jitted function."""
-    while frame is not None:
-        if is_jitted_frame(frame):
-            return frame
-        frame = frame.f_back
-    return None
 
 
 def _charge(watched: _ObservedFunction, event: _Event, seconds: float) -> None:
