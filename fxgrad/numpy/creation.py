@@ -243,10 +243,6 @@ def _static(bound: Any) -> Any:
 # --- patterns -----------------------------------------------------------------------------------------------------
 
 
-def _count(shape: tuple[int, int], axis: int) -> Any:
-    return iota(dtypes.int32, shape, axis)
-
-
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a matrix with ones on the `k`-th diagonal.
 
@@ -279,7 +275,7 @@ def lower_triangle(rows: int, columns: int, k: Any) -> Any:
     """Return a matrix of bools: True on and below the `k`-th diagonal."""
     shape = rows, columns
     if is_staging() or type(k) is Tracer:
-        return ge(add(_count(shape, 0), k), _count(shape, 1))
+        return ge(add(iota(dtypes.int32, shape, 0), k), iota(dtypes.int32, shape, 1))
     return np.tri(rows, columns, k, dtype=bool)
 
 

@@ -83,7 +83,7 @@ def minimize(fun: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), *, me
     x, (f, g, inverse, count, calls, failed) = custom_root(
         lambda x: value_and_slope(x)[1], start, solve,
         lambda hessian, y: cg(hessian, y, tol=10 * float(dtypes.finfo(start.dtype).eps))[0], has_aux=True)
-    is_small = _norm(g, chosen["norm"]) <= chosen["gtol"]
+    is_small = fnp.linalg.norm(g, chosen["norm"]) <= chosen["gtol"]
     status = fnp.where(is_small, 0, fnp.where(failed, 2, 1))
     return OptimizeResults(x, is_small, status, f, g, inverse, calls, calls, count)
 
@@ -103,17 +103,13 @@ def _with_gradient(fun: Callable[..., Any], args: tuple[Any, ...], start: Any) -
     return value_and_slope
 
 
-def _norm(g: Any, order: Any) -> Any:
-    return fnp.linalg.norm(g, order)
-
-
 def _search(value_and_slope: Callable[[Any], Any], x: Any, bound: Any, order: Any, steps: int, tries: int) -> Any:
     """Return the last point, its value, gradient and inverse Hessian, counts, and whether the line search failed."""
     identity = np.eye(shape_of(x)[0], dtype=x.dtype)
 
     def going(state: Any) -> Any:
         _, _, g, _, count, _, failed = state
-        return (_norm(g, order) > bound) & (count < steps) & ~failed
+        return (fnp.linalg.norm(g, order) > bound) & (count < steps) & ~failed
 
     def step(state: Any) -> Any:
         x, f, g, inverse, count, calls, _ = state

@@ -61,17 +61,13 @@ def _call_on_words(host: Host, values: Sequence[Any], what: str) -> Callable[...
         except Exception as error:
             note_callback_error(error, what, line)
             raise
-        return tuple(np.ascontiguousarray(result).view(np.uint32).reshape(*result.shape, _words(result.dtype))
+        return tuple(np.ascontiguousarray(result).view(np.uint32).reshape(*result.shape, result.dtype.itemsize // 4)
                      if _travels_as_words(result.dtype) else result for result in results)
     return call
 
 
 def _travels_as_words(dtype: DType) -> bool:
     return dtypes.is_key(dtype) or dtypes.is_64bit(dtype)
-
-
-def _words(dtype: DType) -> int:
-    return dtype.itemsize // 4
 
 
 def _to_words(value: Any) -> Any:
@@ -93,5 +89,5 @@ def _from_words(words: Any, dtype: DType) -> Any:
 
 
 def _structs(avals: Sequence[Aval]) -> tuple[jax.ShapeDtypeStruct, ...]:
-    return tuple(jax.ShapeDtypeStruct((*aval.shape, _words(aval.dtype)), np.uint32) if _travels_as_words(aval.dtype)
-                 else jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals)
+    return tuple(jax.ShapeDtypeStruct((*aval.shape, aval.dtype.itemsize // 4), np.uint32)
+                 if _travels_as_words(aval.dtype) else jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals)

@@ -199,10 +199,6 @@ def _window_batch(primitive: Callable[[], Primitive]) -> Rule:
     return batch
 
 
-def _elements_of_window(windows: Sliding) -> int:
-    return math.prod(windows.window_dimensions)
-
-
 def _sum_transpose(cotangent: Any, aval: Aval, **params: Any) -> Any:
     """Sum for each element the cotangents of the windows that contain it: windows again, over cotangents."""
     windows = Sliding(**params)
@@ -233,7 +229,7 @@ def _extremum(name: str, combine: np.ufunc) -> Primitive:
 
     def cost(x: Aval, **params: Any) -> Cost:
         outputs = abstract(x, **params)
-        return Cost(outputs[0].size * _elements_of_window(Sliding(**params)), total_bytes([x], outputs))
+        return Cost(outputs[0].size * math.prod(Sliding(**params).window_dimensions), total_bytes([x], outputs))
 
     xla = _window_xla(name, name)
     primitive = register(Primitive(
@@ -348,7 +344,7 @@ def _choosing_primitive(name: str, abstract: Rule, numpy: Callable[..., Any], xl
         outputs = abstract(values, operand, **params)
         windows = Sliding(**{field: params[field] for field in Sliding._fields})
         count = min(values.size, outputs[0].size)
-        return Cost(count * _elements_of_window(windows), total_bytes([values, operand], outputs))
+        return Cost(count * math.prod(windows.window_dimensions), total_bytes([values, operand], outputs))
 
     primitive = register(Primitive(
         name=name, abstract=abstract, numpy=ArrayKernel(numpy), xla=xla, jvp=jvp,

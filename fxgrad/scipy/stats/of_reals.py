@@ -99,10 +99,6 @@ def _log_mass(a: Any, b: Any) -> Any:
     return fnp.where(straddling, across, fnp.where(straddling, 0.0, upper) + fnp.log1p(-fnp.exp(apart)))
 
 
-def _cut_interval(z: Any, a: Any, b: Any) -> Any:
-    return fnp.clip(z, a, b)
-
-
 def _share(low: Any, high: Any, a: Any, b: Any) -> Any:
     """Return the logarithm of the fraction of the mass between a and b that lies between low and high."""
     empty = low >= high
@@ -112,5 +108,5 @@ def _share(low: Any, high: Any, a: Any, b: Any) -> Any:
 
 truncnorm = continuous(
     "truncnorm", "a b", lambda z, a, b: _normal(z) - _log_mass(a, b), lambda z, a, b: (z >= a) & (z <= b),
-    lambda a, b: a, logcdf=lambda z, a, b: _share(a, _cut_interval(z, a, b), a, b),
-    logsf=lambda z, a, b: _share(_cut_interval(z, a, b), b, a, b))
+    lambda a, b: a, logcdf=lambda z, a, b: _share(a, fnp.clip(z, a, b), a, b),
+    logsf=lambda z, a, b: _share(fnp.clip(z, a, b), b, a, b))

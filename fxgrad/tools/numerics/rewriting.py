@@ -11,7 +11,6 @@ import numpy as np
 from fxgrad import dtypes
 from fxgrad.extend import (
     CALL_NAMES,
-    Aval,
     Derived,
     Equation,
     Interpreter,
@@ -70,7 +69,7 @@ class FormSearch(NamedTuple):
 def find_forms(program: Program, known: Known | None = None) -> FormSearch:
     """Return the naive forms of a program, memoized; `known` are numbers among its inputs."""
     if known is None:
-        known = _rule_numbers(program.constants) + (None,) * (len(program.inputs) - len(program.constants))
+        known = captured_numbers(program.constants) + (None,) * (len(program.inputs) - len(program.constants))
     return memoize(program, ("naive forms", known),
                    lambda: _find_forms(merge_equal_equations(_with_numbers(program, known)), known))
 
@@ -89,17 +88,12 @@ def _with_numbers(program: Program, known: Known) -> Program:
 
 def captured_numbers(values: Sequence[Any]) -> Known:
     """Return the Python numbers among captured values, which rules may inspect."""
-    return _rule_numbers(values)
+    return tuple(map(_known_number, values))
 
 
 _LARGEST = 2.0 ** 53
 IDENTITY = math.inf
 """In the place of a number: the input is an identity matrix."""
-
-
-def _rule_numbers(values: Sequence[Any]) -> Known:
-    """Return the numbers that rules test for: whole ones and halves; other numbers give no separate program."""
-    return tuple(map(_known_number, values))
 
 
 def _known_number(value: Any) -> float | None:
@@ -133,7 +127,7 @@ def _find_forms(program: Program, known: Known) -> FormSearch:
             searches = tuple(_region_forms(view, equation, region) for region in equation.regions)
             if not all(each.is_empty for each in searches):
                 inner[place] = searches
-        elif stable_forms.of(equation.primitive) and _is_real(equation.outputs[0].aval):
+        elif stable_forms.of(equation.primitive) and dtypes.is_floating(equation.outputs[0].aval.dtype):
             found = _first_form(view, equation)
             if found is not None:
                 own[place] = found
@@ -143,18 +137,15 @@ def _find_forms(program: Program, known: Known) -> FormSearch:
 def _first_form(view: ProgramView, equation: Equation) -> NaiveForm | None:
     for rule in stable_forms.of(equation.primitive):
         instead = rule.search(view, equation)
-        if instead is not None and all(_is_real(atom.aval) or atom.aval.dtype.kind == "b" or rule.name in _OF_INTEGERS
-                                       for atom in instead.atoms):
+        if instead is not None and all(
+                dtypes.is_floating(atom.aval.dtype) or atom.aval.dtype.kind == "b" or rule.name in _OF_INTEGERS
+                for atom in instead.atoms):
             return NaiveForm(rule, equation, instead)
     return None
 
 
 _OF_INTEGERS = ("solve", "log-softmax")
 """Rules that take integer operands, such as indices."""
-
-
-def _is_real(aval: Aval) -> bool:
-    return dtypes.is_floating(aval.dtype)
 
 
 def _region_forms(view: ProgramView, equation: Equation, region: Region) -> FormSearch:
