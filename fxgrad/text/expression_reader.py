@@ -205,8 +205,8 @@ class ExpressionReader(Reader):
         inner = name in NAMES and not quoted
         while not self._take(")"):
             word = self._token
-            if word.kind == "name" and self._tokens[self._index + 1].text == "=" and not (
-                    inner and self._names_input(name)):
+            is_operand = inner and name == "cond" and self._token.text != "branches"  # of a branch, not a parameter
+            if word.kind == "name" and self._tokens[self._index + 1].text == "=" and not is_operand:
                 self._parameter(params)
             elif params:
                 self._fail("a parameter (name=value): operands stand before parameters")
@@ -216,10 +216,6 @@ class ExpressionReader(Reader):
                 self._fail("an operator, ',' or ')' after an argument")
         self._depth -= 1
         return Call(name, tuple(arguments), params, quoted, called, token.at)
-
-    def _names_input(self, block: str) -> bool:
-        """Return whether `name=` introduces an operand of a branch, not a parameter."""
-        return block == "cond" and self._token.text != "branches"
 
     def _argument(self) -> Node | RoleSyntax:
         """Read an argument of a block: operands of a role, an input with its operand, or an operand."""

@@ -203,7 +203,12 @@ class JittedFunction:
         if isinstance(error, Unprepared):
             return error.need
         if isinstance(error, failures.AT_RUN_TIME):
-            raise self._runtime_error(error, args, kwargs) from None
+            found = failures.translate_error(error)
+            if found is error and failures.is_out_of_memory(error) and not getattr(error, "__notes__", None):
+                call = JittedCall(self._static, args, kwargs)
+                program = self._trace(call, argument_avals(call.leaves) or [], SHARED).program
+                failures.note_memory(error, program)
+            raise found from None
         self._static.explain(args, kwargs, error)
         executables = self._current_executables()
         key = self._key(executables, args, kwargs)
@@ -214,15 +219,6 @@ class JittedFunction:
         if self._shardings:
             self._shardings.explain(JittedCall(self._static, args, kwargs))
         raise failures.translate_error(error)
-
-    def _runtime_error(self, error: Exception, args: Args, kwargs: Kwargs) -> BaseException:
-        """Return the exception to raise if the compiled program failed with `error`."""
-        found = failures.translate_error(error)
-        if found is error and failures.is_out_of_memory(error) and not getattr(error, "__notes__", None):
-            call = JittedCall(self._static, args, kwargs)
-            program = self._trace(call, argument_avals(call.leaves) or [], SHARED).program
-            failures.note_memory(error, program)
-        return found
 
     def _key(self, executables: Executables, args: Args, kwargs: Kwargs) -> Key:
         """Return the key of a call: by its arguments, and by their leaves if the plan depends on them."""

@@ -105,7 +105,14 @@ def _cofactor_numpy(a: Any) -> Any:
         inverse, value = _inverse_and_determinant(a) if a.ndim == 2 else _inverses_and_determinants(a)
         condition = np.abs(a).sum(-2).max(-1) * np.abs(inverse).sum(-2).max(-1)
     if not (condition < _trusted(a.dtype, a.shape[-1])).all():  # also if it is a NaN
-        return _from_singular_values(a)
+        u, s, vh = np.linalg.svd(a)
+        values = np.linalg.det(u) * np.linalg.det(vh)
+        # For each singular value the product of all others.
+        ones = np.ones((*s.shape[:-1], 1), s.dtype)
+        before = np.cumprod(np.concatenate([ones, s[..., :-1]], -1), -1)
+        behind = np.cumprod(np.concatenate([ones, s[..., :0:-1]], -1), -1)[..., ::-1]
+        products = before * behind
+        return (values[..., None, None] * ((u * products[..., None, :]) @ vh).conj()).astype(a.dtype, copy=False)
     return value[..., None, None] * np.swapaxes(inverse, -2, -1)
 
 
@@ -132,17 +139,6 @@ def _trusted(dtype: Any, size: int) -> Any:
     Errors are smaller than this number times the precision, by about the root of `size`.
     """
     return size / np.finfo(dtype).eps ** (0.25 if np.finfo(dtype).bits == 64 else 0.4)
-
-
-def _from_singular_values(a: Any) -> Any:
-    u, s, vh = np.linalg.svd(a)
-    values = np.linalg.det(u) * np.linalg.det(vh)
-    # For each singular value the product of all others.
-    ones = np.ones((*s.shape[:-1], 1), s.dtype)
-    before = np.cumprod(np.concatenate([ones, s[..., :-1]], -1), -1)
-    behind = np.cumprod(np.concatenate([ones, s[..., :0:-1]], -1), -1)[..., ::-1]
-    products = before * behind
-    return (values[..., None, None] * ((u * products[..., None, :]) @ vh).conj()).astype(a.dtype, copy=False)
 
 
 def _cofactor_xla(lax: Any, a: Any) -> list[Any]:

@@ -51,32 +51,20 @@ def mesh_shape(what: str, mesh: Any) -> MeshShape:
     """
     if isinstance(mesh, Mesh):
         devices = [*mesh.devices.flat]
-        return MeshShape(tuple(mesh.axis_names), tuple(map(int, mesh.devices.shape)),
-                         _ids_text([device.id for device in devices]), devices[0].platform if devices else None)
+        runs: list[list[int]] = []  # of consecutive ids, written as "0-3,8"
+        for each in [device.id for device in devices]:
+            if runs and each == runs[-1][-1] + 1:
+                runs[-1].append(each)
+            else:
+                runs.append([each])
+        ids = ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+        return MeshShape(tuple(mesh.axis_names), tuple(map(int, mesh.devices.shape)), ids,
+                         devices[0].platform if devices else None)
     if isinstance(mesh, AbstractMesh):
         return MeshShape(tuple(mesh.axis_names), tuple(map(int, mesh.axis_sizes)))
     raise ArgumentError(at_user_line(
         f"{what}: mesh is a {type(mesh).__name__} ({mesh!r}), where a mesh of devices is needed, such as "
         "fxgrad.make_mesh((8,), ('data',)), or jax.sharding.AbstractMesh((8,), ('data',)) to run with NumPy"))
-
-
-def _ids_text(ids: Sequence[int]) -> str:
-    runs: list[list[int]] = []
-    for each in ids:
-        if runs and each == runs[-1][-1] + 1:
-            runs[-1].append(each)
-        else:
-            runs.append([each])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-
-
-def _ids(text: str) -> list[int]:
-    """Return the ids listed in a text made by `_ids_text`."""
-    found: list[int] = []
-    for part in text.split(",") if text else []:
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
 
 
 def jax_mesh(shape: MeshShape) -> Any:
@@ -93,7 +81,10 @@ def jax_mesh(shape: MeshShape) -> Any:
 def _mesh_of_devices(shape: MeshShape) -> Any:
     assert shape.devices is not None
     known = {device.id: device for device in jax.devices(shape.platform)}
-    ids = _ids(shape.devices)
+    ids: list[int] = []
+    for part in shape.devices.split(",") if shape.devices else []:
+        first, _, last = part.partition("-")
+        ids += range(int(first), int(last or first) + 1)
     missing = [device for device in ids if device not in known]
     if missing:
         raise ArgumentError(at_user_line(
