@@ -104,6 +104,11 @@ def plans_for(program: Program, wrt: Marks) -> BlockPlans:
 
 def peak(program: Program, wrt: Marks) -> int:
     """Return the peak bytes of forward and backward pass, beside arguments, cotangents and results."""
+    return peak_beside_results(_joint_program(program, wrt))
+
+
+def _joint_program(program: Program, wrt: Marks) -> Program:
+    """Return the joint program (inputs, cotangents of inexact outputs) -> (outputs, cotangents of inputs)."""
     avals = program.in_avals
     arriving: list[Aval] = [aval for aval in program.out_avals if is_inexact(aval.dtype)]
 
@@ -113,5 +118,4 @@ def peak(program: Program, wrt: Marks) -> int:
         outputs, found = record_joint(simplify(program), values[:len(avals)], cotangents, wrt)
         return [*outputs, *found], None
 
-    # The joint program: (inputs, cotangents of inexact outputs) -> (outputs, cotangents of inputs).
-    return peak_beside_results(derive(program, ("both ways", wrt), build, [*avals, *arriving]).program)
+    return derive(program, ("both ways", wrt), build, [*avals, *arriving]).program
