@@ -90,13 +90,13 @@ def _strong_div_transpose(cotangents: list[Any], inputs: list[Any]) -> list[Any]
 
 
 strong_mul_p = binary(
-    "strong_mul", numpy=_strong_mul_numpy, xla=lambda lax, x, y: _strong_mul_xla(lax, x, y), accepts="inexact",
+    "strong_mul", numpy=_strong_mul_numpy, xla=_strong_mul_xla, accepts="inexact",
     transpose=_strong_mul_transpose, commutative=True, exactly_rounded=True, flops=1,
     tangents=[lambda t, out, x, y: strong_mul(t, y), lambda t, out, x, y: strong_mul(x, t)])
 strong_mul = operation(strong_mul_p)
 
 strong_div_p = binary(
-    "strong_div", numpy=_strong_div_numpy, xla=lambda lax, x, y: _strong_div_xla(lax, x, y), accepts="inexact",
+    "strong_div", numpy=_strong_div_numpy, xla=_strong_div_xla, accepts="inexact",
     transpose=_strong_div_transpose, exactly_rounded=True, flops=1,
     tangents=[lambda t, out, x, y: strong_div(t, y), lambda t, out, x, y: neg(strong_div(strong_mul(t, out), y))])
 strong_div = operation(strong_div_p)
