@@ -11,7 +11,7 @@ import sys
 from collections.abc import Collection
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 
 def import_object(module: str, name: str) -> Any:
@@ -20,10 +20,6 @@ def import_object(module: str, name: str) -> Any:
     The module is loaded: importing this one imports the package, and that all of it.
     """
     return getattr(sys.modules[module], name)
-
-
-def _refuse_pickling(value: Any) -> NoReturn:
-    raise TypeError(f"cannot pickle '{type(value).__module__}.{type(value).__name__}' object")
 
 
 def qualified_name(value: Any, package: str = "") -> tuple[str, str] | None:
@@ -41,7 +37,9 @@ def qualified_name(value: Any, package: str = "") -> tuple[str, str] | None:
 def _reduce_context_variable(variable: ContextVar[Any]) -> tuple[Any, tuple[str, str]]:
     """Reduce a context variable of this package to its name."""
     place = qualified_name(variable, "fxgrad")
-    return _refuse_pickling(variable) if place is None else (import_object, place)
+    if place is None:
+        raise TypeError(f"cannot pickle '{type(variable).__module__}.{type(variable).__name__}' object")
+    return import_object, place
 
 
 _BY_VALUE = frozenset(["cloudpickle", "dill"])

@@ -106,7 +106,8 @@ class CompactBuilder(ProgramBuilder):
             self._text.fail(syntax.at, f"the program returns {shown[0]}, and its head says {shown[1]}", ProgramError)
         names = tuple(target.name for target in syntax.inputs)
         title = syntax.title
-        signature = None if title is None else Signature(_innermost_name(title), names, None, None, title)
+        inner = None if title is None else _made_of.fullmatch(title)  # `loss` of `vmap(grad(loss, [weights, bias]))`
+        signature = None if title is None else Signature(inner[1] if inner else title, names, None, None, title)
         constants = self._constants([(Binding(target.name, self._declared_type(target), target.at), constant)
                                      for target, constant in syntax.captured])
         program = Program([*captured, *inputs], body.equations, outputs, len(captured), constants, signature)
@@ -398,9 +399,3 @@ class Maker:
 
 
 _made_of = re.compile(r"(?:\w+\()+(\w+)(?:, [\w., \[\]-]+)?\)+(?:, [\w., \[\]-]+\)+)*")
-
-
-def _innermost_name(title: str) -> str:
-    """Return the name of the innermost function in a title: `loss` of `vmap(grad(loss, [weights, bias]))`."""
-    found = _made_of.fullmatch(title)
-    return title if found is None else found[1]

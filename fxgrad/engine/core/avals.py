@@ -216,7 +216,9 @@ def array_aval(value: Any) -> Aval | None:
     kind = type(value)
     if kind is np.ndarray or kind is Array:
         aval = _of_arrays.get((value.shape, value.dtype))
-        return _new_aval(value) if aval is None else aval
+        if aval is None and value.dtype in _SUPPORTED:
+            aval = _of_arrays.add((value.shape, value.dtype), Aval(value.shape, value.dtype))
+        return aval
     if kind is Literal:
         return value.aval  # type: ignore[no-any-return]
     if kind in _of_scalars:
@@ -237,12 +239,6 @@ _of_scalars = PYTHON_AVALS | {dtype.type: Aval((), dtype, weak=dtype in (dtypes.
 
 _of_arrays = Cache("types of arrays", 4096)
 """Types of arrays seen before, since every call of a transformed function reads those of its arguments."""
-
-
-def _new_aval(value: Any) -> Aval | None:
-    if value.dtype not in _SUPPORTED:
-        return None
-    return _of_arrays.add((value.shape, value.dtype), Aval(value.shape, value.dtype))  # type: ignore[no-any-return]
 
 
 def struct_aval(value: Any) -> Aval | None:

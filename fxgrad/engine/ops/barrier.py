@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.ops.families import is_linear
@@ -32,11 +31,7 @@ optimization_barrier_p = register(Primitive(
     xla=lambda lax, *values: list(lax.optimization_barrier(values)) if values else [],
     jvp=_jvp, transpose=_transpose,
     batch=lambda size, values, axes: (barrier(values), list(axes)),
-    cost=lambda *avals: Cost(0, 2 * _bytes(avals))))
-
-
-def _bytes(avals: Sequence[Aval]) -> int:
-    return sum(aval.nbytes for aval in avals)
+    cost=lambda *avals: Cost(0, 2 * sum(aval.nbytes for aval in avals))))
 
 
 def barrier(values: Sequence[Any]) -> list[Any]:

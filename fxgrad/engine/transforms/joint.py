@@ -108,7 +108,10 @@ def _record_forward(tape: SimplifyingTape, program: Program, environment: dict[A
             known = None if unrepeatable else vjp_rule_of(equation, given, marks)
             rule: VjpRule | _UncachedPullback
             if known is None:
-                outputs, residuals, rule = _linearize_once(tape, equation, given, marks)
+                alone = Program([*given], [equation], equation.outputs)  # type: ignore[list-item]
+                values = [tape.value_of(atom) for atom in given.values()]
+                made, residuals, half = linearize_in_place(alone, values, marks)
+                outputs, rule = [*map(tape.atom, made)], _UncachedPullback(half)
             else:
                 outputs, rule = tape.instantiate(known.forward, [*given.values()]), known
                 residuals = outputs[len(variables):]
@@ -147,14 +150,6 @@ class _UncachedPullback:
         """Return the cotangents of the operands, given those of `nonzero_outputs`; None stands for zero."""
         return [None if type(cotangent) is Zero else tape.atom(cotangent) for cotangent in pull_back(
             self._half, residuals, [*map(tape.value_of, out_cotangents)])]
-
-
-def _linearize_once(tape: SimplifyingTape, equation: Equation, given: dict[Atom, Any], marks: list[bool],
-                    ) -> tuple[list[Any], list[Any], _UncachedPullback]:
-    """Return the outputs of an equation, its residuals, and its pullback."""
-    alone = Program([*given], [equation], equation.outputs)  # type: ignore[list-item]
-    outputs, residuals, half = linearize_in_place(alone, [tape.value_of(atom) for atom in given.values()], marks)
-    return [*map(tape.atom, outputs)], residuals, _UncachedPullback(half)
 
 
 # --- rules of operations --------------------------------------------------------------------------------------------

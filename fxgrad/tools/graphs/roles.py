@@ -49,18 +49,15 @@ def roles_of(title: str, names: Sequence[str], wanted: Roles) -> dict[str, str]:
                 f"infer_roles: there is no role {word!r}; a leaf is one of params, inputs, labels, constants. "
                 "Write roles={'params': 'W*'}"))
         for pattern in [patterns] if isinstance(patterns, str) else patterns:
-            fitting = [name for name in names if _matches_pattern(name, pattern)]
+            literal = pattern.replace("[", "[[]")  # an index of a path, not a set of characters
+            forms = literal, f"{literal}.*", f"{literal}[[]*"
+            fitting = [name for name in names if any(fnmatch.fnmatchcase(name, form) for form in forms)]
             if not fitting:
                 raise ArgumentError(at_user_line(
                     f"infer_roles: no input of {title or 'the program'} is called {pattern!r}; "
                     f"its inputs are {', '.join(names) or 'none'}"))
             found.update(dict.fromkeys(fitting, WORDS[word]))
     return found
-
-
-def _matches_pattern(name: str, pattern: str) -> bool:
-    literal = pattern.replace("[", "[[]")  # an index of a path, not a set of characters
-    return any(fnmatch.fnmatchcase(name, each) for each in (literal, f"{literal}.*", f"{literal}[[]*"))
 
 
 def annotated_roles(function: Callable[..., Any], count: int, argnums: int | Sequence[int] | None) -> dict[str, str]:

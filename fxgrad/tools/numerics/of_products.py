@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fxgrad import numpy as fnp
-from fxgrad.extend import Atom, Equation, bind, primitives
+from fxgrad.extend import Equation, bind, primitives
 from fxgrad.tools.numerics import formulas
 from fxgrad.tools.numerics.rules import StableForm, register_form_rule
 from fxgrad.tools.numerics.view import ProgramView
@@ -73,15 +73,11 @@ def _log_of_gamma(view: ProgramView, equation: Equation) -> StableForm | None:
     for sign, power in () if operands is None else (operands, operands[::-1]):
         inner = view.of(power, primitives.exp)
         argument = None if inner is None else view.of(inner[0], primitives.lgamma)
-        if argument is not None and _is_sign(view, sign):
+        maker = view.maker(sign)
+        # The sign of a gamma function has stop_gradient applied.
+        if argument is not None and maker is not None and maker.primitive is primitives.stop_gradient:
             return StableForm(lambda x, s: formulas.lgamma(x) + fnp.log(formulas.stop_gradient(s)), (argument[0], sign))
     return None
-
-
-def _is_sign(view: ProgramView, atom: Atom) -> bool:
-    """Return whether a value has stop_gradient applied, as the sign of a gamma function has."""
-    maker = view.maker(atom)
-    return maker is not None and maker.primitive is primitives.stop_gradient
 
 
 @register_form_rule("cumulative log-sum-exp", primitives.log, naive="log(cumsum(exp(x)))",
