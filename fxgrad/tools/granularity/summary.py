@@ -131,15 +131,19 @@ def tabulate(fun: Callable[..., Any], *, argnums: int | Sequence[int] | None = N
         parts = layers(opened, depth)
         arguments = opened.inputs[opened.captured:]
         parameters = [var for var, is_parameter in zip(arguments, marked, strict=True) if is_parameter]
-        user: dict[Variable, int] = {}  # the first layer that uses each variable
+        first_user: dict[Variable, int] = {}  # the first layer that uses each variable
+        users: dict[Any, set[int]] = {atom: {-1} for atom in opened.outputs}  # the layers that do; -1 for results
         for number, part in enumerate(parts):
             for equation in part.equations:
                 for atom in equation.inputs:
+                    users.setdefault(atom, set()).add(number)
                     if isinstance(atom, Variable):
-                        user.setdefault(atom, number)
-        saved = _saved_bytes(opened, parts, user)
-        leaving = _outgoing_types(opened, parts)
-        rows = [_layer_row(part, leaving[number], [var.aval for var in parameters if user.get(var) == number],
+                        first_user.setdefault(atom, number)
+        saved = _saved_bytes(opened, parts, first_user)
+        # The types of each layer's values that others use, or that are results.
+        leaving = [[var.aval for equation in part.equations for var in equation.outputs
+                    if users.get(var, {number}) - {number}] for number, part in enumerate(parts)]
+        rows = [_layer_row(part, leaving[number], [var.aval for var in parameters if first_user.get(var) == number],
                            None if saved is None else saved[number]) for number, part in enumerate(parts)]
         signature = program.signature
         title = "a program" if signature is None else signature.title or signature.name
@@ -161,17 +165,6 @@ def _parameter_mask(fun: Callable[..., Any], args: Sequence[Any], argnums: int |
                     f"tabulate: argnums={number} of a function that was called with {len(args)} arguments"))
         chosen = {number % len(args) for number in numbers}
     return [number in chosen for number, arg in enumerate(args) for _ in tree.leaves(arg)]
-
-
-def _outgoing_types(program: Program, parts: Sequence[LayerEquations]) -> list[list[Aval]]:
-    """Return for each layer the types of its values that others use, or that are results."""
-    users: dict[Any, set[int]] = {atom: {-1} for atom in program.outputs}
-    for number, part in enumerate(parts):
-        for equation in part.equations:
-            for atom in equation.inputs:
-                users.setdefault(atom, set()).add(number)
-    return [[var.aval for equation in part.equations for var in equation.outputs if users.get(var, {number}) - {number}]
-            for number, part in enumerate(parts)]
 
 
 def _layer_row(part: LayerEquations, leaving: Sequence[Aval], parameters: Sequence[Aval], saved: int | None) -> Layer:
