@@ -80,11 +80,29 @@ def _add_commands(subparsers: Any) -> None:
     tabulate = command("tabulate", "print the layers: shapes, parameters, operations, saved bytes",
                       'fxgrad tabulate model.py:loss --args "f32[3], f32"')
     tabulate.add_argument("--depth", type=int, help="how deep scopes within scopes are told apart")
-    _text_options(show, python)
-    _number_options(cost, graph, memory)
+    show.add_argument("--style", choices=["compact", "equations", "json"], default="compact",
+                      help="expressions as the code has them, one operation a line, or JSON")
+    show.add_argument("--unfold", action="store_true", help="library functions with their own equations")
+    show.add_argument("--width", type=int, help="where lines are broken; by default the width of the terminal")
+    for each in (show, python):
+        each.add_argument("--no-source", action="store_true", help="without the user's lines at the margin")
+    cost.add_argument("--by", choices=["line", "operation"], default="line", help="what the rows are")
+    cost.add_argument("--flops", type=float, help="flops a second of a machine, for a roofline; with --bandwidth")
+    cost.add_argument("--bandwidth", type=float, help="bytes a second of its memory")
+    cost.add_argument("--most", type=int, default=20, help="rows that are shown (20)")
+    graph.add_argument("--nodes", action="store_true", help="every node, with values if there are any")
+    memory.add_argument("-o", "--output", help="the picture to write: .png, .svg, .pdf; needs matplotlib")
+    for each in (cost, graph, memory):
+        each.add_argument("--json", action="store_true", help="as JSON")
     _picture_options(graph, draw)
-    _export_options(export)
-    _lint_options(lint)
+    export.add_argument("-o", "--output", required=True, metavar="FILE",
+                        help="the file; its ending says what it is: " + ", ".join(
+                            f"{ending} {form.what}" for ending, form in FORMS.items()))
+    export.add_argument("--platforms", nargs="+", metavar="NAME",
+                        help="cpu, cuda, rocm, tpu: those that .exported and .mlir are for")
+    lint.add_argument("--only", action="append", metavar="KIND", help="report this kind of finding alone")
+    lint.add_argument("--ignore", action="append", metavar="KIND", default=[], help="report all kinds but this one")
+    lint.add_argument("--json", action="store_true", help="print JSON")
     for each in (show, python, draw, visualize):
         each.add_argument("-o", "--output", help="the file to write")
     diff = command("diff", "print what a second program does differently", "fxgrad diff before.txt after.txt",
@@ -99,27 +117,6 @@ def _add_commands(subparsers: Any) -> None:
     check.add_argument("files", nargs="+", metavar="FILE", help="printed programs, or JSON")
 
 
-def _text_options(show: argparse.ArgumentParser, python: argparse.ArgumentParser) -> None:
-    show.add_argument("--style", choices=["compact", "equations", "json"], default="compact",
-                      help="expressions as the code has them, one operation a line, or JSON")
-    show.add_argument("--unfold", action="store_true", help="library functions with their own equations")
-    show.add_argument("--width", type=int, help="where lines are broken; by default the width of the terminal")
-    for each in (show, python):
-        each.add_argument("--no-source", action="store_true", help="without the user's lines at the margin")
-
-
-def _number_options(cost: argparse.ArgumentParser, graph: argparse.ArgumentParser,
-                    memory: argparse.ArgumentParser) -> None:
-    cost.add_argument("--by", choices=["line", "operation"], default="line", help="what the rows are")
-    cost.add_argument("--flops", type=float, help="flops a second of a machine, for a roofline; with --bandwidth")
-    cost.add_argument("--bandwidth", type=float, help="bytes a second of its memory")
-    cost.add_argument("--most", type=int, default=20, help="rows that are shown (20)")
-    graph.add_argument("--nodes", action="store_true", help="every node, with values if there are any")
-    memory.add_argument("-o", "--output", help="the picture to write: .png, .svg, .pdf; needs matplotlib")
-    for each in (cost, graph, memory):
-        each.add_argument("--json", action="store_true", help="as JSON")
-
-
 def _picture_options(graph: argparse.ArgumentParser, draw: argparse.ArgumentParser) -> None:
     for each in (graph, draw):
         each.add_argument("--params", nargs="+", metavar="PATTERN",
@@ -132,20 +129,6 @@ def _picture_options(graph: argparse.ArgumentParser, draw: argparse.ArgumentPars
                       help="what is printed; a file is written in the style of its ending")
     draw.add_argument("--values", action="store_true", help="with values and gradients; wants --random")
     draw.add_argument("--expand", nargs="+", metavar="NAME", help="operations and layers that are opened")
-
-
-def _export_options(export: argparse.ArgumentParser) -> None:
-    export.add_argument("-o", "--output", required=True, metavar="FILE",
-                        help="the file; its ending says what it is: " + ", ".join(
-                            f"{ending} {form.what}" for ending, form in FORMS.items()))
-    export.add_argument("--platforms", nargs="+", metavar="NAME",
-                        help="cpu, cuda, rocm, tpu: those that .exported and .mlir are for")
-
-
-def _lint_options(lint: argparse.ArgumentParser) -> None:
-    lint.add_argument("--only", action="append", metavar="KIND", help="report this kind of finding alone")
-    lint.add_argument("--ignore", action="append", metavar="KIND", default=[], help="report all kinds but this one")
-    lint.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _function_options(parser: argparse.ArgumentParser) -> None:
