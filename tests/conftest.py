@@ -75,16 +75,18 @@ def fresh_tables() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _texts_read_by_kind() -> None:
+def _texts_read_by_kind() -> Iterator[None]:
     """Has programs read back where a kind of operation is new, and not wherever two meet that did not before.
 
     That took a sixth of the time of all tests. It stays so in tests/text, and FXGRAD_CHECK=4 reads all programs.
     """
     if "fxgrad" in sys.modules:  # imported by the tests
-        from fxgrad.text import checking
-        from tests.support.kinds import kinds
+        from tests.support.kinds import read_by_kind
 
-        checking.neighbourhoods = kinds
+        with read_by_kind():
+            yield
+    else:
+        yield
 
 
 @pytest.hookimpl(trylast=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from unittest import mock
 
 from fxgrad.engine.core.program import Program, Variable
@@ -23,8 +23,11 @@ def kinds(program: Program) -> Iterator[int]:
                         *((name, checking._kind_of_value(value)) for name, value in equation.params.items())))
 
 
-@contextmanager
-def read_by_neighbourhood() -> Iterator[None]:
+def read_by_kind() -> AbstractContextManager[object]:
+    """In the block, a program is read back where an operation of a new kind is in it."""
+    return mock.patch.object(checking, "text_features", kinds)
+
+
+def read_by_neighbourhood() -> AbstractContextManager[object]:
     """In the block, a program is read back wherever two operations meet that did not before."""
-    with mock.patch.object(checking, "text_features", NEIGHBOURHOODS):
-        yield
+    return mock.patch.object(checking, "text_features", NEIGHBOURHOODS)
