@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from unittest import mock
 
+from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.program import Program, Variable
 from fxgrad.text import checking
 
@@ -24,8 +25,11 @@ def kinds(program: Program) -> Iterator[int]:
 
 
 def read_by_kind() -> AbstractContextManager[object]:
-    """In the block, a program is read back where an operation of a new kind is in it."""
-    return mock.patch.object(checking, "text_features", kinds)
+    """In the block, a program is read back where an operation of a new kind is in it.
+
+    What was read is remembered where a test empties the library's caches.
+    """
+    return mock.patch.multiple(checking, text_features=kinds, _seen=BoundedDict(checking._seen.size))
 
 
 def read_by_neighbourhood() -> AbstractContextManager[object]:

@@ -9,7 +9,7 @@ import pytest
 
 import fxgrad
 from fxgrad import config
-from fxgrad.engine.caches import clear_caches
+from fxgrad.engine.caches import BoundedDict, clear_caches
 from fxgrad.text import checking
 from tests.support.kinds import kinds
 
@@ -22,6 +22,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     check_text = checking.check_text
     clear_caches()
+    monkeypatch.setattr(checking, "_seen", BoundedDict(checking._seen.size))
     monkeypatch.setattr(checking, "check_text", lambda program: (found.append(len(program.equations)),
                                                                  check_text(program)))
     return found
