@@ -263,7 +263,7 @@ def _found(item: Item) -> list[Any]:
 
 
 def compiled_problems(items: Sequence[Item]) -> list[Problem]:
-    """What `fxgrad.jit` computes, of all items in one program, against the same at once on NumPy arrays."""
+    """What `fxgrad.jit` computes, a dozen items in one program, against the same at once on NumPy arrays."""
     usable, results = [], []
     for item in items:
         try:
@@ -275,10 +275,11 @@ def compiled_problems(items: Sequence[Item]) -> list[Problem]:
         except Exception:  # noqa: BLE001  (another test says so)
             del results[len(usable):]
 
-    def everything(groups: Sequence[Sequence[Any]]) -> list[Any]:
-        return [leaves(item.ours(*group)) for item, group in zip(usable, groups, strict=True)]
-
-    compiled = fxgrad.jit(everything)([item.args for item in usable])
+    compiled: list[Any] = []
+    for begin in range(0, len(usable), TOGETHER):
+        some = usable[begin:begin + TOGETHER]
+        compiled += fxgrad.jit(lambda groups, some=some: [
+            leaves(item.ours(*group)) for item, group in zip(some, groups, strict=True)])([item.args for item in some])
     problems = []
     for item, wanted, found in zip(usable, results, compiled, strict=True):
         problem = problem_with(item._replace(aspect="jit"), [*map(np.asarray, wanted)], [*map(to_numpy, found)], False)
