@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import inspect
 import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import version
+from typing import Any
 
 # Before anything imports NumPy, jax or fxgrad, which read these once. Threads: the test workers share the cores.
 os.environ.setdefault("FXGRAD_CHECK", "3")
@@ -34,12 +37,10 @@ QUICK_EXAMPLES = 20
 
 FXGRAD_EXAMPLES=1000 in the environment has it draw 1000.
 """
-KEPT = 300
+KEPT = 1000
 """So many programs may jax have compiled before its caches are emptied, between two tests.
 
-It keeps each with what it was lowered from: a megabyte, and an MLIR context, all of which are gone through wherever one
-is asked for a type. So compiling takes the longer, the more was compiled: after 2000 programs one and a half times as
-long, and lowering three times.
+It keeps each with what it was lowered from, half a megabyte and more.
 """
 
 
@@ -94,11 +95,37 @@ def pytest_runtest_teardown() -> None:
     """Empties jax's caches now and then: what later tests need again is little."""
     if compiled["programs"] >= KEPT:
         compiled.clear()
+        contexts.clear()
         sys.modules["jax"].clear_caches()
 
 
 compiled: Counter[str] = Counter()
 """What was compiled since jax's caches were emptied."""
+contexts: list[Any] = []
+"""The MLIR context that programs are lowered in until then."""
+
+
+def share_contexts() -> None:
+    """Has jax lower program after program in one MLIR context.
+
+    By itself it makes one for each, which takes half of the time to lower a small program. Those that its caches keep
+    it goes through wherever it asks for a type: after 2000 programs lowering took three times as long.
+    """
+    from jax.interpreters import mlir
+
+    initialize = mlir.ModuleContext.__init__
+    if "context" not in inspect.signature(initialize).parameters or not hasattr(mlir, "make_ir_context"):
+        return  # another version of jax, which may make one for each
+
+    @functools.wraps(initialize)
+    def with_context(self: Any, *args: Any, context: Any = None, **options: Any) -> None:
+        if context is None:
+            if not contexts:
+                contexts.append(mlir.make_ir_context())
+            context = contexts[0]
+        initialize(self, *args, context=context, **options)
+
+    mlir.ModuleContext.__init__ = with_context
 
 
 def count_compiled(event: str, *_: float, **__: str | int) -> None:
@@ -113,6 +140,7 @@ def pytest_collection_finish() -> None:
     """
     if "jax" in sys.modules:  # imported by the tests
         sys.modules["jax"].monitoring.register_event_duration_secs_listener(count_compiled)
+        share_contexts()
     gc.freeze()
     gc.enable()
     gc.set_threshold(50_000, 20, 50)
