@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -48,13 +49,21 @@ CASES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def both(build: Callable[[Any, Any, Any], Callable[..., Any]], *args: Any, rtol: float = 1e-9,
-         compiled: bool = False) -> None:
+Build = Callable[[Any, Any, Any], Callable[..., Any]]
+"""What makes a function of a library, its NumPy and its lax."""
+
+
+def both(build: Build, *args: Any, rtol: float = 1e-9, compiled: bool = False) -> None:
     """`build(library, numpy, lax)` is the same with fxgrad and jax; built again, the same bits if not compiled."""
+    with jax.enable_x64(True):
+        wanted = jax.jit(build(jax, jnp, jax.lax))(*args)  # one program to compile, not one for each operation
+    hold(build, args, wanted, rtol, compiled)
+
+
+def hold(build: Build, args: Sequence[Any], wanted: Any, rtol: float = 1e-9, compiled: bool = False) -> None:
+    """What fxgrad computes is what is `wanted`; built again, the same bits if not compiled."""
     got = build(fxgrad, fnp, collectives)(*args)
     again = build(fxgrad, fnp, collectives)(*args)
-    with jax.enable_x64(True):
-        wanted = build(jax, jnp, jax.lax)(*args)
     for one, two, three in zip(*map(jax.tree.leaves, (got, again, wanted)), strict=True):
         np.testing.assert_allclose(one, three, rtol, 1e-12)
         if compiled:  # what the first executable has for constants, the second takes as arguments
@@ -64,51 +73,80 @@ def both(build: Callable[[Any, Any, Any], Callable[..., Any]], *args: Any, rtol:
         assert one.dtype == three.dtype
 
 
+def mapped(library: Any, lax: Any, name: str, axis: int) -> Callable[[Any], Any]:
+    return library.vmap(lambda x: CASES[name](lax, x), in_axes=axis, axis_name="i")
+
+
+def builds(name: str, axis: int) -> dict[str, tuple[Build, Any]]:
+    """What is held to jax of a case, each with its argument."""
+    x, pairs = np.moveaxis(X, 0, axis), np.stack([X, 2 * X])
+
+    def gradient_of_the_map(library: Any, numpy: Any, lax: Any) -> Callable[[Any], Any]:
+        return library.grad(lambda x: numpy.sum(numpy.sin(mapped(library, lax, name, axis)(x))))
+
+    def map_of_gradients(library: Any, numpy: Any, lax: Any) -> Callable[[Any], Any]:
+        return library.vmap(library.grad(lambda x: numpy.sum(numpy.sin(CASES[name](lax, x)))), in_axes=axis,
+                            axis_name="i")
+
+    def second_order(library: Any, numpy: Any, lax: Any) -> Callable[[Any], Any]:
+        inner = library.grad(lambda x: numpy.sum(numpy.sin(CASES[name](lax, x))))
+        return library.vmap(lambda x: library.jvp(inner, (x,), (numpy.cos(x),)), in_axes=axis, axis_name="i")
+
+    def outside(library: Any, _: Any, lax: Any) -> Callable[[Any], Any]:
+        return library.vmap(mapped(library, lax, name, axis), in_axes=1 if axis else 0, axis_name="j")
+
+    def inside(library: Any, _: Any, lax: Any) -> Callable[[Any], Any]:
+        rows = library.vmap(lambda x: CASES[name](lax, x), axis_name="j")
+        return library.vmap(rows, in_axes=1, axis_name="i")
+
+    return {
+        "values": (lambda library, _, lax: mapped(library, lax, name, axis), x),
+        "compiled": (lambda library, _, lax: library.jit(mapped(library, lax, name, axis)), x),
+        "jit inside": (lambda library, _, lax: library.vmap(library.jit(lambda x: CASES[name](lax, x)), in_axes=axis,
+                                                            axis_name="i"), x),
+        "gradient of the map": (gradient_of_the_map, x), "map of gradients": (map_of_gradients, x),
+        "second order": (second_order, x),
+        "outside": (outside, np.moveaxis(pairs, (0, 1), (1 if axis else 0, 3 if axis else 1))),
+        "inside": (inside, pairs),
+    }
+
+
+@functools.cache
+def of_jax(name: str, axis: int) -> dict[str, Any]:
+    """What jax computes for `builds`, compiled as one program."""
+    asked = builds(name, axis)
+    with jax.enable_x64(True):
+        return jax.jit(lambda xs: {what: build(jax, jnp, jax.lax)(xs[what]) for what, (build, _) in asked.items()})(
+            {what: x for what, (_, x) in asked.items()})
+
+
 @pytest.mark.parametrize("axis", [0, 2])
 @pytest.mark.parametrize("name", CASES)
 class TestAgainstJax:
-    def mapped(self, library: Any, lax: Any, name: str, axis: int) -> Callable[[Any], Any]:
-        return library.vmap(lambda x: CASES[name](lax, x), in_axes=axis, axis_name="i")
+    def hold(self, name: str, axis: int, *kinds: str) -> None:
+        for kind in kinds:
+            build, x = builds(name, axis)[kind]
+            hold(build, [x], of_jax(name, axis)[kind], compiled=kind == "compiled")
 
     def test_values(self, name: str, axis: int) -> None:
-        x = np.moveaxis(X, 0, axis)
-        both(lambda library, _, lax: self.mapped(library, lax, name, axis), x)
-        both(lambda library, _, lax: library.jit(self.mapped(library, lax, name, axis)), x, compiled=True)
+        self.hold(name, axis, "values", "compiled")
 
     def test_jit_inside(self, name: str, axis: int) -> None:
-        both(lambda library, _, lax: library.vmap(library.jit(lambda x: CASES[name](lax, x)), in_axes=axis,
-                                                  axis_name="i"), np.moveaxis(X, 0, axis))
+        self.hold(name, axis, "jit inside")
 
     def test_gradient_of_the_map(self, name: str, axis: int) -> None:
-        def build(library: Any, numpy: Any, lax: Any) -> Callable[[Any], Any]:
-            return library.grad(lambda x: numpy.sum(numpy.sin(self.mapped(library, lax, name, axis)(x))))
-        both(build, np.moveaxis(X, 0, axis))
+        self.hold(name, axis, "gradient of the map")
 
     def test_map_of_gradients(self, name: str, axis: int) -> None:
-        def build(library: Any, numpy: Any, lax: Any) -> Callable[[Any], Any]:
-            return library.vmap(library.grad(lambda x: numpy.sum(numpy.sin(CASES[name](lax, x)))), in_axes=axis,
-                                axis_name="i")
-        both(build, np.moveaxis(X, 0, axis))
+        self.hold(name, axis, "map of gradients")
 
     def test_second_order(self, name: str, axis: int) -> None:
-        def build(library: Any, numpy: Any, lax: Any) -> Callable[[Any], Any]:
-            inner = library.grad(lambda x: numpy.sum(numpy.sin(CASES[name](lax, x))))
-            return library.vmap(lambda x: library.jvp(inner, (x,), (numpy.cos(x),)), in_axes=axis, axis_name="i")
-        both(build, np.moveaxis(X, 0, axis))
+        self.hold(name, axis, "second order")
 
     def test_another_axis_inside_and_outside(self, name: str, axis: int) -> None:
         if name in ("axis_index", "psum of constants") and axis:
             pytest.skip("one position is enough where the other axis does not matter")
-        x = np.stack([X, 2 * X])
-
-        def outside(library: Any, _: Any, lax: Any) -> Callable[[Any], Any]:
-            return library.vmap(self.mapped(library, lax, name, axis), in_axes=1 if axis else 0, axis_name="j")
-
-        def inside(library: Any, _: Any, lax: Any) -> Callable[[Any], Any]:
-            rows = library.vmap(lambda x: CASES[name](lax, x), axis_name="j")
-            return library.vmap(rows, in_axes=1, axis_name="i")
-        both(outside, np.moveaxis(x, (0, 1), (1 if axis else 0, 3 if axis else 1)))
-        both(inside, x)
+        self.hold(name, axis, "outside", "inside")
 
 
 @pytest.mark.parametrize(("split", "concat"), [(1, 0), (1, 2), (0, 1)])
