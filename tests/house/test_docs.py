@@ -7,12 +7,14 @@ import contextvars
 import doctest
 import importlib
 import inspect
+import linecache
 import re
 from collections.abc import Callable, Iterator
 from io import StringIO
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import jax
 import pytest
@@ -47,7 +49,8 @@ def run(test: doctest.DocTest) -> None:
     """Run the examples of `test` and compare their output with the text."""
     out = StringIO()
     runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
-    runner.run(test, out=out.write, clear_globs=False)
+    with mock.patch.object(linecache, "checkcache"):  # it looks at every file that was read, for a debugger
+        runner.run(test, out=out.write, clear_globs=False)
     assert not runner.failures, out.getvalue()
 
 
@@ -78,11 +81,12 @@ def isolated(function: Callable[..., None], *args: Any) -> None:
 
     With a folder of compiled programs, one test would get the scopes and lines of another's program.
     """
-    settings = dict(jax.config.values)
+    settings = jax.config.values
     try:
         contextvars.copy_context().run(function, *args)
     finally:
-        changed = {name: value for name, value in settings.items() if jax.config.values[name] != value}
+        after = jax.config.values  # made anew whenever asked for
+        changed = {name: value for name, value in settings.items() if after[name] != value}
         for name, value in changed.items():
             jax.config.update(name, value)
         if "jax_compilation_cache_dir" in changed:
