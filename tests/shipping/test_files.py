@@ -295,6 +295,7 @@ def slope_of(function: Any) -> Any:
     return fxgrad.grad(lambda x: fnp.sum(fnp.sin(function(x))))
 
 
+@pytest.mark.slow
 def test_which_rules_of_the_library_files_do_not_hold() -> None:
     """Only these files of the library make rules that are Python code; docs/reference/limits.md says what is saved."""
     makers = {"custom_jvp", "custom_vjp", "custom_vmap", "custom_gradient"}

@@ -423,6 +423,15 @@ BY_VALUE = [looks_at_data, by_data, to_int, of_size]
 # --- containers and settings --------------------------------------------------------------------------------
 
 
+def smoothed(alpha: Any, series: Any) -> Any:
+    assert series.ndim == 1
+    level, error = series[0], 0.0
+    for value in series[1:]:
+        error += (value - level) ** 2
+        level = alpha * value + (1.0 - alpha) * level
+    return error / len(series)
+
+
 def pairs(w: Any, x: Any) -> Any:
     return {"sum": np.sum(w * x), "all": [np.sin(w), (w @ x) * 2.0]}
 

@@ -113,6 +113,7 @@ def _name(node: ast.AST) -> str:
     return ast.unparse(node.value if isinstance(node, ast.Subscript) else node).rpartition(".")[2]
 
 
+@pytest.mark.slow
 def test_every_module_that_makes_a_table_is_in_the_list() -> None:
     trees = {path.relative_to(PACKAGE.parent).with_suffix("").as_posix().replace("/", "."): ast.parse(
         path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}

@@ -98,5 +98,5 @@ def _tested(item: Any) -> str:
     if isinstance(value, dict):
         return "a dict"
     if callable(value) or isinstance(value, type(np)):
-        return f"the same {type(value).__name__}"
+        return "the same module" if isinstance(value, type(np)) else "the same function"
     return f"an object of class {type(value).__name__}"

@@ -127,9 +127,9 @@ class Interpreter:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise Refusal("functions call each other too deeply", node)
-        frame.own = self._bind(tree.args, defaults, keyword_defaults, args, options, node)
-        frame.local_names = _assigned_names(tree) | frame.own.keys()
         try:
+            frame.own = self._bind(tree.args, defaults, keyword_defaults, args, options, node)
+            frame.local_names = _assigned_names(tree) | frame.own.keys()
             if isinstance(tree, ast.Lambda):
                 return self.evaluate(tree.body, frame)
             self._block(tree.body, frame)
@@ -206,10 +206,12 @@ class Interpreter:
                 self._assign(target, self.evaluate(value, frame), frame)
             case ast.AugAssign(target=ast.Name(id=name)):
                 old, new = self._read(name, frame, node), self.evaluate(node.value, frame)
-                if not isinstance(old, Traced | Known) and not (
-                        isinstance(old, Data) and not isinstance(old.value, np.ndarray)):
+                if not isinstance(old, Traced | Known) and not (isinstance(old, Data) and _is_immutable(old)):
                     raise Refusal(f"{name} is changed in place", node)
                 frame.own[name] = self._operate(node, _BINARY, type(node.op), [old, new])
+            case ast.Assert():
+                if not self._truth(node.test, frame):
+                    raise Refusal("an assertion fails", node)
             case ast.Expr():
                 self.evaluate(node.value, frame)
             case ast.If():
@@ -982,6 +984,13 @@ def _is_recorded(value: Any) -> bool:
     return isinstance(value, FunctionType | BuiltinFunctionType) or (isinstance(value, Elementwise) and not value.users)
 
 
+def _is_immutable(item: Data) -> bool:
+    """Return whether `+=` makes a new value: of numbers, and of what the library has computed."""
+    value = item.value
+    return not isinstance(value, np.ndarray) or (
+        not item.is_path and type(value) is Array and not value.flags.writeable)
+
+
 def _holds_traced(item: Item) -> bool:
     if isinstance(item, Fresh):
         return any(map(_holds_traced, item.value.values() if isinstance(item.value, dict) else item.value))
@@ -1022,7 +1031,7 @@ def _named(node: ast.AST) -> str:
 
 
 _NAMES: dict[type[ast.AST], str] = {
-    ast.Try: "try", ast.With: "with", ast.Raise: "raise", ast.Assert: "assert", ast.Delete: "del",
+    ast.Try: "try", ast.With: "with", ast.Raise: "raise", ast.Delete: "del",
     ast.Import: "import", ast.ImportFrom: "import", ast.ClassDef: "a class", ast.JoinedStr: "a formatted string",
     ast.Yield: "yield", ast.Await: "await", ast.FunctionDef: "a decorated function",
     ast.Starred: "an unpacked argument",

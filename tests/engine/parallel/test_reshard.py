@@ -166,6 +166,7 @@ def _takes_out_sharding(function: Any) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_every_function_of_jax_that_takes_out_sharding_takes_it() -> None:
     """Un-jitted results lie where is said and are what they are without, and programs hold them there."""
     mesh = jax.make_mesh((4,), ("x",), (AxisType.Auto,))

@@ -129,6 +129,7 @@ def in_order(product: Any, x: Any, y: Any) -> Any:
 
 
 @needs_compiler
+@pytest.mark.slow
 def test_products_are_sums_in_order_to_the_bit(tmp_path: Path) -> None:
     """Whatever the loops are, and whatever arguments are called, also as variables of the loops would be."""
     def named(function: Any) -> Any:

@@ -210,6 +210,7 @@ def test_models_that_were_written_before_run() -> None:
     np.testing.assert_allclose(slope, -0.2 * np.sum(np.tanh(x) / np.cosh(x) ** 2, 0), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_every_model_of_the_suite_is_loaded_and_run() -> None:
     """Tests make models by helpers that give them to onnxruntime; by hand only where the making is refused."""
     tests = Path(__file__).resolve().parents[2]

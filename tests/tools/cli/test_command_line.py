@@ -117,6 +117,7 @@ program grad(branch)(x: f64*):
         assert "Python's control flow asks for values in branch, at model.py:18 (in branch)" in refused.error, suffix
 
 
+@pytest.mark.slow
 def test_errors_do_not_name_the_script(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(MODEL, encoding="utf-8")
     script = tmp_path / "fxgrad-script"
