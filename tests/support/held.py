@@ -5,6 +5,7 @@ A file of its own, since a function is shown to be transparent by its source, an
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -166,9 +167,18 @@ def of_computation(value: Any) -> Held:
     return Held(lambda w: np.sum(np.tanh(w) * (held[0] * 2.0 + 1.0)), lambda new: held.__setitem__(0, new))
 
 
+def of_partial(value: Any) -> Held:
+    held = [functools.partial(product, value)]
+    return Held(lambda w: np.sum(held[0](np.tanh(w))), lambda new: held.__setitem__(0, functools.partial(product, new)))
+
+
+def product(x: Any, y: Any, scale: float = 1.0) -> Any:
+    return x * y * scale
+
+
 HOLDERS = [of_global, of_cell, of_default, of_keyword_default, of_module, of_attribute, of_class, of_method,
            of_namespace, of_list, of_loop, of_dict, of_helper, of_comprehension, of_argument, of_keyword,
-           of_container_argument, of_computation]
+           of_container_argument, of_computation, of_partial]
 
 
 # --- functions --------------------------------------------------------------------------------------------
@@ -430,6 +440,10 @@ def smoothed(alpha: Any, series: Any) -> Any:
         error += (value - level) ** 2
         level = alpha * value + (1.0 - alpha) * level
     return error / len(series)
+
+
+def weighted(w: Any, x: Any, power: int) -> Any:
+    return np.sum(w ** power * x)
 
 
 def pairs(w: Any, x: Any) -> Any:

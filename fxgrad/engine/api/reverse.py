@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -154,7 +155,7 @@ class _Differentiation:
         is_plain = self._safe is None and self._budget is None and not (has_aux or holomorphic or allow_int)
         self._is_plain = is_plain
         self.replays = []
-        self._of_method = Replays(fun) if type(fun) is MethodType else None
+        self._of_method = Replays(fun) if type(fun) in (MethodType, partial) else None
 
     @property
     def differentiate(self) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Any, Any]]:

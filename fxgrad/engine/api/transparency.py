@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def explain_transparency(fun: Callable[..., Any], argnums: Argnums = 0) -> Calla
 
     def explain(*args: Any, **kwargs: Any) -> Transparency:
         name = function_name(fun)
-        if not hasattr(fun, "__code__") and not hasattr(fun, "__func__"):
+        if not (hasattr(fun, "__code__") or hasattr(fun, "__func__") or isinstance(fun, partial)):
             return Transparency(name, False, f"it is a {type(fun).__name__}, not a function written in Python")
         selected = select_arguments("explain_transparency", fun, argnums, args)
         avals = leaf_avals("explain_transparency", selected)

@@ -24,7 +24,19 @@ from fxgrad.engine.tracing.tape import Tape
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.transparency.plan import Plan
 from fxgrad.engine.transparency.sources import FunctionNode, syntax_tree
-from fxgrad.engine.transparency.values import Closure, Data, Fresh, Function, Item, Known, Lazy, Path, Refusal, Traced
+from fxgrad.engine.transparency.values import (
+    Closure,
+    Data,
+    Fresh,
+    Function,
+    Item,
+    Known,
+    Lazy,
+    Partial,
+    Path,
+    Refusal,
+    Traced,
+)
 
 MAX_STEPS = 200_000
 """The number of statements and expressions after which a function is refused."""
@@ -89,6 +101,11 @@ class Interpreter:
             ast.GeneratorExp: self._generator, ast.Slice: self._slice, ast.NamedExpr: self._named}
 
     # --- functions ---------------------------------------------------------------------------------------
+
+    def call_partial(self, function: Any, code: str, args: Sequence[Item], options: dict[str, Item]) -> Item:
+        """Return the result of a `functools.partial`, which `code` names in the generated function."""
+        item = self._item(code, function, None)
+        return self.call(item, args, options, _NOWHERE)
 
     def call_function(self, function: FunctionType, code: str, args: Sequence[Item], options: dict[str, Item],
                       node: ast.AST | None = None) -> Item:
@@ -313,8 +330,19 @@ class Interpreter:
             refusal.syntax = refusal.syntax or node
             raise
         if isinstance(item, Path) and callable(value) and not isinstance(value, list | tuple | dict):
-            return self._function(item, value)
+            return self._partial(item, value, node) if type(value) is functools.partial else self._function(item, value)
         return item
+
+    def _partial(self, item: Path, value: Any, node: ast.AST | None) -> Partial:
+        code, key = item.code, f"partial {item.code}"
+        if key not in self._plan.loaded:
+            self._plan.loaded[key] = None
+            self._plan.guard(f"type({code}) is {self._plan.constant(functools.partial)} and len({code}.args) == "
+                             f"{len(value.args)} and {code}.keywords.keys() == {set(value.keywords) or 'set()'}")
+        return Partial(self._item(f"{code}.func", value.func, node),
+                       [self._item(f"{code}.args[{place}]", each, node) for place, each in enumerate(value.args)],
+                       {name: self._item(f"{code}.keywords[{name!r}]", each, node)
+                        for name, each in value.keywords.items()})
 
     def _function(self, item: Path, value: Any) -> Item:
         """Return a callable object as a function, guarded by identity; a method by its function and its object."""
@@ -623,6 +651,8 @@ class Interpreter:
         if isinstance(function, Closure):
             inner = _Frame(function.frame.filename, function.frame.module, function.frame.globals, {}, function.frame)
             return self._run(function.tree, inner, function.defaults, function.keyword_defaults, args, options, node)
+        if isinstance(function, Partial):
+            return self.call(function.function, [*function.args, *args], {**function.options, **options}, node)
         if isinstance(function, Known) and isinstance(function.value, type):
             return self._call_type(function.value, args, options, node)
         if not isinstance(function, Function):
@@ -641,7 +671,7 @@ class Interpreter:
         if not _is_recorded(value):
             raise Refusal(f"{getattr(value, '__name__', type(value).__name__)} is no function of the library", node)
         items = [*args, *options.values()]
-        if any(isinstance(item, Function | Closure) for item in items):
+        if any(isinstance(item, Function | Partial | Closure) for item in items):
             raise Refusal("a function is handed to the library", node)
         args = [self._materialized(item, node) for item in args]
         options = {name: self._materialized(item, node) for name, item in options.items()}
@@ -732,7 +762,7 @@ class Interpreter:
             return Function(functools.partial(_call_method, name), item, "")
         if isinstance(item, Data):
             return self._data_attribute(item, name, node)
-        if isinstance(item, Known | Fresh | Lazy | Function | Closure):
+        if isinstance(item, Known | Fresh | Lazy | Function | Partial | Closure):
             if isinstance(item, Known) and isinstance(item.value, type | np.dtype) and name in ("name", "kind"):
                 return Known(getattr(item.value, name))
             raise Refusal(f"the attribute {name} of a value is read", node)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
 from weakref import WeakSet
@@ -86,9 +87,9 @@ def transparent(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_declared(function: Any) -> bool:
-    """Return whether the user has declared a function, or the function of a bound method."""
-    if type(function) is MethodType:
-        function = function.__func__
+    """Return whether the user has declared a function, or that of a bound method or a `functools.partial`."""
+    while type(function) in (MethodType, partial):
+        function = function.__func__ if type(function) is MethodType else function.func
     return type(function) is FunctionType and function in _declared
 
 
@@ -464,6 +465,8 @@ def _call(interpreter: Interpreter, plan: Plan, function: Any, args: Sequence[It
         receiver = plan.load(f"{plan.constant(function)}.__self__", function.__self__, title="self")
         return interpreter.call_function(function.__func__, plan.constant(function.__func__), [receiver, *args],
                                          options)
+    if type(function) is partial:
+        return interpreter.call_partial(function, plan.constant(function), args, options)
     if type(function) is not FunctionType:
         raise Refusal(f"it is a {type(function).__name__}, not a function written in Python")
     return interpreter.call_function(function, plan.constant(function), args, options)

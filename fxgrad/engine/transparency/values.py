@@ -68,6 +68,15 @@ class Function:
     code: str = ""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Partial:
+    """A `functools.partial`: a function with some of its arguments."""
+
+    function: Item
+    args: list[Item]
+    options: dict[str, Item]
+
+
 @dataclass(slots=True, eq=False)
 class Closure:
     """A function that was defined in this call."""
@@ -85,5 +94,5 @@ class Lazy:
     items: Iterator[Item]
 
 
-Item = Traced | Known | Data | Fresh | Path | Function | Closure | Lazy
+Item = Traced | Known | Data | Fresh | Path | Function | Partial | Closure | Lazy
 Load = Callable[[], Any]

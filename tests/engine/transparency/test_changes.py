@@ -581,3 +581,19 @@ def test_two_transformations_of_one_function() -> None:
         for run, expected in runs.values():
             for one, other in zip(*map(fxgrad.tree_util.tree_leaves, (run(W), expected(W))), strict=True):
                 assert_equal(one, other)
+
+
+def test_partial_functions() -> None:
+    data = ARRAY.copy()
+    fxgrad.transparent(held.weighted)
+    bound = functools.partial(held.weighted, x=data, power=2)
+    slope, expected = fxgrad.grad(bound), fxgrad.grad(lambda w: bound(w))
+    for _ in range(3):
+        assert_equal(slope(W), expected(W))
+    assert replayed(slope, W)
+    data[1] = 7.0
+    assert_equal(slope(W), expected(W))
+    bound.keywords["power"] = 3
+    assert_equal(slope(W), expected(W))
+    bound.keywords["more"] = 3
+    assert outcome(slope, W) is outcome(expected, W) is TypeError
