@@ -11,6 +11,7 @@ import pytest
 
 import fxgrad
 from fxgrad import errors
+from fxgrad.engine.ops import random as hashing
 from fxgrad.text import equal, from_json, parse, program_text, to_json
 
 SEEDS = [0, 42, -1, 2**31 - 1, np.uint32(2**32 - 1), np.int8(-3)]
@@ -278,3 +279,27 @@ def test_keys_in_loops_of_unknown_length() -> None:
     same(fxgrad.jit(until_large)(key)[0], carried)
     keys = fxgrad.random.split(key, 3)
     same(fxgrad.vmap(until_large)(keys)[0], np.stack([until_large(each)[0] for each in keys]))
+
+
+def test_few_and_many_words_are_hashed_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 128 elements Python's integers hash, beyond that NumPy does, in blocks."""
+    draws = np.random.default_rng(0)
+    for shapes in (((), (), (5,), (5,)), ((3, 1), (3, 1), (1, 4), (1, 4)), ((), (), (), ()), ((1,), (1,), (0,), (0,)),
+                   ((7, 1), (1, 1), (7, 3), (1, 3))):
+        for words in ([draws.integers(0, 2**32, shape, np.uint32) for shape in shapes],
+                      [np.full(shape, 2**32 - 1, np.uint32) for shape in shapes],
+                      [np.zeros(shape, np.uint32) for shape in shapes]):
+            found = []
+            for few in (128, -1):
+                monkeypatch.setattr(hashing, "_FEW", few)
+                found.append(hashing.threefry2x32_p.numpy(*map(np.asarray, words)))
+            for one, other in zip(*found, strict=True):
+                assert (one.dtype, one.shape) == (other.dtype, other.shape) == (np.uint32, np.broadcast_shapes(*shapes))
+                np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 127, 128, 129, 20_000])
+def test_bits_of_all_sizes_are_those_of_jax(count: int) -> None:
+    for width in (8, 16, 32):
+        expected = jax.random.bits(jax.random.key(7), (count,), f"uint{width}")
+        np.testing.assert_array_equal(fxgrad.random.bits(fxgrad.random.key(7), (count,), f"uint{width}"), expected)

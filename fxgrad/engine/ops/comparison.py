@@ -120,6 +120,8 @@ def _unsigned(x: Any) -> Any:
 
 
 def _shift_right_logical_numpy(x: Any, y: Any) -> Any:
+    if x.dtype.kind == "u":  # of 8 bits or more, which NumPy shifts so
+        return np.right_shift(x, y)
     return np.asarray(np.right_shift(_unsigned(x), _unsigned(y))).view(x.dtype)[()]
 
 

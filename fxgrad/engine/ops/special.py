@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.engine.caches import cached
 from fxgrad.engine.ops import xla_kernels
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.engine.ops.comparison import eq, lt
@@ -58,9 +59,20 @@ def _lgamma_numpy(x: Any) -> Any:
 def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
     """Evaluate by Horner's rule, the highest power first, in the dtype of `x`."""
     total = np.full_like(x, coefficients[0])
-    for coefficient in coefficients[1:]:
-        total = total * x + x.dtype.type(coefficient)
+    if type(total) is not np.ndarray:
+        for coefficient in coefficients[1:]:
+            total = total * x + x.dtype.type(coefficient)
+        return total
+    for coefficient in _as_arrays(coefficients[1:], x.dtype):
+        np.multiply(total, x, total)
+        np.add(total, coefficient, total)
     return total
+
+
+@cached("coefficients as arrays", 64)
+def _as_arrays(coefficients: tuple[float, ...], dtype: Any) -> list[Any]:
+    """Return coefficients as arrays of shape (), which NumPy adds to others faster than scalars."""
+    return [np.array(coefficient, dtype) for coefficient in coefficients]
 
 
 _SINGLE_CENTER = (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503,
@@ -73,6 +85,13 @@ def erf_inv_single(y: Any) -> Any:
     """For float32: M. Giles, "Approximating the erfinv function" (2012), which XLA computes too."""
     w = -np.log1p(-y * y)
     near = w < 5
+    if type(y) is np.ndarray and y.shape:  # the second polynomial is for few elements, if any
+        factor = _polynomial(_SINGLE_CENTER, w - np.float32(2.5))
+        if near.all():
+            return factor * y
+        far = np.logical_not(near)
+        factor[far] = _polynomial(_SINGLE_TAIL, np.sqrt(w[far]) - np.float32(3))
+        return np.where(np.abs(y) == 1, y * np.float32(np.inf), factor * y)
     shifted = np.where(near, w - np.float32(2.5), np.sqrt(np.where(near, np.float32(5), w)) - np.float32(3))
     factor = np.where(near, _polynomial(_SINGLE_CENTER, shifted), _polynomial(_SINGLE_TAIL, shifted))
     return np.where(np.abs(y) == 1, y * np.float32(np.inf), factor * y)
@@ -115,7 +134,7 @@ def _erf_inv_numpy(y: Any) -> Any:
     array = np.asarray(y)
     if array.dtype == np.float64:
         return (quantile(array / 2, (1 - np.abs(array)) / 2) / math.sqrt(2))[()]
-    return erf_inv_single(array.astype(np.float32)).astype(y.dtype)
+    return erf_inv_single(array.astype(np.float32, copy=False)).astype(array.dtype, copy=False)
 
 
 def _ndtri_numpy(p: Any) -> Any:

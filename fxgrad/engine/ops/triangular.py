@@ -61,8 +61,7 @@ def solved(a: Any, b: Any, *, left_side: bool = True, lower: bool, transpose_a: 
     operation = (2 if conjugate_a else 1) if transpose_a else 0
     if operation < 2 and a.flags.c_contiguous:
         a, lower, operation = a.T, not lower, 1 - operation  # BLAS needs column-major order: saves a copy
-    return blas(b.dtype, "trsm")(1.0, a, b, side=0 if left_side else 1, lower=lower, trans_a=operation,
-                                 diag=unit_diagonal)
+    return blas(b.dtype, "trsm")(1.0, a, b, 0 if left_side else 1, lower, operation, unit_diagonal)
 
 
 def _triangular_numpy(a: Any, b: Any, **params: Any) -> Any:
@@ -165,13 +164,14 @@ def check_permutation(name: str, permutation: Aval) -> None:
 
 
 def _lu_numpy(a: Any, factors: Any, permutation: Any, b: Any, *, transpose_a: bool) -> Any:
-    if b.size and not np.diagonal(factors, axis1=-2, axis2=-1).all():
+    if b.size and not factors.diagonal(0, -2, -1).all():
         raise failure("solve", f"a matrix of shape {a.shape} is singular, so the system has no unique solution. Use "
                                "lstsq, or pinv, for the least-squares solution.")
 
     def kernel(factors: Any, permutation: Any, b: Any) -> list[Any]:
         if not transpose_a:
-            return [solved(factors, solved(factors, b[permutation], lower=True, unit_diagonal=True), lower=False)]
+            y = solved(factors, b.take(permutation, 0), lower=True, unit_diagonal=True)
+            return [solved(factors, y, lower=False)]
         y = solved(factors, b, lower=False, transpose_a=True)
         x = solved(factors, y, lower=True, unit_diagonal=True, transpose_a=True)
         return [x[np.argsort(permutation, kind="stable")]]
