@@ -14,8 +14,9 @@ _everywhere: np.dtype[Any] = np.dtype(np.float32)
 _here: ContextVar[np.dtype[Any] | None] = ContextVar("default_float", default=None)
 
 check_level: int = int(os.environ.get("FXGRAD_CHECK", "0"))
-"""0: no checks; 1: every finished program; 2: also every value a NumPy rule returns; 3: also that new kinds of texts
-parse back to the same program; 4: the texts of every program."""
+"""0: no checks; 1: every finished program, and every call of a library function that runs as generated code; 2: also
+every value a NumPy rule returns; 3: also that new kinds of texts parse back to the same program; 4: the texts of every
+program, and generated code of every library function from its second call on."""
 
 interning_limit: int = 200_000
 """The maximal number of interned operations; beyond it the table of programs is cleared."""

@@ -1,5 +1,6 @@
 """The functions of neural networks: jax.nn's, with its names, signatures and dtypes, and layers, which it lacks."""
 
+from fxgrad.engine.frontend.value_calls import replay_public as _replay
 from fxgrad.engine.pytorch_names import module_getattr as _of_module
 from fxgrad.nn import initializers
 from fxgrad.nn.activations import (
@@ -80,3 +81,7 @@ __getattr__ = _of_module(__name__)
 
 def __dir__() -> list[str]:
     return [*__all__]  # without modules, for completion
+
+
+_replay(globals(), "fxgrad.nn", ("activations", "attention", "convolution", "cross_entropies", "exponentials", "layers",
+                                 "losses", "pooling"))

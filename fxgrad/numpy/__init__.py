@@ -18,6 +18,7 @@ from fxgrad.numpy import methods as _methods
 from fxgrad.engine.frontend import protocol as _protocol
 from fxgrad.numpy.linalg import triangles as _triangles
 from fxgrad.engine.core.arrays import returns_array as _making
+from fxgrad.engine.frontend.value_calls import replay_public as _replay
 from fxgrad.numpy import arrays as _arrays
 from fxgrad.numpy import numpy_semantics as _meanings
 from fxgrad.numpy import scalars as _scalars
@@ -183,3 +184,8 @@ for _name in ("arange", "array", "asarray", "astype", "atleast_1d", "atleast_2d"
               "diff", "digitize", "empty", "empty_like", "eye", "flatnonzero", "full", "full_like", "geomspace",
               "identity", "linspace", "logspace", "ones", "ones_like", "searchsorted", "tri", "zeros", "zeros_like"):
     globals()[_name] = _making(globals()[_name])
+
+_replay(globals(), "fxgrad.numpy", (
+    "alike", "arithmetic", "bits", "calculus", "covariance", "creation", "editing", "einsum", "elementwise", "grids",
+    "histograms", "interpolation", "joining", "logic", "ordering", "padding", "polynomials", "positions", "products",
+    "quantiles", "rearranging", "reductions", "shaping", "spaced", "statistics", "window_functions"))

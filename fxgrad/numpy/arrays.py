@@ -37,6 +37,7 @@ _ALIKE = {"add": "iufc", "sub": "iufc", "mul": "iufc", "truediv": "fc", "matmul"
 _OPERANDS = (np.generic, np.ndarray, jax.Array, list, tuple, bool, int, float, complex)
 _DTYPES = frozenset(dtypes.SUPPORTED.values())
 _OURS = ARRAYS | {WeakArray}
+_PLAIN_NUMBERS = frozenset({int, float})
 
 
 def _operator(name: str, function: Function) -> Function:
@@ -96,14 +97,14 @@ def _promote_operands(function: Function, own: Function, self: Any, other: Any, 
 
     If the other operand is no array and its class has the reflected operator of this name, that one is called.
     """
-    if not isinstance(other, np.ndarray) and type(other) is not Tracer and hasattr(other, "__jax_array__") and \
-            not isinstance(other, jax.Array):
+    if type(other) not in _PLAIN_NUMBERS and not isinstance(other, np.ndarray) and type(other) is not Tracer and \
+            hasattr(other, "__jax_array__") and not isinstance(other, jax.Array):
         other = operand(other)
     kind = type(other)
     # As in jax; other operands (objects, dates, masked arrays) are left to NumPy.
-    if not (self.dtype in _DTYPES and (kind in _OURS or not isinstance(other, np.ndarray))
-            and isinstance(other, _OPERANDS)
-            and (not isinstance(other, np.generic | np.ndarray) or other.dtype in _DTYPES)):
+    if not (self.dtype in _DTYPES and (kind in _PLAIN_NUMBERS or (
+            (kind in _OURS or not isinstance(other, np.ndarray)) and isinstance(other, _OPERANDS)
+            and (not isinstance(other, np.generic | np.ndarray) or other.dtype in _DTYPES)))):
         if not hasattr(other, "__array__") and has_reflected(name, other):
             return NotImplemented
         result = own(self, other)

@@ -23,6 +23,7 @@ from fxgrad.engine.frontend.operands import (
 )
 from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.frontend.strict import as_dtype_or_none
+from fxgrad.engine.frontend.value_calls import replay_on_values
 from fxgrad.engine.ops.parts import conj
 from fxgrad.engine.ops.products import dot_general, dot_general_p
 from fxgrad.engine.ops.structural import reshape, transpose
@@ -54,6 +55,7 @@ def _mismatch(name: str, a: Shape, b: Shape, a_axis: int, b_axis: int) -> ShapeE
 
 
 @partial(replay_calls, captures=True)
+@replay_on_values
 def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None,
            out_sharding: Any = None) -> Any:
     """Return the matrix product of the last two axes; the others broadcast, and vectors count as a row and a column.
@@ -114,6 +116,7 @@ def _stack_product(a: Any, b: Any, precision: Any, preferred: Any) -> Any:
 
 
 @partial(replay_calls, captures=True)
+@replay_on_values
 def dot(a: Any, b: Any, out: Any = None, *, precision: Any = None, preferred_element_type: Any = None,
         out_sharding: Any = None) -> Any:
     """Return the product of two arrays, summed over the last axis of `a` and the second-to-last (or only) one of `b`.
@@ -139,6 +142,7 @@ def dot(a: Any, b: Any, out: Any = None, *, precision: Any = None, preferred_ele
 
 
 @partial(replay_calls, captures=True)
+@replay_on_values
 def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """Return the product of two arrays, summed over the last axis of both.
 
@@ -156,6 +160,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
 
 
 @partial(replay_calls, captures=True)
+@replay_on_values
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     """Return the products of every element of `a` with every one of `b`, as a matrix; both are flattened.
 
@@ -169,6 +174,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
 
 
 @partial(replay_calls, captures=True)
+@replay_on_values
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """Return the product of two flattened arrays, the first one conjugated. Raises `ShapeError` if their sizes differ.
 
@@ -182,6 +188,7 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
 
 
 @partial(replay_calls, captures=True)
+@replay_on_values
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """Return the product of vectors along `axis`, the first ones conjugated; the other axes broadcast.
 
@@ -223,6 +230,7 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
 
 
 @partial(replay_calls, captures=True)
+@replay_on_values
 def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None,
               out_sharding: Any = None) -> Any:
     """Return the product of two arrays, summed over pairs of axes.

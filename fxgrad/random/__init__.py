@@ -5,6 +5,7 @@ from it with `split` or `fold_in`.
 """
 
 from fxgrad.engine.core.arrays import returns_array as _making
+from fxgrad.engine.frontend.value_calls import replay_public as _replay
 from fxgrad.random.continuous import (
     cauchy,
     exponential,
@@ -83,3 +84,6 @@ def __dir__() -> list[str]:
 for _name in set(__all__) - {"PRNGKey", "clone", "fold_in", "key", "key_data", "key_dtype", "key_impl", "split",
                              "wrap_key_data"}:
     globals()[_name] = _making(globals()[_name])
+
+
+_replay(globals(), "fxgrad.random", ("continuous", "discrete", "gamma", "keys", "normal", "uniform", "vectors"))

@@ -1,5 +1,5 @@
 """Areas under sampled curves, under the name that jax.scipy.integrate has."""
 
-from fxgrad.numpy.calculus import trapezoid
+from fxgrad.numpy import trapezoid
 
 __all__ = ["trapezoid"]

@@ -100,4 +100,6 @@ class _ByOperands:
     evaluate, execute, compute = staticmethod(evaluate), staticmethod(execute), staticmethod(compute)
 
 
-register_executor(_ByOperands())
+BY_OPERANDS = _ByOperands()
+"""The registered executor; another may replace it for a block."""
+register_executor(BY_OPERANDS)

@@ -131,6 +131,9 @@ def weak_scalar(value: Any) -> Any:
 
 def is_concrete(value: Any) -> bool:
     """Return whether the numbers of `value` are available at no cost: a NumPy array or a Python number."""
+    if type(value) is Tracer:
+        value.tape.note_question()
+        return False
     return type(value) in PYTHON_SCALARS or isinstance(value, np.ndarray | np.generic)
 
 

@@ -22,6 +22,7 @@ from fxgrad.engine.frontend.operands import (
     refuse_out,
     shape_of,
 )
+from fxgrad.engine.frontend.value_calls import replay_on_values
 from fxgrad.engine.ops.structural import convert, reshape
 from fxgrad.engine.pickling import import_object
 from fxgrad.engine.tracing.call_cache import replay_calls
@@ -81,7 +82,8 @@ class Elementwise:
     def __init__(self, function: Function, name: str, nin: int, doc: str, module: str, users: bool = False) -> None:
         # The operations of a user's function depend on more than its arguments.
         self.users = users
-        self.function = function if users or function in _recalling else replay_calls(function, captures=True)
+        self.function = function if users or function in _recalling else replay_calls(
+            replay_on_values(function, of_arrays=True), captures=True)
         self.nin = nin
         self.__name__ = self.__qualname__ = name
         self.__doc__, self.__module__ = doc, module
@@ -142,7 +144,7 @@ def unary_function(primitive: Primitive, kinds: str = "fc") -> Function:
         x = operand(x)
         return apply(primitive, x if aval_of(x).dtype.kind in kinds else promote_inexact(x)[0])
 
-    recalled = memoize_unary(primitive, function)
+    recalled = memoize_unary(primitive, replay_on_values(function, of_arrays=True))
     _recalling.add(recalled)
     return recalled
 
@@ -187,6 +189,7 @@ def binary_function(primitive: Primitive, general: Function | None = None, kinds
                 return bind(primitive, number, y)[0]
         return rest(operand(x), operand(y))
 
+    typed = replay_on_values(typed, of_arrays=True, converts_floats=True)
     recalled, _ = memoize_binary(primitive, typed)
     _operators[recalled] = functools.partial(memoize_binary, primitive, typed)
     _recalling.add(recalled)

@@ -126,6 +126,7 @@ class Tape:
     closed, interned, literals, shown, _collects = False, True, False, False, False
     named_scope = ""  # the scopes that the function itself has entered
     refused: user_lines.Refused | None = None
+    asked_for_values = False  # whether the function asked if values are known, and may do otherwise with them
     owns_inputs = False  # whether only the function refers to its inputs, so that it may overwrite them
     axes: Mapping[str, int] = NO_AXES
     scope: Mapping[str, int] = NO_AXES
@@ -365,11 +366,19 @@ class Tape:
 
     # --- values of tracers ------------------------------------------------------------------------------
 
+    def note_question(self) -> None:
+        """Note, here and in the tapes around, that the function asked if values are known."""
+        tape: Tape | None = self
+        while tape is not None:
+            tape.asked_for_values = True
+            tape = tape.parent
+
     def force(self, tracer: Tracer, use: str) -> Any:
         """Return the concrete value of `tracer`; raise `ConcretizationError` if it has none."""
         if self.closed:
             raise leak_error(tracer)
         if self.values is None:
+            self.note_question()
             raise self.refuse(self._unknown(tracer, use))
         self.num_concretizations += 1
         value = self.run_prefix(self.values)[tracer.variable]

@@ -5,6 +5,7 @@ nothing can be raised, and results are NaN or infinite. Iterations that do not c
 it, give NaN everywhere.
 """
 
+from fxgrad.engine.frontend.value_calls import replay_public as _replay
 from fxgrad.numpy.linalg.decompositions import cholesky, eig, eigh, eigvals, eigvalsh, qr, svd, svdvals
 from fxgrad.numpy.linalg.norms import cond, matrix_norm, matrix_rank, norm, vector_norm
 from fxgrad.numpy.linalg.products import cross, diagonal, multi_dot, outer, trace
@@ -30,3 +31,7 @@ __all__ = ["cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigva
 
 def __dir__() -> list[str]:
     return [*__all__]  # without modules, for completion
+
+
+_replay(globals(), "fxgrad.numpy", ("linalg.decompositions", "linalg.norms", "linalg.products", "linalg.solving",
+                                    "linalg.triangles", "products", "rearranging", "shaping", "statistics"))

@@ -1,5 +1,6 @@
 """Special functions under the names and with the signatures of jax.scipy.special."""
 
+from fxgrad.engine.frontend.value_calls import replay_public as _replay
 from fxgrad.scipy.special.elements import (
     beta,
     betainc,
@@ -67,3 +68,6 @@ __all__ = ["bernoulli", "bessel_jn", "beta", "betainc", "betaln", "boxcox", "box
 
 def __dir__() -> list[str]:
     return [*__all__]  # without modules, for completion
+
+
+_replay(globals(), "fxgrad.scipy.special", ("elements", "orders", "sums"))

@@ -1,5 +1,6 @@
 """Distributions under the names and with the signatures of jax.scipy.stats: `norm.logpdf(x, loc, scale)`."""
 
+from fxgrad.engine.frontend.value_calls import replay_public as _replay
 from fxgrad.scipy.stats.density import gaussian_kde
 from fxgrad.scipy.stats.of_integers import bernoulli, betabinom, binom, geom, nbinom, poisson
 from fxgrad.scipy.stats.of_reals import (
@@ -33,3 +34,6 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return [*__all__]  # without modules, for completion
+
+
+_replay(globals(), "fxgrad.scipy.stats", ("of_vectors", "ranks"))

@@ -10,6 +10,7 @@ import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine.frontend.operands import inexact_operands
+from fxgrad.engine.frontend.value_calls import replay_on_values
 from fxgrad.engine.pickling import import_object
 
 Formula = Callable[..., Any]
@@ -142,4 +143,4 @@ def _with_signature(name: str, first: str, names: Sequence[str], compute: Formul
     of = name.split(".", maxsplit=1)[0]
     function.__doc__ = f"{_WHAT[function.__name__]} of the distribution {of}; arguments broadcast."
     function.__signature__ = signature  # type: ignore[attr-defined]
-    return function
+    return replay_on_values(function)
