@@ -8,6 +8,7 @@ from benchmarks import (
     dispatch,
     first_calls,
     gradients,
+    library_calls,
     programs,
     second_order,
     unjitted_models,
@@ -16,7 +17,8 @@ from benchmarks.workload import Workload
 
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload
-    for module in (gradients, second_order, custom_rules, unjitted_models, first_calls, programs, dispatch, compiled)
+    for module in (gradients, second_order, custom_rules, unjitted_models, library_calls, first_calls, programs,
+                   dispatch, compiled)
     for workload in module.WORKLOADS}
 
 

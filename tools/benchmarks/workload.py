@@ -70,17 +70,22 @@ class Bar(Protocol):
 
 @dataclass(frozen=True)
 class Ratio:
-    """At most `limit` times the time of `peer`, plus the time of `allowance` (another peer) where one is named."""
+    """At most `limit` times the time of `peer`, plus the time of `allowance` (another peer) where one is named.
+
+    `plus` are microseconds more, for what a call takes whatever it computes.
+    """
 
     peer: str
     limit: float
     allowance: str = ""
+    plus: float = 0.0
 
     def judge(self, times: Mapping[str, float], memory: Mapping[str, int]) -> Verdict | None:  # noqa: ARG002
         if self.peer not in times:
             return None
-        extra = times[self.allowance] / times[self.peer] if self.allowance else 0.0
-        what = f"time of {self.peer}" + (f" (+ {self.allowance})" if self.allowance else "")
+        extra = ((times[self.allowance] if self.allowance else 0.0) + self.plus) / times[self.peer]
+        what = f"time of {self.peer}" + (f" (+ {self.allowance})" if self.allowance else "") + (
+            f" (+ {self.plus:g} µs)" if self.plus else "")
         return Verdict(what, times[OURS] / times[self.peer], self.limit + extra, "x")
 
 
