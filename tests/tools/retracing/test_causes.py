@@ -119,7 +119,7 @@ def test_the_frame_of_a_jitted_call_is_found() -> None:
 
     fxgrad.jit(look)(X)
     found, = filter(is_jitted_frame, frames)
-    assert {"args", "kwargs", "state"} <= found.f_locals.keys()
+    assert {"args", "kwargs", "state"} <= {*found.f_locals}
 
 
 def test_explain_of_no_function() -> None:
