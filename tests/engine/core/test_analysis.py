@@ -141,7 +141,7 @@ READ_FROM_TEXT = {
     "text/literals.py:primitives[made_of.operation]": "numbers in files have the name of what computed them",
     "tools/editing/editor.py:operation in (equation.primitive, equation.primitive.name, operation_name(equation))":
         "the user chooses operations by name",
-    "text/names.py:equation.primitive.name == operation": "what the user's own line calls the operation",
+    "text/names.py:equation.primitive.name == assigned.operation": "what the user's own line calls the operation",
 }
 
 
