@@ -92,13 +92,12 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
 def _run_of(fun: Any, call: MappedCall, avals: Sequence[Aval], args: tuple[Any, ...], kwargs: dict[str, Any],
             ) -> Run | None:
     """Return the run of a call that may be replayed, or None."""
-    if replays_of(fun) is None:
-        return None
-    positions = call.whole_arguments()
+    replays = replays_of(fun)
+    positions = None if replays is None else call.whole_arguments()
     if not positions:
         return None
     structure = tree.structure(tuple([args[position] for position in positions]))
-    return begin_run(fun, positions, structure, avals, args, kwargs, wraps_objects=True)
+    return begin_run(fun, positions, structure, avals, args, kwargs, replays, wraps_objects=True)
 
 
 def _mapped_positions(in_axes: Any) -> tuple[int, ...] | None:

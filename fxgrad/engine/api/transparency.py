@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,7 @@ from fxgrad.engine.api.arguments import Argnums, bind_selected, leaf_avals, sele
 from fxgrad.engine.api.reverse import tape_with_values
 from fxgrad.engine.core.avals import array_aval
 from fxgrad.engine.frontend.flat import finish_trace, record_flat
-from fxgrad.engine.transparency.replays import Kind, make_replay
+from fxgrad.engine.transparency.replays import Kind, make_replay, refusal_text
 from fxgrad.engine.transparency.values import Data, Known, Refusal
 from fxgrad.engine.user_lines import function_name
 
@@ -26,30 +25,29 @@ class Transparency:
     If the function is not `transparent`, `reason` says why, and `file` and `line` where.
 
     Attributes:
-        function: The name of the function.
-        transparent: Whether its Python code need not run while the tests hold.
+        transparent: Whether the Python code of the function need not run while the tests hold.
+        text: All of it as a text.
         reason: Why it is not transparent, or "".
         file: The file of the line, or "".
         line: The line, or None.
         reads: The paths of values that the function reads, each with what is tested.
     """
 
-    function: str
     transparent: bool
+    text: str
     reason: str = ""
     file: str = ""
     line: int | None = None
     reads: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        if not self.transparent:
-            where = f" ({os.path.basename(self.file)}:{self.line})" if self.file and self.line else ""
-            return f"{self.function} is not transparent: {self.reason}{where}"
-        width = max((len(path) for path, _ in self.reads), default=0)
-        rows = [f"  {path:{width}}  {tested}" for path, tested in self.reads]
-        return "\n".join([f"{self.function} is transparent; tested at every call:", *rows])
+        return self.text
 
     __repr__ = __str__
+
+
+def _refused(fun: Callable[..., Any], refusal: Refusal) -> Transparency:
+    return Transparency(False, refusal_text(fun, refusal), refusal.reason, refusal.filename, refusal.line)
 
 
 def explain_transparency(fun: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Transparency]:
@@ -65,9 +63,8 @@ def explain_transparency(fun: Callable[..., Any], argnums: Argnums = 0) -> Calla
     transformation("explain_transparency", fun)
 
     def explain(*args: Any, **kwargs: Any) -> Transparency:
-        name = function_name(fun)
         if not (hasattr(fun, "__code__") or hasattr(fun, "__func__") or isinstance(fun, partial)):
-            return Transparency(name, False, f"it is a {type(fun).__name__}, not a function written in Python")
+            return _refused(fun, Refusal(f"it is a {type(fun).__name__}, not a function written in Python"))
         selected = select_arguments("explain_transparency", fun, argnums, args)
         avals = leaf_avals("explain_transparency", selected)
         tape = tape_with_values(fun, selected, avals)
@@ -79,11 +76,14 @@ def explain_transparency(fun: Callable[..., Any], argnums: Argnums = 0) -> Calla
                 raise Refusal("Python's control flow needs values of traced arrays")
             replay = make_replay(fun, kind, traced, args, kwargs, tape)
         except Refusal as refusal:
-            return Transparency(name, False, refusal.reason, refusal.filename, getattr(refusal.syntax, "lineno", None))
+            return _refused(fun, refusal)
         plan = replay.plan
         reads = [(plan.titles[code], _tested(item)) for code, item in zip(
             (f"p{place}" for place in range(len(plan.loaded))), plan.loaded.values(), strict=True) if item is not None]
-        return Transparency(name, True, reads=tuple(reads))
+        width = max((len(path) for path, _ in reads), default=0)
+        rows = [f"  {path:{width}}  {tested}" for path, tested in reads]
+        text = "\n".join([f"{function_name(fun)} is transparent; tested at every call:", *rows])
+        return Transparency(True, text, reads=tuple(reads))
     return explain
 
 

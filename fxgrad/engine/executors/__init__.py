@@ -24,7 +24,8 @@ from fxgrad.engine.tracing import tape
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tracer import Tracer, aval_of, leak_error
 
-_FREQUENT = frozenset({np.ndarray, float, np.float64})
+FREQUENT = frozenset({np.ndarray, float, np.float64})
+"""Classes of inputs on which NumPy computes, and gives NumPy's results."""
 _SCALARS = frozenset({np.float64, np.complex128, np.bool_})
 """Classes of results that need no conversion: NumPy's own scalars of these dtypes are weak already, or never are."""
 _WEAK = (PYTHON_SCALARS - {bool}) | WEAK_CLASSES
@@ -53,7 +54,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
         elif kind in _WEAK:
             has_weak = True
             of_arrays = of_arrays or kind is WeakArray
-        elif kind not in _FREQUENT:
+        elif kind not in FREQUENT:
             of_jax = of_jax or is_jax(arg)
             below_byte = below_byte or kind in SCALARS
             of_arrays = of_arrays or isinstance(arg, np.ndarray)
@@ -73,7 +74,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """Compute a program on concrete values; if an `Array` is among them, the results are `Array`s."""
     for value in inputs:
-        if type(value) not in _FREQUENT:  # these need no further test
+        if type(value) not in FREQUENT:  # these need no further test
             if is_jax(value):
                 return xla_executor.execute(program, inputs)
             if type(value) is Tracer:

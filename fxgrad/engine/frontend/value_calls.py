@@ -26,6 +26,7 @@ from fxgrad.engine.core.program_properties import calls_user_code, has_effects, 
 from fxgrad.engine.executors.numpy import runner_of
 from fxgrad.engine.executors.silence import silence_warnings
 from fxgrad.engine.higher_order.call import inline_calls, named_call_p
+from fxgrad.engine.tracing.call_cache import BY_VALUE, SEQUENCES, has_plain_bounds
 from fxgrad.engine.tracing.tape import aval_of, current
 from fxgrad.engine.tracing.trace import WITH_LITERALS, record
 
@@ -46,9 +47,6 @@ _calls = Cache("calls of library functions on values", 1024)
 _counts = Cache("counts of calls on values", 4096)
 """The number of calls that are not recorded so far: numbers that are others each time leave the recorded ones alone."""
 
-_BY_VALUE = frozenset({int, bool, str, type(None), type, type(Ellipsis), *map(type, map(np.dtype, "?bhilBHILefdFD"))})
-_SEQUENCES = frozenset({tuple, list})
-_BOUNDS = frozenset({int, type(None)})
 _MISSING = object()
 _context = current.get
 _counting: ContextVar[bool] = ContextVar("counting a call on values", default=False)
@@ -83,7 +81,7 @@ def replay_on_values(function: Function, of_arrays: bool = False, converts_float
             if kind is np.ndarray or kind is Array:
                 arrays.append(arg if kind is np.ndarray else arg.view(np.ndarray))
                 parts += (kind, arg.dtype, arg.shape, arg.strides)
-            elif kind in _BY_VALUE:
+            elif kind in BY_VALUE:
                 parts += (kind, arg)
             elif converts_floats and kind is float:
                 arrays.append(arg)
@@ -140,13 +138,13 @@ def _add_to_key(value: Any, kind: type, parts: list[Any], arrays: list[Any]) -> 
         arrays.append(value)
     elif kind is Array:
         arrays.append(value.view(np.ndarray))
-    elif kind in _BY_VALUE:
+    elif kind in BY_VALUE:
         parts += (kind, value)
         return True
     elif kind is float or kind is complex:
         parts.append(cache_key(value) if kind is complex or not value or isnan(value) else value)
         return True  # equal numbers may differ in the sign of a zero, and a NaN is unequal to itself
-    elif kind in _SEQUENCES:
+    elif kind in SEQUENCES:
         parts += (kind, len(value))
         for each in value:
             if type(each) is np.ndarray:
@@ -157,7 +155,7 @@ def _add_to_key(value: Any, kind: type, parts: list[Any], arrays: list[Any]) -> 
         return True
     elif kind is slice:
         parts += (kind, value.start, value.stop, value.step)
-        return type(value.start) in _BOUNDS and type(value.stop) in _BOUNDS and type(value.step) in _BOUNDS
+        return has_plain_bounds(value)
     elif isinstance(value, type):  # a dtype's class: metaclasses may define equality
         parts.append(IdentityKey(value))
         return True
@@ -226,7 +224,7 @@ def _replace_inputs(args: tuple[Any, ...], options: dict[str, Any], replacement:
         kind = type(value)
         if kind is np.ndarray or kind is np.void or kind is Array:
             return replacement(value)
-        return kind([replace(each) for each in value]) if kind in _SEQUENCES else value
+        return kind([replace(each) for each in value]) if kind in SEQUENCES else value
 
     replaced = tuple([replacement(arg) if converts_floats and type(arg) is float else replace(arg) for arg in args])
     return replaced, {name: replace(option) for name, option in options.items()}

@@ -100,14 +100,14 @@ def _hash_lanes(words: list[int], count: int) -> Any:
     ones, _ = _lanes(count)
     lower = _LOWER * ones
     schedule = (k0, k1, k0 ^ k1 ^ int(PARITY) * ones)
-    first, second = x0 + k0, x1 + k1 & lower
+    first, second = x0 + k0, (x1 + k1) & lower
     for group in range(GROUPS):
         for rotation in ROTATIONS[group % 2]:
             first += second
             second <<= rotation
-            second = ((second | second >> 32) ^ first) & lower
+            second = ((second | (second >> 32)) ^ first) & lower
         first += schedule[(group + 1) % 3]
-        second = second + schedule[(group + 2) % 3] + (group + 1) * ones & lower
+        second = (second + schedule[(group + 2) % 3] + (group + 1) * ones) & lower
     lanes = (first & lower).to_bytes(8 * count, "little") + second.to_bytes(8 * count, "little")
     return np.frombuffer(lanes, "<u4")[::2].astype(np.uint32).reshape(2, count)
 

@@ -28,10 +28,11 @@ from fxgrad.engine.tracing.tracer import Tracer
 _LIMIT = 16
 """Calls cached at one place: if an argument is another number each time, caching does not pay."""
 
-_BY_VALUE = frozenset({int, bool, str, type(None), type, type(Ellipsis), *map(type, map(np.dtype, "?bhilBHILefdFD"))})
+BY_VALUE = frozenset({int, bool, str, type(None), type, type(Ellipsis), *map(type, map(np.dtype, "?bhilBHILefdFD"))})
+"""Types of arguments that stand in keys as they are, with their type."""
 _SIGNED = frozenset({float, complex, np.float32, np.float64, np.int32, np.int64, np.bool_})
 """Types of numbers whose equal values may differ in the sign of a zero."""
-_SEQUENCES = frozenset({tuple, list})
+SEQUENCES = frozenset({tuple, list})
 
 
 def replay_calls(function: Callable[..., Any], captures: bool = False,
@@ -71,7 +72,7 @@ def replay_calls(function: Callable[..., Any], captures: bool = False,
                         start, stop, step = last.start, last.stop, last.step
                         if type(start) in _BOUNDS and type(stop) in _BOUNDS and type(step) in _BOUNDS:
                             key = (function, first.variable, slice, start, stop, step)
-                    elif type(last) in _BY_VALUE:
+                    elif type(last) in BY_VALUE:
                         key = (function, first.variable, type(last), last)
                     elif captures and type(last) in ARRAYS:
                         key = (function, first.variable, tape.atom(last), 2)
@@ -105,15 +106,15 @@ def _call_key(tape: Tape, function: Any, args: tuple[Any, ...], options: dict[st
             if not captures or not (traced or _is_traced(tape, args)):
                 return None
             parts.append(tape.atom(arg))
-        elif kind in _BY_VALUE:
+        elif kind in BY_VALUE:
             parts += (kind, arg)
-        elif kind is slice and _is_plain(arg):
+        elif kind is slice and has_plain_bounds(arg):
             parts += (kind, arg.start, arg.stop, arg.step)
         else:
             part = _argument_key(tape, arg)
             if part is None:
                 return None
-            traced = traced or kind in _SEQUENCES
+            traced = traced or kind in SEQUENCES
             parts.append(part)
     for name, option in options.items():
         part = _argument_key(tape, option)
@@ -130,20 +131,21 @@ def _is_traced(tape: Tape, args: tuple[Any, ...]) -> bool:
 _BOUNDS = frozenset({int, type(None)})
 
 
-def _is_plain(arg: slice) -> bool:
+def has_plain_bounds(arg: slice) -> bool:
+    """Return whether the bounds of a slice are Python's integers, or None."""
     return type(arg.start) in _BOUNDS and type(arg.stop) in _BOUNDS and type(arg.step) in _BOUNDS
 
 
 def _argument_key(tape: Tape, arg: Any) -> Any:
     """Return an argument as a part of the key; numbers with their type, since 1, 1.0 and True are equal."""
     kind = type(arg)
-    if kind in _BY_VALUE:
+    if kind in BY_VALUE:
         return kind, arg
     if kind in _SIGNED:
         return cache_key(arg)
     if kind is Tracer:
         return arg.variable if arg.tape is tape else None
-    if kind in _SEQUENCES:
+    if kind in SEQUENCES:
         parts = [_argument_key(tape, each) for each in arg]
         return None if None in parts else (kind, *parts)
     if kind is slice:
@@ -197,7 +199,7 @@ def _result_variables(tape: Tape, result: Any) -> Any:
     """Return the variable of a traced result, or a container of variables; None for other results."""
     if type(result) is Tracer:
         return result.variable if result.tape is tape else None
-    if type(result) in _SEQUENCES and all(type(each) is Tracer and each.tape is tape for each in result):
+    if type(result) in SEQUENCES and all(type(each) is Tracer and each.tape is tape for each in result):
         return type(result)(each.variable for each in result)
     return None
 

@@ -77,9 +77,9 @@ class _Continue(Exception):  # noqa: N818
 class _Frame:
     """The names of a running function: its own, those of functions around it, cells, globals."""
 
-    def __init__(self, filename: str, module: str, module_globals: dict[str, Any], cells: dict[str, Any],
+    def __init__(self, filename: str, module_globals: dict[str, Any], cells: dict[str, Any],
                  enclosing: _Frame | None) -> None:
-        self.filename, self.module, self.globals, self.cells = filename, module, module_globals, cells
+        self.filename, self.globals, self.cells = filename, module_globals, cells
         self.enclosing = enclosing
         self.own: dict[str, Item] = {}
         self.local_names: frozenset[str] = frozenset()
@@ -121,7 +121,7 @@ class Interpreter:
             plan.loaded[f"{code}.__code__"] = None
             plan.guard(f"{code}.__code__ is {plan.constant(function.__code__)}")
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        frame = _Frame(function.__code__.co_filename, function.__module__, function.__globals__, cells, None)
+        frame = _Frame(function.__code__.co_filename, function.__globals__, cells, None)
         given, named = function.__defaults__ or (), function.__kwdefaults__ or {}
         if f"{code}.__defaults__" not in plan.loaded:
             plan.loaded[f"{code}.__defaults__"] = None
@@ -250,26 +250,27 @@ class Interpreter:
 
     def _for(self, node: ast.For, frame: _Frame) -> None:
         for item in self._iterate(self.evaluate(node.iter, frame), node.iter):
-            self._step(node)
             self._assign(node.target, item, frame)
-            try:
-                self._block(node.body, frame)
-            except _Break:
+            if self._breaks(node, frame):
                 return
-            except _Continue:
-                continue
         self._block(node.orelse, frame)
 
     def _while(self, node: ast.While, frame: _Frame) -> None:
         while self._truth(node.test, frame):
-            self._step(node)
-            try:
-                self._block(node.body, frame)
-            except _Break:
+            if self._breaks(node, frame):
                 return
-            except _Continue:
-                continue
         self._block(node.orelse, frame)
+
+    def _breaks(self, node: ast.For | ast.While, frame: _Frame) -> bool:
+        """Run the body of a loop once; return whether it was left by `break`."""
+        self._step(node)
+        try:
+            self._block(node.body, frame)
+        except _Break:
+            return True
+        except _Continue:
+            pass
+        return False
 
     def _assign(self, target: ast.expr, item: Item, frame: _Frame) -> None:
         if isinstance(target, ast.Name):
@@ -504,7 +505,7 @@ class Interpreter:
         if any(not isinstance(item, Traced | Known | Data) for item in items):
             raise Refusal("an operator meets a container or an object", node)
         if any(isinstance(item, Traced) for item in items):
-            return self._record(lambda *values: function(*values), items, node)
+            return self._record(function, items, node)
         codes = [self._code_of(item, node) for item in items]
         text = f"{sign}{codes[0]}" if len(codes) == 1 else f"{codes[0]} {sign} {codes[1]}"
         return self._plan.compute(text, self._guarded(node, function, *(self._value(item, node) for item in items)))
@@ -649,7 +650,7 @@ class Interpreter:
     def call(self, function: Item, args: Sequence[Item], options: dict[str, Item], node: ast.AST) -> Item:
         """Return the result of a call."""
         if isinstance(function, Closure):
-            inner = _Frame(function.frame.filename, function.frame.module, function.frame.globals, {}, function.frame)
+            inner = _Frame(function.frame.filename, function.frame.globals, {}, function.frame)
             return self._run(function.tree, inner, function.defaults, function.keyword_defaults, args, options, node)
         if isinstance(function, Partial):
             return self.call(function.function, [*function.args, *args], {**function.options, **options}, node)
@@ -881,7 +882,7 @@ class Interpreter:
         return Lazy(self._comprehended(node, frame))
 
     def _comprehended(self, node: ast.ListComp | ast.GeneratorExp, frame: _Frame) -> Iterator[Item]:
-        inner = _Frame(frame.filename, frame.module, frame.globals, {}, frame)
+        inner = _Frame(frame.filename, frame.globals, {}, frame)
         # The first iterable is evaluated at once, in the frame around.
         first = self.evaluate(node.generators[0].iter, frame)
         return self._clauses(node, node.generators, inner, first)

@@ -37,10 +37,10 @@ class Plan:
         """The item of each path, by its code."""
         self.titles: dict[str, str] = {}
         """What users call each path, by its name."""
-        self.sources: dict[int, Data] = {}
-        """Arrays found, by identity."""
         self.pinned: frozenset[str] = frozenset()
         """The paths of data whose value decided what is recorded."""
+        self._arrays: dict[int, tuple[str, Data]] = {}
+        """Arrays that were read, by identity: the name of the first path, and the item."""
         self._paths: dict[str, frozenset[str]] = {}
         self._alive: list[Any] = []
         self._names: dict[Any, str] = {}
@@ -58,6 +58,17 @@ class Plan:
     def guard(self, condition: str) -> None:
         """Add a condition without which the generated function misses."""
         self.lines.append(f"if not ({condition}): return MISS")
+
+    def guard_argument(self, condition: str) -> None:
+        """Add a condition on the transformed arguments, which only direct calls test."""
+        self.argument_lines.append(f"if not ({condition}): return MISS")
+
+    def type_test(self, name: str, value: Any) -> str:
+        """Return the condition that what has this name is of the class of `value`, an array also of its type."""
+        test = f"type({name}) is {self.constant(type(value))}"
+        if isinstance(value, np.ndarray):
+            test += f" and {name}.dtype is {self.constant(value.dtype)} and {name}.shape == {value.shape}"
+        return test
 
     def load(self, code: str, value: Any, wraps: bool = False, title: str = "") -> Any:
         """Return the item of the value at a path; `wraps` marks arguments, whose arrays the function sees as `Array`s.
@@ -95,35 +106,33 @@ class Plan:
             return Known(value)
         if kind in (list, tuple):
             self.guard(f"type({name}) is {kind.__name__} and len({name}) == {len(value)}")
-            return Path(value, name, wraps)
         if kind is dict:
             self.guard(f"type({name}) is dict")
-            return Path(value, name, wraps)
         return Path(value, name, wraps)
 
     def _array(self, code: str, name: str, value: Any, wraps: bool) -> Data:
         kind = type(value)
         if value.dtype.names is not None or value.dtype.hasobject:
             raise Refusal("an array of random keys, or of objects, is read")
-        test = f"type({name}) is {kind.__name__} and {name}.dtype is {self.constant(value.dtype)}"
+        test = self.type_test(name, value)
         if kind is Array or wraps:  # one that nobody can write to is captured as it is, and makes results `Array`s
             test += f" and {name}.flags.writeable" if value.flags.writeable else (
                 f" and is_frozen({name}) is {is_frozen(value)}")
-        self.guard(f"{test} and {name}.shape == {value.shape}")
-        seen = self.sources.get(id(value))
-        item_value, item_code = self._override(code, value), name
-        if seen is not None and seen.value is not None:
+        self.guard(test)
+        seen = self._arrays.get(id(value))
+        if seen is not None:
             # One object at two paths is captured once: if one of them is rebound, the other must not follow it.
-            first = next(path for path, item in self.loaded.items() if item is seen)
-            self.guard(f"{name} is p{[*self.loaded].index(first)}")
-            return seen
+            first, item = seen
+            self.guard(f"{name} is {first}")
+            return item
+        item_value, item_code = self._override(code, value), name
         if wraps and kind is np.ndarray:
             item_value, item_code = item_value.view(Array), f"w{name}"
             self.lines.append(f"{item_code} = {name}.view(Array)")
         self._paths[item_code] = frozenset([code])
         item = Data(item_value, item_code, is_path=True)
         self._alive.append(value)
-        self.sources[id(value)] = item
+        self._arrays[id(value)] = name, item
         return item
 
     def _override(self, code: str, value: Any) -> Any:
@@ -150,12 +159,7 @@ class Plan:
 
     def guard_type(self, item: Data) -> None:
         """Guard the type of computed data."""
-        value, name = item.value, item.code
-        if isinstance(value, np.ndarray):
-            self.guard(f"type({name}) is {self.constant(type(value))} and {name}.dtype is "
-                       f"{self.constant(value.dtype)} and {name}.shape == {value.shape}")
-        else:
-            self.guard(f"type({name}) is {self.constant(type(value))}")
+        self.guard(self.type_test(item.code, item.value))
 
     def function(self, lines: Sequence[str], body: Sequence[str], **objects: Any) -> Any:
         """Return the generated function of `args` and `kwargs` that runs `lines`, and then `body`.

@@ -23,6 +23,7 @@ from fxgrad.engine.core import backends
 from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.core.avals import Aval, array_aval
 from fxgrad.engine.core.program import Program
+from fxgrad.engine.executors import FREQUENT
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.frontend.flat import TracedCall, finish_trace, parameter_names
 from fxgrad.engine.tracing import interning, observers
@@ -158,13 +159,12 @@ def _is_staged() -> bool:
 class Replays:
     """The replays of one function; they are left out of its pickles."""
 
-    __slots__ = ("_calls", "_declared", "_refusals", "_replays", "function", "reason")
+    __slots__ = ("_calls", "_declared", "_refusals", "_replays", "function")
 
     def __init__(self, function: Any) -> None:
         self.function, self._declared = function, is_declared(function)
         self._replays: list[Replay] = []
         self._calls = self._refusals = 0
-        self.reason: str | None = None
 
     def __reduce__(self) -> Any:
         return _no_replays, ()
@@ -198,7 +198,7 @@ class Replays:
         if not _are_equal(recording, Recording(replay.reached, replay.outputs, captured)):
             raise UnsupportedError(
                 f"{function_name(self.function)} was taken to be transparent, and recorded another program, or other "
-                "captured values, than its replay:\\n" + "\\n".join(replay.plan.lines))
+                "captured values, than its replay:\n" + "\n".join(replay.plan.lines))
 
     def consider(self, kind: Kind, traced: TracedCall | None, args: tuple[Any, ...], kwargs: dict[str, Any],
                  tape: Tape) -> None:
@@ -219,9 +219,10 @@ class Replays:
         except Refusal as refusal:
             self._refusals += 1
             counts.refused += 1
-            self.reason = explain_refusal(self.function, refusal)
             if self._declared and not self._replays:
-                raise UnsupportedError(at_user_line(self.reason)) from None
+                reason = refusal_text(self.function, refusal)
+                raise UnsupportedError(at_user_line(
+                    f"{reason}. Change the line, or leave out fxgrad.transparent")) from None
             return
         self._replays = [replay, *self._replays][:MAX_REPLAYS]
 
@@ -245,13 +246,10 @@ def replays_of(function: Any) -> Replays | None:
     return found if found.is_on else None
 
 
-def explain_refusal(function: Any, refusal: Refusal) -> str:
+def refusal_text(function: Any, refusal: Refusal) -> str:
     """Return why a function is not transparent, with the line."""
-    line = getattr(refusal.syntax, "lineno", None)
-    filename = refusal.filename or getattr(getattr(function, "__code__", None), "co_filename", "")
-    where = f" ({file_name(filename)}:{line})" if line is not None and filename else ""
-    return (f"{function_name(function)} is not transparent: {refusal.reason}{where}. Change the line, or leave out "
-            "fxgrad.transparent")
+    where = f" ({file_name(refusal.filename)}:{refusal.line})" if refusal.filename and refusal.line else ""
+    return f"{function_name(function)} is not transparent: {refusal.reason}{where}"
 
 
 class Run:
@@ -331,10 +329,6 @@ def make_replay(function: Any, kind: Kind, traced: TracedCall, args: tuple[Any, 
                   settings_of_recordings(), plan, first.codes, first.leaves, first.trees)
 
 
-_FREQUENT = frozenset({np.ndarray, float, np.float64})
-"""Classes of inputs on which NumPy computes, and gives NumPy's results."""
-
-
 def direct_call(replay: Replay, program: Program, captured: Sequence[Any], values: int, single: bool,
                 leaves: Sequence[Any], loaded: Sequence[Any], rewriting: Callable[[], Any]) -> Callable[..., Any]:
     """Return a generated function for a derivative with respect to all leaves: it tests, loads, and runs `program`.
@@ -348,7 +342,7 @@ def direct_call(replay: Replay, program: Program, captured: Sequence[Any], value
     slots = iter([f"r[{values + place}]" for place in range(len(replay.leaves))])
     trees = [make(slots) for make in replay.trees]
     gradient = trees[0] if single else f"({', '.join(trees)},)"
-    is_frequent = all(type(value) in _FREQUENT for value in (*captured, *loaded, *leaves))
+    is_frequent = all(type(value) in FREQUENT for value in (*captured, *loaded, *leaves))
     default, executor, epoch = replay.settings
     # The program runs outside of the block that takes exceptions for misses.
     return plan.function([_SETTINGS_DIFFER, *plan.argument_lines, *plan.lines], [
@@ -421,42 +415,36 @@ class _Interpretation:
     def _traced_argument(self, code: str, value: Any, tracers: Iterator[Tracer],
                          ) -> tuple[Item, Callable[[Iterator[str]], str]]:
         """Return the item of a traced argument, and a function that writes its container from slots for leaves."""
-        lines = self.plan.argument_lines
-        name = f"x{len(lines)}"
-        lines.append(f"{name} = {code}")
+        plan = self.plan
+        name = f"x{len(plan.argument_lines)}"
+        plan.argument_lines.append(f"{name} = {code}")
         kind = type(value)
         if kind is dict and all(type(key) is str for key in value):
-            self._guard(f"type({name}) is dict and len({name}) == {len(value)}")
+            plan.guard_argument(f"type({name}) is dict and len({name}) == {len(value)}")
             parts = {key: self._traced_argument(f"{name}[{key!r}]", value[key], tracers) for key in sorted(value)}
             makers = {key: make for key, (_, make) in parts.items()}
             return Fresh({key: item for key, (item, _) in parts.items()}), lambda slots: "{" + ", ".join(
                 f"{key!r}: {make(slots)}" for key, make in makers.items()) + "}"
         if kind in (list, tuple):
-            self._guard(f"type({name}) is {kind.__name__} and len({name}) == {len(value)}")
+            plan.guard_argument(f"type({name}) is {kind.__name__} and len({name}) == {len(value)}")
             listed = [self._traced_argument(f"{name}[{place}]", each, tracers) for place, each in enumerate(value)]
             left, right = "[]" if kind is list else ("(", ",)" if value else ")")
             return Fresh(kind([item for item, _ in listed])), lambda slots: (
                 f"{left}{', '.join([make(slots) for _, make in listed])}{right}")
         if value is None:
-            self._guard(f"{name} is None")
+            plan.guard_argument(f"{name} is None")
             return Known(None), lambda slots: "None"
-        if kind in tree_leaves:
-            test = f"type({name}) is {self.plan.constant(kind)}"
-            if kind is np.ndarray or kind is Array:
-                test += f" and {name}.dtype is {self.plan.constant(value.dtype)} and {name}.shape == {value.shape}"
-            self._guard(test)
+        if kind in DIRECT_LEAVES:
+            plan.guard_argument(plan.type_test(name, value))
         elif kind is not Tracer and array_aval(value) is None:
             raise Refusal(f"a container of class {kind.__name__} is an argument that is traced")
         else:  # a traced array of a function around, or a rare class: no direct call is made for it
-            self._guard("False")
+            plan.guard_argument("False")
         self.leaves.append(name)
         return Traced(next(tracers)), next
 
-    def _guard(self, condition: str) -> None:
-        self.plan.argument_lines.append(f"if not ({condition}): return MISS")
 
-
-tree_leaves = frozenset({np.ndarray, Array, float, np.float64, np.float32})
+DIRECT_LEAVES = frozenset({np.ndarray, Array, float, np.float64, np.float32})
 """Classes of leaves that a direct call takes."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,11 @@ class Refusal(Exception):  # noqa: N818  (the interpretation ends, and the call 
         super().__init__(reason)
         self.reason, self.syntax = reason, syntax
         self.filename = ""
+
+    @property
+    def line(self) -> int | None:
+        """The number of the line; None where the reason has no place."""
+        return getattr(self.syntax, "lineno", None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,4 +100,3 @@ class Lazy:
 
 
 Item = Traced | Known | Data | Fresh | Path | Function | Partial | Closure | Lazy
-Load = Callable[[], Any]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fxgrad
+from fxgrad.engine import config
 from tests.support import held
 
 W = np.array([0.3, -0.7, 1.1])
@@ -97,3 +98,20 @@ def test_series_in_a_loop() -> None:
         for _ in range(3):
             assert slope(0.4, series) == expected(0.4, series)
     assert fxgrad.explain_transparency(held.smoothed)(0.4, np.ones(4)).transparent
+
+
+def test_a_replay_that_is_wrong_is_found(monkeypatch) -> None:
+    """At check level 1 the function runs all the same, and what it records is compared."""
+    case = held.of_list(2.0)
+    fxgrad.transparent(case.function)
+    slope = fxgrad.grad(case.function)
+    monkeypatch.setattr(config, "check_level", 1)
+    for _ in range(3):
+        slope(W)
+    replay, = case.function.__dict__["_fxgrad_replays"]._replays
+    monkeypatch.setattr(replay, "load", lambda args, kwargs: [np.float64(7.0)])
+    with pytest.raises(fxgrad.errors.UnsupportedError) as error:
+        slope(W)
+    assert str(error.value) == (
+        "function was taken to be transparent, and recorded another program, or other captured values, than its "
+        "replay:\n" + "\n".join(replay.plan.lines))
