@@ -58,7 +58,7 @@ def generate(program: Program) -> tuple[str, dict[str, Any]]:
     operations = group(program, equations, calls)
     storage = _Storage(program, operations)
     of_numbers = _operations_of_numbers(program, operations)
-    writer = _CodeWriter(program, constants, _operands_in_place(program, operations, of_numbers))
+    writer = _CodeWriter(program, constants, _inlined_numbers(program, operations, of_numbers))
     for index, operation in enumerate(operations):
         target = storage.targets.get(index)
         if target is not None:
@@ -147,7 +147,7 @@ def _operations_of_numbers(program: Program, operations: Sequence[Operation]) ->
     return {index for index in able if gain[find(index)] > 0}
 
 
-def _operands_in_place(program: Program, operations: Sequence[Operation], of_numbers: set[int]) -> set[Atom]:
+def _inlined_numbers(program: Program, operations: Sequence[Operation], of_numbers: set[int]) -> set[Atom]:
     """Return the numbers that may be written as expressions where they are used: once, by an operation of numbers."""
     uses = Counter(atom for operation in operations for atom in operation.inputs)
     uses.update(program.outputs)
@@ -292,8 +292,8 @@ class _CodeWriter:
     `conversions` are the lines at its beginning, which convert scalar inputs.
     """
 
-    def __init__(self, program: Program, constants: dict[Atom, Any], in_place: set[Atom]) -> None:
-        self._constants, self._in_place = constants, in_place
+    def __init__(self, program: Program, constants: dict[Atom, Any], inlined: set[Atom]) -> None:
+        self._constants, self._inlined = constants, inlined
         self._inputs = {*program.inputs}
         self.conversions: list[str] = []
         self.lines: list[str] = []
@@ -366,7 +366,7 @@ class _CodeWriter:
         """Add the line of an operation that computes with Python's numbers."""
         operands = [self.operand(atom, _NUMBER) for atom in operation.inputs]
         text = call.of_numbers.format(*operands)
-        if operation.outputs[0] in self._in_place and len(text) < _LONGEST:
+        if operation.outputs[0] in self._inlined and len(text) < _LONGEST:
             self.namespace.update(call.objects)
             self._forms[operation.outputs[0]] = {_NUMBER: f"({text})"}
         else:

@@ -445,7 +445,7 @@ class Interpreter:
             return tuple(self._known(each, node) for each in item.value)
         if isinstance(item, Data):
             try:
-                return self._plan.by_value(item).value
+                return self._plan.guard_value(item).value
             except Refusal as refusal:
                 refusal.syntax = node
                 raise
@@ -568,7 +568,7 @@ class Interpreter:
                 raise Refusal("the library looks at the values of an array", node)
         elif not any(code is not None and code.endswith(f"({item.code})") for code in self.captures):
             try:
-                self._plan.by_value(item)
+                self._plan.guard_value(item)
             except Refusal as refusal:
                 refusal.syntax = node
                 raise

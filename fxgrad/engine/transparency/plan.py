@@ -145,7 +145,7 @@ class Plan:
         self._paths[name] = frozenset().union(*(self._paths.get(each, ()) for each in _DATA_NAMES.findall(code)))
         return Data(value, name, is_path=False)
 
-    def by_value(self, item: Data) -> Known:
+    def guard_value(self, item: Data) -> Known:
         """Return a number as known, after guarding its value; raise `Refusal` for arrays, NaN and complex numbers."""
         value, name = item.value, item.code
         if isinstance(value, np.ndarray):

@@ -200,8 +200,8 @@ class Replays:
                 f"{function_name(self.function)} was taken to be transparent, and recorded another program, or other "
                 "captured values, than its replay:\n" + "\n".join(replay.plan.lines))
 
-    def consider(self, kind: Kind, traced: TracedCall | None, args: tuple[Any, ...], kwargs: dict[str, Any],
-                 tape: Tape) -> None:
+    def interpret_if_due(self, kind: Kind, traced: TracedCall | None, args: tuple[Any, ...], kwargs: dict[str, Any],
+                         tape: Tape) -> None:
         """Interpret the function after a call that was not replayed, if it is due.
 
         `traced` is None if the function returned anything but traced arrays.
@@ -278,8 +278,8 @@ class Run:
             outputs = tuple([leaf.variable for leaf in leaves]) if is_traced else ()
             self._replays.compare(self._found, Recording(tape.reached, outputs, tape.captured))
         else:
-            self._replays.consider(self._kind, finish_trace(tape, leaves, out_tree) if is_traced else None, self._args,
-                                   self._kwargs, tape)
+            traced = finish_trace(tape, leaves, out_tree) if is_traced else None
+            self._replays.interpret_if_due(self._kind, traced, self._args, self._kwargs, tape)
 
 
 def begin_run(function: Any, positions: tuple[int, ...], structure: TreeDef, avals: Sequence[Aval],
@@ -308,14 +308,14 @@ def make_replay(function: Any, kind: Kind, traced: TracedCall, args: tuple[Any, 
         raise Refusal("the interpretation records something else than the function")
     others: dict[str, Any] = {}
 
-    def change(code: str, value: Any) -> Any:
+    def perturb(code: str, value: Any) -> Any:
         if code in first.plan.pinned:
             return value
         if code not in others:
-            others[code] = changed(value)
+            others[code] = perturbed(value)
         return others[code]
 
-    probe = _Interpretation(function, kind, args, kwargs, tape, change)
+    probe = _Interpretation(function, kind, args, kwargs, tape, perturb)
     if probe.plan.lines != first.plan.lines or probe.codes != first.codes or not _are_equal(
             probe.recording, Recording(recording.reached, recording.outputs, probe.recording.captured)):
         raise Refusal("what it records depends on the values of arrays or numbers")
@@ -482,7 +482,7 @@ def _same_value(one: Any, other: Any) -> bool:
 
 
 def _check_loads(probe: _Interpretation) -> None:
-    """Raise `Refusal` unless the loads, with changed data, give what was captured."""
+    """Raise `Refusal` unless the loads, with perturbed data, give what was captured."""
     plan = probe.plan
     namespace = dict(plan.namespace)
     for place, item in enumerate(plan.loaded.values()):
@@ -499,7 +499,7 @@ def _check_loads(probe: _Interpretation) -> None:
                 raise Refusal("a captured value depends on data in a way that is not interpreted")
 
 
-def changed(value: Any) -> Any:
+def perturbed(value: Any) -> Any:
     """Return another value of the same type: an array, or a number."""
     if not isinstance(value, np.ndarray):
         return type(value)(value * 1.25 + 0.375) if np.isfinite(value) else type(value)(0.625)
