@@ -48,7 +48,10 @@ CALLS = fxgrad.make_program(calls)(X)
 def test_calls_that_are_chosen(chosen: Any, expected: list[str]) -> None:
     unfolded = fxgrad.inline(CALLS, calls=chosen).check()
     assert operations(unfolded) == expected
-    assert np.array_equal(unfolded(X), CALLS(X))
+    if "jit_call" in expected:
+        assert np.array_equal(unfolded(X), CALLS(X))
+    else:  # NumPy computes what XLA did, whose tanh may round otherwise
+        np.testing.assert_allclose(unfolded(X), CALLS(X), rtol=1e-14)
     assert (unfolded is CALLS) == (chosen is False)
 
 
