@@ -19,6 +19,8 @@ from tests.comparison.cases import CASES
 from tests.comparison.libraries import LIBRARIES, functions
 from tests.support import distributions
 
+pytestmark = pytest.mark.slow
+
 NUMBERS = (0.1, 1 / 3, 1e300, -0.0, 2**53 + 1)
 DTYPES = {name: np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name) for name in (
     "float64", "float32", "bfloat16", "int64", "int32")}

@@ -209,6 +209,7 @@ def sample(dtype: str) -> np.ndarray:
     return np.array([1, 0, 3, 2]).astype(jnp.dtype(dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symbol", OPERATORS)
 def test_operators_promote_as_the_functions_do(symbol: str) -> None:
     """And so as jax does, with which the functions are compared: on either side, with every dtype and with numbers."""
