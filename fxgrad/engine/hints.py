@@ -9,6 +9,7 @@ from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 from fxgrad.engine import user_lines
+from fxgrad.engine.caches import Cache
 from fxgrad.engine.user_source import RunningCode, index_text, item_assignment, node_text, running_code
 
 
@@ -46,6 +47,36 @@ def conversion_hint() -> Hint | None:
                            ast.Tuple(looked, ast.Load()) if isinstance(right, ast.Tuple) else looked[0])
         return Hint(node_text(expression), f"Write {node_text(values)}")
     return None
+
+
+_hinted = Cache("lines with a hint how to print values", 1024)
+
+
+def printing_hint(*, converted: bool) -> str:
+    """Return how to see values of a tracer that is printed without any, in parentheses; "" where it was said before.
+
+    It is said once for each line of the user's. `converted` says that the tracer is made a text for people, by `str` or
+    by `format`; else only a running `print` counts, since debuggers and tests ask for `repr` too.
+    """
+    frame = user_lines.user_frame()
+    if frame is None:
+        return ""
+    expression = running_code(frame).expression
+    is_print = isinstance(expression, ast.Call) and node_text(expression.func) == "print"
+    # By names, since a code object would keep what its constants hold alive. A line that is edited and run again is
+    # another one only if its number or its function is.
+    line = frame.f_code.co_filename, frame.f_code.co_qualname, frame.f_lineno
+    if not (converted or is_print) or line in _hinted:
+        return ""
+    _hinted[line] = True
+    shown: list[ast.expr] = []
+    if isinstance(expression, ast.Call) and is_print:
+        shown = expression.args
+    elif isinstance(expression, ast.JoinedStr | ast.FormattedValue):
+        shown = [each.value for each in ast.walk(expression) if isinstance(each, ast.FormattedValue)]
+    names = {each.id for each in shown if isinstance(each, ast.Name)}
+    name = names.pop() if len(names) == 1 else "x"
+    return f' (no value while it is traced: fxgrad.debug.print("{{}}", {name}) prints it when the program runs)'
 
 
 def running_call_text() -> str:

@@ -17,7 +17,7 @@ from fxgrad.engine.core.avals import Aval, Shape, array_aval, check_dtype
 from fxgrad.engine.core.program import Variable
 from fxgrad.engine.core.symbolic import Linear
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.hints import conversion_hint, running_call_text
+from fxgrad.engine.hints import conversion_hint, printing_hint, running_call_text
 from fxgrad.engine.pytorch_names import add_hint_attributes
 from fxgrad.engine.user_source import Assignment, item_assignment, running_call, running_code
 
@@ -166,13 +166,21 @@ class Tracer:
             f"unhashable: a traced array ({self.aval}) cannot be a dictionary key, a set element or a static argument"))
 
     def __format__(self, spec: str) -> str:
-        """Format the value by `spec` if it is known; without a value, or without `spec`, as `repr`."""
+        """Format the value by `spec` if it is known; without a value, or without `spec`, as `str`."""
         value = self.tape.concrete_value(self) if spec else None
-        return repr(self) if value is None else format(np.asarray(value)[()], spec)
+        return str(self) if value is None else format(np.asarray(value)[()], spec)
+
+    def __str__(self) -> str:
+        return self._text(converted=True)
 
     def __repr__(self) -> str:
+        return self._text(converted=False)
+
+    def _text(self, *, converted: bool) -> str:
         value = self.tape.concrete_value(self)
-        return f"Tracer({self.aval})" if value is None else f"Tracer({self.aval}, value={value!r})"
+        if value is None:
+            return f"Tracer({self.aval})" + printing_hint(converted=converted)
+        return f"Tracer({self.aval}, value={value!r})"
 
 
 def _index_text(index: Any) -> str:
