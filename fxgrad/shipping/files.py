@@ -20,9 +20,17 @@ from typing import IO, Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.extend import Primitive, Program
+from fxgrad.extend import Equation, Primitive, Program
 from fxgrad.extend.tracing import program_of
 from fxgrad.shipping.archives import Archive, Format, fail_at, signature_from_json, signature_to_json
+from fxgrad.shipping.rules import (
+    read_rule_programs,
+    record_rule,
+    require_fitting_rules,
+    rule_from_json,
+    rule_to_json,
+    user_rule,
+)
 from fxgrad.text.json_reader import program_of_document
 from fxgrad.text.json_writer import document, require_untraced
 from fxgrad.text.text_parser import refuse_excess
@@ -40,8 +48,9 @@ def save(file: File, fun: Callable[..., Any] | Program, *specs: Any, **kwargs: A
     whole training steps and results of `vmap` and `jit` are programs like any other. Closed-over arrays are stored;
     equal programs give equal files. A path is replaced only once everything is written.
 
-    Raises `UnsupportedError` if Python code would have to be stored (rules of `custom_vjp` that were not applied,
-    callbacks) and for containers that are neither dicts, lists, tuples nor named tuples.
+    Rules of `custom_jvp` and `custom_vjp` are stored as the programs that they record for the types at hand. Raises
+    `UnsupportedError` if Python code would have to be stored (rules that branch on values, callbacks) and for
+    containers that are neither dicts, lists, tuples nor named tuples.
 
     >>> import io, fxgrad, numpy as np
     >>> def loss(p, x):
@@ -59,7 +68,25 @@ def save(file: File, fun: Callable[..., Any] | Program, *specs: Any, **kwargs: A
         arrays.append(array)
         return {"dtype": dtypes.short_name(array.dtype), "shape": [*map(int, array.shape)], "file": len(arrays) - 1}
 
-    header = {"signature": signature_to_json(program.signature, "save"), "program": document(program, stand_in)}
+    numbers: dict[Any, int] = {}
+    rules: list[Any] = []
+
+    def number_of_rule(equation: Equation) -> int | None:
+        rule = user_rule(equation)
+        if rule is None:
+            return None
+        if rule not in numbers:  # entered first, since rules may apply their own function
+            number = numbers[rule] = len(rules)
+            rules.append(None)
+            rules[number] = rule_to_json(record_rule(equation), write)
+        return numbers[rule]
+
+    def write(program: Program) -> dict[str, Any]:
+        return document(program, stand_in, number_of_rule)
+
+    header = {"signature": signature_to_json(program.signature, "save"), "program": write(program)}
+    if rules:
+        header["rules"] = rules
     _write_atomically(file,
                       FORMAT.write(header, ((_entry(number), _npy(array)) for number, array in enumerate(arrays))))
     return program
@@ -85,7 +112,18 @@ def load(file: File, primitives: Iterable[Primitive] = (), classes: Iterable[typ
         opened: Any = file if hasattr(file, "read") else stack.enter_context(Path(file).open("rb"))
         archive = Archive(FORMAT, opened)
         header = archive.header()
-        program = program_of_document(header.get("program"), primitives, classes, functools.partial(_constant, archive))
+        forms = header.get("rules", [])
+        if not isinstance(forms, list):
+            fail_at("rules", "an array is expected")
+        rules = [rule_from_json(form, f"rules[{number}]") for number, form in enumerate(forms)]
+
+        def read(form: Any) -> Program:
+            return program_of_document(form, primitives, classes, functools.partial(_constant, archive), rules)
+
+        for rule, form in zip(rules, forms, strict=True):
+            read_rule_programs(rule, form, read)
+        program = read(header.get("program"))
+        require_fitting_rules(program, rules)
         return program.replace(signature=signature_from_json(
             header.get("signature"), classes, (len(program.inputs) - program.captured, len(program.outputs))))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import enum
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -47,8 +47,11 @@ def parse_json(text: str) -> Any:
 
 
 def program_of_document(document: Any, further: Iterable[Primitive] = (), classes: Iterable[type] = (),
-                        array: Callable[[Any, str], Any] | None = None) -> Program:
-    """Return the program of a document of `json_writer.document`; `array` restores each constant."""
+                        array: Callable[[Any, str], Any] | None = None, rules: Sequence[Any] = ()) -> Program:
+    """Return the program of a document of `json_writer.document`; `array` restores each constant.
+
+    `rules` are those that are kept beside the document, by number.
+    """
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ProgramSyntaxError(f'this JSON is not a program: an object with "format": "{FORMAT}" is expected')
     version = document.get("version")
@@ -56,7 +59,7 @@ def program_of_document(document: Any, further: Iterable[Primitive] = (), classe
         raise ProgramSyntaxError(f"the program is of version {version!r} of the format; this fxgrad reads versions "
                                  f"up to {VERSION}: a newer one may read it")
     known = {**primitives, **{primitive.name: primitive for primitive in further}}
-    loader = _Loader(known, ValueClasses(classes), array)
+    loader = _Loader(known, ValueClasses(classes), array, rules)
     for number, fields in enumerate(_field(document, "programs", list, "the document")):
         loader.programs.append(loader.program(_require_kind(fields, dict, f"programs[{number}]"),
                                               f"programs[{number}]"))
@@ -96,8 +99,9 @@ class _Loader:
     """Makes programs, in order; each may refer to those before it."""
 
     def __init__(self, primitives: dict[str, Primitive], classes: ValueClasses,
-                 array: Callable[[Any, str], Any] | None = None) -> None:
+                 array: Callable[[Any, str], Any] | None, rules: Sequence[Any]) -> None:
         self.programs: list[Program] = []
+        self._rules = rules
         self._array = array or self._parse_parameter
         self._primitives, self._classes = primitives, classes
         self._types: dict[str, Aval] = {}
@@ -215,6 +219,8 @@ class _Loader:
             "enum": lambda name: self._member(name, value.get("member"), where),
             "class": lambda name: self._record(name, _field(value, "fields", dict, where), where),
         }
+        if self._rules:
+            read["rule"] = lambda number: self._rule(number, where)
         for key, function in read.items():
             if key in value:
                 if key in ("float", "complex", "scalar"):
@@ -226,6 +232,11 @@ class _Loader:
         if not 0 <= _require_kind(number, int, where) < len(self.programs):
             _fail(where, f"program {number} is not among those before this one")
         return self.programs[number]
+
+    def _rule(self, number: Any, where: str) -> Any:
+        if not 0 <= _require_kind(number, int, where) < len(self._rules):
+            _fail(where, f"rule {number} is not among those of the file before this place")
+        return self._rules[number]
 
     def _member(self, name: Any, member: Any, where: str) -> Any:
         kind = self._class(name, where)

@@ -9,7 +9,7 @@ import base64
 import enum
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,16 +40,27 @@ def to_json(program: Program, *, indent: int | None = None) -> str:
     return json.dumps(document(program), indent=indent)
 
 
-def document(program: Program, array: Callable[[Any], dict[str, Any]] | None = None) -> dict[str, Any]:
-    """Return the document that `to_json` writes; `array` encodes each constant, by default as base64."""
-    return {"format": FORMAT, "version": VERSION, "programs": _JsonWriter(program, array or _array_json).programs}
+def document(program: Program, array: Callable[[Any], dict[str, Any]] | None = None,
+             rule: Callable[[Equation], int | None] | None = None) -> dict[str, Any]:
+    """Return the document that `to_json` writes; `array` encodes each constant, by default as base64.
+
+    `rule` returns the number of the user's rule of an operation, kept beside the document, or None if there is none.
+    """
+    return {"format": FORMAT, "version": VERSION, "programs": _JsonWriter(program, array or _array_json, rule).programs}
+
+
+class _Rule(NamedTuple):
+    """The number of a rule that is kept beside the document."""
+
+    number: int
 
 
 class _JsonWriter:
     """Writer of a program after the programs that it refers to; `programs` is the list."""
 
-    def __init__(self, main: Program, array: Callable[[Any], dict[str, Any]]) -> None:
-        self._array = array
+    def __init__(self, main: Program, array: Callable[[Any], dict[str, Any]],
+                 rule: Callable[[Equation], int | None] | None) -> None:
+        self._array, self._rule = array, rule
         self.programs: list[dict[str, Any]] = []
         self._sources = Sources()
         self._numbers: dict[int, int] = {}
@@ -70,11 +81,13 @@ class _JsonWriter:
         }
 
     def _equation(self, equation: Equation, names: dict[Variable, str]) -> dict[str, Any]:
+        number = None if self._rule is None else self._rule(equation)
+        params = equation.params if number is None else {**equation.params, "rule": _Rule(number)}
         return {
             "primitive": equation.primitive.name,
             "inputs": [_atom_json(names, atom) for atom in equation.inputs],
             "params": {key: self._value(value, f"the parameter {key} of {equation.primitive}")
-                       for key, value in order_parameters(equation.primitive, equation.params).items()},
+                       for key, value in order_parameters(equation.primitive, params).items()},
             "outputs": [[names[var], repr(var.aval)] for var in equation.outputs],
         }
 
@@ -84,6 +97,8 @@ class _JsonWriter:
             return value
         if isinstance(value, Program):
             return {"program": self._numbers[id(value)]}
+        if kind is _Rule:
+            return {"rule": value.number}
         if isinstance(value, enum.Enum):
             return {"enum": kind.__name__, "member": value.name}
         if kind is float or kind is complex:

@@ -290,7 +290,7 @@ def is_unchanged(copied: Any, array: Any) -> bool:
     """Return whether an array is unchanged since its capture, bit for bit: -0.0 is not 0.0, and a NaN equals itself."""
     if copied.shape != array.shape or copied.dtype != array.dtype:
         return False
-    return copied.nbytes == 0 or bool(copied.tobytes() == array.tobytes())
+    return copied.nbytes == 0 or np.asarray(copied).tobytes() == np.asarray(array).tobytes()
 
 
 def is_frozen(array: Any) -> bool:

@@ -473,3 +473,16 @@ def test_arguments_that_the_function_has_not_are_refused(make: Any) -> None:
         with pytest.raises(fxgrad.errors.ArgumentError) as raised:
             function(1.0, **arguments)
         assert str(raised.value).split("\n")[0] == f"named: {said}"
+
+
+def test_integers_of_a_rule_are_compared_when_it_is_asked_again() -> None:
+    """The number that a jitted function captures is an `Integer`, which has no bytes of its own."""
+    @fxgrad.custom_vjp
+    def scaled(x: Any, n: Any) -> Any:
+        return np.sin(x) * n, n + 1
+    scaled.defvjp(lambda x, n: (scaled(x, n), (x, n)), lambda saved, cotangents: (11.0 * cotangents[0], None))
+    function = fxgrad.jit(lambda x: scaled(x, 3)[0])
+    x = np.array([0.1, 0.2])
+    np.testing.assert_allclose(fxgrad.grad(lambda x: np.sum(np.sin(function(x))))(x), 11.0 * np.cos(3.0 * np.sin(x)),
+                               rtol=1e-14)
+    np.testing.assert_allclose(fxgrad.jacrev(function)(x), 11.0 * np.eye(2), rtol=1e-15)
