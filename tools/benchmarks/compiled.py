@@ -54,9 +54,9 @@ def of_examples(small: bool) -> Peers:
     return both(second_order.per_example(fxgrad, np), second_order.per_example(jax, jnp), args)
 
 
-def of_while(small: bool) -> Peers:
+def of_while(numbers: int, small: bool) -> Peers:
     """The gradient of a `while_loop`, beside its value, and beside jax's gradient of a scan of as many steps."""
-    count, numbers = (20, 3) if small else (100_000, 1000)
+    count, numbers = (20, 3) if small else (100_000, numbers)
     x, steps = jnp.linspace(0.1, 2.0, numbers, dtype="float32"), jnp.int32(count)
     loss = models.growth(FXGRAD)
     return {"fxgrad": compiled(fxgrad.jit(fxgrad.grad(loss)), (x, steps)),
@@ -103,6 +103,8 @@ WORKLOADS = [
     workload("compiled: per-example gradients", "vmap(grad) of a network 64-64-1 on 32 examples", of_examples, *BARS),
     *(workload(name, f"Value and gradient of {model.title}", functools.partial(of_model, model),
                *(LOOPS if name.startswith("scan") else BARS)) for name, model in MODELS.items()),
-    workload("while: 100000 steps", "Gradient of a while_loop of 100000 steps on 1000 numbers", of_while,
-             Memory("jax.jit, scan", 1.0)),
+    *(workload(name, f"Gradient of a while_loop of 100000 steps on {title}", functools.partial(of_while, numbers),
+               Memory("jax.jit, scan", 1.0), Ratio("value alone", 6.0))
+      for name, title, numbers in (("while: 100000 steps", "1000 numbers", 1000),
+                                   ("while: 100000 steps of a number", "one number", 1))),
 ]

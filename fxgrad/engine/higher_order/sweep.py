@@ -4,6 +4,9 @@ It is the transpose of a loop. NumPy keeps every state. XLA needs the memory in 
 number of states and recomputes the others from the nearest earlier one. With `s` free slots, binomial(s + r, r) steps
 are walked back with every state computed at most r more times (Griewank and Walther, "Algorithm 799: revolve", 2000).
 The table's size does not depend on the number of steps.
+
+Looking for the nearest state takes longer than a step of small states. So the table holds the first state of each
+segment, and the states within a segment are computed once more, into a buffer, and visited from there.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ from fxgrad.engine.higher_order.wiring import (
     needs_tangent_tape,
     nonzero_outputs_of,
 )
-from fxgrad.engine.ops.arithmetic import div, sub
+from fxgrad.engine.ops.arithmetic import div, mul, sub
 from fxgrad.engine.ops.arithmetic import max as maximum
 from fxgrad.engine.ops.arithmetic import min as minimum
 from fxgrad.engine.ops.comparison import and_, eq, ge, gt, lt
@@ -136,13 +139,24 @@ def _run_numpy(*values: Any, step: Program, back: Program, **counts: int) -> lis
 TABLE_BYTES = 1 << 26
 MOST_STATES, FEWEST_STATES = 128, 16
 REPETITIONS = 40
+SEGMENT_BYTES = 1 << 18
+LONGEST_SEGMENT, SHORTEST_SEGMENT = 4096, 16
 INDEX = Aval((), dtypes.int32)
+
+
+def _bytes_of(state: Sequence[Aval]) -> int:
+    return max(sum(size_hint(aval.nbytes) for aval in state), 1)
 
 
 def table_size(state: Sequence[Aval]) -> int:
     """Return the number of states in the table: as many as fit 64 MiB, within bounds."""
-    size = sum(size_hint(aval.nbytes) for aval in state)
-    return min(MOST_STATES, max(FEWEST_STATES, TABLE_BYTES // max(size, 1)))
+    return min(MOST_STATES, max(FEWEST_STATES, TABLE_BYTES // _bytes_of(state)))
+
+
+def segment_length(state: Sequence[Aval]) -> int:
+    """Return the number of steps in a segment: as many as have their states in 256 KiB; 1 if these are few."""
+    length = min(LONGEST_SEGMENT, SEGMENT_BYTES // _bytes_of(state))
+    return length if length >= SHORTEST_SEGMENT else 1
 
 
 def steps_within(size: int) -> np.ndarray[Any, Any]:
@@ -179,6 +193,66 @@ def sweep_as_loops(step: Program, back: Program) -> Derived:
     return derive_grouped(back, ("with table", step), build, count=[INDEX],
                           step_consts=ahead.consts, back_consts=behind.consts, state=step.out_avals,
                           carry=back.out_avals)
+
+
+def sweep_in_segments(step: Program, back: Program, length: int) -> Derived:
+    """Return a program equal to the sweep, which visits `length` steps at a time; types are as in `sweep_as_loops`."""
+    ahead, behind = _input_types(step, back)
+    segment, visit = _step_segment(step, ahead.consts, length), _visit_segment(step, back, length)
+    loops = sweep_as_loops(segment.program, visit.program)
+
+    def build(count: list[Any], step_consts: list[Any], back_consts: list[Any], state: list[Any], carry: list[Any],
+              ) -> list[Any]:
+        segments = div(add(*count, _number(length - 1)), _number(length))
+        return apply_equations(loops.program, [
+            *loops.captured, segments, *segment.captured, *step_consts, *visit.captured, *step_consts, *back_consts,
+            *state, *count, *carry])[1:]
+
+    return derive_grouped(back, ("in segments", step, length), build, count=[INDEX], step_consts=ahead.consts,
+                          back_consts=behind.consts, state=step.out_avals, carry=back.out_avals)
+
+
+def _step_segment(step: Program, const_avals: Sequence[Aval], length: int) -> Derived:
+    """Return (constants, state) -> state after `length` steps."""
+    def build(consts: list[Any], state: list[Any]) -> list[Any]:
+        return _bind_loop("for", _number(length), *consts, *state, program=step, num_consts=len(consts))
+
+    return derive_grouped(step, ("segment", length), build, consts=const_avals, state=step.out_avals)
+
+
+def _visit_segment(step: Program, back: Program, length: int) -> Derived:
+    """Return the visit of the last segment: (constants, first state, steps left, carry) -> the last two, before it."""
+    ahead, behind = _input_types(step, back)
+    slot_avals = _slot_avals(step.out_avals, length - 1)
+
+    def fill(consts: list[Any], place: list[Any], slots: list[Any], state: list[Any]) -> list[Any]:
+        stored = [_store_entry(slot, value, *place) for slot, value in zip(slots, state, strict=True)]
+        return [add(*place, _number(1)), *stored, *apply_equations(step, [*consts, *state])]
+
+    def drain(consts: list[Any], slots: list[Any], place: list[Any], carry: list[Any]) -> list[Any]:
+        place = [sub(*place, _number(1))]
+        state = [_table_entry(slot, *place) for slot in slots]
+        return [*place, *apply_equations(back, [*consts, *state, *carry])]
+
+    filling = derive_grouped(step, ("fill", length), fill, consts=ahead.consts, place=[INDEX], slots=slot_avals,
+                             state=step.out_avals)
+    draining = derive_grouped(back, ("drain", length), drain, consts=behind.consts, slots=slot_avals, place=[INDEX],
+                              carry=back.out_avals)
+
+    def build(step_consts: list[Any], back_consts: list[Any], state: list[Any], left: list[Any], carry: list[Any],
+              ) -> list[Any]:
+        before = mul(div(sub(*left, _number(1)), _number(length)), _number(length))
+        taken = sub(*left, before)
+        slots = [_store_entry(zeros(slot), value, _number(0)) for slot, value in zip(slot_avals, state, strict=True)]
+        fixed = [*filling.captured, *step_consts]
+        filled = _bind_loop("for", taken, *fixed, zeros(INDEX), *slots, *state, program=filling.program,
+                            num_consts=len(fixed))
+        fixed = [*draining.captured, *back_consts, *filled[1:1 + len(slots)]]
+        drained = _bind_loop("for", taken, *fixed, taken, *carry, program=draining.program, num_consts=len(fixed))
+        return [before, *drained[1:]]
+
+    return derive_grouped(back, ("visit segment", step, length), build, step_consts=ahead.consts,
+                          back_consts=behind.consts, state=step.out_avals, left=[INDEX], carry=back.out_avals)
 
 
 def _input_types(step: Program, back: Program) -> tuple[StepInputs, BackInputs]:
@@ -270,7 +344,8 @@ def _loops_and_inputs(values: Sequence[Any], step: Program, back: Program) -> tu
 
 
 def _emit(lax: Any, *values: Any, step: Program, back: Program, **counts: int) -> list[Any]:
-    derived = sweep_as_loops(step, back)
+    length = segment_length(step.out_avals)
+    derived = sweep_as_loops(step, back) if length == 1 else sweep_in_segments(step, back, length)
     count = lax.convert_element_type(values[0], np.int32)
     return xla_executor.emit(derived.program, [*derived.captured, count, *values[1:]])
 

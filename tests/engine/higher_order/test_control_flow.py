@@ -9,7 +9,6 @@ import fxgrad
 from fxgrad import checkpoint, grad, jacfwd, jit, jvp, linearize, value_and_grad, vjp, vmap
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.higher_order.call import library_function
-from fxgrad.engine.higher_order.sweep import steps_within
 from fxgrad.errors import ConcretizationError
 
 
@@ -160,15 +159,6 @@ def test_refused_where_values_are_not_known(transformed) -> None:
 def test_unmapped_values_are_known_under_vmap_of_grad() -> None:
     result = vmap(lambda x, y: grad(branching)(y) * x, in_axes=(0, None))(np.arange(3.0), 2.0)
     np.testing.assert_array_equal(result, [0.0, 4.0, 8.0])
-
-
-def test_places_for_states_reach_as_far_as_binomials_say() -> None:
-    """The steps that s places and r repetitions walk back are those of one place less, and of one repetition less."""
-    table = steps_within(6).astype(int)
-    assert (table[0] == 1).all()
-    assert (table[:, 0] == 1).all()
-    np.testing.assert_array_equal(table[1:, 1:], table[:-1, 1:] + table[1:, :-1])
-    assert steps_within(128).max() == 2 ** 31 - 1
 
 
 def test_loops_are_given_what_they_use_alone() -> None:
