@@ -46,7 +46,8 @@ def dot_product_attention(query: Any, key: Any, value: Any, bias: Any = None, ma
     and `bias` is added. Both it and `mask` (bool, True where a key counts) are broadcast to ([batch,] heads, queries,
     keys). With `is_causal` a query attends to no later key, with `local_window_size` only to that many (before, after)
     it; sequence lengths (int32, one per entry of the batch) exclude the rest. With `return_residual` the result is a
-    pair with the logarithms of the sums of exponentials. The softmax is computed in float32. Raises `ShapeError`,
+    pair with the logarithms of the sums of exponentials. The softmax is
+    computed in float32, or in float64 for operands of it. Raises `ShapeError`,
     `DTypeError`, `ArgumentError`, and `UnsupportedError` for the implementation `"cudnn"`.
 
     With the implementation `"chunked"`, which jax lacks, memory is linear in the number of queries: they are processed
@@ -95,7 +96,6 @@ class _Attention(NamedTuple):
         if masks is not None:
             lowest = -0.7 * float(np.finfo(np.float32).max)
             logits = where(masks, logits, lowest)
-        logits = astype(logits, dtypes.float32)
         batch, keys, groups, size = shape_of(value)
         heads, queries = shape_of(logits)[1:3]
         weights = reshape(astype(softmax(logits), aval_of(key).dtype), (batch, groups, heads // groups, queries, keys))
