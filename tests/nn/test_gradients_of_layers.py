@@ -24,8 +24,9 @@ CELL = R.normal(size=(3, 8)), R.normal(size=(2, 8)), R.normal(size=8)
 GATES = R.normal(size=(3, 6)), R.normal(size=(2, 6)), R.normal(size=6), R.normal(size=6)
 STATE = R.normal(size=(4, 2)), R.normal(size=(4, 2))
 
-ELEMENTWISE = """celu elu gelu hard_sigmoid hard_silu hard_swish hard_tanh identity leaky_relu log_sigmoid mish relu relu6
-    selu sigmoid silu soft_sign softplus sparse_plus sparse_sigmoid squareplus swish tanh standardize softmax log_softmax
+ELEMENTWISE = """celu elu gelu hard_sigmoid hard_silu hard_swish hard_tanh identity leaky_relu log_sigmoid mish
+    relu relu6 selu sigmoid silu
+    soft_sign softplus sparse_plus sparse_sigmoid squareplus swish tanh standardize softmax log_softmax
     logsumexp logmeanexp layer_norm rms_norm""".split()
 OF_TARGETS = """mse_loss l1_loss huber_loss smooth_l1_loss poisson_nll_loss binary_cross_entropy_with_logits
     kl_div""".split()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -28,6 +29,8 @@ from fxgrad.engine.api.arguments import (
 )
 from fxgrad.engine.api.pullbacks import LongPullback, Pullback, PullbackSpec
 from fxgrad.engine.core.avals import Aval, without_literals
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.program_properties import calls_user_code
 from fxgrad.engine.derivation.derive import Derived
 from fxgrad.engine.derivation.guards import memoize_guarded
 from fxgrad.engine.executors import direct
@@ -35,6 +38,7 @@ from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.frontend.flat import (
     LEAF,
     TracedCall,
+    Transformation,
     argument_aval,
     finish_trace,
     function_origin,
@@ -50,7 +54,7 @@ from fxgrad.engine.tracebacks import hide_frames, shorten_traceback
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import Tape, current
 from fxgrad.engine.tracing.trace import SELECTIVE, SHARED, TraceRootCache, is_tracing, join_unchecked_vma, new_tape
-from fxgrad.engine.transforms.forward import has_tangent
+from fxgrad.engine.transforms.forward import has_tangent, slope_program
 from fxgrad.engine.transforms.joint import grad_program
 from fxgrad.engine.transforms.linearize import linearize_program
 from fxgrad.engine.transforms.transpose import transpose_program
@@ -134,8 +138,8 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
 class _Differentiation:
     """`grad` or `value_and_grad` (`what`) of one function."""
 
-    __slots__ = ("_allow_int", "_argnums", "_beginnings", "_budget", "_fun", "_has_aux", "_holomorphic", "_is_plain",
-                 "_key", "_of_method", "_safe", "_what", "_with_value", "replays")
+    __slots__ = ("_allow_int", "_argnums", "_beginnings", "_budget", "_fun", "_has_aux", "_holomorphic",
+                 "_is_of_gradient", "_is_plain", "_key", "_of_method", "_safe", "_what", "_with_value", "replays")
 
     replays: list[Callable[[tuple[Any, ...], dict[str, Any]], Any]]
     """Functions for calls that need not run the user's function, the last one made first; each may return `MISS`."""
@@ -154,6 +158,9 @@ class _Differentiation:
         self._beginnings = TraceRootCache(fun, staging=self._safe is not None or self._budget is not None)
         is_plain = self._safe is None and self._budget is None and not (has_aux or holomorphic or allow_int)
         self._is_plain = is_plain
+        made = getattr(fun, "transformed", None)
+        self._is_of_gradient = self._budget is None and type(made) is Transformation and made.what == "grad" and (
+            getattr(fun, "__wrapped__", None) is made.function)  # other wrappers copy the attribute
         self.replays = []
         self._of_method = Replays(fun) if type(fun) in (MethodType, partial) else None
 
@@ -255,14 +262,28 @@ class _Differentiation:
         if self._budget is not None:
             traced = plan_within_budget(self._what, self._fun, traced, self._budget)
         program, _, out_tree, computed, forced = traced
-        key = (*self._key, computed, out_tree)
+        key = (*self._key, self._is_of_gradient, computed, out_tree)
 
         def make(_: Any) -> Derived:
             _check_scalar(self._what, self._fun, traced, self._holomorphic)
             wrt = traced.wrt([has_tangent(aval) for aval in avals])
+            if self._has_slope(program, wrt, computed):
+                return slope_program(program, wrt, self._key[2])
             return grad_program(program, wrt, self._key[2], computed)
 
         return memoize_guarded(program, key, make, lambda derived: not derived.captures_tracers), forced
+
+
+    def _has_slope(self, program: Program, wrt: Sequence[bool], computed: int) -> bool:
+        """Return whether to take the slope of a gradient in forward mode: it is one number by one number.
+
+        The equations of nested reverse modes double with each order, those of forward mode are added. A first
+        derivative is taken in reverse mode all the same, as that of any other function.
+        """
+        moving = list(itertools.compress(program.in_avals, wrt))
+        return self._is_of_gradient and not computed and len(moving) == len(program.out_avals) == 1 and (
+            moving[0].shape == () and moving[0].strong() == program.out_avals[0].strong()
+            and dtypes.is_floating(moving[0].dtype) and not calls_user_code(program))
 
 
 def plan_within_budget(what: str, fun: Callable[..., Any], traced: TracedCall, budget: int) -> TracedCall:

@@ -92,10 +92,21 @@ def instantiate_one(aval: Aval) -> Any:
 
 
 def is_one(tangent: Any) -> bool:
-    """Return whether a given tangent, a number or a NumPy array, is 1 everywhere."""
-    if type(tangent) is np.ndarray:
-        return tangent.dtype.kind == "f" and tangent.size > 0 and bool((tangent == 1).all())
+    """Return whether a given tangent, a number or an array of NumPy's or ours, is 1 everywhere."""
+    if isinstance(tangent, np.ndarray | np.floating):
+        return tangent.dtype.kind == "f" and tangent.size > 0 and bool((np.asarray(tangent) == 1).all())
     return type(tangent) in (int, float) and bool(tangent == 1)
+
+
+def slope_program(program: Program, wrt: tuple[bool, ...], with_outputs: bool) -> Derived:
+    """Return the program inputs -> ([output,] slope) of a scalar function of the one scalar that `wrt` marks."""
+    def build(*primals: Any) -> tuple[list[Any], None]:
+        tangents = [instantiate_one(aval) if mark else Zero(aval)
+                    for aval, mark in zip(program.in_avals, wrt, strict=True)]
+        outputs, slopes = push_forward(program, primals, tangents)
+        return [*(outputs if with_outputs else ()), *map(instantiate_zeros, slopes)], None
+
+    return derive(program, ("slope", wrt, with_outputs), build, program.in_avals)
 
 
 def jvp_program(program: Program, wrt: tuple[bool | str, ...], computed: int = 0) -> Derived:
