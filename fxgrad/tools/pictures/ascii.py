@@ -17,7 +17,7 @@ PLAIN = str.maketrans({"·": "_", "…": "~", "×": "x"})
 
 
 def ascii_text(picture: Picture) -> str:
-    r"""Return the picture in characters; regions follow as separate pictures.
+    r"""Return the picture in characters, downward or to the right; regions follow as separate pictures.
 
     >>> boxes = (Box("x", "x"), Box("y", "y"), Box("add", "+", kind="operation"), Box("z", "z"))
     >>> lines = (Line("x", "add"), Line("y", "add", position=1), Line("add", "z"))
@@ -29,7 +29,8 @@ def ascii_text(picture: Picture) -> str:
       z
     """
     between = [line for line in picture.lines if line.source != line.target]
-    parts = [_draw_text(_with_labels(picture._replace(lines=tuple(between)))), picture.caption]
+    draw = _draw_text if picture.orientation == "down" else _draw_rightward
+    parts = [draw(_with_labels(picture._replace(lines=tuple(between)))), picture.caption]
     for title, inset in picture.insets:
         inner = ascii_text(inset).splitlines()
         parts.append("\n".join([f"{title}:", *(f"  {line}".rstrip() for line in inner)]))
@@ -78,6 +79,133 @@ def _draw_text(picture: Picture) -> str:
         if drawing.is_right:
             break
     return drawing.text
+
+
+def _draw_rightward(picture: Picture) -> str:
+    """Return the picture from left to right: the layers are columns, whose boxes have rows."""
+    texts = {box.key: _box_lines(box, 1) for box in picture.boxes}
+    heights = {key: 2 * len(lines) - 1 for key, lines in texts.items()}
+    layers = arrange_layers([*texts], [line.ends for line in picture.lines], heights, 2)
+    leftward = {line.ends for line in picture.lines if line.is_upward}
+    for shift in (0, 1):  # columns in turns a row lower, where a line would run over another one
+        rows = {name: layers.columns[name] // 2 * (1 + shift) + shift * (number % 2)
+                for number, layer in enumerate(layers.rows) for name in layer}
+        drawn = _Rightward(texts, layers, rows, leftward)
+        if drawn.is_right:
+            break
+    return drawn.text
+
+
+class _Rightward:
+    """Characters by row and column, drawn from left to right.
+
+    The lines to a box meet in a track, a vertical piece of its own, unless the only one is straight. An `o` is where a
+    line goes on and gives one to a track, a `+` where lines meet; lines cross straight.
+    """
+
+    def __init__(self, texts: Mapping[str, Sequence[str]], layers: Layers, rows: Mapping[str, int],
+                 leftward: set[tuple[str, str]]) -> None:
+        self._texts, self._layers, self._rows, self._leftward = texts, layers, rows, leftward
+        self.is_right = True
+        self._chars: dict[int, dict[int, str]] = {}
+        column = 0
+        for number, layer in enumerate(layers.rows):
+            width = max(len(text) for name in layer for text in texts.get(name, [""]))
+            ahead = layers.rows[number + 1] if number + 1 < len(layers.rows) else []
+            tracks = self._tracks(ahead)
+            first, after = column + width + 3, column + width + 3 + 2 * len(tracks) + 3
+            self._boxes(layer, column, first)
+            if ahead:
+                self._lines(ahead, {name: first + 2 * place for place, name in enumerate(tracks)}, first, after)
+            column = after
+
+    @property
+    def text(self) -> str:
+        lines = []
+        for row in range(min(self._chars, default=0), max(self._chars, default=-1) + 1):
+            chars = self._chars.get(row, {})
+            lines.append("".join(chars.get(column, " ") for column in range(max(chars, default=-1) + 1)).rstrip())
+        return "\n".join(lines)
+
+    def _put(self, row: int, column: int, char: str) -> None:
+        self._chars.setdefault(row, {})[column] = char
+
+    def _boxes(self, layer: Sequence[str], column: int, first: int) -> None:
+        """Draw the boxes of a layer, and their lines and those that pass between them as far as the first track."""
+        for name in layer:
+            row, end = self._rows[name], column
+            for below, text in enumerate(self._texts.get(name, [])):
+                for place, char in enumerate(text, column):
+                    self._put(row + below, place, char)
+            if name in self._texts:
+                end = column + len(self._texts[name][0])
+                users = self._layers.down.get(name, [])
+                if any((name, self._end(user)) in self._leftward for user in users):
+                    self._put(row, end, "<")
+                end += 1
+            if self._layers.down.get(name):
+                for place in range(end, first):
+                    self._put(row, place, "-")
+
+    def _end(self, name: str) -> str:
+        """Return the box at which a line through a rail arrives."""
+        while name not in self._texts:
+            name = self._layers.down[name][0]
+        return name
+
+    def _tracks(self, ahead: Sequence[str]) -> list[str]:
+        """Return the boxes of a layer whose lines need a track, in an order in which no line covers another."""
+        rows, up = self._rows, self._layers.up
+        needed = [name for name in ahead if up[name] and {rows[source] for source in up[name]} != {rows[name]}]
+        # A line from a row goes as far as the last of its tracks; the one that arrives in that row begins behind it.
+        before = {name: {other for other in needed if other != name and any(
+            rows[source] == rows[name] for source in up[other])} for name in needed}
+        order: list[str] = []
+        while len(order) < len(needed):
+            free = [name for name in needed if name not in order and before[name] <= {*order}]
+            self.is_right &= bool(free)
+            order += free or [name for name in needed if name not in order]
+        return order
+
+    def _lines(self, ahead: Sequence[str], tracks: Mapping[str, int], first: int, after: int) -> None:
+        """Draw the lines of one gap: horizontal pieces, then tracks over them, then where both meet."""
+        rows, up = self._rows, self._layers.up
+        last: dict[int, int] = {}
+        for name in ahead:
+            reach = tracks.get(name, after - 1)
+            for source in up[name]:
+                last[rows[source]] = max(last.get(rows[source], 0), reach)
+        for row, reach in last.items():
+            for place in range(first, reach):
+                self._put(row, place, "-")
+        for name in ahead:
+            if not up[name]:
+                continue
+            for place in range(tracks.get(name, first), after):
+                self._put(rows[name], place, "-")
+            if name in self._texts:
+                is_back = all((self._origin(source), name) in self._leftward for source in up[name])
+                self._put(rows[name], after - 2, "-" if is_back else ">")
+                self._put(rows[name], after - 1, " ")
+        for name, column in tracks.items():
+            met = {rows[source] for source in up[name]}
+            top, bottom = min(*met, rows[name]), max(*met, rows[name])
+            for row in range(top, bottom + 1):
+                if row in met and row == rows[name]:
+                    char = "+"
+                elif row in met and last[row] > column:
+                    char = "o"
+                elif row in met or row == rows[name]:
+                    char = "." if row == top else "'" if row == bottom else "+"
+                else:
+                    char = "|"
+                self._put(row, column, char)
+
+    def _origin(self, name: str) -> str:
+        """Return the box at which a line through a rail begins."""
+        while name not in self._texts:
+            name = self._layers.up[name][0]
+        return name
 
 
 class LineNet(NamedTuple):

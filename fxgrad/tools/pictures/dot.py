@@ -24,6 +24,8 @@ def dot_text(picture: Picture, theme: Theme | None = None) -> str:
     lines = [f"digraph {_quoted(picture.title or 'program')} {{",
              '  node [fontname="monospace", fontsize=12, margin="0.08,0.04", height=0.4, width=0.4];',
              '  edge [fontname="monospace", fontsize=9, arrowsize=0.7];']
+    if picture.orientation == "right":
+        lines.append("  rankdir=LR;")
     palette = apply_theme(theme)[0]
     lines += _dot_boxes(picture, "", palette, "  ")
     for line in picture.lines:
@@ -84,7 +86,7 @@ def mermaid_text(picture: Picture, theme: Theme | None = None) -> str:
     >>> print(mermaid_text(Picture("", (Box("x", "x", shape="circle", role="input"),), ())).splitlines()[1])
       x(("x")):::input
     """
-    lines = ["flowchart TD", *_mermaid_boxes(picture, "", "  ")]
+    lines = [f"flowchart {'LR' if picture.orientation == 'right' else 'TD'}", *_mermaid_boxes(picture, "", "  ")]
     marked = []
     for number, line in enumerate(picture.lines):
         label = f"|{_escape(line.label)}|" if line.label else ""

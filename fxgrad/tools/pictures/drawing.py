@@ -29,9 +29,11 @@ from fxgrad.tools.pictures.words import list_choices
 
 View = Literal["bipartite", "value", "op", "network"]
 Show = Literal["forward", "backward", "joint"]
+Orientation = Literal["down", "right"]
 Style = Literal["ascii", "svg", "dot", "mermaid", "html"]
 
 VIEWS = {"bipartite": bipartite, "value": value_view, "op": op_view, "network": network_view}
+ORIENTATIONS = ("down", "right")
 SHOWS = ("forward", "backward", "joint")
 STYLES = {"ascii": lambda picture, _: ascii_text(picture), "svg": svg_text, "dot": dot_text,
           "mermaid": mermaid_text, "html": html_text}
@@ -102,7 +104,8 @@ class Drawing:
 def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite", show: Show | None = None,
          style: Style = "ascii", roles: Roles | None = None, argnums: int | Sequence[int] | None = None,
          types: bool = True, values: bool = False, derivatives: bool = False,
-         expand: bool | str | Collection[str] | None = None, highlight: Any = None, theme: Theme | None = None) -> Any:
+         expand: bool | str | Collection[str] | None = None, highlight: Any = None, theme: Theme | None = None,
+         orientation: Orientation = "down") -> Any:
     r"""Return the picture of a program or a graph; for a function, a function that traces it and returns the picture.
 
     | `view` | boxes are | lines are |
@@ -118,10 +121,12 @@ def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite",
     gradients with respect to these are drawn. `types` and `values` are shown below names (in joint pictures with the
     gradients), local `derivatives` at lines. `expand` has the names of the operations and layers to open: True for all,
     False for none, by default loops and branches. `highlight` is a node, a path of `fxgrad.paths`, or several, nodes by
-    name. `theme` changes colours by role, {"input": "#cfe8ff"}.
+    name. `theme` changes colours by role, {"input": "#cfe8ff"}. Pictures lead down, or with `orientation="right"` from
+    left to right.
 
-    Raises `ArgumentError` for an unknown view, style, show, role, node or layer, and for `values` of a graph without
-    values; `UnsupportedError` for SVG and HTML if graphlay is not installed (`pip install 'fxgrad[draw]'`).
+    Raises `ArgumentError` for an unknown view, style, show, orientation, role, node or layer, and for `values` of a
+    graph without values; `UnsupportedError` for SVG and HTML if graphlay is not installed
+    (`pip install 'fxgrad[draw]'`).
 
     >>> import fxgrad
     >>> print(fxgrad.draw(lambda w, x: w * x, view="value")(2.0, 3.0))
@@ -130,10 +135,16 @@ def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite",
     *   *
      \ /
     [w*x]
+    >>> print(fxgrad.draw(lambda x, y, w: (x + y) * w, orientation="right")(2.0, 3.0, 4.0))
+    x --.
+        +--> [+] ---> [x+y] --.
+    y --'                     +--> [*] ---> b
+                      w ------'
     """
     chosen = _require_choice("view", view, VIEWS)
     _require_choice("show", show or "forward", SHOWS)
     _require_choice("style", style, STYLES)
+    _require_choice("orientation", orientation, ORIENTATIONS)
     apply_theme(theme)
     wishes = PictureOptions(types, values, derivatives, (expand,) if isinstance(expand, str) else expand)
 
@@ -143,7 +154,8 @@ def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite",
                 f"draw: {'values' if values else 'derivatives'}=True needs the numbers of {graph!r}, which was made of "
                 "a program, or of shapes alone. Write fxgrad.draw(f, ...)(*arrays), or fxgrad.draw(graph.with_values("
                 "*arrays), ...)"))
-        return Drawing(lambda wanted: _picture(graph, chosen, show, wanted, wishes, highlight), style, theme)
+        return Drawing(lambda wanted: _oriented(
+            _picture(graph, chosen, show, wanted, wishes, highlight), orientation), style, theme)
 
     if isinstance(fun, Graph | Program):
         if isinstance(fun, Program):
@@ -156,6 +168,12 @@ def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite",
         return drawn(_inline_single_call(graph_of(fun, argnums, roles=roles)(*args, **kwargs)))
 
     return traced
+
+
+def _oriented(picture: Picture, orientation: str) -> Picture:
+    """Return the picture, and those of its regions, in an orientation."""
+    return picture._replace(orientation=orientation, insets=tuple(
+        [(title, _oriented(inset, orientation)) for title, inset in picture.insets]))
 
 
 def _inline_single_call(graph: Graph) -> Graph:

@@ -23,7 +23,6 @@ MARGIN = 14.0
 EFFORT_ABOVE = 300
 """Boxes above which the layout is to take less time."""
 OPTIONS: dict[str, Any] = {
-    "direction": "topbottom",
     "spacing": {"layer_gap": 30, "node_gap": 22, "dummy_gap": 16, "port_gap": 10, "stub": 6, "isolated_gap": 24,
                 "compound_padding": 14, "compound_header": 20, "edge_label_margin": 10},
     "routing": {"style": "diagonal"},
@@ -127,6 +126,7 @@ def place_picture(picture: Picture) -> PictureLayout:
     more = {"effort": "fast"} if count > EFFORT_ABOVE else SYMMETRIC if count <= SMALL else {}
     if any(line.label for line in picture.lines):
         more = {**more, "spacing": {**OPTIONS["spacing"], **LABELLED}}
+    more = {**more, "direction": "leftright" if picture.orientation == "right" else "topbottom"}
     layout = _read_layout(picture, graphlay.layout(graph, options={**OPTIONS, **more}))
     areas = {key: area_around((frame.x, frame.y), frame.width - 2, frame.height - 2)
              for key, frame in layout.boxes.items()}

@@ -68,8 +68,8 @@ class Cluster(NamedTuple):
 class Picture(NamedTuple):
     """A picture without positions or style.
 
-    `caption` is the line below. `insets` are the pictures of regions that are not drawn in the picture itself, by their
-    titles.
+    `caption` is the line below; `orientation` says whether lines lead "down" or to the "right". `insets` are the
+    pictures of regions that are not drawn in the picture itself, by their titles.
     """
 
     title: str
@@ -78,6 +78,7 @@ class Picture(NamedTuple):
     clusters: tuple[Cluster, ...] = ()
     caption: str = ""
     insets: tuple[tuple[str, Picture], ...] = ()
+    orientation: str = "down"
 
     def printable(self) -> Picture:
         """Return the picture with control characters written as escapes, since no style can draw them."""

@@ -84,3 +84,44 @@ def test_every_line_leads_where_the_picture_says(seeds: range) -> None:
         for box in picture.boxes:
             expected = sorted(line.target for line in picture.lines if line.source == box.key)
             assert sorted(reader.below(box.key, 1 + len(box.details))) == expected, f"seed {seed}, {box.key}\n{text}"
+
+
+class RightwardReader(Reader):
+    """The same from left to right: an `o` gives a line to a track, which passes it; a `+` joins; lines cross."""
+
+    def beyond(self, key: str) -> list[str]:
+        """The boxes that the lines from the right of a box lead to."""
+        row, last = max((cell for cell, owner in self.owner.items() if owner == key), key=lambda cell: cell[1])
+        return self._right(row, last + 1) if self.at(row, last + 2) == "-" else []
+
+    def _right(self, row: int, column: int) -> list[str]:
+        """What is reached to the right from a cell, which is left behind."""
+        column += 1
+        char = self.at(row, column)
+        if char == " ":
+            return [self.owner[row, column + 1]] if (row, column + 1) in self.owner else []
+        goes_on = char in "-|>o" or (char == "+" and self.at(row, column + 1) in "->")
+        found = self._right(row, column) if goes_on else []
+        return found + (self._along(row, column, -1) + self._along(row, column, 1) if char in "+o.'" else [])
+
+    def _along(self, row: int, column: int, turn: int) -> list[str]:
+        """What is reached along a track, up or down."""
+        char, far = self.at(row + turn, column), self.at(row + turn, column + 1)
+        if char in "|o":
+            return self._along(row + turn, column, turn)
+        if char not in "+.'":
+            return []
+        return (self._right(row + turn, column) if far in "->" else []) + (
+            self._along(row + turn, column, turn) if char == "+" else [])
+
+
+@pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 400), marks=pytest.mark.slow)])
+def test_every_line_to_the_right_leads_where_the_picture_says(seeds: range) -> None:
+    """Several lines from one box to another are one."""
+    for seed in seeds:
+        picture = random_picture(seed)._replace(orientation="right")
+        text = ascii_text(picture)
+        reader = RightwardReader(text, picture.boxes)
+        for box in picture.boxes:
+            expected = {line.target for line in picture.lines if line.source == box.key}
+            assert {*reader.beyond(box.key)} == expected, f"seed {seed}, {box.key}\n{text}"

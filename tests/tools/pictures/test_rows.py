@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fxgrad
+from fxgrad.tools.pictures.layout import place_picture
 from fxgrad.tools.pictures.picture import Picture
 from fxgrad.tools.pictures.words import number_label
 from tests.support.named_functions import CASES
@@ -76,6 +77,52 @@ def test_g11_the_ascii_drawing_of_a_product() -> None:
     drawing = fxgrad.draw(f, style="ascii")(2.0, 3.0, 4.0)
     assert str(drawing) == PRODUCT
     assert str(drawing).isascii()
+
+
+TO_THE_RIGHT = r"""
+x --.
+    +--> [+] ---> [x+y] --.
+y --'                     +--> [*] ---> z
+                  w ------'
+""".strip("\n")
+
+
+def test_g11_the_drawing_of_a_product_to_the_right() -> None:
+    def f(x, y, w):
+        z = (x + y) * w
+        return z
+
+    drawing = fxgrad.draw(f, orientation="right")(2.0, 3.0, 4.0)
+    assert str(drawing) == TO_THE_RIGHT
+    assert "\n  rankdir=LR;\n" in drawing.text("dot")
+    assert drawing.text("mermaid").startswith("flowchart LR\n")
+    assert "rankdir" not in fxgrad.draw(f)(2.0, 3.0, 4.0).text("dot")
+
+
+@pytest.mark.parametrize("name", ["product", "wave", "perceptron", "attention"])
+def test_g11_every_line_of_an_svg_leads_to_the_right(name: str) -> None:
+    drawing = EXAMPLES[name].draw(style="svg", orientation="right")
+    layout = place_picture(drawing.picture)
+    for line in drawing.picture.lines:
+        source, target = layout.boxes[line.source], layout.boxes[line.target]
+        assert source.x + source.width / 2 <= target.x - target.width / 2, (line.source, line.target)
+    down = place_picture(EXAMPLES[name].draw(style="svg").picture)
+    assert layout.width / layout.height > down.width / down.height
+
+
+def test_g11_chains_stay_in_one_row() -> None:
+    def chain(x):
+        for _ in range(12):
+            x = np.sin(x) * 1.5
+        return x
+    assert len(str(fxgrad.draw(chain, orientation="right")(0.3)).splitlines()) == 1
+
+
+def test_g11_other_orientations_are_refused() -> None:
+    with pytest.raises(fxgrad.errors.ArgumentError) as caught:
+        fxgrad.draw(np.sin, orientation="left")
+    assert str(caught.value).startswith(
+        "draw: there is no orientation 'left'; take orientation='down' or 'right'\n  at test_rows.py:")
 
 
 def test_g12_lines_between_values_name_the_operation_and_its_derivative() -> None:
