@@ -6,7 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad.errors import FxgradError, ProgramSyntaxError, UnsupportedError
-from fxgrad.extend import Aval, Equation, Program, Zero, apply, aval_of, has_tangent, inner_first, instantiate_zeros
+from fxgrad.extend import (
+    Aval,
+    Equation,
+    Primitive,
+    Program,
+    Zero,
+    apply,
+    aval_of,
+    has_tangent,
+    inner_first,
+    instantiate_zeros,
+    primitives,
+)
 from fxgrad.extend.tracing import WITH_LITERALS, trace_flat
 
 Flat = Sequence[Any]
@@ -100,7 +112,7 @@ def user_rule(equation: Equation) -> Any:
     """Return the rule of a `custom_jvp` or `custom_vjp` operation that is Python code, or was; None for others."""
     rule = equation.params.get("rule")
     # A rule of the library's own is a tuple, which files hold by name.
-    return None if equation.primitive.name not in _RECORDERS or isinstance(rule, tuple) else rule
+    return None if equation.primitive not in _RECORDERS or isinstance(rule, tuple) else rule
 
 
 def record_rule(equation: Equation) -> RecordedRule:
@@ -112,7 +124,7 @@ def record_rule(equation: Equation) -> RecordedRule:
     if isinstance(rule, RecordedRule):
         return rule
     try:
-        return _RECORDERS[equation.primitive.name](rule, equation.params["program"])
+        return _RECORDERS[equation.primitive](rule, equation.params["program"])
     except FxgradError as error:
         raise UnsupportedError(
             f"save: the derivative of {rule.name} is Python code that cannot be recorded without values, and a file "
@@ -165,7 +177,8 @@ def _record_vjp(rule: Any, function: Program) -> RecordedVjp:
     return recorded
 
 
-_RECORDERS: dict[str, Callable[[Any, Program], RecordedRule]] = {"custom_jvp": _record_jvp, "custom_vjp": _record_vjp}
+_RECORDERS: dict[Primitive, Callable[[Any, Program], RecordedRule]] = {
+    primitives["custom_jvp"]: _record_jvp, primitives["custom_vjp"]: _record_vjp}
 
 
 # --- in files ---------------------------------------------------------------------------------------------------------
@@ -215,6 +228,6 @@ def require_fitting_rules(main: Program, rules: Sequence[RecordedRule]) -> None:
         rule = user_rule(equation)
         if rule is None:
             continue
-        if (equation.primitive.name == "custom_jvp") is not isinstance(rule, RecordedJvp):
+        if (_RECORDERS[equation.primitive] is _record_jvp) is not isinstance(rule, RecordedJvp):
             raise ProgramSyntaxError(f"the rule of {getattr(rule, 'name', rule)} is none of {equation.primitive.name}")
         rule.require_fit(equation.params["program"])
