@@ -17,7 +17,7 @@ from fxgrad.engine import config, dtypes, tree
 from fxgrad.engine.api.batching import vmap
 from fxgrad.engine.api.callbacks import io_callback, pure_callback
 from fxgrad.engine.api.closures import closure_convert, custom_gradient
-from fxgrad.engine.api.compiled import jit
+from fxgrad.engine.api.compiled import explain_store, jit
 from fxgrad.engine.api.custom import custom_jvp, custom_vjp
 from fxgrad.engine.api.eager import ensure_compile_time_eval
 from fxgrad.engine.api.forward import jvp, linearize
@@ -143,9 +143,9 @@ __all__ = [
     "budget_curve", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert",
     "compare_granularities", "cond", "config", "cost_analysis", "custom_batching", "custom_derivatives",
     "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_infs", "debug_nans", "default_backend",
-    "default_dtype", "default_matmul_precision", "device_count", "device_get", "device_put", "devices",
-    "disable_jit", "distributions", "draw", "dtypes", "enable_x64", "ensure_compile_time_eval", "errors",
-    "eval_shape", "experimental", "explain_retraces", "explain_transparency", "explicit_axes", "export", "ffi",
+    "default_dtype", "default_matmul_precision", "device_count", "device_get", "device_put", "devices", "disable_jit",
+    "distributions", "draw", "dtypes", "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape",
+    "experimental", "explain_retraces", "explain_store", "explain_transparency", "explicit_axes", "export", "ffi",
     "flatten_util", "float0", "fori_loop", "from_jax", "fwd_and_bwd", "grad", "graph", "hessian", "hvp", "image",
     "import_jaxpr", "infer_roles", "inline", "instantiate_zeros", "intermediate_grads", "interop", "io_callback",
     "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "load",
@@ -157,8 +157,8 @@ __all__ = [
     "scalarize", "scan", "scipy", "set_default_dtype", "set_mesh", "shard_map", "sharding", "simplify", "simulate",
     "stabilize", "stablehlo", "stages", "stochastic", "stop_gradient", "straight_through", "subprogram", "switch",
     "symbolic_spec", "tabulate", "test_util", "testing", "text", "to_jax", "traffic", "transparent", "tree",
-    "tree_util", "typeof", "typing", "value_and_grad", "value_and_jacobian", "visualize", "vjp", "vmap",
-    "while_loop"]
+    "tree_util", "typeof", "typing", "value_and_grad", "value_and_jacobian", "visualize", "vjp", "vmap", "while_loop",
+]
 
 
 # What is not imported above is imported when it is first asked for: who only computes does not wait for pictures.

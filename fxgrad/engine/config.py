@@ -31,6 +31,11 @@ transparent: bool = os.environ.get("FXGRAD_TRANSPARENT", "off") != "off"
 transparent_after: int = 1 if os.environ.get("FXGRAD_TRANSPARENT") == "at once" else 8
 """The call at which this is tried for a function that its user has not declared."""
 
+executable_store: str | None = os.environ.get("FXGRAD_EXECUTABLE_STORE") or None
+"""The folder in which jitted functions keep their executables for later processes; None for none."""
+executable_store_bytes: int = 2**30
+"""The bound of that folder: the executables that were not used for longest are removed."""
+
 
 def default_float() -> np.dtype[Any]:
     """Return the dtype of float arrays created without one: float32 unless set otherwise."""
@@ -107,6 +112,16 @@ def _set_transparent(value: Any) -> None:
     transparent = as_switch(value)
 
 
+def _set_executable_store(value: Any) -> None:
+    global executable_store
+    executable_store = None if value is None else os.fspath(value)
+
+
+def _set_executable_store_bytes(value: Any) -> None:
+    global executable_store_bytes
+    executable_store_bytes = int(value)
+
+
 class Setting(NamedTuple):
     """The functions that change a setting and read it."""
 
@@ -118,6 +133,8 @@ _SETTINGS: dict[str, Setting] = {
     "default_dtype": Setting(set_default_dtype, lambda: default_float().name),
     "traceback_filtering": Setting(_set_filtering, lambda: traceback_filtering),
     "check_level": Setting(_set_checks, lambda: check_level),
+    "executable_store": Setting(_set_executable_store, lambda: executable_store),
+    "executable_store_bytes": Setting(_set_executable_store_bytes, lambda: executable_store_bytes),
     "interning_limit": Setting(_set_limit, lambda: interning_limit),
     "transparent": Setting(_set_transparent, lambda: transparent),
     "enable_x64": Setting(lambda value: set_default_dtype("float64" if as_switch(value) else "float32"),
@@ -128,7 +145,8 @@ of_jax: dict[str, Setting] = {}
 
 
 def update(name: str, value: Any) -> None:
-    """Change a setting: `default_dtype`, `traceback_filtering`, `check_level`, `interning_limit` or `transparent`.
+    """Change a setting: `default_dtype`, `traceback_filtering`, `check_level`, `interning_limit`, `transparent`,
+    `executable_store` (a folder, or None) or `executable_store_bytes`.
 
     jax's names are accepted if they have a meaning here. `jax_enable_x64` sets the dtype of arrays created without one,
     since arrays keep theirs in any case; `jax_debug_nans`, `jax_debug_infs` and `jax_disable_jit` enter the blocks of

@@ -35,7 +35,7 @@ LAYERS = [
     ["engine.rematerialization"],
     ["engine.parallel"],
     ["engine.frontend", "engine.rooms"],
-    ["engine.transparency"],
+    ["engine.transparency", "engine.store"],
     ["engine.api"],
     ["numpy"],
     ["lax", "sharding"],
@@ -62,7 +62,7 @@ ON_THE_LINE = ["text", "tools", "shipping", "training.autocast", "training.autoc
 MAY_IMPORT_JAX = ["debug", "engine.dtypes", "errors", "engine.tree", "tree_util", "engine.core.avals",
                   "engine.core.sizes", "engine.ops.xla_kernels", "engine.executors", "engine.parallel.meshes",
                   "engine.parallel.shardings", "sharding", "shipping.exports", "engine.frontend", "interop", "numpy",
-                  "testing", "engine.api", "tools.retracing", "tools.profiling.benchmarking",
+                  "testing", "engine.api", "engine.store", "tools.retracing", "tools.profiling.benchmarking",
                   "shipping.onnx.definitions", "typing"]
 
 # Slow to import or optional, so imported where they are used.

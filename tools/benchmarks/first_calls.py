@@ -1,9 +1,14 @@
-"""The first call of the gradient of a new program, with the tables of programs empty."""
+"""The first call of the gradient of a new program, with the tables of programs empty; and that of a second process."""
 
 from __future__ import annotations
 
 import functools
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fxgrad
+from benchmarks import models
 from benchmarks.libraries import autograd, jax_arguments
 from benchmarks.problems import PROBLEMS, chain
 from benchmarks.workload import Absolute, Peer, Peers, Ratio, Workload, forget_programs, nothing
@@ -52,6 +58,43 @@ def long_loop(count: int, small: bool) -> Peers:
     return peers
 
 
+def blocks_loss(count: int) -> Callable[..., Any]:
+    """The mean square of what a Python loop over transformer blocks returns."""
+    def loss(p: Any, x: Any) -> Any:
+        for place in range(count):
+            x = models.transformer_layer(models.FXGRAD, x, {name: weight[place] for name, weight in p.items()})
+        return np.mean(x ** 2)
+    return loss
+
+
+def gradient_of_blocks(count: int) -> None:
+    """What a process computes: one gradient of transformer blocks, jitted."""
+    gradient = fxgrad.jit(fxgrad.grad(blocks_loss(count)))
+    jax.block_until_ready(gradient(*models.transformer_arguments(count, count < 24)))
+
+
+def processes(small: bool) -> Peers:
+    """Whole processes, with what they import: one whose executable is on disk, and one that finds an empty folder."""
+    script = f"from benchmarks.first_calls import gradient_of_blocks; gradient_of_blocks({2 if small else 24})"
+    root = Path(__file__).resolve().parents[2]
+    folder = tempfile.TemporaryDirectory()
+
+    def run(path: str) -> None:
+        subprocess.run([sys.executable, "-c", script], check=True, env={
+            **os.environ, "FXGRAD_EXECUTABLE_STORE": path, "FXGRAD_CHECK": "0",
+            "PYTHONPATH": os.pathsep.join([str(root), str(root / "tools")])})
+
+    def with_store() -> None:
+        run(folder.name)
+
+    def without() -> None:
+        with tempfile.TemporaryDirectory() as empty:
+            run(empty)
+    with_store()
+    return {"fxgrad": Peer(with_store, result=None, prepare=nothing),
+            "the first process": Peer(without, result=None, prepare=nothing)}
+
+
 def of_problem(name: str) -> Workload:
     """The workload of the first call of one of the problems."""
     return Workload(f"first call: {name}", f"First call of the gradient of {PROBLEMS[name].title}, float32",
@@ -67,4 +110,7 @@ WORKLOADS = [
              functools.partial(long_loop, 1_000), (Ratio("autograd", 2.0),)),
     Workload("first call: 50,000 steps", "Every call of the gradient of a Python loop of 50,000 steps",
              functools.partial(long_loop, 50_000), (Ratio("autograd", 1.0),)),
+    Workload("first call: second process",
+             "A process that finds the executable of the gradient of 24 transformer blocks on disk",
+             processes, (Ratio("the first process", 0.5),)),
 ]

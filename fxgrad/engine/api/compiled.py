@@ -10,6 +10,7 @@ from typing import Any, cast
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.jitted_functions import FAILURES, JittedFunction
 from fxgrad.engine.api.plans import run
+from fxgrad.engine.api.stored import StoreExplanation
 from fxgrad.engine.api.switches import Jitted
 from fxgrad.engine.config import default_float
 from fxgrad.engine.tracing.tape import current
@@ -74,6 +75,27 @@ def jit(fun: Callable[..., Any] | None = None, *, in_shardings: Any = None, out_
     jitted.lower, jitted.trace, jitted.clear_cache = (  # type: ignore[method-assign]
         state.lower, state.trace, state.clear_cache)
     return jitted
+
+
+def explain_store(fun: Callable[..., Any]) -> Callable[..., StoreExplanation]:
+    """Return a function of the arguments of `fun` that says whether the store on disk keeps its executable, and why.
+
+    `fun` is a jitted function, or one that is jitted here. The store is that of the setting `executable_store`, which
+    need not be set. Nothing is traced or compiled. See docs/appendix/stored-executables.md.
+
+    >>> import numpy as np, fxgrad
+    >>> print(fxgrad.explain_store(lambda x: x + np.random.normal())(1.0).reason)
+    it uses numpy.random.RandomState.normal, whose results or effects its content does not decide
+    """
+    state = getattr(getattr(fun, "lower", None), "__self__", None)
+    if not isinstance(state, JittedFunction):
+        return explain_store(jit(fun))
+    found = state
+
+    @transformation("explain_store", fun)
+    def explain(*args: Any, **kwargs: Any) -> StoreExplanation:
+        return found.explain_store(args, kwargs)
+    return explain
 
 
 _CALL = next(each for each in jit.__code__.co_consts if getattr(each, "co_name", "") == "call")

@@ -30,7 +30,7 @@ from fxgrad.engine.api.conversions import like_arguments
 from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.api.plans import DispatchPlans
 from fxgrad.engine.api.stages import MadeFor, Stage, stage_of
-from fxgrad.engine.api.static_arguments import Args, Kwargs
+from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Aval, check_dtype, keys_to_jax
@@ -167,21 +167,83 @@ class OutputWidths:
         return like_arguments(outputs, args, kwargs) if self.are_wide else outputs
 
 
+class StoredExecutables:
+    """The executables of one function from the store, called as `own`, the function that jax compiles.
+
+    Each takes arguments of certain types on the default device, and raises a `TypeError` or `ValueError` before it
+    starts for others: these go to another one, which `prepare` may load, or to `own`. jax takes weak and strong values
+    for the same there, so executables are entered by the classes of the leaves, and the weakness of jax's arrays.
+    """
+
+    __slots__ = ("_latest", "_others", "_own", "_prepare", "_static")
+
+    def __init__(self, static: StaticArguments, own: Callable[..., Any],
+                 prepare: Callable[[Args, Kwargs], bool]) -> None:
+        self._static, self._own, self._prepare = static, own, prepare
+        self._latest: dict[Any, Any] = {}
+        self._others: dict[Any, list[Any]] = {}
+
+    def _kind(self, args: Args, kwargs: Kwargs) -> tuple[Any, ...]:
+        if not self._static.any:
+            return tuple([_kind_of(leaf) for leaf in tree.leaves((args, kwargs))])
+        split = self._static.split(args, kwargs)
+        return self._static.values(args, kwargs), *[_kind_of(leaf) for leaf in split.leaves]
+
+    def add(self, args: Args, kwargs: Kwargs, compiled: Any) -> None:
+        """Enter an executable for such arguments."""
+        kind = self._kind(args, kwargs)
+        others = self._others.setdefault(kind, [])
+        if not any(each is compiled for each in others):
+            others.append(compiled)
+        self._latest[kind] = compiled
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        kind = self._kind(args, kwargs)
+        given, named = self._static.dynamic(args, kwargs) if self._static.any else (args, kwargs)
+        try:
+            return self._latest[kind](*given, **named)
+        except (TypeError, ValueError, KeyError):  # of other types, or on another device
+            return self._select(kind, args, kwargs, given, named)
+        except Exception:
+            # jax found a NaN, and looks for its origin where it compiles itself.
+            if jax.config.jax_debug_nans or jax.config.jax_debug_infs:  # type: ignore[attr-defined]
+                return self._own(*args, **kwargs)
+            raise
+
+    def _select(self, kind: tuple[Any, ...], args: Args, kwargs: Kwargs, given: Args, named: Kwargs) -> Any:
+        for _ in range(2):
+            for compiled in self._others.get(kind, ()):
+                try:
+                    results = compiled(*given, **named)
+                except (TypeError, ValueError):
+                    continue
+                self._latest[kind] = compiled
+                return results
+            if not self._prepare(args, kwargs):
+                break
+        return self._own(*args, **kwargs)
+
+
+def _kind_of(leaf: Any) -> Any:
+    return getattr(leaf, "weak_type", None) if isinstance(leaf, jax.Array) else type(leaf)
+
+
 class Executables:
     """The executables of a jitted function under one default dtype, and its state; see the head of this file.
 
     `bound` maps signatures to the executables of programs, with the captured values. `mesh` is the mesh that all
     results lie on. While `looks` is set, calls whose keys lack the argument types search the arguments for numbers,
-    which jax would make strong.
+    which jax would make strong. `stored` calls those of the store on disk, if there are any, and else `own`.
     """
 
     __slots__ = ("_called", "_compiled", "_make", "_mesh", "_own", "bound", "looks", "on_meshes", "outputs", "plans",
-                 "sharing")
+                 "sharing", "stored")
 
     def __init__(self, plans: DispatchPlans, make: Callable[[], Any], mesh: Any = None) -> None:
         self.plans = plans
         self._make, self._own, self._mesh = make, None, mesh
         self._called: explicit.OnMeshes | None = None
+        self.stored: StoredExecutables | None = None
         self.sharing, self.looks, self.on_meshes = Sharing.UNDECIDED, False, mesh is not None
         self.bound = BoundedDict(_SIGNATURES)
         self._compiled = BoundedDict(_SIGNATURES)
@@ -196,9 +258,9 @@ class Executables:
 
     @property
     def called(self) -> Executable:
-        """The executable that plans call: `own`, wrapped to prepare arrays on Explicit axes if there are any."""
+        """The executable that plans call: `stored` or `own`, wrapped to prepare arrays on Explicit axes if any."""
         if not self.on_meshes:
-            return self.own  # type: ignore[no-any-return]
+            return self.stored or self.own
         if self._called is None:
             # Re-created: jax calls a function more slowly after a failed trace of it.
             self._called = explicit.OnMeshes(self._make(), self._make(), self._mesh, self.own)
@@ -219,9 +281,8 @@ class Executables:
         """Return how jax compiled the function for these arguments, if it did."""
         return self._compiled.get(signature)
 
-    def note(self, signature: Signature | None, program: Program, scoped: bool) -> CompiledSignature:
+    def note(self, signature: Signature | None, compiled: CompiledSignature) -> CompiledSignature:
         """Record how a program was compiled; the first entry stays, since jax keeps what it compiled."""
-        compiled = CompiledSignature(scoped, has_wide_outputs(program))
         self.outputs.are_wide = self.outputs.are_wide or compiled.is_wide
         return compiled if signature is None else self._compiled.add(signature, compiled)
 

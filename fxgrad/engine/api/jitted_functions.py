@@ -10,7 +10,8 @@ The next state is the first whose condition holds:
              --> LOOK UP   otherwise
     LOOK UP  --> RUN       a plan has the key of the call
              --> PLAN      otherwise
-    PLAN     --> RUN       always: trace the function unless its trace is known, and enter a plan
+    PLAN     --> RUN       always: take the executable from the store on disk, if there is one, or trace the function
+                           unless its trace is known; enter a plan
     RUN      --> (end)     the executable returns: the results
              --> EXPLAIN   it raises one of `FAILURES`
              --> (end)     otherwise: the error is the user's own
@@ -26,6 +27,7 @@ others. Two signals can only arrive as errors, since both come from within jax. 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 from collections.abc import Callable, Sequence
@@ -35,7 +37,8 @@ from typing import Any
 
 import jax
 
-from fxgrad.engine import tree
+from fxgrad.engine import config, tree
+from fxgrad.engine.api import stored
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.conversions import (
     chain_conversions,
@@ -46,9 +49,11 @@ from fxgrad.engine.api.conversions import (
 )
 from fxgrad.engine.api.executables import (
     Bound,
+    CompiledSignature,
     Executables,
     Need,
     Sharing,
+    StoredExecutables,
     Unprepared,
     any_multi_device,
     argument_avals,
@@ -73,6 +78,7 @@ from fxgrad.engine.executors import failures
 from fxgrad.engine.executors.xla import x64
 from fxgrad.engine.frontend.flat import TracedCall, leaf_aval, trace_flat
 from fxgrad.engine.higher_order.call import jit_call_p
+from fxgrad.engine.store.content import Content, Unknown
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing import observers
 from fxgrad.engine.tracing.tape import axes_in_scope, bind, current, innermost_for
@@ -234,9 +240,11 @@ class JittedFunction:
         if avals is None:  # one is invalid: jax raises, if we do not
             self._static.explain(call.args, call.kwargs)
             return self._general_plan(executables, call), None
+        if config.executable_store is not None:
+            self._prepare_stored(executables, call, avals)
         if executables.sharing is Sharing.UNDECIDED:
             self._shardings.input_shardings(call, avals)
-            call.traced = self._trace(call, avals, SHARED)
+            call.traced = call.traced or self._trace(call, avals, SHARED)
             executables.sharing = self._first_sharing(call, call.traced)
         if executables.sharing is not Sharing.OWN:
             plan = self._shared_plan(executables, call, avals)
@@ -256,6 +264,73 @@ class JittedFunction:
         first = _FIRST_JITTED_BY.of(traced.program) or _FIRST_JITTED_BY.put(traced.program, weakref.ref(self))
         return Sharing.OWN if first() is self else Sharing.SHARED
 
+    def _prepare_stored(self, executables: Executables, call: JittedCall, avals: list[Aval]) -> bool:
+        """Have the executable of a call loaded from the store on disk, or made for it; return whether there is one.
+
+        The function is traced if the store has none. The states SHARED and BOUND keep their executables.
+        """
+        folder = stored.folder_in_use()
+        if folder is None or self._shardings or executables.on_meshes or executables.sharing in (
+                Sharing.SHARED, Sharing.BOUND):
+            return False
+        try:
+            key = stored.key_of_call(self._fun, self._options, call, avals, Content())
+        except Unknown:
+            return False
+        entry = stored.load(folder, key)
+        if entry is None or config.check_level:
+            call.traced = call.traced or self._trace(call, avals, SHARED)
+            program = call.traced.program
+            if executables.sharing is Sharing.UNDECIDED:
+                executables.sharing = self._first_sharing(call, call.traced)
+            if executables.sharing is not Sharing.OWN or has_effects(program) or calls_user_code(program) or any(
+                    map(is_jax_tracer, call.traced.captured)):
+                return False
+            # A plan of arguments that are not looked at runs in the x64 scope whatever they are.
+            scoped = needs_x64(program) or not key_of(self._static, call.args, call.kwargs).is_full
+            if not executables.looks and has_wide(call.leaves):
+                executables.prepare_for(Need.WIDE_ARGUMENTS)
+            try:
+                lowered = self._lower_for_store(executables, call, call.traced, scoped)
+            except FAILURES:
+                return False  # without the store there is a message
+            if entry is None:
+                entry = stored.store(folder, key, scoped, has_wide_outputs(program), lowered)
+            else:
+                stored.check_lowered(self._fun, entry, lowered)
+        executables.sharing = Sharing.OWN
+        executables.note(call.signature(avals) if call.is_known_by_key else None, CompiledSignature(
+            entry.scoped, entry.is_wide))
+        if executables.stored is None:
+            executables.stored = StoredExecutables(
+                self._static, executables.own, functools.partial(
+                    _prepare_later, weakref.ref(self), jax.config.jax_enable_x64))  # type: ignore[attr-defined]
+        executables.stored.add(*convert_arguments(call.args, call.kwargs), entry.compiled)
+        return True
+
+    def _lower_for_store(self, executables: Executables, call: JittedCall, traced: TracedCall,
+                         scoped: bool) -> Any:
+        args, kwargs = convert_arguments(call.args, call.kwargs)
+        token = _handed_over.set((self, traced))
+        try:
+            with x64() if scoped else contextlib.nullcontext():
+                return executables.own.lower(*args, **kwargs)
+        finally:
+            _handed_over.reset(token)
+
+    def prepare_stored_for(self, args: Args, kwargs: Kwargs) -> bool:
+        """Have the executable of a call with other types prepared, whose plan does not look at them."""
+        call = JittedCall(self._static, args, kwargs)
+        if needs_conversion(call.leaves):
+            return False  # the plan lacks it, and jax, which refuses or traces, leads to one that has it
+        avals = argument_avals(call.leaves)
+        return avals is not None and self._prepare_stored(self._current_executables(), call, avals)
+
+    def explain_store(self, args: Args, kwargs: Kwargs) -> stored.StoreExplanation:
+        """Say whether the store keeps the executable of a call, and why."""
+        call = JittedCall(self._static, args, kwargs)
+        return stored.explain(self._fun, self._options, call, argument_avals(call.leaves))
+
     def _own_plan(self, executables: Executables, call: JittedCall, avals: Sequence[Aval]) -> DispatchPlan:
         """Return the plan to call the executable of this function alone."""
         key = self._key(executables, call.args, call.kwargs)
@@ -266,14 +341,15 @@ class JittedFunction:
         if compiled is None:
             call.traced = call.traced or self._trace(call, avals, WITH_LITERALS)
             program = call.traced.program
-            compiled = executables.note(signature, program, scoped=needs_x64(program))
+            compiled = executables.note(signature, CompiledSignature(needs_x64(program), has_wide_outputs(program)))
         return executables.plans.enter(key, DispatchPlan(
             executables.called, compiled.scoped, convert_arguments if needs_conversion(call.leaves) else None,
             result_conversion(call.leaves) if compiled.is_wide and not self._shardings else None))
 
     def _general_plan(self, executables: Executables, call: JittedCall) -> DispatchPlan:
         """Return one plan for all calls whose key lacks the types of the arguments."""
-        executables.looks = executables.looks or has_wide(call.leaves)
+        if not executables.looks and has_wide(call.leaves):
+            executables.prepare_for(Need.WIDE_ARGUMENTS)  # earlier plans do not look
         arguments = convert_arguments if executables.looks or needs_conversion(call.leaves) else None
         return DispatchPlan(executables.called, True, arguments, None if self._shardings
                             else executables.outputs.results)
@@ -350,8 +426,8 @@ class JittedFunction:
             raise Unprepared(Need.CAPTURED_AS_ARGUMENTS, traced)
         program, captured, out_tree = traced[:3]
         self._shardings.output_shardings(out_tree, program.out_avals)
-        self._current_executables().note(call.signature(avals) if call.is_flat else None, program,
-                                scoped=jax.config.jax_enable_x64)  # type: ignore[attr-defined]
+        self._current_executables().note(call.signature(avals) if call.is_flat else None, CompiledSignature(
+            jax.config.jax_enable_x64, has_wide_outputs(program)))  # type: ignore[attr-defined]
         return tree.unflatten(out_tree, emit_call(
             program, captured, call.leaves, on_meshes=self._current_executables().on_meshes))
 
@@ -391,6 +467,13 @@ class JittedFunction:
             avals.append(aval)
         traced = self._inside.of(call, avals, functools.partial(self._trace, call, avals, inside=bool(self._shardings)))
         return traced, [*traced.captured, *call.leaves]
+
+
+def _prepare_later(state: weakref.ref[JittedFunction], x64_mode: bool, args: Args, kwargs: Kwargs) -> bool:
+    """Prepare a call from within the scope of a plan, in the x64 mode that plans are made in."""
+    jitted = state()
+    with jax.enable_x64(x64_mode):
+        return jitted is not None and jitted.prepare_stored_for(args, kwargs)
 
 
 def _compile_own(state: weakref.ref[JittedFunction], fun: Callable[..., Any], options: dict[str, Any]) -> Any:

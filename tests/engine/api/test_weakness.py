@@ -99,6 +99,14 @@ def test_scalars_mean_one_thing_on_every_path(number: Any) -> None:
         np.testing.assert_array_equal(result, wanted)
 
 
+def test_a_number_in_a_call_of_another_form_changes_earlier_plans() -> None:
+    x, number = np.ones(2, np.float32), np.float64(0.5)
+    function = jit(lambda p, other=None: p["x"] * p["s"])
+    assert function({"x": x, "s": np.float32(0.5)}).dtype == np.float32
+    assert function({"x": x, "s": number}, {"a": x}).dtype == np.float32
+    assert function({"x": x, "s": number}).dtype == np.float32
+
+
 def test_arrays_of_shape_without_axes_stay_strong_where_numbers_do_not() -> None:
     """One executable of jax's serves neither for both: whether a call looks at its arguments is found out."""
     x = np.ones(2, np.float32)

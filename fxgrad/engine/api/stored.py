@@ -1,0 +1,205 @@
+"""Executables of jitted functions in a store on disk: their keys, and how a call finds its own.
+
+A second process that jits a function of equal content loads what the first one compiled, and traces nothing. The key
+of an entry is a digest of the function's content (`engine/store/content.py`), of the options of `jit`, of the types
+and containers of the arguments, and of all else that decides what XLA makes of it (`engine/store/environment.py`).
+At check level 1 and above a function whose executable was loaded is traced all the same: the lowered text must be the
+one that was compiled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+from jax.experimental import serialize_executable
+
+from fxgrad.engine import config, tree
+from fxgrad.engine.api.jitted_calls import JittedCall
+from fxgrad.engine.api.keys import is_jax_tracer
+from fxgrad.engine.api.reverse import before_derivatives
+from fxgrad.engine.caches import Cache
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.executors.xla import x64
+from fxgrad.engine.store.content import Content, Unknown
+from fxgrad.engine.store.environment import environment
+from fxgrad.engine.store.folder import Folder
+from fxgrad.engine.tracing import observers
+from fxgrad.engine.user_lines import at_user_line, function_name
+
+
+class Stored(NamedTuple):
+    """A compiled function: jax's executable, and what its plan needs to know of it.
+
+    `lowered` is a digest of the text that XLA compiled.
+    """
+
+    scoped: bool
+    is_wide: bool
+    lowered: str
+    compiled: Any
+
+
+_loaded = Cache("executables of the store", 256)
+"""By key: what this process made or loaded, for functions that are created anew."""
+_folders: dict[tuple[str, int], Folder] = {}
+
+
+def folder_in_use() -> Folder | None:
+    """Return the folder of the store; None if none is set."""
+    path = config.executable_store
+    if path is None:
+        return None
+    key = path, config.executable_store_bytes
+    folder = _folders.get(key)
+    if folder is None:
+        folder = _folders[key] = Folder(*key)
+    return folder
+
+
+def key_of_call(function: Callable[..., Any], options: dict[str, Any], call: JittedCall, avals: list[Aval],
+                content: Content) -> str:
+    """Return the key of the executable of a call; raise `Unknown` if the content of the function is not known.
+
+    `content` is filled, so that it tells what was looked at.
+    """
+    _check_circumstances(call)
+    try:
+        content.add(function)
+        content.add(options)
+        content.add([*call.static])
+        types = iter(avals)
+        # The arguments with types in the place of arrays: containers of users' classes are looked at as objects.
+        content.add(tree.unflatten(call.split.structure, [*types]))
+        content.add(repr(environment()))
+        return content.digest()
+    except RecursionError:
+        raise Unknown("its content is nested too deeply") from None
+    except Unknown:
+        raise
+    except Exception as error:  # noqa: BLE001  (of a user's own `__getattr__`, `__slots__`, `__reduce__`)
+        raise Unknown(f"its content cannot be read: {type(error).__name__}: {error}") from None
+
+
+def _check_circumstances(call: JittedCall) -> None:
+    """Raise `Unknown` for what no key covers: meshes, several processes, other devices, rewritten traces."""
+    if jax.process_count() > 1:
+        raise Unknown("several processes compute together")
+    if observers.observers or before_derivatives.get() is not None:
+        raise Unknown("traces are observed or rewritten at present")
+    if jax.config.jax_debug_nans or jax.config.jax_debug_infs:  # type: ignore[attr-defined]
+        raise Unknown("NaNs or infinities are looked for")
+    if not jax.sharding.get_abstract_mesh().empty:
+        raise Unknown("it is called within a mesh")
+    default = {_default_device()}
+    for leaf in call.leaves:
+        if isinstance(leaf, jax.Array) and (is_jax_tracer(leaf) or leaf.sharding.device_set != default):
+            raise Unknown("an argument lies on another device than the default one, or on several")
+
+
+def _default_device() -> Any:
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]
+    return jax.local_devices(backend=device)[0] if device is None or isinstance(device, str) else device
+
+
+def load(folder: Folder, key: str) -> Stored | None:
+    """Return an executable of this process, or from the folder; None if there is none that can be used."""
+    found: Stored | None = _loaded.get(key)
+    if found is not None:
+        return found
+    data = folder.read(key)
+    if data is None:
+        return None
+    try:
+        scoped, is_wide, lowered, (binary, in_tree, out_tree) = pickle.loads(data)  # noqa: S301  (signed by this user's processes)
+        with _mode(scoped):
+            compiled = serialize_executable.deserialize_and_load(
+                binary, in_tree, out_tree, execution_devices=[_default_device()])
+    except Exception:  # noqa: BLE001  (of another version of XLA, or of classes that moved)
+        folder.remove(key)
+        return None
+    entry: Stored = _loaded.add(key, Stored(scoped, is_wide, lowered, compiled))
+    return entry
+
+
+def store(folder: Folder, key: str, scoped: bool, is_wide: bool, lowered: Any) -> Stored:
+    """Compile a lowered function, and enter it, on disk too where XLA can write it."""
+    with _mode(scoped):
+        compiled = lowered.compile()
+        entry: Stored = _loaded.add(key, Stored(scoped, is_wide, digest_of_text(lowered), compiled))
+        try:
+            data = pickle.dumps((*entry[:3], serialize_executable.serialize(compiled)))
+        except Exception:  # noqa: BLE001  (the platform cannot, or pickle does not find a class of a container)
+            return entry
+    folder.write(key, data)
+    return entry
+
+
+def digest_of_text(lowered: Any) -> str:
+    """Return a digest of the text that XLA compiles."""
+    return hashlib.sha256(lowered.as_text().encode()).hexdigest()
+
+
+def _mode(scoped: bool) -> AbstractContextManager[Any]:
+    return x64() if scoped else nullcontext()
+
+
+def check_lowered(function: Callable[..., Any], entry: Stored, lowered: Any) -> None:
+    """Raise `AssertionError` unless an executable is of the text that the function lowers to now."""
+    if digest_of_text(lowered) != entry.lowered:
+        raise AssertionError(at_user_line(
+            f"the store of executables has another program for {function_name(function)} than it records now; this is "
+            "a bug in fxgrad, unless the function depends on what its code does not show "
+            "(docs/appendix/stored-executables.md)"))
+
+
+@dataclass(frozen=True)
+class StoreExplanation:
+    """Whether the store keeps the executable of a call, and why.
+
+    Attributes:
+        kept: Whether the content of the function is known, so that its executable can be kept.
+        text: All of it as a text.
+        key: The key of the executable, or "".
+        reason: Why it is not kept, or "".
+        file: The file of the line that `reason` speaks of, or "".
+        line: The line, or None.
+        functions: The functions whose code is part of the key, with their files and lines.
+    """
+
+    kept: bool
+    text: str
+    key: str = ""
+    reason: str = ""
+    file: str = ""
+    line: int | None = None
+    functions: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+
+
+def explain(function: Callable[..., Any], options: dict[str, Any], call: JittedCall, avals: list[Aval] | None,
+            ) -> StoreExplanation:
+    """Say whether the store keeps the executable of a call, and why; nothing is traced."""
+    name, content = function_name(function), Content()
+    try:
+        if avals is None:
+            raise Unknown("an argument is no array and no number")
+        key = key_of_call(function, options, call, avals, content)
+    except Unknown as unknown:
+        place = f"{unknown.file}:{unknown.line}: " if unknown.line else ""
+        return StoreExplanation(False, f"the store does not keep {name}: {place}{unknown.reason}", "", unknown.reason,
+                                unknown.file, unknown.line)
+    functions = tuple(content.functions)
+    text = "\n".join([f"the store keeps {name}; the key covers the code and the values read by:",
+                      *(f"  {each}" for each in functions)])
+    return StoreExplanation(True, text, key, functions=functions)
