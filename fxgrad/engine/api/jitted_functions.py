@@ -292,12 +292,14 @@ class JittedFunction:
                 executables.prepare_for(Need.WIDE_ARGUMENTS)
             try:
                 lowered = self._lower_for_store(executables, call, call.traced, scoped)
+                if not stored.is_of_one_device(lowered):
+                    return False
+                if entry is None:
+                    entry = stored.store(folder, key, scoped, has_wide_outputs(program), lowered)
+                else:
+                    stored.check_lowered(self._fun, entry, lowered)
             except FAILURES:
                 return False  # without the store there is a message
-            if entry is None:
-                entry = stored.store(folder, key, scoped, has_wide_outputs(program), lowered)
-            else:
-                stored.check_lowered(self._fun, entry, lowered)
         executables.sharing = Sharing.OWN
         executables.note(call.signature(avals) if call.is_known_by_key else None, CompiledSignature(
             entry.scoped, entry.is_wide))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -138,6 +139,11 @@ def store(folder: Folder, key: str, scoped: bool, is_wide: bool, lowered: Any) -
             return entry
     folder.write(key, data)
     return entry
+
+
+def is_of_one_device(lowered: Any) -> bool:
+    """Return whether a lowered function runs on one device; the others are loaded where they were compiled."""
+    return re.findall(r"mhlo\.num_(?:partitions|replicas) = (\d+)", lowered.as_text()) == ["1", "1"]
 
 
 def digest_of_text(lowered: Any) -> str:

@@ -196,6 +196,18 @@ def test_other_devices_are_compiled_for_by_jax(traces) -> None:
         np.testing.assert_array_equal(got, np.float32(X) * np.float32(2.5))
 
 
+def test_programs_for_several_devices_are_not_kept(traces) -> None:
+    x = np.ones((4, 3), np.float32)
+    for _ in range(2):
+        mapped = fxgrad.pmap(lambda x, w: x * w, in_axes=(0, None))
+        np.testing.assert_array_equal(mapped(x, np.float32(3.0)), 3 * x)
+        new_process()
+    mesh = fxgrad.make_mesh((4,), ("rows",))
+    parts = fxgrad.shard_map(lambda x: x * 2, mesh=mesh, in_specs=fxgrad.P("rows"), out_specs=fxgrad.P("rows"))
+    np.testing.assert_array_equal(fxgrad.jit(parts)(x), 2 * x)
+    assert entries() == []
+
+
 def test_donated_arguments_are_donated(traces) -> None:
     for _ in range(2):
         jitted = fxgrad.jit(lambda x: x + 1, donate_argnums=0)
