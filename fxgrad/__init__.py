@@ -72,6 +72,7 @@ if _TYPE_CHECKING:
     from fxgrad.engine.api import checkpoint_policies
     from fxgrad.engine.api.axis_types import auto_axes, explicit_axes, reshard
     from fxgrad.engine.api.buckets import bucketed
+    from fxgrad.engine.api.dataflow import dataflow
     from fxgrad.engine.api.device_maps import pmap
     from fxgrad.engine.api.devices import (
         block_until_ready,
@@ -142,7 +143,7 @@ __all__ = [
     "auto_axes", "autocast", "autocast_policies", "benchmark", "bind", "block_until_ready", "bucketed",
     "budget_curve", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert",
     "compare_granularities", "cond", "config", "cost_analysis", "custom_batching", "custom_derivatives",
-    "custom_gradient", "custom_jvp", "custom_vjp", "debug", "debug_infs", "debug_nans", "default_backend",
+    "custom_gradient", "custom_jvp", "custom_vjp", "dataflow", "debug", "debug_infs", "debug_nans", "default_backend",
     "default_dtype", "default_matmul_precision", "device_count", "device_get", "device_put", "devices", "disable_jit",
     "distributions", "draw", "dtypes", "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape",
     "experimental", "explain_retraces", "explain_store", "explain_transparency", "explicit_axes", "export", "ffi",
@@ -167,6 +168,7 @@ _NAMES = {
     "engine.api.axis_types": "auto_axes explicit_axes reshard",
     "engine.api.buckets": "bucketed",
     "tools.profiling.budgets": "budget_curve",
+    "engine.api.dataflow": "dataflow",
     "engine.api.device_maps": "pmap",
     "engine.api.devices":
         "block_until_ready default_backend device_count device_get device_put devices local_device_count "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks import (
     compiled,
     custom_rules,
+    dataflow,
     dispatch,
     first_calls,
     gradients,
@@ -17,8 +18,8 @@ from benchmarks.workload import Workload
 
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload
-    for module in (gradients, second_order, custom_rules, unjitted_models, library_calls, first_calls, programs,
-                   dispatch, compiled)
+    for module in (gradients, second_order, custom_rules, unjitted_models, library_calls, dataflow, first_calls,
+                   programs, dispatch, compiled)
     for workload in module.WORKLOADS}
 
 

@@ -118,9 +118,14 @@ def _is_among(value: Any, others: Sequence[Any]) -> bool:
 
 
 def run_reference(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """Run the kernels one by one: the reference. At check level 2, verify their results."""
-    step = _run_checked if config.check_level >= 2 else _run_in_bytes if has_below_byte(program) else _run_kernel
-    return eval_program(program, [*map(as_kernel_operand, inputs)], step, value_of, live_equations(program))
+    """Run the kernels one by one: the reference."""
+    return eval_program(program, [*map(as_kernel_operand, inputs)], step_of(program), value_of,
+                        live_equations(program))
+
+
+def step_of(program: Program) -> Callable[[Equation, list[Any]], list[Any]]:
+    """Return the function that runs an equation of `program`; at check level 2 it verifies the results."""
+    return _run_checked if config.check_level >= 2 else _run_in_bytes if has_below_byte(program) else _run_kernel
 
 
 def _run_kernel(equation: Equation, values: list[Any]) -> list[Any]:
