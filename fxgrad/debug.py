@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import re
 import string
+import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,17 +24,18 @@ from fxgrad.engine.lazy_names import lazy_getattr
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.trace import WITH_LITERALS
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from fxgrad.tools.curves import Curves
     from fxgrad.tools.numerics.nan_origins import find_nan
     from fxgrad.tools.numerics.precision_report import precision_report
 
-__all__ = ["callback", "check_key_reuse", "find_nan", "inspect_array_sharding", "precision_report", "print", "value",
-           "visualize_array_sharding", "visualize_sharding"]
+__all__ = ["Curves", "callback", "check_key_reuse", "find_nan", "inspect_array_sharding", "plot", "precision_report",
+           "print", "progress", "value", "visualize_array_sharding", "visualize_sharding"]
 
-__getattr__ = lazy_getattr(__name__, {"find_nan": "tools.numerics.nan_origins",
+__getattr__ = lazy_getattr(__name__, {"Curves": "tools.curves", "find_nan": "tools.numerics.nan_origins",
                                       "precision_report": "tools.numerics.precision_report"})
 
 
@@ -106,6 +109,104 @@ def callback(callback: Callable[..., Any], *args: Any, ordered: bool = False, **
     [1.0, 2.0]
     """
     _look("debug.callback", callback, args, kwargs, ordered)
+
+
+def plot(curves: Curves, **values: Any) -> None:
+    """Add values to `curves` by name whenever the program runs: numbers, or arrays of one shape.
+
+    They are added when `print` would print; in compiled functions once the devices have computed them
+    (`jax.effects_barrier()` waits for all). `curves.figure()` draws them, `curves.write_tensorboard(folder)` writes
+    them.
+
+    Raises `ArgumentError` if `curves` is no `Curves`, or if there are no values.
+
+    >>> import numpy as np, fxgrad
+    >>> curves = fxgrad.debug.Curves()
+    >>> def loss(w):
+    ...     value = np.sum(w ** 2)
+    ...     fxgrad.debug.plot(curves, loss=value)
+    ...     return value
+    >>> w = np.array([1.0, 2.0])
+    >>> for _ in range(3):
+    ...     w = w - 0.25 * fxgrad.grad(loss)(w)
+    >>> curves["loss"]
+    array([5.    , 1.25  , 0.3125])
+    """
+    adding = getattr(curves, "adding", None)
+    if adding is None or not values:
+        given = f"a {type(curves).__name__}" if adding is None else "no values"
+        raise ArgumentError(at_user_line(
+            f"debug.plot: got {given}. Write curves = fxgrad.debug.Curves(), and debug.plot(curves, loss=loss)"))
+    _look("debug.plot", adding, (), values, False)
+
+
+def progress(function: Callable[..., Any], total: int, label: str = "") -> Callable[..., Any]:
+    """Return `function` with a bar on the terminal that advances at each of its runs, inside compiled loops too.
+
+    `function` is the body of a `scan` or a `fori_loop`, or a step of a training loop in Python; `total` is the number
+    of its runs, after which the bar is complete, and begins anew for the next loop. Results are those of `function`, to
+    the bit. Under `grad` the bar shows the forward pass, under `vmap` one run for all entries. Each run of a compiled
+    body calls Python, some ten microseconds.
+
+    Raises `ArgumentError` unless `total` is a positive integer.
+
+    >>> import numpy as np, fxgrad
+    >>> def body(carry, x):
+    ...     return carry + x, carry
+    >>> float(fxgrad.lax.scan(fxgrad.debug.progress(body, 1000), 0.0, np.ones(1000))[0])
+    1000.0
+    """
+    if not callable(function):
+        raise ArgumentError(at_user_line(
+            f"debug.progress: got a {type(function).__name__}, where the body of a loop, a function, is needed"))
+    if not isinstance(total, int) or isinstance(total, bool) or total < 1:
+        raise ArgumentError(at_user_line(
+            f"debug.progress: total={total!r}, where the number of runs is needed, such as total=1000"))
+    bar = _Bar(total, label or function_name(function))
+
+    @functools.wraps(function)
+    def shown(*args: Any, **kwargs: Any) -> Any:
+        output = function(*args, **kwargs)
+        _look("debug.progress", bar.advancing, (), {}, False)
+        return output
+    weakref.finalize(shown, bar.stop)
+    return shown
+
+
+class _Bar:
+    """A bar of rich's: it starts at the first run, ends at the last, and begins anew."""
+
+    def __init__(self, total: int, label: str) -> None:
+        self._total, self._label = total, label
+        self._lock = threading.Lock()
+        self._shown: Any = None
+        self._count = 0
+        self.advancing = self.advance
+        """`advance`, as one object: programs with equal callbacks are one."""
+
+    def advance(self) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        with self._lock:
+            if self._shown is None:
+                self._shown = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                                       TimeRemainingColumn(), console=_console())
+                self._shown.add_task(self._label, total=self._total)
+                self._shown.start()
+            self._count += 1
+            self._shown.advance(self._shown.task_ids[0])
+        if self._count == self._total:
+            self.stop()
+
+    def stop(self) -> None:
+        with self._lock:
+            if self._shown is not None:
+                self._shown.stop()
+            self._shown, self._count = None, 0
+
+
+def _console() -> Any:
+    from rich.console import Console
+    return Console(stderr=True)
 
 
 def _look(what: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], ordered: bool,

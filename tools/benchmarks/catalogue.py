@@ -12,6 +12,7 @@ from benchmarks import (
     library_calls,
     programs,
     second_order,
+    training,
     unjitted_models,
 )
 from benchmarks.workload import Workload
@@ -19,7 +20,7 @@ from benchmarks.workload import Workload
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for module in (gradients, second_order, custom_rules, unjitted_models, library_calls, dataflow, first_calls,
-                   programs, dispatch, compiled)
+                   programs, dispatch, compiled, training)
     for workload in module.WORKLOADS}
 
 

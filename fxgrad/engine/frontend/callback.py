@@ -30,7 +30,9 @@ from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedErro
 Host = callbacks.Host
 Avals = tuple[Aval, ...]
 LOOKING = ("debug.print", "debug.callback")
-"""Public functions that take objects other than arrays, and return nothing."""
+"""Public functions that take objects other than arrays."""
+RETURNING_NOTHING = (*LOOKING, "debug.plot", "debug.progress")
+"""Public functions that ignore what the callback returns."""
 
 
 class HostFunction(ByValue):
@@ -68,7 +70,7 @@ class HostFunction(ByValue):
             leaves.insert(position, constant)
         args, kwargs = tree.unflatten(in_tree, leaves)
         returned = self._function(*args, **kwargs)
-        if what in LOOKING:
+        if what in RETURNING_NOTHING:
             return []
         found, structure = tree.flatten(returned)
         if structure != out_tree:
