@@ -25,6 +25,8 @@ from fxgrad.interop.nested import equation_count
 from tests.samples import all_samples
 from tests.support.oracle import assert_close, draw
 
+pytestmark = pytest.mark.slow
+
 X = draw(3)
 ROWS = draw(2, 3)
 Function = Callable[..., Any]
@@ -210,7 +212,6 @@ def test_effects(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "x is 2.0\n"
 
 
-@pytest.mark.slow
 def test_there_and_back() -> None:
     exported = fxgrad.to_jax(kinked(fnp))
     imported = fxgrad.from_jax(lambda x: exported(x) * 2)

@@ -12,6 +12,8 @@ import fxgrad
 from fxgrad import nn
 from fxgrad.testing import check_grads
 
+pytestmark = pytest.mark.slow
+
 R = np.random.default_rng(0)
 X, Y, Z = (R.normal(size=(2, 5, 3)) for _ in range(3))
 POSITIVE = np.abs(X) + 0.1

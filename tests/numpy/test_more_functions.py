@@ -23,6 +23,8 @@ from tests.support.with_numpy import (
     in_groups,
 )
 
+pytestmark = pytest.mark.slow
+
 I = draw((7,), "int32")  # noqa: E741
 F, G, M = draw((7,)), draw((4,)), draw((4, 5))
 NANS = np.array([2.0, np.nan, 1.0, np.nan, 2.0, -0.0], np.float32)
@@ -101,7 +103,6 @@ DIFFERENTIABLE: list[tuple[Any, ...]] = [
 ]
 
 
-@pytest.mark.slow
 @in_groups([Call(name, args, options) for name, *args, options in DIFFERENTIABLE])
 def test_gradients(calls: list[Call]) -> None:
     check_gradients(*calls)

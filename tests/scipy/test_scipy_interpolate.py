@@ -18,6 +18,8 @@ from fxgrad import errors
 from fxgrad.scipy.interpolate import RegularGridInterpolator
 from fxgrad.testing import check_grads
 
+pytestmark = pytest.mark.slow
+
 RANDOM = np.random.default_rng(0)
 GRID = np.array([0.0, 1.0, 2.5, 4.0]), np.array([-1.0, 0.0, 3.0])
 VALUES, PLACES = RANDOM.normal(size=(4, 3)), RANDOM.uniform([0.1, -0.9], [3.9, 2.9], (7, 2))

@@ -17,6 +17,8 @@ from fxgrad import errors
 from fxgrad.scipy.spatial.transform import Rotation, Slerp
 from fxgrad.testing import check_grads
 
+pytestmark = pytest.mark.slow
+
 RANDOM = np.random.default_rng(0)
 QUATS = RANDOM.normal(size=(6, 4))
 QUATS[1, 3], QUATS[2] = 0.0, [0.0, 0.0, 0.0, -1.0]
@@ -122,7 +124,6 @@ def test_slerp_as_scipy() -> None:
     close(fxgrad.vmap(lambda at: ours(at).as_matrix())(at), theirs(at).as_matrix())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rotvec", "matrix", "mrp", "euler", "slerp", "applied", "magnitude"])
 def test_derivatives(name: str) -> None:
     vectors = VECTORS[:3]

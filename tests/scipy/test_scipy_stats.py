@@ -16,6 +16,8 @@ from fxgrad import errors
 from fxgrad.scipy import stats
 from tests.support.distributions import FUNCTIONS, SHAPES, WITHOUT_DERIVATIVE, pair, parameters, points
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("name", "function"), FUNCTIONS)
 def test_values_as_scipy(name: str, function: str) -> None:
@@ -34,7 +36,6 @@ def test_values_as_scipy(name: str, function: str) -> None:
         np.testing.assert_array_equal(fxgrad.vmap(ours, (0, *[None] * len(values)))(x, *values), found)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "function"), FUNCTIONS)
 def test_values(name: str, function: str) -> None:
     ours, theirs = pair(name, function)
@@ -80,7 +81,6 @@ def test_derivatives(name: str, function: str) -> None:
         np.testing.assert_allclose(np.sum(slope), (moved(step) - moved(-step)) / (2 * step), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "function"), FUNCTIONS)
 def test_compiled(name: str, function: str) -> None:
     ours, _ = pair(name, function)
@@ -88,7 +88,6 @@ def test_compiled(name: str, function: str) -> None:
     np.testing.assert_allclose(fxgrad.jit(ours)(x, *given), ours(x, *given), rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.slow
 def test_vectors() -> None:
     x, alpha = np.array([[0.2, 0.1], [0.3, 0.4], [0.5, 0.5]]), np.array([1.5, 2.0, 3.0])
     mean, factor = np.array([0.1, -0.2, 0.3]), np.array([[1.0, 0.0, 0.0], [0.4, 1.2, 0.0], [0.1, -0.3, 0.9]])

@@ -15,6 +15,8 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.errors import ProgramSyntaxError, UnsupportedError
 
+pytestmark = pytest.mark.slow
+
 SCALE = np.array([1.0, 0.1, 3.0])
 X = np.array([0.1, 0.2, -0.3])
 

@@ -28,6 +28,8 @@ from fxgrad.engine.tracing.trace import UNSHARED, trace_at
 from fxgrad.errors import FxgradError
 from tests.samples import COMPILED, COMPLEX, INTEGER, REAL, all_samples
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = all_samples()
 DTYPES = [np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
           for name in ("int8", "uint8", "bool", *REAL, *COMPLEX, *INTEGER[:2], *INTEGER[4:])]
@@ -235,7 +237,7 @@ def assert_all_reached(wanted: set[tuple[Primitive, int]]) -> None:
     assert not wanted - fired
 
 
-@pytest.mark.parametrize("rest", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rest", [False, True])
 @pytest.mark.parametrize("primitive", [*filter(ALGEBRA.get, ELEMENTWISE)], ids=str)
 def test_elementwise(primitive: Primitive, rest: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "check_level", 0)  # thousands of programs, each with the types of its neighbour
@@ -248,7 +250,6 @@ def test_elementwise(primitive: Primitive, rest: bool, monkeypatch: pytest.Monke
         assert_all_reached(ALGEBRA[primitive])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("primitive", [*filter(SPREADING.get, ELEMENTWISE)], ids=str)
 def test_broadcasts(primitive: Primitive) -> None:
     """Operands that were broadcast, or are scalars of another rank, beside arrays and beside each other."""
@@ -298,7 +299,6 @@ def runs_long(primitive: Primitive, sample: Any) -> bool:
     return any(region.times is None and region.role != "branch" for region in regions)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("primitive", LAYOUT, ids=str)
 def test_layouts(primitive: Primitive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "check_level", 0)

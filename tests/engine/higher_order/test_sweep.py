@@ -12,6 +12,8 @@ import fxgrad
 from fxgrad.engine.higher_order import sweep
 from fxgrad.engine.higher_order.sweep import steps_within
 
+pytestmark = pytest.mark.slow
+
 
 def test_places_for_states_reach_as_far_as_binomials_say() -> None:
     """The steps that s places and r repetitions walk back are those of one place less, and of one repetition less."""

@@ -14,6 +14,8 @@ import pytest
 import fxgrad
 from fxgrad.extend import inner_first
 
+pytestmark = pytest.mark.slow
+
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "product": lambda xp, x: xp.sin(x) * xp.exp(x) * x, "tanh": lambda xp, x: xp.tanh(x),
     "composition": lambda xp, x: xp.sin(xp.exp(x)), "logarithm": lambda xp, x: xp.log(1.0 + x * x),
