@@ -12,7 +12,7 @@ from typing import Any
 from fxgrad.extend import Program, transformation
 from fxgrad.text.text_writer import program_text
 from fxgrad.tools.explorer.items import Items
-from fxgrad.tools.explorer.stages import ProgramStage, stages_of
+from fxgrad.tools.explorer.stages import ProgramStage, places_of_program, stages_of
 from fxgrad.tools.graphs.graph import Graph, graph_of_call
 from fxgrad.tools.graphs.roles import annotated_roles
 
@@ -42,7 +42,8 @@ def visualize(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 
     The page shows the graph, which pans, zooms, collapses (scopes, loops, branches and calls) and can be searched; for
     each value its type, line, number and gradient; gradients, flops and bytes as a heat map; the graph of the gradient
     in the arguments at `argnums`, forward and backward linked; and every stage from the recording over the gradient and
-    the NumPy file to XLA's program. It is one file, and loads nothing.
+    the NumPy file and StableHLO to XLA's program, two side by side if you like; a click on a line marks what is of the
+    same line of yours in all of them. It is one file, and loads nothing.
 
     Arguments are those of `fxgrad.graph`; with shapes alone there are no values.
 
@@ -55,7 +56,7 @@ def visualize(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 
         only = Graph(fun)
         shown = [("", line) for line in program_text(fun).splitlines()]
         return _page(only.title or "program", [("program", only)],
-                     [ProgramStage("program", "The program.", shown, fun)])
+                     [ProgramStage("program", "The program.", shown, places_of_program(shown), fun)])
 
     @transformation("visualize", fun)
     def made(*args: Any, **kwargs: Any) -> Page:

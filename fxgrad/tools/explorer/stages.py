@@ -1,4 +1,4 @@
-"""The stages of a program: recorded, simplified, differentiated, as NumPy and as XLA's program."""
+"""The stages of a program: recorded, simplified, differentiated, as NumPy, as StableHLO and as XLA's program."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ MAX_EQUATIONS = 2_000
 class ProgramStage(NamedTuple):
     """One stage: its name, a sentence about it, its text, and marks of new and removed lines.
 
-    `program` is the program of the stage, if it has one.
+    `places` has the user's line that each line of the text is of, as "file.py:12", or "". `program` is the program of
+    the stage, if it has one.
     """
 
     name: str
     note: str
     lines: list[tuple[str, str]]
+    places: list[str]
     program: Program | None = None
 
     def data(self) -> dict[str, Any]:
         """Return the stage, for JSON."""
-        return {"name": self.name, "note": self.note, "lines": self.lines}
+        return {"name": self.name, "note": self.note, "lines": [
+            [mark, text, place] for (mark, text), place in zip(self.lines, self.places, strict=True)]}
 
 
 def stages_of(fun: Callable[..., Any], argnums: int | Sequence[int], args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -40,7 +43,7 @@ def stages_of(fun: Callable[..., Any], argnums: int | Sequence[int], args: tuple
 
     >>> import numpy as np
     >>> [stage.name for stage in stages_of(lambda x: np.sum(np.sin(x)), 0, (np.ones(3),), {})]
-    ['recorded', 'simplified', 'gradient', 'gradient, simplified', 'NumPy', 'XLA']
+    ['recorded', 'simplified', 'gradient', 'gradient, simplified', 'NumPy', 'StableHLO', 'XLA']
     """
     recorded = make_program(fun, as_recorded=True)(*args, **kwargs)
     simplified = make_program(fun)(*args, **kwargs)
@@ -63,14 +66,44 @@ def stages_of(fun: Callable[..., Any], argnums: int | Sequence[int], args: tuple
         text, note = last.to_python(), "The same as a file of plain NumPy, bit for bit: `program.to_python()`."
     except FxgradError as error:
         text, note = "", f"There is no such file: {error}".split("\n", maxsplit=1)[0]
-    return [*stages, ProgramStage("NumPy", note, [("", line) for line in text.splitlines()]), _xla(last)]
+    lines = text.splitlines()
+    return [*stages, ProgramStage("NumPy", note, [("", line) for line in lines], [_place_at(_COMMENT, line)
+                                                                                 for line in lines]), *_compiled(last)]
+
+
+_COMMENT = re.compile(r"# (\S+:\d+)$")
+"""The user's line in a file of NumPy."""
+_SCOPE = re.compile(r'/([^/":]+:\d+)/')
+"""The user's line in the name of an operation, where `_mark_line` has put it."""
+_MARGIN = re.compile(r"# (?:(\S+):)?(\d+)(?:$|[ ;])")
+"""The user's line in the margin of a program, without the file if it is that of the program."""
+_HEAD = re.compile(r"# (\S.*)$")
+
+
+def _place_at(pattern: re.Pattern[str], line: str) -> str:
+    found = pattern.search(line)
+    return found[1] if found else ""
+
+
+def places_of_program(lines: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the user's line for each line of a program; the margin has it where it is another than above."""
+    file, places = "", []
+    here = {"-": "", "+": ""}  # in the program before, and in this one
+    for mark, line in lines:
+        code = line.partition("#")[0].rstrip()
+        head, margin = _HEAD.search(line), _MARGIN.search(line)
+        if not file and head is not None and code.endswith(":"):  # the end of the head, which may take several lines
+            file = head[1]
+        elif margin is not None:
+            here |= dict.fromkeys(mark or "-+", f"{margin[1] or file}:{margin[2]}")
+        places.append(here[mark or "+"] if "=" in code or "return" in code else "")
+    return places
 
 
 def _program_stage(name: str, note: str, program: Program, before: Program | None) -> ProgramStage:
-    lines = program_text(program).splitlines()
-    if before is None:
-        return ProgramStage(name, note, [("", line) for line in lines], program)
-    return ProgramStage(name, note, _compare_lines(before, program), program)
+    lines = [("", line) for line in program_text(program).splitlines()] if before is None else _compare_lines(
+        before, program)
+    return ProgramStage(name, note, lines, places_of_program(lines), program)
 
 
 def _compare_lines(before: Program, after: Program) -> list[tuple[str, str]]:
@@ -114,19 +147,40 @@ def _canonical_lines(program: Program) -> list[str]:
     return meant
 
 
-def _xla(program: Program) -> ProgramStage:
+def _compiled(program: Program) -> list[ProgramStage]:
+    """Return the stages of the compiler: what it is given, StableHLO, and what it makes of that."""
     if len(program.equations) > MAX_EQUATIONS:
         note = f"Left out: to compile {len(program.equations):,} operations would take long."
-        return ProgramStage("XLA", note, [])
+        return [ProgramStage(name, note, [], []) for name in ("StableHLO", "XLA")]
     structs = [var.aval.struct for var in program.inputs[program.captured:]]
     closed = Program(program.inputs, [_mark_line(each) for each in program.equations], program.outputs,
                      program.captured, program.constants)
+    stages = []
     try:
-        text = jit(lambda *values: closed(*values)).lower(*structs).compile().as_text()
+        lowered = jit(lambda *values: closed(*values)).lower(*structs)
+        lines, places = _without_locations(lowered.as_text(debug_info=True))
+        stages.append(ProgramStage("StableHLO", "What the compiler is given: the operations, lowered.",
+                                   [("", line) for line in lines], places))
+        text = lowered.compile().as_text()
     except (FxgradError, NotImplementedError, RuntimeError) as error:
-        return ProgramStage("XLA", f"XLA does not compile it: {error}".split("\n", maxsplit=1)[0], [])
+        note = f"XLA does not compile it: {error}".split("\n", maxsplit=1)[0]
+        return [*stages, *[ProgramStage(name, note, [], []) for name in ("StableHLO", "XLA")[len(stages):]]]
+    lines = _strip_tables(text)
     note = "XLA's own program, optimised for this machine; op_name says which of your lines each operation is of."
-    return ProgramStage("XLA", note, [("", line) for line in _strip_tables(text)])
+    return [*stages, ProgramStage("XLA", note, [("", line) for line in lines],
+                                  [_place_at(_SCOPE, line) for line in lines])]
+
+
+_LOCATION = re.compile(r' loc\((?:#loc\d*|"[^"]*"(?:\(#loc\d*\))?|unknown)\)')
+
+
+def _without_locations(text: str) -> tuple[list[str], list[str]]:
+    """Return the lines of StableHLO without locations, and the user's line of each."""
+    named = dict(re.findall(r'^(#loc\d*) = loc\((.*)\)$', text, re.MULTILINE))
+    lines = [line for line in text.splitlines() if not line.startswith("#loc")]
+    ends = [re.search(r"loc\((#loc\d*)\)$", line) for line in lines]
+    places = [_place_at(_SCOPE, named.get(end[1], "")) if end else "" for end in ends]
+    return [_LOCATION.sub("", line) for line in lines], places
 
 
 def _mark_line(equation: Equation) -> Equation:

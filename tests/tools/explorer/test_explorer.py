@@ -146,7 +146,7 @@ def test_the_film_marks_no_line_that_has_other_letters_alone() -> None:
         return np.sum(np.exp(np.sin(x)) * np.tanh(np.sin(np.sin(x))) * np.exp(np.sin(x)))
 
     _, simplified = data_of(visualize(repeated)(np.ones(3)))["stages"][:2]
-    gone = [text for mark, text in simplified["lines"] if mark == "-"]
+    gone = [text for mark, text, _ in simplified["lines"] if mark == "-"]
     assert any("cos(x)" in text for text in gone)
     parts: list[Any] = []
 
@@ -193,18 +193,44 @@ def test_the_graph_of_the_gradient_links_forward_and_backward() -> None:
 def test_the_film_has_every_stage() -> None:
     stages = data_of(visualize(model)(*ARGS))["stages"]
     assert [stage["name"] for stage in stages] == [
-        "recorded", "simplified", "gradient", "gradient, simplified", "NumPy", "XLA"]
+        "recorded", "simplified", "gradient", "gradient, simplified", "NumPy", "StableHLO", "XLA"]
     assert all(stage["lines"] for stage in stages)
-    gone, added = ([text for mark, text in stages[3]["lines"] if mark == sign] for sign in "-+")
+    gone, added = ([text for mark, text, _ in stages[3]["lines"] if mark == sign] for sign in "-+")
     assert gone
     assert added
-    assert any("test_explorer.py:" in text for _, text in stages[5]["lines"])  # XLA's operations by the user's line
+    assert any("test_explorer.py:" in text for _, text, _ in stages[6]["lines"])  # XLA's operations by the user's line
+
+
+def test_row_c20_a_line_of_the_user_is_followed_through_all_stages() -> None:
+    def squares(x):
+        y = np.sin(x)
+        return np.sum(y * y)
+    line = squares.__code__.co_firstlineno
+    stages = {stage["name"]: stage["lines"] for stage in data_of(visualize(squares)(np.ones(3)))["stages"]}
+    of_line = {name: [text for _, text, place in lines if place == f"test_explorer.py:{line + 1}"]
+               for name, lines in stages.items()}
+    assert [text.split("=")[0].strip().split(":")[0] for text in of_line["simplified"]] == ["y"]
+    assert all("sin(x)" in text for text in of_line["recorded"])
+    assert any("cos(" in text for text in of_line["gradient, simplified"])
+    assert any("np.cos(x)" in text for text in of_line["NumPy"])
+    assert any("stablehlo.cosine" in text for text in of_line["StableHLO"])
+    assert any("cosine" in text for text in of_line["XLA"])
+    assert not any("loc(" in text for _, text, _ in stages["StableHLO"])
+    for lines in stages.values():
+        assert {place for _, _, place in lines} <= {"", f"test_explorer.py:{line + 1}", f"test_explorer.py:{line + 2}"}
+
+
+def test_lines_of_programs_without_a_margin_are_of_the_line_above() -> None:
+    lines = [("", "program f(x: f64[3]) -> f64[3]:  # loss.py"), ("", "  a = sin(x)  # 3"), ("-", "  b = a * a"),
+             ("+", "  b = a + a  # model.py:7 layer"), ("", "  # backward"), ("", "  return b")]
+    assert fxgrad.tools.explorer.stages.places_of_program(lines) == [
+        "", "loss.py:3", "loss.py:3", "model.py:7", "", "model.py:7"]
 
 
 def test_functions_without_a_gradient_and_programs() -> None:
     page = data_of(visualize(lambda x: x * 2)(np.arange(3)))
     assert ([graph["name"] for graph in page["graphs"]], [stage["name"] for stage in page["stages"]]) == (
-        ["function"], ["recorded", "simplified", "NumPy", "XLA"])
+        ["function"], ["recorded", "simplified", "NumPy", "StableHLO", "XLA"])
     page = data_of(visualize(fxgrad.make_program(model)(*ARGS)))
     assert [graph["name"] for graph in page["graphs"]] == ["program"]
     assert "value" not in page["graphs"][0]["items"][0]
@@ -332,15 +358,37 @@ def test_forward_and_backward_heat_and_film(opened: Opened) -> None:
     assert opened.shot("explorer-heat") != plain
     opened.page.click("#tabs button:nth-child(2)")
     seen = []
-    for _ in range(6):
+    for _ in range(7):
         seen.append(opened.page.inner_text("#note"))
         opened.page.click("#forward")
-    assert [text[:6] for text in seen] == [f"{number} of 6" for number in range(1, 7)]
+    assert [text[:6] for text in seen] == [f"{number} of 7" for number in range(1, 8)]
     assert opened.page.inner_text("#note") == seen[0]  # and begins again
     opened.page.select_option("#stages", "3")
     assert opened.page.locator("#text .gone").count() > 0
     assert "h: f64[5,16] = maximum(" in opened.page.locator("#text .on").first.inner_text()  # of what is selected
     opened.shot("explorer-film")
+
+
+@pytest.mark.slow
+def test_row_c20_a_click_follows_a_line_through_stages_side_by_side(opened: Opened) -> None:
+    opened.page.click("#tabs button:nth-child(2)")
+    opened.page.select_option("#stages", "3")
+    assert not opened.page.is_visible("#text-beside")
+    opened.page.select_option("#beside", "5")
+    assert opened.page.is_visible("#text-beside")
+    opened.page.locator("#text span", has_text="maximum(").first.click()
+    program, lowered = opened.ask("explorer.followed()")
+    assert any("maximum(" in text for text in program)
+    assert any("stablehlo.maximum" in text for text in lowered)
+    opened.shot("explorer-side-by-side")
+    opened.page.select_option("#beside", "6")
+    assert opened.ask("explorer.followed()")[1]  # the same line in XLA's program
+    opened.page.click("#forward")
+    assert opened.ask("explorer.followed()")[0]  # and in the file of NumPy
+    opened.page.locator("#text .followed").first.click()
+    assert opened.ask("explorer.followed()") == [[], []]
+    opened.page.select_option("#beside", "")
+    assert not opened.page.is_visible("#text-beside")
 
 
 @pytest.mark.slow

@@ -463,18 +463,44 @@ const number = (value) => value === 0 ? "0" : value >= 1e6 ? value.toExponential
 
 // --- the film -------------------------------------------------------------------------------------------------
 
-let stage = 0, timer = null;
+let stage = 0, timer = null, compared = null, followed = "";
 function showStage(number) {
   stage = (number + data.stages.length) % data.stages.length;
-  const {note, lines: texts} = data.stages[stage], holder = byId("text");
-  byId("stages").value = stage; byId("note").textContent = `${stage + 1} of ${data.stages.length}. ${note}`;
-  holder.replaceChildren(...texts.map(([mark, text]) => {
+  byId("stages").value = stage; byId("note").textContent = `${stage + 1} of ${data.stages.length}. ${data.stages[stage].note}`;
+  write(byId("text"), stage); markText(); markFollowed();
+}
+
+function write(holder, number) {
+  holder.replaceChildren(...data.stages[number].lines.map(([mark, text, place]) => {
     const made = document.createElement("span");
     made.className = mark === "+" ? "added" : mark === "-" ? "gone" : "same";
-    made.textContent = text || " ";
+    made.textContent = text || " "; made.dataset.place = place;
+    if (place) { made.title = place; made.onclick = () => follow(place); }
     return made;
   }));
-  markText();
+}
+
+// A second stage beside the first, or none.
+function compare(number) {
+  compared = number; byId("beside").value = number === null ? "" : number;
+  byId("text-beside").hidden = number === null; document.querySelector("aside").classList.toggle("wide", number !== null);
+  if (number !== null) write(byId("text-beside"), number);
+  markFollowed();
+}
+
+// Marks what is of one line of the user's in all stages, until it is asked for again.
+function follow(place) { followed = followed === place ? "" : place; markFollowed(); }
+
+function markFollowed() {
+  for (const holder of [byId("text"), byId("text-beside")]) {
+    let first = null;
+    for (const line of holder.children) {
+      const on = followed !== "" && line.dataset.place === followed;
+      line.classList.toggle("followed", on);
+      if (on && !first) first = line;
+    }
+    if (first && !holder.hidden && !byId("film").hidden) first.scrollIntoView({block: "nearest"});
+  }
 }
 
 function markText() {
@@ -590,7 +616,8 @@ data.graphs.forEach(({name}, number) => {
   const button = document.createElement("button"); button.textContent = name; button.onclick = () => show(number);
   button.id = `graph-${number}`; button.setAttribute("aria-controls", "stage"); byId("graphs").append(button);
 });
-data.stages.forEach(({name}, number) => byId("stages").append(new Option(name, number)));
+for (const id of ["stages", "beside"]) data.stages.forEach(({name}, number) => byId(id).append(new Option(name, number)));
+byId("beside").onchange = (event) => compare(event.target.value === "" ? null : +event.target.value);
 byId("stages").onchange = (event) => showStage(+event.target.value);
 byId("back").onclick = () => showStage(stage - 1);
 byId("forward").onclick = () => showStage(stage + 1);
@@ -647,7 +674,8 @@ window.explorer = {
   boxes: () => [...boxes.values()].map(({id, name}) => ({id, name})), selected: () => selected, lines: () => lines.map(({source, target, points, carried}) =>
     ({source: source.id, target: target.id, carried: Boolean(carried), points})), clusters: () => [...clusters.keys()],
   find: (text) => graph.items.filter((item) => item.name === text || item.label === text)  // outside of loops and calls, if it can be
-    .sort((one, other) => regions(one.id) - regions(other.id))[0]?.id ?? null, select, toggle, enter, show, showStage,
+    .sort((one, other) => regions(one.id) - regions(other.id))[0]?.id ?? null, select, toggle, enter, show, showStage, compare, follow,
+  followed: () => [byId("text"), byId("text-beside")].map((holder) => [...holder.querySelectorAll(".followed")].map((line) => line.textContent)),
   position: (id) => { const box = boxes.get(shownAs(id)); const place = canvas.getBoundingClientRect();
     return box && {x: place.left + view.x + box.x * view.scale, y: place.top + view.y + box.y * view.scale}; },
   item: (id) => graph.items[id], beside,
