@@ -9,12 +9,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from fxgrad.errors import FxgradError
 from fxgrad.extend import Program, transformation
 from fxgrad.text.text_writer import program_text
 from fxgrad.tools.explorer.items import Items
 from fxgrad.tools.explorer.stages import ProgramStage, places_of_program, stages_of
 from fxgrad.tools.graphs.graph import Graph, graph_of_call
 from fxgrad.tools.graphs.roles import annotated_roles
+from fxgrad.tools.profiling.fusion import fusions_of_program
 
 
 class Page:
@@ -41,9 +43,10 @@ def visualize(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 
 
     The page shows the graph, which pans, zooms, collapses (scopes, loops, branches and calls) and can be searched; for
     each value its type, line, number and gradient; gradients, flops and bytes as a heat map; the graph of the gradient
-    in the arguments at `argnums`, forward and backward linked; and every stage from the recording over the gradient and
-    the NumPy file and StableHLO to XLA's program, two side by side if you like; a click on a line marks what is of the
-    same line of yours in all of them. It is one file, and loads nothing.
+    in the arguments at `argnums`, forward and backward linked; what XLA computes together, with the bytes that are
+    moved one by one and together; and every stage from the recording over the gradient, the NumPy file and StableHLO to
+    XLA's program, two side by side if you like, where a click on a line marks what is of the same line of yours in all
+    of them. It is one file, and loads nothing.
 
     Arguments are those of `fxgrad.graph`; with shapes alone there are no values.
 
@@ -65,8 +68,23 @@ def visualize(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 
         names = {"simplified": "function", "gradient, simplified": "gradient"}
         graphs = [(names[stage.name], graph_of_call(stage.program, roles, args, kwargs)) for stage in stages
                   if stage.program is not None and stage.name in names]
-        return _page(graphs[0][1].title, graphs, stages)
+        last = next(stage.program for stage in reversed(stages) if stage.program is not None)
+        return _page(graphs[0][1].title, [*graphs, *_fused(last)], stages)
     return made
+
+
+MAX_FUSED = 500
+"""Equations up to which a program is compiled once more, to show what XLA computes together."""
+
+
+def _fused(program: Program) -> list[tuple[str, Graph]]:
+    """Return the graph of the compiled program in boxes of what XLA computes together, if it compiles."""
+    if len(program.equations) > MAX_FUSED:
+        return []
+    try:
+        return [("fused", Graph(fusions_of_program(program).grouped_with_bytes))]
+    except (FxgradError, NotImplementedError, RuntimeError):  # the film says why it does not compile
+        return []
 
 
 def _page(title: str, graphs: Sequence[tuple[str, Graph]], stages: Sequence[ProgramStage]) -> Page:

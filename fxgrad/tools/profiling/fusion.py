@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from fxgrad import jit
-from fxgrad.extend import Equation, Program, Source, bytes_text, hide_frames, trace_program, transformation
+from fxgrad.extend import Equation, Program, Source, Variable, bytes_text, hide_frames, trace_program, transformation
 from fxgrad.extend.analyses import total_cost
 from fxgrad.extend.sizes import require_numbers
 from fxgrad.extend.tracing import static_positions
@@ -66,9 +66,35 @@ class Fusions(Report):
 
         `fxgrad.draw(found.grouped, view="network")` shows the groups, and the values that flow between them.
         """
-        names = {number: group.name for group in self.groups for number in group.equations}
+        return self._in_scopes({group: group.name for group in self.groups})
+
+    @property
+    def grouped_with_bytes(self) -> Program:
+        """`grouped`, with the bytes that each group moves, by its operations one by one and together, in its name."""
+        titles = {}
+        for group in self.groups:
+            alone, together = self.bytes_of(group)
+            titles[group] = f"{group.name}: {bytes_text(alone)} unfused, {bytes_text(together)} fused"
+        return self._in_scopes(titles)
+
+    def _in_scopes(self, titles: dict[FusionGroup, str]) -> Program:
+        names = {number: title for group, title in titles.items() for number in group.equations}
         return self.program.replace(equations=[_tag_equation(equation, names.get(number, "")) for number, equation
                                                in enumerate(self.program.equations)])
+
+    def bytes_of(self, group: FusionGroup) -> tuple[int, int]:
+        """Return the bytes that the equations of a group move one by one, and those of values that enter or leave it.
+
+        An equation that several groups compute counts in each. Literals count nothing in the second number.
+        """
+        equations = [self.program.equations[number] for number in group.equations]
+        made = {output for equation in equations for output in equation.outputs}
+        read = {atom for equation in equations for atom in equation.inputs if isinstance(atom, Variable)} - made
+        inside = {*group.equations}
+        used = {atom for number, equation in enumerate(self.program.equations) if number not in inside
+                for atom in equation.inputs} | {*self.program.outputs}
+        return sum(equation.cost.bytes for equation in equations), sum(
+            variable.aval.nbytes for variable in read | (made & used))
 
     @property
     def by_line(self) -> dict[str, tuple[str, ...]]:

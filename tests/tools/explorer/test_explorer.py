@@ -182,7 +182,7 @@ def test_data_has_values_gradients_and_lines() -> None:
 
 
 def test_the_graph_of_the_gradient_links_forward_and_backward() -> None:
-    _, backward = data_of(visualize(model)(*ARGS))["graphs"]
+    _, backward, _ = data_of(visualize(model)(*ARGS))["graphs"]
     items = backward["items"]
     links = {item["name"]: items[item["of"]] for item in items if "of" in item and item["kind"] == "op"}
     assert links["d_h"]["name"] == "h"
@@ -230,7 +230,7 @@ def test_lines_of_programs_without_a_margin_are_of_the_line_above() -> None:
 def test_functions_without_a_gradient_and_programs() -> None:
     page = data_of(visualize(lambda x: x * 2)(np.arange(3)))
     assert ([graph["name"] for graph in page["graphs"]], [stage["name"] for stage in page["stages"]]) == (
-        ["function"], ["recorded", "simplified", "NumPy", "StableHLO", "XLA"])
+        ["function", "fused"], ["recorded", "simplified", "NumPy", "StableHLO", "XLA"])
     page = data_of(visualize(fxgrad.make_program(model)(*ARGS)))
     assert [graph["name"] for graph in page["graphs"]] == ["program"]
     assert "value" not in page["graphs"][0]["items"][0]
@@ -251,7 +251,7 @@ def test_functions_of_keys_and_of_nothing() -> None:
     drawn = data_of(visualize(lambda key: fxgrad.random.normal(key, (3,)))(fxgrad.random.key(0)))
     assert drawn["stages"][-1]["lines"]  # XLA compiles it
     alone = data_of(visualize(lambda: fnp.ones(3) * 2)())
-    assert [graph["name"] for graph in alone["graphs"]] == ["function"]
+    assert [graph["name"] for graph in alone["graphs"]] == ["function", "fused"]
 
 
 # --- in a browser -----------------------------------------------------------------------------------------------

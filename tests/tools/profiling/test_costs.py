@@ -127,6 +127,28 @@ def test_row_c10_groups_are_shown_by_line_and_equation() -> None:
     assert json.loads(found.to_json())["groups"][0]["name"] == found.groups[0].name
 
 
+def test_row_c10_groups_are_drawn_with_the_bytes_that_they_move() -> None:
+    found = fxgrad.tools.profiling.fusions(layer)(f32(64, 32), f32(32, 48), f32(48))
+    number = {equation.primitive.name: index for index, equation in enumerate(found.program.equations)}
+    group, = (group for group in found.of(number["max"]) if number["add"] in group.equations)
+    alone, together = found.bytes_of(group)
+    assert alone == sum(found.program.equations[each].cost.bytes for each in group.equations)
+    inside = {output for each in group.equations for output in found.program.equations[each].outputs}
+    entering = {atom for each in group.equations for atom in found.program.equations[each].inputs
+                if isinstance(atom, fxgrad.Variable)} - inside
+    leaving = inside & {*found.program.outputs, *(
+        atom for each, equation in enumerate(found.program.equations) if each not in group.equations
+        for atom in equation.inputs)}
+    assert together == sum(variable.aval.nbytes for variable in entering | leaving) < alone
+    scope = found.grouped_with_bytes.equations[number["max"]].scope
+    assert re.fullmatch(rf"{re.escape(group.name)}: \S+ \S+ unfused, \S+ \S+ fused", scope), scope
+    assert " fused]" in str(fxgrad.draw(found.grouped_with_bytes, view="network"))
+    page = fxgrad.visualize(lambda x: np.sum(np.tanh(x * 2.0 + 1.0)))(np.ones(300, np.float32))
+    graphs = json.loads(re.search(r'id="data">(.*?)</script>', page.html, re.DOTALL)[1])["graphs"]
+    assert [graph["name"] for graph in graphs] == ["function", "gradient", "fused"]
+    assert any("unfused" in item["label"] for item in graphs[2]["items"] if item["kind"] == "scope")
+
+
 def test_row_c10_numpy_writes_over_what_is_needed_no_more() -> None:
     """NumPy computes an operation at a time, into arrays that are there: one array for four operations."""
     text = fxgrad.engine.executors.numpy.generate(fxgrad.make_program(layer)(f32(64, 32), f32(32, 48), f32(48)))[0]
