@@ -73,9 +73,10 @@ class Items:
         outputs = operation.outputs
         name = ", ".join(node.name for node in outputs)
         label = f"{name} = {operation.expression}" if name else operation.expression
+        types = [*(str(node.aval) for node in outputs), *(node.placement for node in outputs if node.placement)]
         number = self._add(
             **{"in": inside}, kind="op", label=label, op=operation.op, name=name,
-            type=", ".join(str(node.aval) for node in outputs), part=operation.part,
+            type=", ".join(types), part=operation.part,
             role=outputs[0].role if outputs else "intermediate", line=self._line(operation),
             flops=operation.cost.flops, bytes=operation.cost.bytes, **self._numbers(outputs))
         for place, node in enumerate(outputs):

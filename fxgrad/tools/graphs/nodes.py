@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from fxgrad import P
 from fxgrad.extend import Atom, Aval, Cost, Equation, Provenance, Region, Source
 from fxgrad.extend import Literal as Number
 from fxgrad.text.blocks import part_labels
@@ -107,6 +109,23 @@ class Node:
         if len(devices) == 1:
             return str(devices[0])
         return f"{getattr(sharding, 'spec', 'everywhere')} on {len(devices)} of {devices[0].platform}"
+
+    @property
+    def placement(self) -> str:
+        """Where the program puts the value: `P('data',) on 4 of cpu, pinned_host`; "" if it does not say.
+
+        `device_put` and `with_sharding_constraint` say it, in programs that need not have run.
+        """
+        params = {} if self.producer is None else self.producer.equation.params
+        spec, mesh = params.get("spec"), params.get("mesh")
+        if spec is None or mesh is None:
+            return ""
+        axes = [names[0] if len(names) == 1 else names or None for names in spec]
+        while axes and axes[-1] is None:
+            axes.pop()
+        memory = params.get("memory_kind")
+        return f"{P(*axes)} on {math.prod(mesh.sizes)} of {mesh.platform or 'any device'}" + (
+            f", {memory}" if memory else "")
 
     @property
     def source(self) -> Source | None:

@@ -146,6 +146,8 @@ class _Builder:
     def _value(self, node: Node, prefix: str, cluster: str, values: bool) -> Box:
         wishes = self._wishes
         details = [type_label(node.aval)] if wishes.types and not node.is_number else []
+        if node.placement and not (values and hasattr(node.value, "sharding")):
+            details += [node.placement]
         if values and not node.is_number:
             details += [f"= {number_label(node.value)}"]
             details += [node.device] if hasattr(node.value, "sharding") else []

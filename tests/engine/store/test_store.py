@@ -84,7 +84,7 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "keys in a container": (lambda p: fxgrad.random.normal(p["key"], (3,)), ({"key": fxgrad.random.key(7)},)),
     "several outputs": (lambda x: (x, np.sum(x), None, {"n": x.shape[0] * x}), (X,)),
     "closure": (outer, (X,)),
-    "none": (lambda x, y: x, (X, None)),
+    "none": (lambda x, y: x * 2.75, (X, None)),
     "loop": (lambda x: fxgrad.lax.scan(lambda c, y: (c * 0.9 + y, c), 0.0, x), (X,)),
     "value and gradient": (fxgrad.value_and_grad(loss, (0, 1)), (X, X)),
     "hessian": (fxgrad.hessian(loss), (X, X)),

@@ -10,10 +10,27 @@ from jax.sharding import PartitionSpec as P
 
 import fxgrad
 import fxgrad.numpy as fnp
+from fxgrad.tools.graphs import Graph
 
 
 def function(x: object) -> object:
     return fnp.sum(fnp.sin(x) * 2)
+
+
+def test_row_c19_programs_that_did_not_run_show_where_they_put_values() -> None:
+    mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+    rows = NamedSharding(mesh, P("data"))
+    both = NamedSharding(mesh, P(None, ("data", "model")), memory_kind="pinned_host")
+
+    def placed(x: object) -> object:
+        x = fxgrad.lax.with_sharding_constraint(x, rows)
+        return fnp.sum(fxgrad.device_put(fnp.tanh(x), both))
+    program = fxgrad.make_program(placed)(fxgrad.ShapeDtypeStruct((8, 8), np.float32))
+    nodes = [node.placement for node in Graph(program).nodes]
+    assert nodes == ["", f"{P('data')} on 8 of cpu", "", f"{P(None, ('data', 'model'))} on 8 of cpu, pinned_host", ""]
+    drawing = str(fxgrad.draw(program))
+    assert f"{P('data')} on 8 of cpu" in drawing
+    assert "pinned_host" in drawing
 
 
 def test_row_c19_nodes_show_where_their_values_are() -> None:
