@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 from jax import lax
 
@@ -99,9 +99,16 @@ def test_values_and_second_derivatives_of_random_functions(recipe: Any, seed: in
     imported = fxgrad.from_jax(function)
     value, second = along(fxgrad, imported)(x, y, v)
     assert_close(imported(x, y), value, "the value alone")
+    of_jax = along(jax, function)
     with jax.enable_x64(True):
-        expected, back = jax.jit(lambda *args: (along(jax, function)(*args), along(jax, fxgrad.to_jax(imported))(
-            *args)))(x, y, v)
+        try:
+            expected, back = jax.block_until_ready(jax.jit(lambda *args: (of_jax(*args), along(
+                jax, fxgrad.to_jax(imported))(*args)))(x, y, v))
+        except jax.errors.JaxRuntimeError:
+            # XLA cannot run some Fourier transforms of transposed arrays (fft_thunk.cc): there is nothing to compare.
+            with pytest.raises(jax.errors.JaxRuntimeError, match="fft_thunk"):
+                jax.block_until_ready(jax.jit(of_jax)(x, y, v))
+            reject()
     assert_close(value, expected[0], "the value")
     assert_close(second, expected[1], "the second derivative")
     assert_close(back[0], expected[0], "the value, back in jax")

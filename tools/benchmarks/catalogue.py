@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks import (
+    cheap_gradients,
     compiled,
     custom_rules,
     dataflow,
@@ -20,7 +21,7 @@ from benchmarks.workload import Workload
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for module in (gradients, second_order, custom_rules, unjitted_models, library_calls, dataflow, first_calls,
-                   programs, dispatch, compiled, training)
+                   programs, dispatch, compiled, training, cheap_gradients)
     for workload in module.WORKLOADS}
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -77,7 +79,8 @@ def processes(small: bool) -> Peers:
     """Whole processes, with what they import: one whose executable is on disk, and one that finds an empty folder."""
     script = f"from benchmarks.first_calls import gradient_of_blocks; gradient_of_blocks({2 if small else 24})"
     root = Path(__file__).resolve().parents[2]
-    folder = tempfile.TemporaryDirectory()
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
     def run(path: str) -> None:
         subprocess.run([sys.executable, "-c", script], check=True, env={
@@ -85,7 +88,7 @@ def processes(small: bool) -> Peers:
             "PYTHONPATH": os.pathsep.join([str(root), str(root / "tools")])})
 
     def with_store() -> None:
-        run(folder.name)
+        run(folder)
 
     def without() -> None:
         with tempfile.TemporaryDirectory() as empty:
