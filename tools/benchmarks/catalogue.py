@@ -26,6 +26,10 @@ WORKLOADS: dict[str, Workload] = {
 
 
 def chosen(words: list[str], jitted_only: bool = False) -> list[Workload]:
-    """The workloads whose names contain one of the words, or all if there are none; those of compiled code alone."""
-    return [workload for name, workload in WORKLOADS.items() if (workload.jitted or not jitted_only) and (
+    """The workloads whose names contain one of the words, or all if there are none.
+
+    With `jitted_only` those of compiled code that need no virtual devices, which only CPUs have.
+    """
+    return [workload for name, workload in WORKLOADS.items() if (
+        not jitted_only or (workload.jitted and workload.devices == 1)) and (
         not words or any(word.lower() in name.lower() for word in words))]

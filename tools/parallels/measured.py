@@ -48,11 +48,12 @@ def difference(found: Any, expected: Any) -> float:
     return max(float(np.max(np.abs(np.asarray(a) - np.asarray(b))) / max(np.max(np.abs(b)), 1e-300)) for a, b in pairs)
 
 
-def laid_out(pattern: Pattern, **sizes: int) -> tuple[Any, Any, Any]:
-    """The mesh of a pattern, its arguments as NumPy arrays, and the same on the mesh."""
+def laid_out(pattern: Pattern, axes: dict[str, int] | None = None, **sizes: int) -> tuple[Any, Any, Any]:
+    """The mesh of a pattern (with these `axes`, or its own), its arguments as NumPy arrays, and those on the mesh."""
     setting, module = example("setting"), pattern.ours
-    mesh = setting.make_mesh(**module.AXES)
-    arrays = setting.draw(module.types(**module.AXES, **sizes))
+    axes = axes or module.AXES
+    mesh = setting.make_mesh(**axes)
+    arrays = setting.draw(module.types(**axes, **sizes))
     return mesh, arrays, setting.lay_out(arrays, mesh, module.SPECS)
 
 

@@ -26,6 +26,7 @@ from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.api.reverse import before_derivatives
 from fxgrad.engine.caches import Cache
 from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.executors.platforms import default_device
 from fxgrad.engine.executors.xla import x64
 from fxgrad.engine.store.content import Content, Unknown
 from fxgrad.engine.store.environment import environment
@@ -97,15 +98,10 @@ def _check_circumstances(call: JittedCall) -> None:
         raise Unknown("NaNs or infinities are looked for")
     if not jax.sharding.get_abstract_mesh().empty:
         raise Unknown("it is called within a mesh")
-    default = {_default_device()}
+    default = {default_device()}
     for leaf in call.leaves:
         if isinstance(leaf, jax.Array) and (is_jax_tracer(leaf) or leaf.sharding.device_set != default):
             raise Unknown("an argument lies on another device than the default one, or on several")
-
-
-def _default_device() -> Any:
-    device = jax.config.jax_default_device  # type: ignore[attr-defined]
-    return jax.local_devices(backend=device)[0] if device is None or isinstance(device, str) else device
 
 
 def load(folder: Folder, key: str) -> Stored | None:
@@ -120,7 +116,7 @@ def load(folder: Folder, key: str) -> Stored | None:
         scoped, is_wide, lowered, (binary, in_tree, out_tree) = pickle.loads(data)  # noqa: S301  (signed by this user's processes)
         with _mode(scoped):
             compiled = serialize_executable.deserialize_and_load(
-                binary, in_tree, out_tree, execution_devices=[_default_device()])
+                binary, in_tree, out_tree, execution_devices=[default_device()])
     except Exception:  # noqa: BLE001  (of another version of XLA, or of classes that moved)
         folder.remove(key)
         return None

@@ -8,6 +8,12 @@ from typing import Any
 import jax
 
 
+def default_device() -> Any:
+    """Return the device of compiled code whose arguments are on none: that of `jax.default_device`, or the first."""
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]
+    return jax.local_devices(backend=device)[0] if device is None or isinstance(device, str) else device
+
+
 def platform_of(values: Iterable[Any], compiled: bool) -> str:
     """Return the platform of a computation with `values`: "cpu", "tpu", "cuda", "rocm".
 
@@ -18,7 +24,7 @@ def platform_of(values: Iterable[Any], compiled: bool) -> str:
     if placed:
         device = min(placed[0].devices(), key=lambda each: each.id)
     elif compiled:
-        device = jax.devices()[0]
+        device = default_device()
     else:
         return "cpu"
     if device.platform == "gpu":

@@ -306,9 +306,15 @@ def _tridiagonal_transpose(cotangents: list[Any], inputs: list[Any]) -> list[Any
             tridiagonal_solve(_shift_place(high, axis, False), middle, _shift_place(low, axis, True), cotangents[0])]
 
 
+def _tridiagonal_xla(lax: Any, low: Any, middle: Any, high: Any, b: Any) -> list[Any]:
+    if 0 in b.shape:  # of which jax's lowerings for GPUs and TPUs index the first row
+        return [b]
+    return [lax.linalg.tridiagonal_solve(low, middle, high, b)]
+
+
 tridiagonal_solve_p = register(Primitive(
     name="tridiagonal_solve", abstract=_tridiagonal_abstract, numpy=ArrayKernel(_tridiagonal_numpy),
-    xla=lambda lax, *arrays: [lax.linalg.tridiagonal_solve(*arrays)],
+    xla=_tridiagonal_xla,
     jvp=_tridiagonal_jvp, transpose=_tridiagonal_transpose, batch=stack_rule(lambda: tridiagonal_solve_p),
     cost=lambda low, middle, high, b: Cost(8 * b.size, total_bytes([low, middle, high, b], [b]))))
 

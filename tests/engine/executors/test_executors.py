@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import types
 
 import jax
 import jax.numpy as jnp
@@ -136,3 +137,15 @@ def test_the_platform_of_arrays_on_several_devices() -> None:
         jax.sharding.Mesh(devices, ("i",)), jax.sharding.PartitionSpec("i")))
     assert len(spread.devices()) == 2
     assert platform_of([1.0, spread], compiled=False) == platform_of([1.0], compiled=False) == "cpu"
+
+
+def test_the_platform_of_compiled_code_is_that_of_the_default_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = types.SimpleNamespace(platform="gpu", client=types.SimpleNamespace(platform_version="PJRT C API, cuda 13"))
+    here = jax.devices("cpu")[0]
+    monkeypatch.setattr(jax, "local_devices", lambda backend=None: [here if backend == "cpu" else first])
+    assert platform_of([], compiled=True) == "cuda"
+    assert platform_of([], compiled=False) == "cpu"
+    with jax.default_device(here):
+        assert platform_of([], compiled=True) == "cpu"
+    with jax.default_device("cpu"):
+        assert platform_of([], compiled=True) == "cpu"

@@ -1,0 +1,1 @@
+"""What `tools/gpu` measures on a GPU, and lowers for one on a machine without."""
