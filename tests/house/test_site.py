@@ -122,13 +122,3 @@ def test_the_page_of_the_public_line_has_every_name() -> None:
         part = page.partition("## Names" if title == "extend" else f"### {title}\n")[2]
         part = part.partition("## Modules" if title == "extend" else "\n### ")[0]
         assert sorted(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)) == sorted(module.__all__), title
-
-
-def test_the_tests_that_pages_name_are_there() -> None:
-    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+)(?:\[([^\]]+)\])?)?`",
-                       (DOCS / "appendix" / "coverage.md").read_text(encoding="utf-8"))
-    assert len(named) > 50
-    for file, function, parameter in named:
-        text = (ROOT / file).read_text(encoding="utf-8")
-        assert f"def {function}(" in text or not function, f"{file}::{function}"
-        assert not parameter or (ROOT / parameter).is_file(), parameter
