@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 Arc = tuple[str, str]
+Wanted = Callable[["Layers", str, bool], tuple[float, float]]
+"""The column that a box or rail wants by those above it, or below it, and the weight of its wish."""
 GAP = 3
 """Columns between boxes."""
 SWEEPS = 12
@@ -40,7 +42,10 @@ def arrange_layers(names: Sequence[str], arcs: Sequence[Arc], widths: Mapping[st
     """
     layers = _with_rails(names, arcs, rank_boxes(names, arcs))
     _order_rows(layers)
-    _place_columns(layers, widths, step)
+    _place_columns(layers, widths, step, _mean_of_neighbours)
+    widest = max((_extent(layers, row, widths) for row in layers.rows), default=0)
+    if _extent(layers, layers.columns, widths) > DRIFTED * widest:
+        _place_columns(layers, widths, step, _below_trunks)
     return layers
 
 
@@ -158,8 +163,8 @@ def _crossings_below(layers: Layers, number: int) -> int:
 # --- columns ----------------------------------------------------------------------------------------------------
 
 
-def _place_columns(layers: Layers, widths: Mapping[str, int], step: int) -> None:
-    """Give each box and rail the column of its middle, a multiple of `step`: as near its neighbours as has room.
+def _place_columns(layers: Layers, widths: Mapping[str, int], step: int, wanted: Wanted) -> None:
+    """Give each box and rail the column of its middle, a multiple of `step`: as near `wanted` as has room.
 
     With steps of four, rows alternate between the columns of those above.
     """
@@ -172,7 +177,7 @@ def _place_columns(layers: Layers, widths: Mapping[str, int], step: int) -> None
     for sweep in range(SWEEPS + 1):  # the last sweep goes down, so that boxes are below their operands
         downwards = sweep % 2 == 0
         for row in layers.rows if downwards else layers.rows[::-1]:
-            _place_row(layers, row, [_mean_of_neighbours(layers, name, downwards) for name in row], widths, step)
+            _place_row(layers, row, [wanted(layers, name, downwards) for name in row], widths, step)
     for row in layers.rows[::-1]:  # finally chains are straightened where there is room
         _place_row(layers, row, [_straight(layers, name) for name in row], widths, step)
     left = min((columns[name] - widths.get(name, 1) // 2 for name in columns), default=0)
@@ -181,6 +186,8 @@ def _place_columns(layers: Layers, widths: Mapping[str, int], step: int) -> None
 
 
 LIGHT, HEAVY = 0.01, 4.0
+DRIFTED = 2
+"""Pictures are placed by their trunks where they are this many times as wide as their widest row."""
 STAGGERED = 4
 
 
@@ -195,6 +202,27 @@ def _mean_of_neighbours(layers: Layers, name: str, downwards: bool) -> tuple[flo
     if not chosen:
         chosen, weight = near[downwards], LIGHT
     return sum(layers.columns[other] for other in chosen) / len(chosen) if chosen else layers.columns[name], weight
+
+
+def _below_trunks(layers: Layers, name: str, downwards: bool) -> tuple[float, float]:
+    """Return the same, except that a box stands below its operands that are computed, if it has others too.
+
+    Below the mean of both each step of a chain would stand further from its beginning, by half the way to its leaf.
+    """
+    above = layers.up[name]
+    trunks = [other for other in above if layers.up[other]]
+    if downwards and 0 < len(trunks) < len(above):
+        return sum(layers.columns[other] for other in trunks) / len(trunks), HEAVY
+    if not downwards and above and layers.down.get(name):
+        return layers.columns[name], HEAVY  # leaves come to their users, and no user goes to a leaf
+    return _mean_of_neighbours(layers, name, downwards)
+
+
+def _extent(layers: Layers, names: Iterable[str], widths: Mapping[str, int]) -> int:
+    """Return the number of columns from the first to the last of these boxes and rails."""
+    ends = [(layers.columns[name] - widths.get(name, 1) // 2, layers.columns[name] + widths.get(name, 1) // 2)
+            for name in names]
+    return max((end for _, end in ends), default=0) - min((start for start, _ in ends), default=0) + 1
 
 
 def _straight(layers: Layers, name: str) -> tuple[float, float]:

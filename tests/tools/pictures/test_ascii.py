@@ -86,6 +86,52 @@ def test_every_line_leads_where_the_picture_says(seeds: range) -> None:
             assert sorted(reader.below(box.key, 1 + len(box.details))) == expected, f"seed {seed}, {box.key}\n{text}"
 
 
+def chain(steps: int, seed: int | None = None) -> Picture:
+    """A value that goes through operations, two of three with an operand of their own; with a seed in random places."""
+    rng = random.Random(seed)
+    leaves, operations, lines = [Box("x", "x")], [], []
+    last = "x"
+    for number in range(steps):
+        operation, operands = f"op{number}", [last]
+        if number % 3 != 2:
+            leaves.append(Box(f"w{number}", f"w{number}"))
+            operands.insert(0 if seed and rng.random() < 0.5 else 1, f"w{number}")
+        if seed and number > 4 and rng.random() < 0.1:  # some take an earlier value, which passes beside the chain
+            operands.append(f"op{number - rng.randint(2, 4)}")
+        details = ("f32[8,2]",) if seed and rng.random() < 0.2 else ()
+        operations.append(Box(operation, operation, details, "operation"))
+        lines += [Line(operand, operation, position=place) for place, operand in enumerate(operands)]
+        last = operation
+    return Picture("", (*leaves, *operations), tuple(lines))
+
+
+def width(picture: Picture) -> int:
+    return max(map(len, ascii_text(picture).splitlines()))
+
+
+def test_a_chain_with_operands_goes_straight_down() -> None:
+    assert [width(chain(steps)) for steps in (10, 30, 100)] == [12, 13, 13]
+    assert ascii_text(chain(9)).splitlines()[-6:] == [
+        " [op6]    w7",
+        "  .'       |",
+        "  | .------'",
+        " [op7]",
+        "   |",
+        " [op8]"]
+
+
+@pytest.mark.parametrize("seeds", [range(1, 30), pytest.param(range(30, 200), marks=pytest.mark.slow)])
+def test_lines_beside_chains_lead_where_the_picture_says(seeds: range) -> None:
+    for seed in seeds:
+        picture = chain(8 + seed % 40, seed)
+        text = ascii_text(picture)
+        reader = Reader(text, picture.boxes)
+        for box in picture.boxes:
+            expected = sorted(line.target for line in picture.lines if line.source == box.key)
+            assert sorted(reader.below(box.key, 1 + len(box.details))) == expected, f"seed {seed}, {box.key}\n{text}"
+        assert width(picture) < 70, f"seed {seed}\n{text}"
+
+
 class RightwardReader(Reader):
     """The same from left to right: an `o` gives a line to a track, which passes it; a `+` joins; lines cross."""
 
