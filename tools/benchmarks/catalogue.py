@@ -7,6 +7,7 @@ from benchmarks import (
     compiled,
     custom_rules,
     dataflow,
+    derivatives,
     dispatch,
     first_calls,
     gradients,
@@ -21,7 +22,7 @@ from benchmarks.workload import Workload
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for module in (gradients, second_order, custom_rules, unjitted_models, library_calls, dataflow, first_calls,
-                   programs, dispatch, compiled, training, cheap_gradients)
+                   programs, dispatch, compiled, training, cheap_gradients, derivatives)
     for workload in module.WORKLOADS}
 
 
