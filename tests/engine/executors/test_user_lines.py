@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import fxgrad
+import fxgrad.extend
 from fxgrad import lax
 from fxgrad.engine.executors import failures
 

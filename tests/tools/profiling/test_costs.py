@@ -11,6 +11,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
+import fxgrad.tools.profiling
 from fxgrad import lax
 from fxgrad.errors import ArgumentError
 
