@@ -34,6 +34,20 @@ class Row(NamedTuple):
     time_part: float
     work: float
 
+    @property
+    def cells(self) -> list[str]:
+        """The row as texts, under `HEADER`."""
+        return [self.name, f"{self.memory / 1e6:.1f} MB", f"{self.memory_part:.0%}", f"{self.time_part:.2f}",
+                f"+{self.work:.0%}" if self.budget else "-"]
+
+
+HEADER = ["gradient", "memory", "of that without", "time", "work planned"]
+
+
+def within_bar(rows: Sequence[Row]) -> bool:
+    """Whether some budget takes at most 40 % of the memory for at most 1.25 times the time."""
+    return any(row.budget and row.memory_part <= 0.4 and row.time_part <= 1.25 for row in rows)
+
 
 def compiled_rows(model: Model, rounds: int) -> list[Row]:
     """By XLA, in turns: without, within budgets, and with `checkpoint` around each block, ours and jax's."""
@@ -42,7 +56,7 @@ def compiled_rows(model: Model, rounds: int) -> list[Row]:
     gradients: dict[str, tuple[int, float, Any]] = {
         "fxgrad": (0, 0.0, fxgrad.jit(fxgrad.grad(ours))),
         "jax": (0, 0.0, jax.jit(jax.grad(model.loss(jnp, lambda block: block))))}
-    for budget, work in _budgets(ours, args):
+    for budget, work in budgets(ours, args):
         gradients[f"memory_budget {budget / 2**20:.3g} MiB"] = (
             budget, work, fxgrad.jit(fxgrad.grad(ours, memory_budget=budget)))
     gradients["fxgrad.checkpoint of each block"] = 0, 0.0, fxgrad.jit(fxgrad.grad(model.loss(fnp, fxgrad.checkpoint)))
@@ -64,7 +78,7 @@ def numpy_rows(model: Model, rounds: int) -> list[Row]:
     args = model.parameters, model.data
     ours = model.loss(fnp, lambda block: block)
     gradients = {"fxgrad": (0, 0.0, fxgrad.grad(ours))}
-    for budget, work in _budgets(ours, args):
+    for budget, work in budgets(ours, args):
         gradients[f"memory_budget {budget / 2**20:.3g} MiB"] = budget, work, fxgrad.grad(ours, memory_budget=budget)
     peaks = {name: _peak(function, args) for name, (_, _, function) in gradients.items()}
     times: dict[str, list[float]] = {name: [] for name in gradients}
@@ -113,7 +127,7 @@ def _seconds(call: Callable[[], Any], calls: int = 7) -> float:
     return float(np.median(found))
 
 
-def _budgets(loss: Callable[..., Any], args: Sequence[Any]) -> list[tuple[int, float]]:
+def budgets(loss: Callable[..., Any], args: Sequence[Any]) -> list[tuple[int, float]]:
     """The plans whose memory comes nearest to `PARTS` of that without a budget, with their work."""
     points = fxgrad.budget_curve(loss)(*args).points
     found = {min(points, key=lambda point, part=part: abs(point.peak - part * points[0].peak)) for part in PARTS}

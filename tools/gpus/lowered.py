@@ -1,4 +1,4 @@
-"""Lowering everything that is measured for a platform that this machine does not have."""
+"""Lowering what is measured for a platform that this machine does not have."""
 
 from __future__ import annotations
 

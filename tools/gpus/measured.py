@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from benchmarks.measure import measure
 from benchmarks.workload import Peer
-from budgeted.measured import compiled_rows
+from budgeted.measured import HEADER, compiled_rows, within_bar
 from budgeted.models import models
 from parallels.measured import difference, laid_out
 from parallels.patterns import PATTERNS
@@ -33,16 +33,15 @@ def equality() -> Table:
     rows, missed = [], []
     for name, (function, args, tolerance) in SHIPPED.items():
         expected = function(*args)
-        full, own = (_off(fxgrad.jit(function), args, expected, precision) for precision in ("highest", "default"))
-        if full > tolerance:
+        jitted = fxgrad.jit(function)
+        off = {}
+        for precision in ("highest", "default"):
+            with jax.default_matmul_precision(precision):
+                off[precision] = distance(jitted(*args), expected)
+        if off["highest"] > tolerance:
             missed.append(name)
-        rows.append([name, f"{tolerance:.0e}", f"{full:.0e}", f"{own:.0e}"])
+        rows.append([name, f"{tolerance:.0e}", *(f"{each:.0e}" for each in off.values())])
     return Table(("program", "tolerance", "differs", "differs, products at XLA's default"), rows, missed)
-
-
-def _off(function: Callable[..., Any], args: Sequence[Any], expected: Any, precision: str) -> float:
-    with jax.default_matmul_precision(precision):
-        return distance(function(*args), expected)
 
 
 def budgets(rounds: int, blocks: int = 24) -> Table:
@@ -50,11 +49,10 @@ def budgets(rounds: int, blocks: int = 24) -> Table:
     rows, missed = [], []
     for name, model in models(blocks).items():
         found = compiled_rows(model, rounds)
-        rows += [[name, row.name, f"{row.memory / 1e6:.1f} MB", f"{row.memory_part:.0%}", f"{row.time_part:.2f}",
-                  f"+{row.work:.0%}" if row.budget else "-"] for row in found]
-        if not any(row.budget and row.memory_part <= 0.4 and row.time_part <= 1.25 for row in found):
+        rows += [[name, *row.cells] for row in found]
+        if not within_bar(found):
             missed.append(name)
-    return Table(("model", "gradient", "memory", "of that without", "time", "work planned"), rows, missed)
+    return Table(("model", *HEADER), rows, missed)
 
 
 def offload(rounds: int, blocks: int = 24) -> Table:
@@ -97,7 +95,7 @@ def precision(rounds: int, blocks: int = 24, size: int = 4096) -> Table:
     a, b = matrices(size)
     for each in PRECISIONS:
         operands = jax.device_put((jax.numpy.asarray(a, each), jax.numpy.asarray(b, each)))
-        product = {"A @ B": fxgrad.jit(lambda a, b: a @ b).lower(*operands).compile()}
+        product = {"A @ B": fxgrad.jit(np.matmul).lower(*operands).compile()}
         seconds = _times(product, operands, rounds)["A @ B"] * 1e-6
         rows.append([f"A @ B, n = {size}", each, f"{2 * size**3 / seconds / 1e12:.3g} Tflop/s",
                      f"{product['A @ B'].memory_analysis().temp_size_in_bytes / 1e6:.1f} MB", "-"])

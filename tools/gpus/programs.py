@@ -6,10 +6,13 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
+from benchmarks import second_order
 from benchmarks.compiled import MODELS
 from benchmarks.models import FXGRAD, growth
 from benchmarks.problems import PROBLEMS
+from budgeted.measured import budgets
 from budgeted.models import Model, models
 from parallels.measured import laid_out
 from parallels.patterns import PATTERNS
@@ -50,26 +53,41 @@ def in_precision(model: Model, precision: str) -> Callable[..., Any]:
 
 
 def lowerable(blocks: int = 24) -> Iterator[tuple[str, str, Callable[[], Lowerable]]]:
-    """Part, name and maker of everything that is measured; making one may take as long as tracing it."""
+    """Part, name and maker of what is measured, but for the additions of `dispatch`.
+
+    The models of `times` have the small sizes of the tests.
+    """
     for name, (function, args, _) in SHIPPED.items():
         yield "equality", name, lambda function=function, args=args: Lowerable(function, args)
     for name, model in models(blocks).items():
         args = model.parameters, model.data
-        yield "budgets", name, lambda model=model, args=args: Lowerable(fxgrad.grad(
-            loss_of(model), memory_budget=_a_budget(model, args)), args)
+        # Without a budget, and with `checkpoint` around each block, they are those of `offload`.
+        for budget, _ in budgets(loss_of(model), args):
+            yield "budgets", f"{name}, {budget} bytes", lambda model=model, args=args, budget=budget: Lowerable(
+                fxgrad.grad(loss_of(model), memory_budget=budget), args)
         for how, around in STORED.items():
             yield "offload", f"{name}, {how}", lambda model=model, args=args, around=around: Lowerable(
                 fxgrad.grad(loss_of(model, around)), args)
         for precision in PRECISIONS:
             yield "precision", f"{name}, {precision}", lambda model=model, args=args, precision=precision: Lowerable(
                 in_precision(model, precision), args)
+    for precision in PRECISIONS:
+        yield "precision", f"A @ B, {precision}", lambda precision=precision: Lowerable(
+            np.matmul, tuple(jnp.asarray(each, precision) for each in matrices(64)))
     for name, workload in MODELS.items():
         yield "times", name, lambda workload=workload: Lowerable(
             fxgrad.value_and_grad(workload.loss(FXGRAD)), workload.arguments(True))
     for name in ("logistic regression", "Rosenbrock", "MLP", "RNN"):
         yield "times", name, lambda problem=PROBLEMS[name]: Lowerable(
             fxgrad.grad(problem.loss(np)), problem.given("float32", True))
-    yield "times", "while", lambda: Lowerable(fxgrad.grad(growth(FXGRAD)), (np.ones(3, np.float32), np.int32(20)))
+    rosenbrock, network = PROBLEMS["Rosenbrock"], PROBLEMS["MLP"]
+    yield "times", "Hessian of Rosenbrock", lambda: Lowerable(
+        fxgrad.hessian(rosenbrock.loss(np)), rosenbrock.given("float32", True))
+    yield "times", "per-example gradients", lambda: Lowerable(
+        second_order.per_example(fxgrad, np), network.given("float32", True))
+    for numbers in (1, 3):
+        yield "times", f"while, {numbers} numbers", lambda numbers=numbers: Lowerable(
+            fxgrad.grad(growth(FXGRAD)), (np.ones(numbers, np.float32), np.int32(20)))
     for name in PATTERNS:
         yield "shardings", name, lambda name=name: _step(name)
 
@@ -78,12 +96,6 @@ def matrices(size: int) -> tuple[Any, Any]:
     """Two square matrices of float32."""
     a, b = np.random.default_rng(0).normal(size=(2, size, size)).astype(np.float32)
     return a, b
-
-
-def _a_budget(model: Model, args: tuple[Any, ...]) -> int:
-    """The peak of the plan nearest to 40 % of the memory without a budget."""
-    points = fxgrad.budget_curve(loss_of(model))(*args).points
-    return min(points, key=lambda point: abs(point.peak - 0.4 * points[0].peak)).peak
 
 
 def _step(name: str) -> Lowerable:

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 Arc = tuple[str, str]
-Wanted = Callable[["Layers", str, bool], tuple[float, float]]
-"""The column that a box or rail wants by those above it, or below it, and the weight of its wish."""
+Preferred = Callable[["Layers", str, bool], tuple[float, float]]
+"""The preferred column of a box or rail by those above it, or below it, and the weight of this preference."""
 GAP = 3
 """Columns between boxes."""
 SWEEPS = 12
@@ -163,8 +163,8 @@ def _crossings_below(layers: Layers, number: int) -> int:
 # --- columns ----------------------------------------------------------------------------------------------------
 
 
-def _place_columns(layers: Layers, widths: Mapping[str, int], step: int, wanted: Wanted) -> None:
-    """Give each box and rail the column of its middle, a multiple of `step`: as near `wanted` as has room.
+def _place_columns(layers: Layers, widths: Mapping[str, int], step: int, preferred: Preferred) -> None:
+    """Give each box and rail the column of its middle, a multiple of `step`, near its preferred one.
 
     With steps of four, rows alternate between the columns of those above.
     """
@@ -177,7 +177,7 @@ def _place_columns(layers: Layers, widths: Mapping[str, int], step: int, wanted:
     for sweep in range(SWEEPS + 1):  # the last sweep goes down, so that boxes are below their operands
         downwards = sweep % 2 == 0
         for row in layers.rows if downwards else layers.rows[::-1]:
-            _place_row(layers, row, [wanted(layers, name, downwards) for name in row], widths, step)
+            _place_row(layers, row, [preferred(layers, name, downwards) for name in row], widths, step)
     for row in layers.rows[::-1]:  # finally chains are straightened where there is room
         _place_row(layers, row, [_straight(layers, name) for name in row], widths, step)
     left = min((columns[name] - widths.get(name, 1) // 2 for name in columns), default=0)
@@ -205,7 +205,7 @@ def _mean_of_neighbours(layers: Layers, name: str, downwards: bool) -> tuple[flo
 
 
 def _below_trunks(layers: Layers, name: str, downwards: bool) -> tuple[float, float]:
-    """Return the same, except that a box stands below its operands that are computed, if it has others too.
+    """Return the column of `_mean_of_neighbours`, but below a box's computed operands alone if it has leaves too.
 
     Below the mean of both each step of a chain would stand further from its beginning, by half the way to its leaf.
     """
@@ -233,18 +233,18 @@ def _straight(layers: Layers, name: str) -> tuple[float, float]:
     return layers.columns[name], HEAVY
 
 
-def _place_row(layers: Layers, row: list[str], wanted: Sequence[tuple[float, float]], widths: Mapping[str, int],
+def _place_row(layers: Layers, row: list[str], preferred: Sequence[tuple[float, float]], widths: Mapping[str, int],
                step: int,
                ) -> None:
-    """Place a row as near to `wanted` as its spacing allows: blocks that collide are moved together."""
+    """Place a row as near to the preferred columns as its spacing allows: blocks that collide are moved together."""
     unit = max(step, 2)
     shift = 2 * (layers.rows.index(row) % 2) if step == STAGGERED else 0
     offsets = [0]
     for first, second in itertools.pairwise(row):
         gap = (widths.get(first, 1) + widths.get(second, 1)) / 2 + GAP
         offsets.append(offsets[-1] + unit * -int(-gap // unit))  # even, so that the midpoint is a column
-    blocks: list[tuple[float, float, int]] = []  # the mean of the wanted columns, its weight, and the number of boxes
-    for (column, weight), offset in zip(wanted, offsets, strict=False):
+    blocks: list[tuple[float, float, int]] = []  # mean of preferred columns, weight, number of boxes
+    for (column, weight), offset in zip(preferred, offsets, strict=False):
         blocks.append((column - offset, weight, 1))
         while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
             (mean, light, few), (before, heavy, many) = blocks.pop(), blocks.pop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import types
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -139,13 +140,28 @@ def test_the_platform_of_arrays_on_several_devices() -> None:
     assert platform_of([1.0, spread], compiled=False) == platform_of([1.0], compiled=False) == "cpu"
 
 
-def test_the_platform_of_compiled_code_is_that_of_the_default_device(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The processor, where jax is said to have a GPU that is its first device."""
     first = types.SimpleNamespace(platform="gpu", client=types.SimpleNamespace(platform_version="PJRT C API, cuda 13"))
     here = jax.devices("cpu")[0]
     monkeypatch.setattr(jax, "local_devices", lambda backend=None: [here if backend == "cpu" else first])
+    return here
+
+
+def test_the_platform_of_compiled_code_is_that_of_the_default_device(here: Any) -> None:
     assert platform_of([], compiled=True) == "cuda"
     assert platform_of([], compiled=False) == "cpu"
     with jax.default_device(here):
         assert platform_of([], compiled=True) == "cpu"
     with jax.default_device("cpu"):
         assert platform_of([], compiled=True) == "cpu"
+
+
+def test_code_of_another_default_device_is_traced_again(here: Any) -> None:
+    function = fxgrad.jit(lambda x: fxgrad.lax.platform_dependent(x, cpu=lambda x: x + 1, cuda=lambda x: x + 100))
+    for _ in range(3):
+        assert function(np.float32(1)) == 101
+        for device in ("cpu", here):
+            with jax.default_device(device):
+                assert function(np.float32(1)) == 2
