@@ -22,7 +22,7 @@ from fxgrad.engine.ops.parts import ceil
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.structural import convert, reshape
+from fxgrad.engine.ops.structural import convert, reshape, zeros
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.provenance import note_results
@@ -42,6 +42,7 @@ from fxgrad.lax.bodies import (
     trace_step,
     vary_like,
 )
+from fxgrad.lax.branches import cond
 
 Carry = Any
 
@@ -71,24 +72,11 @@ def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Car
         return trace_step("while_loop", body_fun, init, [], init.names, lambda carry, _: body_fun(init.rebuild(carry)),
                           lambda structure: structure, [init.structure])
 
-    def asks(*tracers: Any) -> Any:
-        answer = cond_fun(init.rebuild(tracers))
-        leaves = tree.leaves(answer)
-        if len(leaves) == 1 and check_leaf(leaves[0], "while_loop",
-                                           constant_name("the result of cond_fun")).shape == ():
-            if aval_of(leaves[0]).dtype != dtypes.bool_:
-                raise DTypeError(at_user_line(
-                    f"while_loop: {function_name(cond_fun)} must return a bool, got {aval_of(leaves[0])}. Compare it, "
-                    "for example with != 0"))
-            return leaves[0]
-        shown = aval_of(leaves[0]) if len(leaves) == 1 else tree.structure(answer)
-        raise ShapeError(at_user_line(
-            f"while_loop: {function_name(cond_fun)} must return one bool, got {shown}. Reduce it, for example with "
-            "fnp.all or fnp.any"))
-
     def traced_test() -> TracedCall:
         avals = [aval_of(leaf) for leaf in step.init]
-        return trace_body("while_loop", cond_fun, asks, avals, init.names, [init.structure])
+        return trace_body("while_loop", cond_fun, lambda *carry: _answer("while_loop", cond_fun, "cond_fun",
+                                                                         init.rebuild(carry)),
+                          avals, init.names, [init.structure])
 
     step = traced_step()
     test = traced_test()
@@ -99,6 +87,22 @@ def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Car
     outputs = bind_while(test.program, test.captured, step.program, step.captured, step.init)
     note_results(outputs, lambda: leaf_paths(init.structure, ""))
     return init.rebuild(outputs)
+
+
+def _answer(what: str, function: Any, name: str, value: Any) -> Any:
+    """Return what the condition says of the carried value; raise unless that is one bool."""
+    answer = function(value)
+    leaves = tree.leaves(answer)
+    if len(leaves) == 1 and check_leaf(leaves[0], what, constant_name(f"the result of {name}")).shape == ():
+        if aval_of(leaves[0]).dtype != dtypes.bool_:
+            raise DTypeError(at_user_line(
+                f"{what}: {function_name(function)} must return a bool, got {aval_of(leaves[0])}. Compare it, "
+                "for example with != 0"))
+        return leaves[0]
+    shown = aval_of(leaves[0]) if len(leaves) == 1 else tree.structure(answer)
+    raise ShapeError(at_user_line(
+        f"{what}: {function_name(function)} must return one bool, got {shown}. Reduce it, for example with "
+        "fnp.all or fnp.any"))
 
 
 @hide_frames
@@ -171,7 +175,7 @@ def _check_unroll(what: str, unroll: int | bool, length: int) -> int:
 @hide_frames
 def scan(f: Callable[[Carry, Any], tuple[Carry, Any]], init: Carry, xs: Any = None, length: int | None = None,
          reverse: bool = False, unroll: int | bool = 1, _split_transpose: bool = False,
-         ) -> tuple[Carry, Any]:
+         until: Callable[[Carry], Any] | None = None) -> Any:
     """Apply `carry, y = f(carry, x)` to each entry `x` of `xs` along its first axis, from `carry = init` on.
 
     Returns the last carry and the `y` of all steps, stacked along a new first axis. Carry, `x` and `y` are containers
@@ -179,17 +183,27 @@ def scan(f: Callable[[Carry, Any], tuple[Carry, Any]], init: Carry, xs: Any = No
     at the last entry, and stacks each `y` at the position of its `x`. `unroll` is the number of steps in one iteration
     of the compiled loop (True for all). `_split_transpose` is jax's, and has no effect here.
 
+    With `until` no step is taken from the first carry on for which `until(carry)` is true, a bool scalar, and the
+    result is `(carry, ys, count)`: `count` steps were taken (int32), and the `y` of all others are zeros. The steps
+    left out of n cost about two square roots of n tests. Under `vmap` with entries that stop at different steps all are
+    computed; those that an entry does not take reach neither its results nor its derivatives.
+
     Reverse mode saves the residuals of each step that are expensive to recompute, and recomputes the rest.
 
     Raises `TreeError`, `ShapeError` or `DTypeError`, naming the path, if `f` returns no pair or changes the type of the
-    carry, and `ShapeError` if the entries of `xs` are not equally many.
+    carry, or if `until` returns anything but one bool, and `ShapeError` if the entries of `xs` are not equally many.
 
     >>> import numpy as np
     >>> total, sums = scan(lambda total, x: (total + x, total + x), 0.0, np.array([1.0, 2.0, 3.0]))
     >>> float(total), sums
     (6.0, array([1., 3., 6.]))
+    >>> halves, xs, count = scan(lambda x, _: (x / 2, x), 1.0, length=5, until=lambda x: x < 0.2)
+    >>> float(halves), xs, int(count)
+    (0.125, array([1.  , 0.5 , 0.25, 0.  , 0.  ]), 3)
     """
     check_function("scan", f, "f")
+    if until is not None:
+        check_function("scan", until, "until")
     begin = flatten_checked("scan", init, "carry")
     entries = flatten_checked("scan", xs, "xs")
     count = _length(entries, length)
@@ -206,11 +220,66 @@ def scan(f: Callable[[Carry, Any], tuple[Carry, Any]], init: Carry, xs: Any = No
     step = trace_step("scan", f, begin, avals, [*begin.names, *entries.names],
                       lambda carry, x: f(begin.rebuild(carry), entries.rebuild(x)), carry_of,
                       [begin.structure, entries.structure])
-    outputs = bind_scan(step.program, step.captured, step.init, entries.leaves, count, reverse,
-                        _check_unroll("scan", unroll, count))
+    unrolled = _check_unroll("scan", unroll, count)
+    taken: list[Any] = []
+    if until is None:
+        outputs = bind_scan(step.program, step.captured, step.init, entries.leaves, count, reverse, unrolled)
+    else:
+        outputs, *taken = _scan_until(step, lambda carry: _answer("scan", until, "until", begin.rebuild(carry)),
+                                      entries.leaves, count, reverse, unrolled)
     note_results(outputs, lambda: leaf_paths(step.out_tree, ""))
     split = len(begin.leaves)
-    return begin.rebuild(outputs[:split]), tree.unflatten(step.out_tree.children()[1], outputs[split:])
+    return begin.rebuild(outputs[:split]), tree.unflatten(step.out_tree.children()[1], outputs[split:]), *taken
+
+
+def _scan_until(step: LoopBody, holds: Callable[[list[Any]], Any], xs: list[Any], length: int, reverse: bool,
+                unroll: int) -> tuple[list[Any], Any]:
+    """Return the outputs of a scan that takes no step any more once `holds(carry)`, and the number of its steps.
+
+    The steps stand in blocks, so that those left out cost one test for each block, and for each step of one block. The
+    carry of the blocks begins with the number of steps taken.
+    """
+    split = len(step.init)
+    stacked = step.program.out_avals[split:]
+
+    def turn(carry: list[Any], x: list[Any]) -> Any:
+        def take(carry: list[Any], x: list[Any]) -> Any:
+            outputs = apply_equations(step.program, [*step.captured, *carry[1:], *x])
+            return [add(carry[0], 1), *outputs[:split]], outputs[split:]
+
+        def leave_out(carry: list[Any], x: list[Any]) -> Any:  # noqa: ARG001  (branches take the same)
+            return carry, [zeros(aval) for aval in stacked]
+        return cond(holds(carry[1:]), leave_out, take, carry, x)
+
+    def block(carry: list[Any], xs: list[Any], size: int) -> Any:
+        def walk(carry: list[Any], xs: list[Any]) -> Any:
+            return scan(turn, carry, xs, size, reverse, unroll)
+
+        def leave_out(carry: list[Any], xs: list[Any]) -> Any:  # noqa: ARG001  (branches take the same)
+            return carry, [zeros(aval.update(shape=(size, *aval.shape))) for aval in stacked]
+        return cond(holds(carry[1:]), leave_out, walk, carry, xs)
+
+    size = _block_size(length)
+    rest = length % size
+    # What does not fill a block comes last: after the others, or with `reverse` before them.
+    main, others = xs, []
+    if rest:
+        main_start, others_start = (rest, 0) if reverse else (0, length - rest)
+        main = [slice_in_dim(x, main_start, main_start + length - rest, 0) for x in xs]
+        others = [slice_in_dim(x, others_start, others_start + rest, 0) for x in xs]
+    carry, ys = scan(lambda carry, xs: block(carry, xs, size), [zeros(Aval((), dtypes.int32)), *step.init],
+                     [reshape(x, (length // size, size, *aval_of(x).shape[1:])) for x in main], length // size, reverse)
+    ys = [reshape(y, (length - rest, *aval_of(y).shape[2:])) for y in ys]
+    if rest:
+        carry, last = block(carry, others, rest)
+        ys = [concatenate([one, y] if reverse else [y, one], 0) for y, one in zip(ys, last, strict=True)]
+    return [*carry[1:], *ys], carry[0]
+
+
+def _block_size(length: int) -> int:
+    """Return about the square root of the length: a divisor of it, if there is one from a quarter of the root on."""
+    root = max(math.isqrt(length), 1)
+    return next((size for size in range(root, root // 4, -1) if length % size == 0), root)
 
 
 def _length(entries: FlatTree, length: int | None) -> int:
