@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.engine import dtypes, tree
+from fxgrad.engine import config, dtypes, tree
 from fxgrad.engine.api.arguments import (
     ONE_LEAF,
     Argnums,
@@ -28,6 +28,8 @@ from fxgrad.engine.api.arguments import (
     transformation,
 )
 from fxgrad.engine.api.pullbacks import LongPullback, Pullback, PullbackSpec
+from fxgrad.engine.core import backends
+from fxgrad.engine.core.arrays import as_numpy
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import calls_user_code
@@ -48,11 +50,12 @@ from fxgrad.engine.frontend.flat import (
     trace_flat,
 )
 from fxgrad.engine.higher_order.safe_call import map_inside_safe_call, without_safe_calls
+from fxgrad.engine.higher_order.saving import kept_always
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.rematerialization.operation import call_within
 from fxgrad.engine.tracebacks import hide_frames, shorten_traceback
 from fxgrad.engine.tracing.apply import apply_program
-from fxgrad.engine.tracing.tape import Tape, current
+from fxgrad.engine.tracing.tape import Tape, aval_of, current
 from fxgrad.engine.tracing.trace import SELECTIVE, SHARED, TraceRootCache, is_tracing, join_unchecked_vma, new_tape
 from fxgrad.engine.transforms.forward import has_tangent, slope_program
 from fxgrad.engine.transforms.joint import grad_program
@@ -133,6 +136,16 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
             raise shorten_traceback(error)  # noqa: B904
         return ((value, aux), result) if has_aux else (value, result)
     return value_and_gradient
+
+
+def _same_bits(one: Any, other: Any) -> bool:
+    """Return whether arrays of one type have the same bits, but for those of NaNs."""
+    one, other = np.asarray(one), np.asarray(other)
+    if one.tobytes() == other.tobytes():
+        return True
+    nans = np.isnan(one)
+    return np.array_equal(nans, np.isnan(other)) and (
+        np.where(nans, 0, one).tobytes() == np.where(nans, 0, other).tobytes())
 
 
 class _Differentiation:
@@ -229,15 +242,33 @@ class _Differentiation:
 
     def _directly(self, call: TracedCall, avals: Sequence[Aval], selected: Selected,
                   ) -> tuple[list[Any], list[Any]] | None:
-        """Return outputs and gradients by running a program too long to derive a gradient program from; else None."""
+        """Return outputs and gradients by running a program that is new, or too long to derive one from; else None."""
         inputs = [*call.captured, *selected.leaves]
-        if current.get() is not None or len(call.program.equations) < direct.LONG or any(map(is_jax, inputs)):
-            return None
-        if self._budget is not None:
+        if current.get() is not None or self._budget is not None or backends.is_replaced() or any(
+                map(is_jax, inputs)):
             return None
         _check_scalar(self._what, self._fun, call, self._holomorphic)
         wrt = call.wrt([has_tangent(aval) for aval in avals])
-        return direct.gradients(call.program, wrt, inputs, call.computed)
+        is_long = len(call.program.equations) >= direct.LONG
+        if not is_long and self._has_slope(call.program, wrt, call.computed):
+            return None
+        results = direct.gradients(call.program, wrt, inputs, call.computed)
+        if config.check_level and results is not None and not is_long and not any(
+                kept_always.of(equation.primitive) for equation in call.program.equations):
+            self._check_direct(results, call, avals, inputs)
+        return results
+
+    def _check_direct(self, results: tuple[list[Any], list[Any]], call: TracedCall, avals: Sequence[Aval],
+                      inputs: Sequence[Any]) -> None:
+        """Raise `AssertionError` unless the gradient program computes the same bits; those of NaNs may differ."""
+        outputs, gradients = results
+        found, _ = self._derive_joint(call, avals)
+        expected = apply_program(found.program, [*found.captured, *inputs])
+        for value, wanted in zip([*(outputs if self._key[2] else ()), *gradients], expected, strict=True):
+            if aval_of(value) != aval_of(wanted) or not _same_bits(as_numpy(value), as_numpy(wanted)):
+                raise AssertionError(
+                    f"{self._what} of {function_name(self._fun)} is {value} if its equations run directly, and "
+                    f"{wanted} by its gradient program; this is a bug in the rules of an operation")
 
     def _results(self, outputs: list[Any], gradients: list[Any], avals: Sequence[Aval], selected: Selected,
                  aux: Aux | None) -> tuple[Any, Any, Any]:

@@ -62,5 +62,10 @@ def use_executor(other: Executor) -> Iterator[None]:
         executor, = _others[-1]
 
 
+def is_replaced() -> bool:
+    """Return whether a block of `use_executor` is open, so that programs must not run by rules of another executor."""
+    return len(_others) > 1
+
+
 _others: list[list[Executor]] = []
 """The registered executor, and those of the open blocks, innermost last."""

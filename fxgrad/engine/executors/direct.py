@@ -1,8 +1,8 @@
-"""Values and gradients of long programs, computed equation by equation without making a gradient program.
+"""Values and gradients of new and of long programs, computed equation by equation without making a gradient program.
 
-Making a gradient program and generating code for it takes as long as many runs. A program of thousands of operations,
-such as the trace of a Python loop, may run a few times only, or differ at every call. The `VjpRule` of each of its
-operations (`engine/transforms/joint.py`) has compiled code of its own, which runs at once.
+Making a gradient program and generating code for it takes as long as many runs. A new program may run once, and one of
+thousands of operations, such as the trace of a Python loop, a few times only, or differ at every call. The `VjpRule` of
+each operation (`engine/transforms/joint.py`) has compiled code of its own, which runs at once.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ from fxgrad.engine.core.arrays import OWN, as_numpy, freeze_result
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.primitive import NO_TANGENT
 from fxgrad.engine.core.program import Program, Variable
-from fxgrad.engine.core.program_properties import ProgramAttribute, has_effects
+from fxgrad.engine.core.program_properties import ProgramAttribute, calls_user_code, has_effects
 from fxgrad.engine.core.walk import BackwardStep, pull_back_steps
 from fxgrad.engine.derivation.derive import gc_paused
-from fxgrad.engine.derivation.simplify import live_equations, merge_equal_equations, simplify
+from fxgrad.engine.derivation.simplify import live_equations, merge_equal_equations
 from fxgrad.engine.derivation.simplifying import Template
-from fxgrad.engine.executors.numpy import as_arrays, copy_borrowed, runner_of, weaken_outputs
+from fxgrad.engine.executors.numpy import as_arrays, call, copy_borrowed, has_run, runner_of, weaken_outputs
 from fxgrad.engine.executors.straightline import as_kernel_operand
 from fxgrad.engine.ops.below_byte import has_below_byte
-from fxgrad.engine.transforms.joint import VjpRule, vjp_rule_of
+from fxgrad.engine.transforms.joint import VjpRule, may_have_rule, simplify_once, vjp_rule_of
 
 LONG = 1000
-"""The number of equations from which a program's first runs are direct."""
+"""The number of equations from which several runs of a program are direct, and those of `vjp`."""
 MAX_COMPILED_EQUATIONS = 20_000
 """The number of equations from which all runs are direct."""
-_TIMES = 3
+MAX_BYTES = 2**22
+"""The bytes of all values of a short program up to which its first run is direct, for that keeps every value."""
+TIMES, TIMES_OF_LONG = 1, 3
+"""How often a short and a long program run directly before a gradient program is made."""
 _TIMES_RUN: ProgramAttribute[int] = ProgramAttribute("times run directly")
-_SIMPLE: ProgramAttribute[Program] = ProgramAttribute("simple")
 
 Run = Callable[..., Sequence[Any]]
 
@@ -44,9 +46,12 @@ def gradients(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], comp
               ) -> tuple[list[Any], list[Any]] | None:
     """Return the outputs of `program`, and the gradients of the first one in the inputs that `wrt` marks.
 
-    Returns None if the program is short, was run directly often enough, or has operations without a `VjpRule`. The
-    first `computed` equations have been computed; they are computed again.
+    Returns None if the program was run directly often enough, or has operations without a `VjpRule`. The first
+    `computed` equations of a long program have been computed; they are computed again.
     """
+    if len(program.equations) < LONG and _holds_arrays(inputs) and any(
+            var.aval.weak for var in compress(program.inputs, wrt)):
+        return None  # the type of a gradient program says whether the gradient in a number is a number or an `Array`
     chosen = _program_to_run(program, computed)
     if chosen is None:
         return None
@@ -114,19 +119,29 @@ class EagerVjp:
         return [*map(freeze_result, slopes)] if _holds_arrays([*self.inputs, *cotangents]) else slopes
 
 
+def _value_bytes(program: Program) -> int:
+    """Return the bytes of the values that the equations compute."""
+    return sum(var.aval.nbytes for equation in program.equations for var in equation.outputs)
+
+
 def _program_to_run(program: Program, computed: int) -> Program | None:
-    """Return the program to run for `program`; None if it is short, was run directly often enough, or has effects."""
-    if len(program.equations) < LONG or has_effects(program) or has_below_byte(program):
+    """Return the program to run for `program`; None if it ran directly often enough, or an operation has no rule."""
+    size = len(program.equations)
+    is_long = size >= LONG
+    if has_effects(program) or has_below_byte(program):
         return None
-    if len(program.equations) < MAX_COMPILED_EQUATIONS:
+    if not is_long and (computed or calls_user_code(program) or _value_bytes(program) > MAX_BYTES):
+        return None  # computed values would be computed again
+    if size < MAX_COMPILED_EQUATIONS:
         times = _TIMES_RUN.put(program, (_TIMES_RUN.of(program) or 0) + 1)
-        if times > _TIMES:
+        if times > (TIMES_OF_LONG if is_long else TIMES):
             return None
+    if not all(map(may_have_rule, live_equations(program))):
+        return None
+    if size < MAX_COMPILED_EQUATIONS:
         # Simplified as a gradient program is, so that sums are equal bit for bit.
-        simple = _SIMPLE.of(program)
         with gc_paused():
-            program = _SIMPLE.put(program, simple
-                                  or (merge_equal_equations(program) if computed else simplify(program)))
+            program = merge_equal_equations(program) if computed else simplify_once(program)
     return program
 
 
@@ -197,10 +212,13 @@ def _backward_steps(sums: dict[Any, Any], steps: Iterable[_Step]) -> Iterator[Ba
 
 
 def _code(template: Template) -> Run:
-    """Return the code of a template, generated at its first use; it takes the operands."""
+    """Return a function of the operands that runs a template: interpreted at its first use, then by generated code."""
     run: Run | None = template.code
     if run is None:
-        inner = runner_of(template.program)
+        program = template.program
         captured = [as_kernel_operand(value) for value in template.captured]
+        if not has_run(program):
+            return lambda *operands: call(program, [*captured, *operands])
+        inner = runner_of(program)
         run = template.code = (lambda *operands: inner(*captured, *operands)) if captured else inner
     return run

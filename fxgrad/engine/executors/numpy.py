@@ -67,10 +67,15 @@ def call(program: Program, inputs: Sequence[Any]) -> list[Any]:
     runner: Runner | None = program.attributes.get(_RUNNER)
     if runner is not None:
         return runner(*inputs)
-    if _HAS_RUN.of(program):
+    if has_run(program):
         return runner_of(program)(*inputs)
     _HAS_RUN.put(program, True)
     return run_reference(program, inputs)
+
+
+def has_run(program: Program) -> bool:
+    """Return whether `call` ran the program, and so will generate code for it, or did."""
+    return bool(_HAS_RUN.of(program))
 
 
 def copy_borrowed(outputs: list[Any], borrowed: Iterable[int], inputs: Sequence[Any]) -> list[Any]:

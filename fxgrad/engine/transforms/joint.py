@@ -18,6 +18,14 @@ from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.cache_keys import param_key
 from fxgrad.engine.core.primitive import NO_TANGENT, infer_types
 from fxgrad.engine.core.program import COTANGENT, PRIMAL, Atom, Equation, Program, Provenance, Variable
+from fxgrad.engine.core.program_properties import (
+    ProgramAttribute,
+    calls_user_code,
+    has_effects,
+    memoize,
+    program_property,
+    used_axes,
+)
 from fxgrad.engine.core.sources import at_source
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.core.walk import BackwardStep, pull_back_steps
@@ -41,13 +49,22 @@ def grad_program(program: Program, wrt: tuple[bool, ...], with_outputs: bool, co
     def build(*primals: Any) -> tuple[list[Any], None]:
         # Uses of equal values must add to one cotangent. But computed values are matched to the equations that computed
         # them, so these equations stay.
-        simple = merge_equal_equations(program) if computed else simplify(program)
+        simple = merge_equal_equations(program) if computed else simplify_once(program)
         one = Literal(1, program.out_avals[0])
         cotangents = [one, *(Zero(aval) for aval in program.out_avals[1:])]
         outputs, gradients = record_joint(simple, primals, cotangents, wrt)
         return [*(outputs if with_outputs else ()), *gradients], None
 
     return derive(program, ("grad", wrt, with_outputs), build, program.in_avals, computed)
+
+
+def simplify_once(program: Program) -> Program:
+    """Return `simplify(program)`, kept on the program: what runs it directly leaves it to its gradient program."""
+    simple = _SIMPLE.of(program)
+    return _SIMPLE.put(program, simplify(program)) if simple is None else simple
+
+
+_SIMPLE: ProgramAttribute[Program] = ProgramAttribute("simple")
 
 
 def record_joint(program: Program, primals: Sequence[Any], cotangents: Sequence[Any], wrt: Sequence[bool],
@@ -105,7 +122,9 @@ def _record_forward(tape: SimplifyingTape, program: Program, environment: dict[A
             if Literal in map(type, inputs):
                 given = {atom: value for atom, value in given.items() if type(atom) is Variable}
             marks = [*map(active.__contains__, given)]
-            known = None if unrepeatable else vjp_rule_of(equation, given, marks)
+            # Programs that take notes show where the equations inside of a library function come from.
+            known = None if unrepeatable or (noting and equation.primitive.regions is not None) else vjp_rule_of(
+                equation, given, marks)
             rule: VjpRule | _UncachedPullback
             if known is None:
                 alone = Program([*given], [equation], equation.outputs)  # type: ignore[list-item]
@@ -228,12 +247,30 @@ def vjp_rule_of(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool
         pattern = [atom if type(atom) is Literal else place[atom] for atom in equation.inputs]
     avals = [value.aval for value in given.values()]
     key = (primitive, *pattern, *avals, *param_key(primitive, params)) if params else (primitive, *pattern, *avals)
+    if primitive.regions is not None:
+        if not may_have_rule(equation):
+            return None
+        region, = equation.regions
+        return memoize(region.program, ("rule of a call", *key), lambda: _find_rule(equation, given, marks, avals))
     rule: Any = _rules.get(key, _UNKNOWN)
     if rule is _UNKNOWN:
-        if primitive.effectful or primitive.collective or primitive.regions is not None:
-            return None
-        rule = _rules.add(key, _find_rule(equation, given, marks, avals))
+        rule = _rules.add(key, _find_rule(equation, given, marks, avals)) if may_have_rule(equation) else None
     return rule  # type: ignore[no-any-return]
+
+
+def may_have_rule(equation: Equation) -> bool:
+    """Return whether the rules of an operation repeat: no effects, no user code, no program but a library function."""
+    primitive = equation.primitive
+    if primitive.regions is None:
+        return not (primitive.effectful or primitive.collective)
+    return [region.role for region in equation.regions] == ["inline"] and all(map(_repeats, equation.programs))
+
+
+@program_property
+def _repeats(program: Program) -> bool:
+    """Return whether a rule may stand for the program of a library function: it has no lines and scopes of a user's."""
+    return not (has_effects(program) or calls_user_code(program) or used_axes(program)) and all(
+        equation.source is None for equation in program.equations)
 
 
 def _find_rule(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool], avals: list[Aval]) -> VjpRule | None:

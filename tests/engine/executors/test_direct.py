@@ -1,8 +1,10 @@
-"""Long programs are differentiated equation by equation: the same numbers as ever, and no table pushed out."""
+"""New and long programs are differentiated equation by equation: the same numbers as ever, and no table pushed out."""
 
 from __future__ import annotations
 
 import gc
+import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,9 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
+from fxgrad.engine import config
+from fxgrad.engine.core import backends
+from fxgrad.engine.core.backends import use_executor
 from fxgrad.engine.executors import direct
 from fxgrad.engine.tracing import interning, tape
 
@@ -267,3 +272,129 @@ def test_gradients_have_the_dtypes_of_the_arguments(dtype: str, monkeypatch: pyt
     assert slope.dtype == dtype
     output, pullback = fxgrad.vjp(lambda x: np.sin(x) * x, x)
     assert pullback(output)[0].dtype == dtype
+
+
+# --- the first call of any program ------------------------------------------------------------------------------
+
+
+def of_library_functions(w: Any) -> Any:
+    return np.mean(np.log(1.0 + np.exp(-w * w))) + np.var(w) + np.linalg.norm(w)
+
+
+def of_a_pair(w: Any) -> Any:
+    return np.sum(w * 2.0), np.sin(w)
+
+
+@pytest.fixture
+def uses(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """The direct attempts since, each with whether it succeeded."""
+    found: list[bool] = []
+    original = direct.gradients
+
+    def noted(*args: Any) -> Any:
+        result = original(*args)
+        found.append(result is not None)
+        return result
+    monkeypatch.setattr(direct, "gradients", noted)
+    return found
+
+
+@pytest.mark.parametrize("function", [*(f for f in FUNCTIONS if f is not branching), of_library_functions])
+@pytest.mark.usefixtures("fresh_tables")
+def test_the_first_call_is_direct_and_later_ones_are_not(function: Any, uses: list[bool]) -> None:
+    results = [fxgrad.value_and_grad(function)(X) for _ in range(4)]
+    assert uses == [True, False]
+    for value, gradient in results[1:]:
+        assert (value, type(value)) == (results[0][0], type(results[0][0]))
+        np.testing.assert_array_equal(gradient, results[0][1])
+        assert gradient.flags.writeable
+
+
+@pytest.mark.usefixtures("fresh_tables")
+def test_numbers_complex_integers_and_auxiliary_values_at_the_first_call(uses: list[bool]) -> None:
+    slope = fxgrad.grad(of_a_pair, has_aux=True)
+    for _ in range(3):
+        gradient, aux = slope(X)
+        np.testing.assert_array_equal(gradient, np.full(3, 2.0))
+        np.testing.assert_allclose(aux, np.sin(X), rtol=1e-15)
+    assert float(fxgrad.grad(lambda x, n: x ** 2 * n)(3.0, 2)) == 12.0
+    z = np.complex64(0.5 + 0.25j)
+    holomorphic = fxgrad.grad(lambda z: z * z, holomorphic=True)(z)
+    assert (holomorphic, holomorphic.dtype) == (2 * z, "complex64")
+    gradient = fxgrad.grad(lambda x: np.sum(x * X[:0]))(X[:0])
+    assert (gradient.shape, gradient.dtype) == ((0,), "float64")
+    assert uses == [True, False, False, True, True, True]  # each call with auxiliary values finds its recording anew
+
+
+@pytest.mark.usefixtures("fresh_tables")
+def test_the_first_call_takes_the_long_way_where_it_would_compute_twice_or_otherwise(uses: list[bool]) -> None:
+    @fxgrad.custom_jvp
+    def double(x: Any) -> Any:
+        return 2.0 * x
+    double.defjvp(lambda primals, tangents: (2.0 * primals[0], 3.0 * tangents[0]))
+    key = fxgrad.random.key(0)
+    assert fxgrad.grad(lambda x: double(x) * x)(1.0) == 5.0
+    assert fxgrad.grad(lambda x: x * x if x > 0 else -x)(1.0) == 2.0  # values computed for the branch are reused
+    drawn = fxgrad.grad(lambda x: np.mean(np.log(fxgrad.random.normal(key, (9,), dtype="float64") ** 2 * x + x)))(0.5)
+    assert isinstance(drawn, fxgrad.Array)
+    np.testing.assert_allclose(fxgrad.grad(lambda x: np.sum(fxgrad.lax.fori_loop(0, 3, lambda i, c: c * x, x)))(X),
+                               4.0 * X ** 3, rtol=1e-12)
+    assert not any(uses)
+    fxgrad.grad(lambda x: np.sum(np.sin(x) * x), memory_budget="1 MiB")(X)
+    fxgrad.grad(fxgrad.grad(lambda x: np.sin(x) * x))(1.0)
+    fxgrad.vmap(fxgrad.grad(lambda x: np.cos(x) * x))(X)
+    fxgrad.jit(fxgrad.grad(lambda x: np.sum(np.exp(x) * x)))(X)
+    with use_executor(backends.executor):
+        fxgrad.grad(lambda x: np.sum(np.tanh(x) * x))(X)
+    assert not any(uses)
+
+
+@pytest.mark.usefixtures("fresh_tables")
+def test_arguments_and_results_of_the_first_call_are_apart() -> None:
+    x = X.copy()
+    value, gradient = fxgrad.value_and_grad(lambda w: np.sum(w * 1.0))(x)
+    gradient[...] = 7.0
+    np.testing.assert_array_equal(x, X)
+    (value, aux), _ = fxgrad.value_and_grad(lambda w: (np.sum(w), w), has_aux=True)(x)
+    assert not np.shares_memory(aux, x)
+    slope = fxgrad.grad(lambda w: fnp.sum(w * w))(fnp.array(X))
+    assert isinstance(slope, fxgrad.Array)
+    assert value == np.sum(X)
+
+
+@pytest.mark.usefixtures("fresh_tables")
+def test_first_calls_in_several_threads(uses: list[bool]) -> None:
+    expected = [fxgrad.grad(tanh_chain)(X) for _ in range(3)][-1]
+    fxgrad.clear_caches()
+    with ThreadPoolExecutor(4) as threads:
+        for gradient in threads.map(fxgrad.grad(tanh_chain), [X] * 16):
+            np.testing.assert_array_equal(gradient, expected)
+    assert any(uses[2:])
+
+
+@pytest.mark.usefixtures("fresh_tables")
+def test_checks_compare_the_first_call_with_the_gradient_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "check_level", 1)
+    original = direct.gradients
+
+    def wrong(*args: Any) -> Any:
+        outputs, gradients = original(*args)
+        return outputs, [gradient * 2.0 for gradient in gradients]
+    monkeypatch.setattr(direct, "gradients", wrong)
+
+    def square(x: Any) -> Any:
+        return x * x
+    message = ("grad of square is 12.0 if its equations run directly, and 6.0 by its gradient program; this is a bug "
+               "in the rules of an operation")
+    with pytest.raises(AssertionError, match=f"^{re.escape(message)}$"):
+        fxgrad.grad(square)(3.0)
+
+
+@pytest.mark.usefixtures("fresh_tables")
+def test_programs_with_large_values_keep_no_more_than_their_gradient_program(uses: list[bool]) -> None:
+    def loss(x: Any) -> Any:
+        return np.mean(np.exp(np.sin(x)))
+    for size, direct_first in ((2**17, True), (2**19, False)):  # of 8 bytes, and two values of each size
+        del uses[:]
+        fxgrad.grad(loss)(np.ones(size))
+        assert uses == [direct_first]

@@ -75,12 +75,13 @@ def test_row_w16_a_build_that_overwrites_at_fan_outs_is_wrong(module: Any, monke
     def slope() -> float:
         fxgrad.clear_caches()
         if module is joint:
-            return float(grad(fan_out)(3.0))
+            return [float(grad(fan_out)(3.0)) for _ in range(2)][-1]  # the second call makes the gradient program
         return float(fxgrad.vjp(fan_out, 3.0)[1](1.0)[0])
 
     right = 6.0 + np.sin(3.0) + 3.0 * np.cos(3.0)
     assert np.isclose(slope(), right)
     monkeypatch.setattr(module, "add", lambda before, after: after)
+    monkeypatch.setattr(fxgrad.config, "check_level", 0)  # checks find it at the first call
     try:
         assert not np.isclose(slope(), right)
     finally:
