@@ -19,6 +19,7 @@ import fxgrad.numpy as fnp
 from fxgrad import dtypes, errors, lax, onnx
 from fxgrad.engine.ops.conversion import converted
 from fxgrad.text import from_json, to_json
+from tests.comparison.checks import FAST
 from tests.support.versions import IS_OLDEST_JAX
 
 FLOATS = ["float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
@@ -27,8 +28,8 @@ INTEGERS = ["int2", "int4", "uint2", "uint4"]
 SCALES = "float8_e8m0fnu"
 """Powers of 2 alone, without 0: XLA takes the least of them for 0, and its arithmetic makes NaNs of that."""
 DTYPES = {name: np.dtype(getattr(ml_dtypes, name)) for name in FLOATS + INTEGERS}
-NEWER: dict[str, Any] = {} if not IS_OLDEST_JAX else {
-    "compiler_options": {"xla_cpu_use_fusion_emitters": True}}
+OPTIONS: dict[str, Any] = {"compiler_options": {
+    **FAST, **({"xla_cpu_use_fusion_emitters": True} if IS_OLDEST_JAX else {})}}
 """XLA's older emitters, which other tests take, round twice to float4, and make -0 of what overflows float8_e4m3fn."""
 WIDE = [np.dtype(name) for name in ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
                                     "float16", "float32", "float64")] + [np.dtype(ml_dtypes.bfloat16)]
@@ -164,7 +165,7 @@ def test_conversions_are_those_of_xla(name: str) -> None:
                 pairs.append((kept, wanted))
     with jax.enable_x64(True):
         found = fxgrad.jit(lambda arrays: [fnp.astype(array, wanted) for array, (_, wanted) in zip(
-            arrays, pairs, strict=True)], **NEWER)([given for given, _ in pairs])
+            arrays, pairs, strict=True)], **OPTIONS)([given for given, _ in pairs])
     wrong = []
     for (given, wanted), other in zip(pairs, map(np.asarray, found), strict=True):
         with np.errstate(all="ignore"):
@@ -279,6 +280,21 @@ def _is_taken(function: Function, arrays: tuple[Any, Any]) -> bool:
     return True
 
 
+TOGETHER = 30
+"""So many functions are compiled as one program: in larger ones each takes longer."""
+
+
+def _compiled(functions: dict[str, Function], jit: Any, libraries: tuple[Any, Any], arrays: tuple[Any, Any],
+              ) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    keys = [*functions]
+    for begin in range(0, len(keys), TOGETHER):
+        some = keys[begin:begin + TOGETHER]
+        found |= jit(lambda x, y, some=some: {key: functions[key](*libraries, x, y) for key in some},
+                     **OPTIONS)(*arrays)
+    return found
+
+
 def _differences(name: str, functions: dict[str, Function], *, with_jax: bool) -> list[str]:
     x, y = _operands(name)
     arrays = fnp.asarray(x), fnp.asarray(y)
@@ -289,12 +305,12 @@ def _differences(name: str, functions: dict[str, Function], *, with_jax: bool) -
         except (errors.FxgradError, OverflowError):
             if _is_taken(function, (x, y)) and key not in _OF_JAX_ALONE:
                 wrong.append(f"{key} is refused")
-    jitted = fxgrad.jit(lambda x, y: {key: functions[key](fnp, lax, x, y) for key in computed}, **NEWER)(x, y)
+    jitted = _compiled({key: functions[key] for key in computed}, fxgrad.jit, (fnp, lax), (x, y))
     theirs = {}
     if with_jax:
         alone = _OF_JAX_ALONE | (_NAN_IN_JAX if name == SCALES else set())
-        kept = [key for key in computed if key not in alone and _is_taken(functions[key], (x, y))]
-        theirs = jax.jit(lambda x, y: {key: functions[key](jnp, jax_lax, x, y) for key in kept}, **NEWER)(x, y)
+        kept = {key: functions[key] for key in computed if key not in alone and _is_taken(functions[key], (x, y))}
+        theirs = _compiled(kept, jax.jit, (jnp, jax_lax), (x, y))
     for key, expected in computed.items():
         allowed = 1 if key in ROUNDED else 0
         for what, found in (("jitted", jitted), ("jax", theirs)):
@@ -326,7 +342,7 @@ def test_functions_alike(name: str) -> None:
     functions = EXACT | ROUNDED
     if name == SCALES:
         del functions["lgamma"]  # of 1 and 2 it is 0, which such a dtype has not
-    if name == "float4_e2m1fn" and not NEWER:  # XLA of jax 0.12 finds infinities among them, which it has none of
+    if name == "float4_e2m1fn" and not IS_OLDEST_JAX:  # XLA of jax 0.12 finds infinities among them, it has none
         del functions["isinf"], functions["digamma"]
     assert not _differences(name, functions, with_jax=True)
 
