@@ -72,6 +72,7 @@ if _TYPE_CHECKING:
     from fxgrad.engine.api import checkpoint_policies
     from fxgrad.engine.api.axis_types import auto_axes, explicit_axes, reshard
     from fxgrad.engine.api.buckets import bucketed
+    from fxgrad.engine.api.checking import check, checked
     from fxgrad.engine.api.dataflow import dataflow
     from fxgrad.engine.api.device_maps import pmap
     from fxgrad.engine.api.devices import (
@@ -119,6 +120,7 @@ if _TYPE_CHECKING:
     from fxgrad.tools.granularity.summary import tabulate
     from fxgrad.tools.graphs import Param, graph, infer_roles, intermediate_grads
     from fxgrad.tools.numerics import lint, stabilize
+    from fxgrad.tools.numerics.bounds import bounds
     from fxgrad.tools.pictures.drawing import draw
     from fxgrad.tools.profiling.benchmarking import benchmark
     from fxgrad.tools.profiling.budgets import budget_curve
@@ -140,25 +142,26 @@ __version__ = "0.1.0"
 __all__ = [
     "Array", "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "NamedSharding", "P", "Param",
     "Primitive", "Program", "Region", "ShapeDtypeStruct", "Variable", "ad_checkpoint", "associative_scan",
-    "auto_axes", "autocast", "autocast_policies", "benchmark", "bind", "block_until_ready", "bucketed",
-    "budget_curve", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert",
-    "compare_granularities", "cond", "config", "cost_analysis", "custom_batching", "custom_derivatives",
-    "custom_gradient", "custom_jvp", "custom_vjp", "dataflow", "debug", "debug_infs", "debug_nans", "default_backend",
-    "default_dtype", "default_matmul_precision", "device_count", "device_get", "device_put", "devices", "disable_jit",
-    "distributions", "draw", "dtypes", "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape",
-    "experimental", "explain_retraces", "explain_store", "explain_transparency", "explicit_axes", "export", "ffi",
-    "flatten_util", "float0", "fori_loop", "from_jax", "fwd_and_bwd", "grad", "graph", "hessian", "hvp", "image",
-    "import_jaxpr", "infer_roles", "inline", "instantiate_zeros", "intermediate_grads", "interop", "io_callback",
-    "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "load",
-    "local_device_count", "local_devices", "loss_scaling", "make_array_from_callback",
-    "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh",
-    "make_program", "memory_analysis", "named_call", "named_scope", "nan_safe", "nn", "numpy", "odeint", "onnx",
-    "ops", "optim", "outline", "parse", "pmap", "policy_report", "print_saved_residuals", "process_count",
-    "process_index", "pure_callback", "random", "remat", "replace_pattern", "reshard", "save", "saved_residuals",
-    "scalarize", "scan", "scipy", "set_default_dtype", "set_mesh", "shard_map", "sharding", "simplify", "simulate",
-    "stabilize", "stablehlo", "stages", "stochastic", "stop_gradient", "straight_through", "subprogram", "switch",
-    "symbolic_spec", "tabulate", "test_util", "testing", "text", "to_jax", "traffic", "transparent", "tree",
-    "tree_util", "typeof", "typing", "value_and_grad", "value_and_jacobian", "visualize", "vjp", "vmap", "while_loop",
+    "auto_axes", "autocast", "autocast_policies", "benchmark", "bind", "block_until_ready", "bounds", "bucketed",
+    "budget_curve", "check", "checked", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches",
+    "closure_convert", "compare_granularities", "cond", "config", "cost_analysis", "custom_batching",
+    "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "dataflow", "debug", "debug_infs",
+    "debug_nans", "default_backend", "default_dtype", "default_matmul_precision", "device_count", "device_get",
+    "device_put", "devices", "disable_jit", "distributions", "draw", "dtypes", "enable_x64",
+    "ensure_compile_time_eval", "errors", "eval_shape", "experimental", "explain_retraces", "explain_store",
+    "explain_transparency", "explicit_axes", "export", "ffi", "flatten_util", "float0", "fori_loop", "from_jax",
+    "fwd_and_bwd", "grad", "graph", "hessian", "hvp", "image", "import_jaxpr", "infer_roles", "inline",
+    "instantiate_zeros", "intermediate_grads", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp",
+    "lax", "linear_transpose", "linearize", "lint", "load", "local_device_count", "local_devices", "loss_scaling",
+    "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
+    "make_jaxpr", "make_mesh", "make_program", "memory_analysis", "named_call", "named_scope", "nan_safe", "nn",
+    "numpy", "odeint", "onnx", "ops", "optim", "outline", "parse", "pmap", "policy_report", "print_saved_residuals",
+    "process_count", "process_index", "pure_callback", "random", "remat", "replace_pattern", "reshard", "save",
+    "saved_residuals", "scalarize", "scan", "scipy", "set_default_dtype", "set_mesh", "shard_map", "sharding",
+    "simplify", "simulate", "stabilize", "stablehlo", "stages", "stochastic", "stop_gradient", "straight_through",
+    "subprogram", "switch", "symbolic_spec", "tabulate", "test_util", "testing", "text", "to_jax", "traffic",
+    "transparent", "tree", "tree_util", "typeof", "typing", "value_and_grad", "value_and_jacobian", "visualize",
+    "vjp", "vmap", "while_loop",
 ]
 
 
@@ -175,6 +178,7 @@ _NAMES = {
         "local_devices make_array_from_callback make_array_from_process_local_data "
         "make_array_from_single_device_arrays make_mesh process_count process_index",
     "tools.profiling.policies": "policy_report",
+    "engine.api.checking": "check checked",
     "engine.api.safe_derivatives": "nan_safe",
     "engine.api.sharded": "shard_map",
     "engine.api.specs": "symbolic_spec",
@@ -193,6 +197,7 @@ _NAMES = {
     "tools.granularity.summary": "tabulate",
     "tools.graphs": "Param graph infer_roles intermediate_grads",
     "tools.numerics": "lint stabilize",
+    "tools.numerics.bounds": "bounds",
     "tools.pictures.drawing": "draw",
     "tools.profiling.benchmarking": "benchmark",
     "tools.profiling.costs": "cost_analysis",

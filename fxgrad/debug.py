@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import re
-import string
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +18,7 @@ from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.callback import debug_callback_p, host_function
 from fxgrad.engine.frontend.flat import argument_leaf_names, check_leaf, nth_name, trace_flat
+from fxgrad.engine.frontend.formats import check_format
 from fxgrad.engine.lazy_names import lazy_getattr
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.trace import WITH_LITERALS
@@ -83,11 +82,7 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:  
     >>> slope = fxgrad.grad(f)(3.0)
     x is 3.0, its square 9.0
     """
-    if not isinstance(fmt, str):
-        raise ArgumentError(at_user_line(
-            f"debug.print: the first argument is a {type(fmt).__name__}, where a format string is needed. Write "
-            "debug.print('{}', x)"))
-    _Fields().vformat(fmt, args, kwargs)
+    check_format("debug.print", fmt, args, kwargs)
     _look("debug.print", _Printer(fmt), args, kwargs, ordered)
 
 
@@ -224,36 +219,6 @@ class _Printer(StructuralKey):
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         _print(self.fmt.format(*args, **kwargs))
-
-
-class _Fields(string.Formatter):
-    """Checks the fields of a format string against the arguments, whose values need not be known."""
-
-    def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
-        first = re.split(r"[.\[]", field_name)[0]
-        key: int | str = int(first) if first.isdigit() else first
-        if (key not in kwargs) if isinstance(key, str) else (key >= len(args)):
-            raise ArgumentError(at_user_line(
-                f"debug.print: the format string has the field {{{field_name}}}, and there is no such argument; given "
-                f"are {self._given(args, kwargs)}"))
-        return "", key
-
-    def format_field(self, value: Any, format_spec: str) -> str:  # noqa: ARG002
-        return ""
-
-    def convert_field(self, value: Any, conversion: Any) -> Any:  # noqa: ARG002
-        return value
-
-    def check_unused_args(self, used_args: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        unused = [name for name in (*range(len(args)), *kwargs) if name not in used_args]
-        if unused:
-            raise ArgumentError(at_user_line(
-                f"debug.print: the format string has no field for {', '.join(f'{{{name}}}' for name in unused)}, which "
-                "would not be printed; write such a field, or leave the argument out"))
-
-    @staticmethod
-    def _given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        return ", ".join(f"{{{name}}}" for name in (*range(len(args)), *kwargs)) or "none"
 
 
 visualize_sharding = jax.debug.visualize_sharding

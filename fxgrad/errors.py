@@ -13,6 +13,7 @@ FxgradError
 ├── LeakedTracerError (RuntimeError)    a tracer used after its function had returned
 ├── UnsupportedError (NotImplementedError)   a NumPy or jax function that fxgrad cannot trace, or a missing rule
 ├── LinearityError (TypeError)          transposing something that is not linear
+├── CheckError (ValueError)             a condition of `check`, or an automatic check of `checked`, that failed
 ├── KeyReuseError (ValueError)           a random key that is drawn from twice
 ├── ProgramError (ValueError)           a program that breaks the rules of the IR
 └── ProgramSyntaxError (ValueError)     text that does not parse as a program
@@ -132,6 +133,18 @@ class LinearityError(FxgradError, TypeError):
     Cause: `linear_transpose(lambda x: x * x, x)`. Cure: close over the nonlinear arguments, or use `vjp`, which
     linearizes first.
     """
+
+
+class CheckError(FxgradError, ValueError):
+    """A check that failed: a condition of `fxgrad.check`, or an automatic check of `fxgrad.checked`.
+
+    Cause: the message says what was computed, and at which line. Cure: the values that it names. It goes on with the
+    turn of each loop and the entry of each batch around it, the innermost first.
+    """
+
+    def add_context(self, where: str) -> None:
+        """Add a line to the message: the loop or the batch that the check ran in."""
+        self.args = (f"{self.args[0]}\n  {where}", *self.args[1:])
 
 
 class KeyReuseError(FxgradError, ValueError):

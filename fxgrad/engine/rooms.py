@@ -4,9 +4,11 @@ from fxgrad.engine import ops
 from fxgrad.engine.core.primitive import registry
 from fxgrad.engine.frontend import callback
 from fxgrad.engine.higher_order import (
+    automatic_checks,
     branch,
     call,
     checkpoint,
+    checks,
     custom,
     loop,
     mapped_rule,
@@ -19,6 +21,6 @@ from fxgrad.engine.higher_order import (
 from fxgrad.engine.parallel import collective, gathers, shard_map, shardings
 from fxgrad.engine.rematerialization import operation
 
-__all__ = ["branch", "call", "callback", "checkpoint", "collective", "custom", "gathers", "loop", "mapped_rule",
-           "operation", "ops", "registry", "safe_call", "scan", "shard_map", "shardings", "solve", "sweep",
-           "while_loop"]
+__all__ = ["automatic_checks", "branch", "call", "callback", "checkpoint", "checks", "collective", "custom",
+           "gathers", "loop", "mapped_rule", "operation", "ops", "registry", "safe_call", "scan", "shard_map",
+           "shardings", "solve", "sweep", "while_loop"]

@@ -1,7 +1,8 @@
 """Analyses of a program without running it: costs, live ranges, traffic between devices, reused keys.
 
 `total_cost` counts operations and bytes. `liveness` returns the live range of each value; `flow_of` which of them share
-memory; `residuals` the values that reverse mode saves. `moves` and its kinds (`ALIAS`, `BARRIER`, `LOOP`), `cheap`,
+memory; `residuals` the values that reverse mode saves. `intervals_of` bounds
+values. `moves` and its kinds (`ALIAS`, `BARRIER`, `LOOP`), `cheap`,
 `offloaded` and `acts_on_each` are properties of primitives for models of compilers.
 """
 
@@ -9,6 +10,10 @@ from fxgrad.engine.analyses.check import check_program
 from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.analyses.flow import Flow, flow_of
 from fxgrad.engine.analyses.fusing import ALIAS, BARRIER, CHEAP, EXPENSIVE, LOOP, offloaded
+from fxgrad.engine.analyses.intervals import Interval, interval_rules, intervals_of
+from fxgrad.engine.analyses.intervals import of_constant as interval_of_constant
+from fxgrad.engine.analyses.intervals import operands_of as operand_intervals
+from fxgrad.engine.analyses.intervals import region_inputs as region_intervals
 from fxgrad.engine.analyses.key_reuse import refuse_key_reuse
 from fxgrad.engine.analyses.liveness import LiveRanges, Moment, liveness
 from fxgrad.engine.analyses.traffic import CollectiveKind, Transfer, total_sent, traffic, traffic_of
@@ -17,7 +22,8 @@ from fxgrad.engine.derivation.derive import gc_paused
 from fxgrad.engine.ops.pointwise import acts_on_each
 from fxgrad.engine.transforms.residuals import residuals
 
-__all__ = ["ALIAS", "BARRIER", "BudgetPoint", "CHEAP", "CollectiveKind", "EXPENSIVE", "Flow", "LOOP", "LiveRanges",
-           "Moment", "Transfer", "acts_on_each", "budget_points", "check_program", "flow_of", "gc_paused",
-           "liveness", "offloaded", "refuse_key_reuse", "residuals", "total_cost", "total_sent", "traffic",
-           "traffic_of"]
+__all__ = ["ALIAS", "BARRIER", "BudgetPoint", "CHEAP", "CollectiveKind", "EXPENSIVE", "Flow", "Interval", "LOOP",
+           "LiveRanges", "Moment", "Transfer", "acts_on_each", "budget_points", "check_program", "flow_of",
+           "gc_paused", "interval_of_constant", "interval_rules", "intervals_of", "liveness", "offloaded",
+           "operand_intervals", "refuse_key_reuse", "region_intervals", "residuals", "total_cost", "total_sent",
+           "traffic", "traffic_of"]

@@ -159,6 +159,7 @@ CASES: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "lowered with a static array": (errors.ArgumentError, lambda: static.lower(ONES, flag=ONES)),
     "primitive without a rule": (TypeError, lambda: fxgrad.Primitive("p", *[None] * 7)),
     "default dtype": (ValueError, lambda: fxgrad.set_default_dtype("int32")),
+    "check": (errors.CheckError, lambda: fxgrad.check(False, "no")),
     "key reuse": (errors.KeyReuseError, lambda: fxgrad.debug.check_key_reuse(reused)(fxgrad.random.key(0))),
     "no key": (errors.ArgumentError, lambda: fxgrad.random.normal(ONES)),
     "chunk size": (errors.ArgumentError, lambda: vmap(unit, chunk_size=0)),

@@ -59,6 +59,7 @@ OBJECTS = {
     "tools.retracing.report.RetraceReport": [lambda: _explained().report],
     "tools.graphs.backward.BackwardTable": [lambda: fxgrad.graph(loss)(w, x).backward_table()],
     "shipping.exports.Exported": [lambda: fxgrad.export(loss)(w, x)],
+    "tools.numerics.bounds.Bounds": [lambda: fxgrad.bounds(np.sin)((0.0, 1.0))],
     "tools.numerics.findings.Findings": [lambda: fxgrad.lint(loss)(w, x), lambda: fxgrad.lint(np.sin)(x)],
     "tools.profiling.fusion.Fusions": [lambda: fusions(loss)(w, x)],
     "tools.granularity.comparison.Granularities": [lambda: fxgrad.compare_granularities(loss)(w, x)],

@@ -29,7 +29,7 @@ from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedErro
 
 Host = callbacks.Host
 Avals = tuple[Aval, ...]
-LOOKING = ("debug.print", "debug.callback")
+LOOKING = ("debug.print", "debug.callback", "check")
 """Public functions that take objects other than arrays."""
 RETURNING_NOTHING = (*LOOKING, "debug.plot", "debug.progress")
 """Public functions that ignore what the callback returns."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import has_effects, used_axes
 from fxgrad.engine.core.regions import close_marks
@@ -100,20 +101,35 @@ def refuse_effects(what: str, programs: Sequence[Program]) -> None:
 
     Operations that only observe (`debug_callback`) may see dead lanes too.
     """
-    if any(map(_has_side_effects, programs)):
-        raise UnsupportedError(at_user_line(
-            f"{what}: the entries of vmap differ in what they run, and io_callback cannot be called for some of them "
-            "alone. Call it outside, and choose between results with fxgrad.numpy.where"))
+    for program in programs:
+        primitive = _acting_primitive(program)
+        if primitive is not None:
+            raise UnsupportedError(at_user_line(
+                f"{what}: the entries of vmap differ in what they run, and {primitive} cannot be called for some of "
+                f"them alone. {cures.of(primitive)}"))
 
+
+cures: Analysis[str] = Analysis(
+    "cures", "What to write where an operation cannot be called for some entries of a batch alone.",
+    missing="conservative",
+    default="Call it outside, and choose between results with fxgrad.numpy.where")
 
 acts: Analysis[bool] = Analysis(
     "acts", "Whether an operation has a side effect that must not happen in dead lanes.",
     missing="derive", derive=lambda primitive: primitive.effectful)
 
 
-def _has_side_effects(program: Program) -> bool:
-    return has_effects(program) and any(
-        acts.of(equation.primitive) or any(map(_has_side_effects, equation.programs)) for equation in program.equations)
+def _acting_primitive(program: Program) -> Primitive | None:
+    """Return the first operation, at any depth, with a side effect that must not happen in dead lanes."""
+    if not has_effects(program):
+        return None
+    for equation in program.equations:
+        if acts.of(equation.primitive):
+            return equation.primitive
+        inside = next(filter(None, map(_acting_primitive, equation.programs)), None)
+        if inside is not None:
+            return inside
+    return None
 
 
 # --- which values of a loop differ between lanes --------------------------------------------------------------

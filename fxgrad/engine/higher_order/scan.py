@@ -64,6 +64,7 @@ from fxgrad.engine.transforms.batch import batched_program
 from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.engine.transforms.linearize import linearize_program
 from fxgrad.engine.transforms.transpose import backward_pass
+from fxgrad.errors import CheckError
 
 
 class ScanInputs(NamedTuple):
@@ -133,7 +134,11 @@ def _run_numpy(*values: Any, program: Program, **params: Any) -> list[Any]:
     stacks = [np.empty((loop.length, *aval.shape), aval.dtype) for aval in program.out_avals[count:]]
     steps = range(loop.length)
     for step in reversed(steps) if loop.reverse else steps:
-        outputs = numpy_executor.call(program, [*consts, *carry, *(x[step] for x in xs)])
+        try:
+            outputs = numpy_executor.call(program, [*consts, *carry, *(x[step] for x in xs)])
+        except CheckError as error:
+            error.add_context(f"in turn {step} of {loop.length} of a scan")
+            raise
         carry = outputs[:count]
         for stack, output in zip(stacks, outputs[count:], strict=True):
             stack[step] = output

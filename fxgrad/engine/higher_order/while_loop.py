@@ -74,7 +74,7 @@ from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import batched_program
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import LinearityError, ProgramError
+from fxgrad.errors import CheckError, LinearityError, ProgramError
 
 
 class WhileInputs(NamedTuple):
@@ -101,10 +101,14 @@ def _while_abstract(*avals: Aval, condition: Program, body: Program, **counts: i
 
 def _while_numpy(*values: Any, condition: Program, body: Program, **counts: int) -> list[Any]:
     asked, given, carry = _while_groups(body, **counts).split(values)
-    begun = False
-    while numpy_executor.call(condition, [*asked, *carry])[0]:
-        carry, begun = numpy_executor.call(body, [*given, *carry]), True
-    return [*carry] if begun else [np.copy(value)[()] for value in carry]
+    turn = 0
+    try:
+        while numpy_executor.call(condition, [*asked, *carry])[0]:
+            carry, turn = numpy_executor.call(body, [*given, *carry]), turn + 1
+    except CheckError as error:
+        error.add_context(f"in turn {turn} of a while loop")
+        raise
+    return [*carry] if turn else [np.copy(value)[()] for value in carry]
 
 
 def _while_emit(lax: Any, *values: Any, condition: Program, body: Program, **counts: int) -> list[Any]:

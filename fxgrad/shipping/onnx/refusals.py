@@ -23,7 +23,7 @@ SERIES = MissingRule("NOT_IN_ONNX", (
 for _absence, _names in (
         (COMPLEX, "real imag conj complex fft wofz eig sqrtm"),
         (DECOMPOSITION, "eigh svd qr schur hessenberg pinv nearest_unitary solve_sylvester tridiagonal cofactor"),
-        (CALLBACK, "pure_callback io_callback debug_callback jax_effect"),
+        (CALLBACK, "pure_callback io_callback debug_callback check jax_effect"),
         (COLLECTIVE, "psum pmax pmin psum_invariant psum_scatter all_gather all_to_all ppermute axis_index take_equal"),
         (SERIES, "zeta polygamma igamma igammac igamma_grad_a regularized_incomplete_beta random_gamma")):
     onnx_rules.enter(_absence, *(primitives[name] for name in _names.split()))

@@ -44,8 +44,8 @@ has_shadow: Analysis[bool] = Analysis(
 
 has_shadow.enter(False, primitives.bitcast_convert_type, primitives.nextafter, primitives.reduce_precision,
                  primitives.random_binomial, primitives.random_gamma,
-                 primitives.random_poisson, primitives.debug_callback, primitives.io_callback, primitives.pure_callback,
-                 jax_call_p, jax_effect_p,
+                 primitives.random_poisson, primitives.check, primitives.debug_callback, primitives.io_callback,
+                 primitives.pure_callback, jax_call_p, jax_effect_p,
                  primitives.custom_vjp_tangent)
 
 factored: Analysis[tuple[int, ...]] = Analysis(

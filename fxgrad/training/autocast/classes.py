@@ -94,7 +94,7 @@ kinds.enter(
     primitives.random_split, primitives.random_unwrap, primitives.random_wrap, primitives.random_binomial,
     primitives.random_gamma, primitives.random_gamma_grad, primitives.random_poisson, primitives.round_to_int8,
     # code of others
-    primitives.debug_callback, primitives.io_callback, primitives.pure_callback, opaque.jax_call_p,
+    primitives.check, primitives.debug_callback, primitives.io_callback, primitives.pure_callback, opaque.jax_call_p,
     opaque.jax_effect_p, primitives.custom_vjp_tangent)
 
 boundaries.enter("open", primitives.named_call, primitives.jit_call, primitives.checkpoint, primitives.recompute,

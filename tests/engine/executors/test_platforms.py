@@ -18,7 +18,8 @@ SAMPLES = {f"{primitive.name}-{sample}": (primitive, sample)
 ON_CPUS_ALONE = {"schur", "hessenberg", "sqrtm", "solve_sylvester"}
 NOT_IN_JAX = {"cuda": ON_CPUS_ALONE, "tpu": ON_CPUS_ALONE | {"eig", "tridiagonal", "qr with pivoting"}}
 """What jax does not compute on the platform; docs/reference/limits.md says so."""
-OF_A_PLACE = {"debug_callback", "io_callback", "pure_callback", "shard_map", "sharding_constraint", "device_put"}
+OF_A_PLACE = {"check", "debug_callback", "io_callback", "pure_callback", "shard_map", "sharding_constraint",
+              "device_put"}
 """Their lowering names the devices of the process, so that it must have those of the platform."""
 
 

@@ -36,6 +36,7 @@ def scalars_of(function: Any, *args: Any) -> tuple[Program, Program]:
 
 REFUSED = {
     "all_gather", "all_to_all", "argmax", "argmin", "axis_index", "bitcast_convert_type", "cholesky", "cofactor",
+    "check",
     "cond", "custom_linear_solve", "custom_root", "custom_vjp_tangent", "debug_callback", "det", "eig", "eigh", "expm",
     "expm_frechet", "fft", "for", "hessenberg", "io_callback", "jax_call", "jax_effect", "linear_recurrence", "lu",
     "lu_pivots_to_permutation", "lu_solve", "move", "nearest_unitary", "pinv", "pmax", "pmin", "ppermute", "psum",

@@ -1,0 +1,480 @@
+"""Intervals of the values of a program, sound to rounding: one for each array, from those of the inputs.
+
+A rule maps the intervals of operands to those of results. It rounds outward, by more than its kernels may err. An
+operation without a rule may make anything: (-inf, inf), and NaN.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.program import Atom, Equation, Program
+from fxgrad.engine.core.regions import Region
+from fxgrad.engine.ops import (
+    arithmetic,
+    comparison,
+    creation,
+    dynamic,
+    exponential,
+    joining,
+    parts,
+    pointwise,
+    products,
+    reductions,
+    select,
+    shaping,
+    structural,
+    trigonometric,
+)
+
+INFINITE = math.inf
+_UNITS = 16
+"""Units in the last place by which a result is widened: more than kernels of either executor err."""
+_TURNS = 4
+"""Turns of a loop after which a bound that still moves is given up."""
+
+
+class Interval(NamedTuple):
+    """All elements of an array lie in [low, high], but for NaNs, which `nan` allows."""
+
+    low: float
+    high: float
+    nan: bool
+
+    def join(self, other: Interval) -> Interval:
+        """Return the least interval that contains both."""
+        return Interval(min(self.low, other.low), max(self.high, other.high), self.nan or other.nan)
+
+    def __contains__(self, number: object) -> bool:
+        assert isinstance(number, int | float)
+        return self.low <= number <= self.high
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether no element is infinite."""
+        return self.low > -INFINITE and self.high < INFINITE
+
+    def without_nan(self) -> Interval:
+        """Return the interval of elements that are no NaN."""
+        return self._replace(nan=False)
+
+
+def any_value(aval: Aval) -> Interval:
+    """Return the interval of all values of a type."""
+    kind = dtypes.kind_of(aval.dtype)
+    if kind == "b":
+        return Interval(0.0, 1.0, False)
+    if kind in "iu":
+        info = dtypes.iinfo(aval.dtype)
+        return Interval(_down(int(info.min)), _up(int(info.max)), False)
+    return Interval(-INFINITE, INFINITE, dtypes.is_inexact(aval.dtype))
+
+
+def _down(number: float) -> float:
+    """Return the nearest float64 that is not above a Python number."""
+    near = float(number)
+    return near if near <= number else math.nextafter(near, -INFINITE)
+
+
+def _up(number: float) -> float:
+    near = float(number)
+    return near if near >= number else math.nextafter(near, INFINITE)
+
+
+def fits(interval: Interval, aval: Aval) -> bool:
+    """Return whether an integer dtype holds every number of an interval."""
+    info = dtypes.iinfo(aval.dtype)
+    return interval.low >= info.min and interval.high <= info.max
+
+
+def _rounded(interval: Interval, aval: Aval, terms: int = 1) -> Interval:
+    """Return the interval of results of type `aval`, of `terms` rounded steps whose exact values lie in `interval`."""
+    low, high, nan = interval
+    if math.isnan(low) or math.isnan(high):
+        return any_value(aval)
+    if dtypes.kind_of(aval.dtype) in "iu":
+        low, high = math.nextafter(low, -INFINITE) if abs(low) >= 2.0 ** 53 else low, (
+            math.nextafter(high, INFINITE) if abs(high) >= 2.0 ** 53 else high)
+        return Interval(low, high, False) if fits(Interval(low, high, False), aval) else any_value(aval)
+    if not dtypes.is_floating(aval.dtype):
+        return any_value(aval)
+    info = dtypes.finfo(aval.dtype)
+    relative, least, most = float(info.eps) * _UNITS * terms, float(info.tiny) * terms, float(info.max)
+    low = low if math.isinf(low) else low - abs(low) * relative - least
+    high = high if math.isinf(high) else high + abs(high) * relative + least
+    # What is above all finite numbers may be rounded to an infinity, or to the greatest of them.
+    return Interval(-INFINITE if low < -most else min(low, most), INFINITE if high > most else max(high, -most), nan)
+
+
+def of_constant(value: object, aval: Aval) -> Interval:
+    """Return the interval of a known value."""
+    if dtypes.kind_of(aval.dtype) not in "biuf":
+        return any_value(aval)
+    array = np.asarray(value)
+    if not array.size:
+        return Interval(0.0, 0.0, False)
+    if dtypes.kind_of(aval.dtype) in "biu":
+        return Interval(_down(int(array.min())), _up(int(array.max())), False)
+    numbers = array.astype(np.float64)
+    nans = np.isnan(numbers)
+    numbers = numbers[~nans]
+    return Interval(float(numbers.min()), float(numbers.max()), bool(nans.any())) if numbers.size else Interval(
+        0.0, 0.0, True)
+
+
+# --- programs -------------------------------------------------------------------------------------------------------
+
+Intervals = Mapping[Atom, Interval]
+
+
+def intervals_of(program: Program, inputs: Sequence[Interval]) -> dict[Atom, Interval]:
+    """Return the interval of each variable of `program`, given those of its inputs."""
+    found: dict[Atom, Interval] = dict(zip(program.inputs, inputs, strict=True))
+    for equation in program.equations:
+        found.update(zip(equation.outputs, outputs_of(equation, operands_of(equation.inputs, found)), strict=True))
+    return found
+
+
+def operands_of(atoms: Sequence[Atom], known: Intervals) -> list[Interval]:
+    """Return the intervals of variables and literals."""
+    return [of_constant(atom.value, atom.aval) if isinstance(atom, Literal) else known[atom] for atom in atoms]
+
+
+def outputs_of(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    """Return the intervals of the results of an operation."""
+    rule = interval_rules.of(equation.primitive)
+    if rule is not None and all(dtypes.kind_of(atom.aval.dtype) in "biuf"
+                                for atom in (*equation.inputs, *equation.outputs)):
+        return rule(equation, inputs)
+    if equation.regions:
+        return _through_regions(equation, inputs)
+    return [any_value(var.aval) for var in equation.outputs]
+
+
+def region_inputs(equation: Equation, region: Region, inputs: Sequence[Interval]) -> list[Interval]:
+    """Return the intervals of the inputs of a region, at any turn."""
+    program, found = region.program, []
+    for link, var in zip(region.inputs, program.inputs, strict=True):
+        known = link.how in ("same", "entry", "carry", "piece") and link.place >= 0
+        found.append(inputs[link.place] if known else any_value(var.aval))
+    carried = [place for place, link in enumerate(region.inputs) if link.how == "carry"]
+    if not carried:
+        return found
+    made = [place for place, link in enumerate(region.outputs) if link.how == "carry"]
+    if len(made) != len(carried):  # the turns are those of another region, such as the body of a condition
+        other = next((each for each in equation.regions if each.role == "body"), None) if (
+            region.role == "condition") else None
+        if other is None:
+            return [any_value(var.aval) if place in carried else interval for place, (var, interval) in enumerate(
+                zip(program.inputs, found, strict=True))]
+        inside = region_inputs(equation, other, inputs)
+        after = [inside[place] for place, link in enumerate(other.inputs) if link.how == "carry"]
+        ends = operands_of(other.program.outputs, intervals_of(other.program, inside))
+        last = [ends[place] for place, link in enumerate(other.outputs) if link.how == "carry"]
+        for place, one, two in zip(carried, after, last, strict=True):
+            found[place] = found[place].join(one).join(two)
+        return found
+    for turn in range(_TURNS + 2):
+        outputs = operands_of(program.outputs, intervals_of(program, found))
+        is_stable = True
+        for place, output in zip(carried, made, strict=True):
+            joined = found[place].join(outputs[output])
+            if joined != found[place]:
+                is_stable = False
+                found[place] = joined if turn < _TURNS else any_value(program.inputs[place].aval)
+        if is_stable:
+            return found
+    for place in carried:
+        found[place] = any_value(program.inputs[place].aval)
+    return found
+
+
+def _through_regions(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    """Return the intervals of the results of an operation that holds programs; any value where no region makes one."""
+    found: list[Interval | None] = [None] * len(equation.outputs)
+    for region in equation.regions:
+        given = region_inputs(equation, region, inputs)
+        outputs = operands_of(region.program.outputs, intervals_of(region.program, given))
+        for link, interval in zip(region.outputs, outputs, strict=True):
+            if link.place >= 0 and link.how in ("same", "entry", "carry"):
+                before = found[link.place]
+                found[link.place] = interval if before is None else before.join(interval)
+        for link in region.outputs:
+            if link.how == "carry" and link.place >= 0:  # and with no turn at all the carry is the input
+                starts = [inputs[each.place] for each in region.inputs if each.how == "carry"]
+                ends = [each.place for each in region.outputs if each.how == "carry"]
+                if len(starts) != len(ends):
+                    found[link.place] = None
+                else:
+                    start, before = starts[ends.index(link.place)], found[link.place]
+                    found[link.place] = start if before is None else before.join(start)
+    return [any_value(var.aval) if interval is None else interval
+            for var, interval in zip(equation.outputs, found, strict=True)]
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+IntervalRule = Callable[[Equation, Sequence[Interval]], "list[Interval]"]
+
+interval_rules: Analysis[IntervalRule | None] = Analysis(
+    "interval_rules", "How the intervals of real operands bound the results.", missing="conservative", default=None)
+
+
+def _product(x: float, y: float) -> float:
+    return 0.0 if x == 0 or y == 0 else x * y
+
+
+def add_exactly(x: Interval, y: Interval) -> Interval:
+    """Return the interval of exact sums."""
+    nan = x.nan or y.nan or (x.high == INFINITE and y.low == -INFINITE) or (
+        x.low == -INFINITE and y.high == INFINITE)
+    low = -INFINITE if -INFINITE in (x.low, y.low) else x.low + y.low
+    high = INFINITE if INFINITE in (x.high, y.high) else x.high + y.high
+    return Interval(low, high, nan)
+
+
+def negate(x: Interval) -> Interval:
+    """Return the interval of the negated numbers."""
+    return Interval(-x.high, -x.low, x.nan)
+
+
+def multiply_exactly(x: Interval, y: Interval) -> Interval:
+    """Return the interval of exact products."""
+    ends = [_product(a, b) for a in x[:2] for b in y[:2]]
+    nan = x.nan or y.nan or (0 in x and not y.is_finite) or (0 in y and not x.is_finite)
+    return Interval(min(ends), max(ends), nan)
+
+
+def exact_result(equation: Equation, inputs: Sequence[Interval]) -> Interval | None:
+    """Return the interval of the result before it is rounded or wrapped; None for other operations."""
+    primitive = equation.primitive
+    if primitive is pointwise.add_p:
+        return add_exactly(*inputs)
+    if primitive is arithmetic.sub_p:
+        return add_exactly(inputs[0], negate(inputs[1]))
+    if primitive is arithmetic.mul_p:
+        return _square(inputs[0]) if equation.inputs[0] is equation.inputs[1] else multiply_exactly(*inputs)
+    if primitive is arithmetic.neg_p:
+        return negate(inputs[0])
+    if primitive is structural.reduce_sum_p:
+        return _times(inputs[0], _count(equation))
+    return None
+
+
+def _square(x: Interval) -> Interval:
+    ends = x.low * x.low, x.high * x.high
+    return Interval(0.0 if 0 in x else min(ends), max(ends), x.nan)
+
+
+def _times(x: Interval, count: int) -> Interval:
+    """Return the interval of sums of `count` numbers, in any order."""
+    nan = x.nan or (x.low == -INFINITE and x.high == INFINITE and count > 1)
+    return Interval(_product(x.low, count), _product(x.high, count), nan)
+
+
+def _count(equation: Equation) -> int:
+    inputs, outputs = equation.inputs[0].aval.size, equation.outputs[0].aval.size
+    return inputs // outputs if outputs else 0
+
+
+@interval_rules.register(pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p, arithmetic.neg_p)
+def _arithmetic(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    exact = exact_result(equation, inputs)
+    assert exact is not None
+    return [_rounded(exact, equation.outputs[0].aval)]
+
+
+def _sum_of(exact: Interval, most: Interval, aval: Aval, count: int) -> Interval:
+    """Return the interval of a sum whose partial sums lie in `most`: these may overflow where the sum does not."""
+    partial = _rounded(Interval(min(0.0, most.low), max(0.0, most.high), most.nan), aval, max(count, 1))
+    nan = exact.nan or (partial.low == -INFINITE and partial.high == INFINITE)
+    error = _rounded(Interval(-max(abs(most.low), abs(most.high)), max(abs(most.low), abs(most.high)), nan), aval,
+                     max(count, 1))
+    wide = error.high - max(abs(most.low), abs(most.high)) if error.is_finite else INFINITE
+    if dtypes.kind_of(aval.dtype) in "iu":
+        return _rounded(exact, aval)
+    result = _rounded(Interval(exact.low - wide, exact.high + wide, nan), aval)
+    return result if not math.isnan(result.low + result.high) or not result.is_finite else any_value(aval)
+
+
+@interval_rules.register(structural.reduce_sum_p)
+def _sum(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    count = _count(equation)
+    exact = _times(inputs[0], count)
+    return [_sum_of(exact, exact, equation.outputs[0].aval, count)]
+
+
+@interval_rules.register(products.dot_general_p)
+def _dot(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    (contracted, _), _ = equation.params["dimension_numbers"]
+    shape = equation.inputs[0].aval.shape
+    count = math.prod(shape[axis] for axis in contracted)
+    exact = _times(multiply_exactly(*inputs), count)
+    return [_sum_of(exact, exact, equation.outputs[0].aval, count)]
+
+
+@interval_rules.register(arithmetic.div_p)
+def _quotient(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x, y = inputs
+    aval = equation.outputs[0].aval
+    if dtypes.kind_of(aval.dtype) in "iu" or 0 in y or min(abs(y.low), abs(y.high)) < float(
+            dtypes.finfo(aval.dtype).tiny):
+        return [any_value(aval)]  # XLA takes what is less for 0
+    nan = x.nan or y.nan or not (x.is_finite or y.is_finite)
+    ends = [0.0] * (not y.is_finite)
+    ends += [_divided(a, b) for a in x[:2] for b in y[:2] if not math.isinf(b)]
+    return [_rounded(Interval(min(ends), max(ends), nan), aval)]
+
+
+def _divided(x: float, y: float) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.float64(x) / np.float64(y))
+
+
+def _rising(function: Callable[[float], float], low: float = -INFINITE, high: float = INFINITE,
+            start: float = -INFINITE) -> IntervalRule:
+    """Return the rule of a rising function with values in [low, high], which has a NaN below `start`."""
+    def at(x: float) -> float:
+        try:
+            return function(x)
+        except OverflowError:
+            return INFINITE
+        except ValueError:
+            return -INFINITE
+
+    def rule(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+        x = inputs[0]
+        aval = equation.outputs[0].aval
+        if x.high < start:
+            return [any_value(aval)]
+        low_end = x.low if abs(x.low) >= float(dtypes.finfo(aval.dtype).tiny) else min(x.low, 0.0)  # XLA flushes to 0
+        found = _rounded(Interval(at(max(low_end, start)), at(x.high), x.nan or x.low < start), aval)
+        return [Interval(max(found.low, low), min(found.high, high), found.nan)]
+    return rule
+
+
+def _log(x: float) -> float:
+    return -INFINITE if x <= 0 else math.log(x)
+
+
+def _logistic(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
+
+
+interval_rules.enter(_rising(math.exp, 0.0), exponential.exp_p)
+interval_rules.enter(_rising(math.expm1, -1.0), exponential.expm1_p)
+interval_rules.enter(_rising(_log, start=0.0), exponential.log_p)
+interval_rules.enter(_rising(lambda x: -INFINITE if x <= -1 else math.log1p(x), start=-1.0), exponential.log1p_p)
+interval_rules.enter(_rising(math.sqrt, 0.0, start=0.0), exponential.sqrt_p)
+interval_rules.enter(_rising(math.tanh, -1.0, 1.0), trigonometric.tanh_p)
+interval_rules.enter(_rising(math.atan, -1.6, 1.6), trigonometric.atan_p)
+interval_rules.enter(_rising(_logistic, 0.0, 1.0), exponential.logistic_p)
+
+
+@interval_rules.register(trigonometric.sin_p, trigonometric.cos_p)
+def _wave(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    return [Interval(-1.0, 1.0, inputs[0].nan or not inputs[0].is_finite)]
+
+
+@interval_rules.register(exponential.square_p)
+def _square_rule(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    found = _rounded(_square(inputs[0]), equation.outputs[0].aval)
+    return [found._replace(low=max(found.low, 0.0)) if dtypes.is_floating(equation.outputs[0].aval.dtype) else found]
+
+
+@interval_rules.register(parts.abs_p)
+def _magnitude(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x, aval = inputs[0], equation.outputs[0].aval
+    if dtypes.kind_of(aval.dtype) == "i" and x.low <= dtypes.iinfo(aval.dtype).min:
+        return [any_value(aval)]  # the least integer has no magnitude
+    ends = abs(x.low), abs(x.high)
+    return [Interval(0.0 if 0 in x else min(ends), max(ends), x.nan)]
+
+
+@interval_rules.register(parts.sign_p)
+def _sign(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    return [Interval(-1.0, 1.0, inputs[0].nan)]
+
+
+@interval_rules.register(parts.floor_p, parts.ceil_p)
+def _whole(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x = inputs[0]
+    return [Interval(float(np.floor(x.low)), float(np.ceil(x.high)), x.nan)]
+
+
+@interval_rules.register(arithmetic.max_p)
+def _maximum(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x, y = inputs
+    return [Interval(max(x.low, y.low), max(x.high, y.high), x.nan or y.nan)]
+
+
+@interval_rules.register(arithmetic.min_p)
+def _minimum(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x, y = inputs
+    return [Interval(min(x.low, y.low), min(x.high, y.high), x.nan or y.nan)]
+
+
+@interval_rules.register(structural.reshape_p, structural.transpose_p, structural.broadcast_to_p, shaping.slice_p,
+                         shaping.rev_p, arithmetic.stop_gradient_p, dynamic.dynamic_slice_p, arithmetic.name_p,
+                         joining.split_p, joining.unstack_p)
+def _moved(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    return [inputs[0]] * len(equation.outputs)
+
+
+@interval_rules.register(reductions.reduce_max_p, reductions.reduce_min_p)
+def _extreme(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    return [inputs[0] if _count(equation) else any_value(equation.outputs[0].aval)]
+
+
+@interval_rules.register(joining.concatenate_p, joining.stack_p)
+def _joined(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    return [functools.reduce(Interval.join, inputs)]
+
+
+@interval_rules.register(select.select_n_p)
+def _chosen(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    return [functools.reduce(Interval.join, inputs[1:])]
+
+
+@interval_rules.register(dynamic.dynamic_update_slice_p)
+def _updated(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    return [inputs[0].join(inputs[1])]
+
+
+@interval_rules.register(comparison.eq_p, comparison.ne_p, comparison.lt_p, comparison.le_p, comparison.gt_p,
+                         comparison.ge_p)
+def _compared(_: Equation, __: Sequence[Interval]) -> list[Interval]:
+    return [Interval(0.0, 1.0, False)]
+
+
+@interval_rules.register(reductions.argmax_p, reductions.argmin_p)
+def _place(equation: Equation, _: Sequence[Interval]) -> list[Interval]:
+    return [_rounded(Interval(0.0, float(max(_count(equation) - 1, 0)), False), equation.outputs[0].aval)]
+
+
+@interval_rules.register(creation.iota_p)
+def _numbers(equation: Equation, _: Sequence[Interval]) -> list[Interval]:
+    last = max(equation.params["shape"][equation.params["dimension"]] - 1, 0)
+    return [_rounded(Interval(0.0, float(last), False), equation.outputs[0].aval)]
+
+
+@interval_rules.register(structural.convert_element_type_p)
+def _converted(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x, before, after = inputs[0], equation.inputs[0].aval, equation.outputs[0].aval
+    if dtypes.kind_of(after.dtype) == "b":
+        return [any_value(after)]
+    if dtypes.kind_of(after.dtype) in "iu":
+        if dtypes.is_floating(before.dtype):
+            if x.nan or not x.is_finite:
+                return [any_value(after)]
+            x = Interval(float(np.floor(x.low)), float(np.ceil(x.high)), False)
+        return [x if fits(x, after) else any_value(after)]
+    return [_rounded(x, after)]

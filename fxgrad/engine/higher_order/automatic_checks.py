@@ -1,0 +1,412 @@
+"""Automatic checks: a program with a check beside every operation that may go wrong.
+
+In two forms. The complete one names the operation, and is run once something is wrong. The quick one only has to find
+out whether anything may be: it tests for NaNs where no later operation would hand them on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.analyses.intervals import (
+    Interval,
+    Intervals,
+    any_value,
+    exact_result,
+    fits,
+    intervals_of,
+    operands_of,
+    outputs_of,
+    region_inputs,
+)
+from fxgrad.engine.core.analysis import Analysis, Collection
+from fxgrad.engine.core.cache_keys import StructuralKey
+from fxgrad.engine.core.interpreter import interpret
+from fxgrad.engine.core.program import Atom, Equation, Program, Source
+from fxgrad.engine.core.regions import Region, replace_programs
+from fxgrad.engine.derivation.derive import derive
+from fxgrad.engine.executors.speculative import exposes_nans
+from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
+from fxgrad.engine.higher_order.checks import check_error, check_p, first_false
+from fxgrad.engine.ops import (
+    arithmetic,
+    cumulative,
+    dynamic,
+    exponential,
+    indexing,
+    joining,
+    pointwise,
+    select,
+    shaping,
+    structural,
+    trigonometric,
+)
+from fxgrad.engine.ops.arithmetic import sub
+from fxgrad.engine.ops.comparison import and_, eq, ge, le, lt, ne, or_
+from fxgrad.engine.ops.parts import abs  # noqa: A004
+from fxgrad.engine.ops.pointwise import acts_on_each
+from fxgrad.engine.ops.reductions import reduce_or
+from fxgrad.engine.ops.structural import convert
+from fxgrad.engine.tracing.tape import aval_of, bind
+
+KINDS = {"nan": "NaN made", "div": "division by 0", "sqrt": "root or logarithm of a negative number",
+         "index": "index out of range", "overflow": "integer overflow"}
+"""The kinds of automatic checks, and how messages begin."""
+
+
+@dataclass(frozen=True)
+class Finding(StructuralKey):
+    """The report of an automatic check: its kind, the operation, the user's line, and for indices the sizes of axes."""
+
+    kind: str
+    operation: str
+    line: str
+    sizes: tuple[int, ...] = ()
+
+    def fail(self, condition: Any, values: Sequence[Any], entry: tuple[int, ...]) -> None:
+        """Raise the error, with the operands at the first place where the condition is false."""
+        place = first_false(condition)
+        shape = np.shape(condition)
+        if self.kind == "index":
+            axis = place[-1] if place else 0
+            text = f"{np.asarray(values[0])[place]} in an axis of size {self.sizes[axis]}"
+            place = place[:-1]
+        elif all(np.shape(value) in ((), shape) for value in values):
+            text = ", ".join(str(np.asarray(value)[place] if np.ndim(value) else value) for value in values)
+            text = f"{self.operation}({text})"
+        else:
+            types = ", ".join(f"{np.asarray(value).dtype.name}{list(np.shape(value))}" for value in values)
+            text = f"{self.operation} of {types}"
+        at = f" at {list(place)}" if place else ""
+        raise check_error(f"{KINDS[self.kind]}: {text}{at}", self.line, entry)
+
+
+# --- what may go wrong ----------------------------------------------------------------------------------------------
+
+
+class Rule(NamedTuple):
+    """A kind of check of a primitive: `condition(equation, inputs, outputs)`, None where it does not apply.
+
+    A check that stands `before` the operation does not take its outputs.
+    """
+
+    kind: str
+    condition: Callable[[Equation, list[Any], Sequence[Any]], Any]
+    before: bool = True
+    holds: Callable[[Equation, Sequence[Interval]], bool] = lambda equation, intervals: False
+    """Whether it cannot fail for operands in these intervals."""
+
+
+check_rules: Collection[Rule] = Collection("check_rules", "The automatic checks of an operation, but for NaNs.")
+
+
+def _is_real(atom: Any) -> bool:
+    return bool(dtypes.kind_of(aval_of(atom).dtype) in "f")
+
+
+def _nonzero_divisor(_: Equation, inputs: list[Any], __: Sequence[Any]) -> Any:
+    return ne(inputs[1], np.zeros((), aval_of(inputs[1]).dtype)[()])
+
+
+check_rules.add(Rule("div", _nonzero_divisor, holds=lambda _, given: 0 not in given[1] and not given[1].nan),
+                arithmetic.div_p, arithmetic.rem_p)
+
+
+def _above(least: float, strict: bool = False) -> Callable[..., Any]:
+    def condition(_: Equation, inputs: list[Any], __: Sequence[Any]) -> Any:
+        x = inputs[0]
+        if not _is_real(x):
+            return None
+        bound = aval_of(x).dtype.type(least)
+        return or_(ne(x, x), ge(x, bound))  # a NaN is passed on, not made
+    return condition
+
+
+check_rules.add(Rule("sqrt", _above(0.0), holds=lambda _, given: given[0].low >= 0),
+                exponential.sqrt_p, exponential.rsqrt_p, exponential.log_p)
+check_rules.add(Rule("sqrt", _above(-1.0), holds=lambda _, given: given[0].low >= -1), exponential.log1p_p)
+
+
+def _in_range(indices: Any, sizes: Sequence[int], extents: Sequence[int], wraps: bool) -> Any:
+    """Return whether starts of windows of `extents` lie in axes of `sizes`; with `wraps` negative ones count back."""
+    aval = aval_of(indices)
+    info, columns = np.iinfo(aval.dtype), []
+    for place, (size, extent) in enumerate(zip(sizes, extents, strict=True)):
+        column = indices if len(sizes) == 1 else shaping.slice_in_dim(indices, place, place + 1, aval.ndim - 1)
+        # Scalars, not arrays: those are part of the program, and not inputs.
+        first, last = (aval.dtype.type(min(max(bound, info.min), info.max))
+                       for bound in (-size if wraps else 0, size - extent))
+        columns.append(and_(ge(column, first), le(column, last)))
+    return columns[0] if len(columns) == 1 else joining.concatenate(columns, aval.ndim - 1)
+
+
+def _gathered(equation: Equation, inputs: list[Any], _: Sequence[Any]) -> Any:
+    params, shape = equation.params, equation.inputs[0].aval.shape
+    axes = params["start_index_map"]
+    if not axes:
+        return None
+    return _in_range(inputs[1], [shape[axis] for axis in axes], [params["slice_sizes"][axis] for axis in axes],
+                     params["mode"] == "checked")
+
+
+def _scattered(equation: Equation, inputs: list[Any], _: Sequence[Any]) -> Any:
+    params, shape, updates = equation.params, equation.inputs[0].aval.shape, equation.inputs[2].aval.shape
+    axes = params["scatter_dims_to_operand_dims"]
+    if not axes:
+        return None
+    whole = [axis for axis in range(len(shape))
+             if axis not in params["inserted_window_dims"] and axis not in params["operand_batching_dims"]]
+    extents = dict(zip(whole, (updates[axis] for axis in params["update_window_dims"]), strict=True))
+    return _in_range(inputs[1], [shape[axis] for axis in axes], [extents.get(axis, 1) for axis in axes],
+                     params["mode"] == "checked")
+
+
+def _surely_gathered(equation: Equation, given: Sequence[Interval]) -> bool:
+    params, shape = equation.params, equation.inputs[0].aval.shape
+    rooms = [shape[axis] - params["slice_sizes"][axis] for axis in params["start_index_map"]]
+    least = [-shape[axis] if params["mode"] == "checked" else 0 for axis in params["start_index_map"]]
+    return not rooms or (given[1].low >= max(least) and given[1].high <= min(rooms))
+
+
+def _surely_sliced(number: int) -> Callable[[Equation, Sequence[Interval]], bool]:
+    """Return the test of starts that follow `number` operands: each window lies in its axis."""
+    def holds(equation: Equation, given: Sequence[Interval]) -> bool:
+        extents = equation.params["slice_sizes"] if number == 1 else equation.inputs[1].aval.shape
+        return all(start.low >= 0 and start.high <= size - extent for start, size, extent in zip(
+            given[number:], equation.inputs[0].aval.shape, extents, strict=True))
+    return holds
+
+
+SCATTERS = (indexing.scatter_p, indexing.scatter_add_p, indexing.scatter_sub_p, indexing.scatter_mul_p)
+check_rules.add(Rule("index", _gathered, holds=_surely_gathered), indexing.gather_p)
+check_rules.add(Rule("index", _scattered), *SCATTERS)
+
+
+def _sliced(equation: Equation, starts: list[Any], extents: Sequence[int]) -> Any:
+    if not starts:
+        return None
+    row = joining.stack([*starts], 0)
+    return _in_range(row, equation.inputs[0].aval.shape, extents, False)
+
+
+check_rules.add(Rule("index", lambda equation, inputs, _: _sliced(
+    equation, inputs[1:], equation.params["slice_sizes"]), holds=_surely_sliced(1)), dynamic.dynamic_slice_p)
+check_rules.add(Rule("index", lambda equation, inputs, _: _sliced(
+    equation, inputs[2:], equation.inputs[1].aval.shape), holds=_surely_sliced(2)), dynamic.dynamic_update_slice_p)
+
+
+def _fits(equation: Equation, inputs: list[Any], outputs: Sequence[Any]) -> Any:
+    """Return whether an integer result is that of the same operation in float64, which wraps nowhere."""
+    aval = equation.outputs[0].aval
+    if dtypes.kind_of(aval.dtype) not in "iu" or any(
+            dtypes.kind_of(aval_of(value).dtype) not in "iu" for value in inputs):
+        return None
+    wide, = bind(equation.primitive, *(convert(value, dtypes.float64) for value in inputs), **equation.params)
+    half = np.float64(2.0 ** (8 * aval.dtype.itemsize - 1))
+    return lt(abs(sub(wide, convert(outputs[0], dtypes.float64))), half)
+
+
+def _surely_fits(equation: Equation, given: Sequence[Interval]) -> bool:
+    exact, aval = exact_result(equation, given), equation.outputs[0].aval
+    if exact is None or dtypes.kind_of(aval.dtype) not in "iu" or math.isnan(exact.low + exact.high):
+        return False
+    return max(math.fabs(exact.low), math.fabs(exact.high)) < 2.0 ** 52 and fits(exact, aval)
+
+
+check_rules.add(Rule("overflow", _fits, before=False, holds=_surely_fits),
+                pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p,
+                arithmetic.neg_p, structural.reduce_sum_p, cumulative.cumsum_p)
+
+
+def _converted(equation: Equation, inputs: list[Any], _: Sequence[Any]) -> Any:
+    before, after = aval_of(inputs[0]).dtype, equation.outputs[0].aval.dtype
+    if dtypes.kind_of(after) not in "iu" or dtypes.kind_of(before) not in "iuf":
+        return None
+    info = np.iinfo(after)
+    wide = convert(inputs[0], dtypes.float64)
+    if dtypes.kind_of(before) in "iu" and np.can_cast(before, after, "safe"):
+        return None
+    return and_(ge(wide, np.float64(info.min)), lt(wide, np.float64(info.max) + 1.0 if info.bits < 53 else
+                                                  np.float64(2.0) ** (info.bits - (info.min < 0))))
+
+
+def _surely_converted(equation: Equation, given: Sequence[Interval]) -> bool:
+    aval = equation.outputs[0].aval
+    return dtypes.kind_of(aval.dtype) in "iu" and given[0].is_finite and not given[0].nan and fits(given[0], aval)
+
+
+check_rules.add(Rule("overflow", _converted, holds=_surely_converted), structural.convert_element_type_p)
+
+# --- NaNs -----------------------------------------------------------------------------------------------------------
+
+hands_on: Analysis[bool] = Analysis(
+    "hands_on", "Whether an operation makes no NaN of its own: it moves, chooses or negates elements.",
+    missing="conservative", default=False)
+hands_on.enter(True, arithmetic.neg_p, arithmetic.max_p, arithmetic.min_p, arithmetic.stop_gradient_p,
+               arithmetic.name_p, structural.reshape_p, structural.transpose_p, structural.broadcast_to_p,
+               structural.convert_element_type_p, select.select_n_p, shaping.slice_p, shaping.rev_p,
+               joining.concatenate_p, joining.stack_p, joining.split_p, joining.unstack_p, dynamic.dynamic_slice_p,
+               dynamic.dynamic_update_slice_p, indexing.gather_p, indexing.scatter_p, exponential.exp_p,
+               trigonometric.tanh_p, trigonometric.atan_p, exponential.logistic_p)
+KEEPING = (exponential.exp_p, exponential.log_p, exponential.log1p_p, exponential.expm1_p, exponential.sqrt_p,
+           exponential.square_p, exponential.logistic_p, trigonometric.sin_p, trigonometric.cos_p,
+           trigonometric.tanh_p, arithmetic.max_p, arithmetic.min_p, joining.concatenate_p, joining.stack_p)
+"""Operations that hand every NaN of an operand on to a result."""
+
+
+def _is_kept(equation: Equation) -> bool:
+    """Return whether a NaN in any operand makes one in every output."""
+    return (exposes_nans.of(equation.primitive) is not None or equation.primitive in KEEPING) and not any(
+        0 in var.aval.shape or not dtypes.is_inexact(var.aval.dtype) for var in equation.outputs)
+
+
+def _can_make(equation: Equation, known: Intervals) -> bool:
+    """Return whether the operation may make a NaN of numbers."""
+    if hands_on.of(equation.primitive) or not any(dtypes.is_inexact(var.aval.dtype) for var in equation.outputs):
+        return False
+    numbers = [interval.without_nan() for interval in operands_of(equation.inputs, known)]
+    return bool(equation.regions) or any(interval.nan for interval in outputs_of(equation, numbers))
+
+
+def _tested_for_nans(program: Program, carries: Sequence[tuple[int, int]], known: Intervals) -> set[Atom]:
+    """Return the values to test so that no NaN made in the program is lost, beside its outputs.
+
+    `carries` pairs outputs with the inputs that they become in the next turn: such an output counts as seen only if a
+    NaN in it would stay until the loop ends.
+    """
+    kept = {*range(len(program.outputs))}
+    makes = {equation.outputs[0]: _can_make(equation, known) for equation in program.equations if equation.outputs}
+    while True:
+        seen = {program.outputs[place] for place in kept}
+        tested: set[Atom] = set()
+        for equation in reversed(program.equations):
+            for var in equation.outputs:
+                if makes[equation.outputs[0]] and dtypes.is_inexact(var.aval.dtype) and var not in seen:
+                    tested.add(var)
+                    seen.add(var)
+            if _is_kept(equation) and seen.issuperset(equation.outputs):
+                seen.update(equation.inputs)
+        lost = {output for output, given in carries if output in kept and program.inputs[given] not in seen}
+        if not lost:
+            return tested
+        kept -= lost
+
+
+# --- programs with checks -------------------------------------------------------------------------------------------
+
+
+def add_checks(program: Program, kinds: frozenset[str], quick: bool) -> Program:
+    """Return `program` with automatic checks of these `kinds`, in its nested programs too.
+
+    The `quick` form is for `gather_checks`; it tests the outputs for NaNs as well. Otherwise calls of jitted functions
+    are ordinary ones.
+    """
+    return _Checks(kinds, quick).of(program, None, (), [any_value(aval) for aval in program.in_avals], is_main=True)
+
+
+class _Checks:
+    """The walk that adds checks of some kinds."""
+
+    def __init__(self, kinds: frozenset[str], quick: bool) -> None:
+        self._kinds, self._quick = kinds, quick
+
+    def of(self, program: Program, around: Source | None, carries: Sequence[tuple[int, int]],
+           bounds: Sequence[Interval], *, is_main: bool = False) -> Program:
+        """Return the program with checks; library functions are at the line of their call, `around`.
+
+        `bounds` are the intervals of its inputs: checks that cannot fail are left out.
+        """
+        known = intervals_of(program, bounds)
+        looks = "nan" in self._kinds and self._quick
+        tested = _tested_for_nans(program, carries, known) if looks else set()
+
+        def build(*values: Any) -> tuple[list[Any], None]:
+            def step(equation: Equation, inputs: list[Any]) -> Sequence[Any]:
+                return self._step(equation, inputs, around, tested, known)
+
+            outputs = interpret(program, values, step)
+            if is_main and looks:
+                for atom, output in zip(program.outputs, outputs, strict=True):
+                    if dtypes.is_inexact(atom.aval.dtype) and atom not in program.inputs:
+                        bind(check_p, eq(output, output), report=Finding("nan", "", ""), lanes=())
+            return outputs, None
+
+        key = ("checks", self._kinds, self._quick, around, tuple(carries), tuple(bounds), is_main)
+        return derive(program, key, build, program.in_avals).program
+
+    def _step(self, equation: Equation, inputs: list[Any], around: Source | None, tested: set[Atom],
+              known: Intervals) -> Sequence[Any]:
+        source = around or equation.source
+        line = "" if source is None else f"{source.place} (in {source.code.co_name})" + (
+            f", {equation.source.part} pass" if equation.source is not None and equation.source.part == "backward"
+            else "")
+        given = operands_of(equation.inputs, known)
+        rules = [rule for rule in check_rules.of(equation.primitive)
+                 if rule.kind in self._kinds and not rule.holds(equation, given)]
+        for rule in rules:
+            if rule.before:
+                self._check(rule, equation, inputs, (), line)
+        outputs = self._bind(equation, inputs, source, given)
+        for rule in rules:
+            if not rule.before:
+                self._check(rule, equation, inputs, outputs, line)
+        if self._quick:
+            for var, output in zip(equation.outputs, outputs, strict=True):
+                if var in tested:
+                    bind(check_p, eq(output, output), report=Finding("nan", "", ""), lanes=())
+        elif "nan" in self._kinds and not equation.regions and _can_make(equation, known):
+            self._check_nans(equation, inputs, outputs, line)
+        return outputs
+
+    def _bind(self, equation: Equation, inputs: list[Any], source: Source | None,
+              given: Sequence[Interval]) -> Sequence[Any]:
+        regions, primitive = equation.regions, equation.primitive
+        if not regions:
+            return bind(primitive, *inputs, **equation.params)
+        programs = [self.of(region.program, source if region.role == "inline" else None, _carries(region),
+                            region_inputs(equation, region, given)) for region in regions]
+        if primitive is jit_call_p and not self._quick:
+            primitive = named_call_p
+        return bind(primitive, *inputs, **replace_programs(equation.params, regions, programs))
+
+    @staticmethod
+    def _check(rule: Rule, equation: Equation, inputs: list[Any], outputs: Sequence[Any], line: str) -> None:
+        condition = rule.condition(equation, inputs, outputs)
+        if condition is None or aval_of(condition).size == 0:
+            return
+        shown, sizes = inputs, ()
+        if rule.kind == "index":
+            first = equation.inputs[0].aval.shape
+            params = equation.params
+            axes = params.get("start_index_map", params.get("scatter_dims_to_operand_dims", range(len(first))))
+            sizes = tuple(first[axis] for axis in axes)
+            shown = [inputs[1]] if len(axes) != len(first) or "mode" in params else [joining.stack(
+                inputs[1 if equation.primitive is dynamic.dynamic_slice_p else 2:], 0)]
+        bind(check_p, condition, *shown, report=Finding(rule.kind, equation.primitive.name, line, sizes), lanes=())
+
+    @staticmethod
+    def _check_nans(equation: Equation, inputs: list[Any], outputs: Sequence[Any], line: str) -> None:
+        given = [value for value in inputs if dtypes.is_inexact(aval_of(value).dtype)]
+        for output in outputs:
+            if not dtypes.is_inexact(aval_of(output).dtype) or aval_of(output).size == 0:
+                continue
+            condition = eq(output, output)
+            for value in given:
+                passed = ne(value, value)
+                if not acts_on_each.of(equation.primitive):
+                    passed = reduce_or(passed, tuple(range(aval_of(passed).ndim)))
+                condition = or_(condition, passed)
+            bind(check_p, condition, *inputs, report=Finding("nan", equation.primitive.name, line), lanes=())
+
+
+def _carries(region: Region) -> list[tuple[int, int]]:
+    """Return which outputs of a region become which inputs in its next turn."""
+    given = [place for place, link in enumerate(region.inputs) if link.how == "carry"]
+    made = [place for place, link in enumerate(region.outputs) if link.how == "carry"]
+    return [*zip(made, given, strict=False)]

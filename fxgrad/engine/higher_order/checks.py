@@ -1,0 +1,221 @@
+"""`check`: an operation that raises unless a condition holds, and the rewriting of a program's checks to one flag.
+
+Un-jitted the operation raises at once. In a compiled program it calls Python, only if the condition is false. The
+entries of a batch are known to it. `gather_checks` returns a program without such operations that has one more output:
+whether all of them held.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.interpreter import interpret
+from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, register, total_bytes
+from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.program_properties import program_property
+from fxgrad.engine.derivation.derive import derive
+from fxgrad.engine.executors import callbacks
+from fxgrad.engine.higher_order.branch import bind_branches, cond_p
+from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
+from fxgrad.engine.higher_order.masking import cures
+from fxgrad.engine.higher_order.scan import Loop, scan_p
+from fxgrad.engine.higher_order.while_loop import bind_while, while_p
+from fxgrad.engine.ops.comparison import and_
+from fxgrad.engine.ops.reductions import reduce_and
+from fxgrad.engine.tracing.apply import apply_equations
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.transforms.batch import Batched, put_axis
+from fxgrad.errors import CheckError, DTypeError
+
+HOLDS = Aval((), dtypes.bool_)
+"""The type of the flag: true as long as every check held."""
+Lanes = tuple[tuple[int, tuple[bool, ...]], ...]
+"""For each `vmap`, the outermost first: its size, and which operands have its axis, in front."""
+
+
+class Report(Protocol):
+    """Raises the error of a failed check; hashable, and equal to an equivalent one."""
+
+    def fail(self, condition: Any, values: Sequence[Any], entry: tuple[int, ...]) -> None:
+        """Raise `CheckError` for NumPy values of one `entry` of the batches; return if nothing is wrong after all."""
+        ...
+
+
+def _abstract(condition: Aval, *values: Aval, report: Report, lanes: Lanes) -> list[Aval]:
+    if condition.dtype != dtypes.bool_:
+        raise DTypeError(f"check: the condition must be of dtype bool, got {condition}")
+    return []
+
+
+def _entries(operands: Sequence[Any], lanes: Lanes, entry: tuple[int, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the index of each entry whose condition is false, and its operands."""
+    if np.all(operands[0]):
+        return
+    if not lanes:
+        yield entry, operands
+        return
+    (size, marks), *inner = lanes
+    for index in range(size):
+        own = [operand[index] if marked else operand for operand, marked in zip(operands, marks, strict=True)]
+        yield from _entries(own, tuple(inner), (*entry, index))
+
+
+def _run(*operands: Any, report: Report, lanes: Lanes) -> list[Any]:
+    for entry, (condition, *values) in _entries(operands, lanes):
+        report.fail(condition, values, entry)
+    return []
+
+
+def _emit(lax: Any, condition: Any, *values: Any, report: Report, lanes: Lanes) -> list[Any]:
+    def host(*operands: Any) -> list[Any]:
+        return _run(*operands, report=report, lanes=lanes)
+
+    def call() -> tuple[()]:
+        callbacks.emit_debug_callback(host, [condition, *values], ordered=False)
+        return ()
+
+    holds = lax.reduce(condition, np.True_, lax.bitwise_and, tuple(range(condition.ndim)))
+    lax.cond(holds, lambda: (), call)
+    return []
+
+
+def _batch(size: int, values: list[Any], axes: list[int | None], *, report: Report, lanes: Lanes,
+           ) -> tuple[list[Any], list[int]]:
+    given = [value if axis is None else put_axis(Batched(value, axis), size, 0)
+             for value, axis in zip(values, axes, strict=True)]
+    marks = tuple(axis is not None for axis in axes)
+    bind(check_p, *given, report=report, lanes=((size, marks), *lanes))
+    return [], []
+
+
+check_p = register(Primitive(
+    name="check", abstract=_abstract, numpy=_run, xla=_emit, jvp=NO_TANGENT, transpose=NOT_LINEAR, batch=_batch,
+    cost=lambda *avals, **_: Cost(avals[0].size, total_bytes(avals, ())), effectful=True))
+"""(condition, values of the message) -> (); raises by its report unless every element of the condition is true."""
+cures.enter("Write fxgrad.vmap(fxgrad.checked(f)), where f is the function of one entry", check_p)
+
+
+@program_property
+def has_checks(program: Program) -> bool:
+    """Return whether `program`, or a program nested in it, has a check."""
+    return any(equation.primitive is check_p or any(map(has_checks, equation.programs))
+               for equation in program.equations)
+
+
+# --- one flag for all checks ---------------------------------------------------------------------------------------
+
+
+def gather_checks(program: Program) -> Program:
+    """Return `program` with one more output, whether all its checks held, and without these.
+
+    Checks in operations that have no rule for it, such as functions with derivatives of their own, stay there.
+    """
+    def build(*values: Any) -> tuple[list[Any], None]:
+        flags: list[Any] = []
+
+        def step(equation: Equation, inputs: list[Any]) -> Sequence[Any]:
+            if equation.primitive is check_p:
+                flags.append(_all(inputs[0]))
+                return []
+            rule = gather_rules.of(equation.primitive)
+            if rule is None or not any(map(has_checks, equation.programs)):
+                return bind(equation.primitive, *inputs, **equation.params)
+            *outputs, flag = rule(inputs, equation.params)
+            flags.append(flag)
+            return outputs
+
+        outputs = interpret(program, values, step)
+        return [*outputs, functools.reduce(and_, flags) if flags else Literal(True, HOLDS)], None
+
+    return derive(program, "gathered checks", build, program.in_avals).program
+
+
+def _all(condition: Any) -> Any:
+    return reduce_and(condition, tuple(range(aval_of(condition).ndim))) if aval_of(condition).ndim else condition
+
+
+GatherRule = Callable[[list[Any], dict[str, Any]], "list[Any]"]
+"""(operands, parameters) -> the outputs, and whether the checks inside held."""
+
+gather_rules: Analysis[GatherRule | None] = Analysis(
+    "gather_rules", "How an operation that holds programs returns whether the checks in these held.",
+    missing="conservative", default=None)
+
+
+def _gather_call(primitive: Primitive) -> None:
+    def rule(inputs: list[Any], params: dict[str, Any]) -> list[Any]:
+        return bind(primitive, *inputs, **{**params, "program": gather_checks(params["program"])})
+    gather_rules.enter(rule, primitive)
+
+
+_gather_call(named_call_p)
+_gather_call(jit_call_p)
+
+
+@gather_rules.register(cond_p)
+def _gather_cond(inputs: list[Any], params: dict[str, Any]) -> list[Any]:
+    return bind_branches(inputs[0], [*map(gather_checks, params["branches"])], inputs[1:])
+
+
+@gather_rules.register(scan_p)
+def _gather_scan(inputs: list[Any], params: dict[str, Any]) -> list[Any]:
+    program, count = params["program"], params["num_carry"]
+    loop = Loop(**{name: value for name, value in params.items() if name != "program"})
+    at = loop.num_consts + count
+
+    def build(*values: Any) -> tuple[list[Any], None]:
+        *outputs, flag = apply_equations(gather_checks(program), [*values[:at], *values[at + 1:]])
+        return [*outputs[:count], and_(values[at], flag), *outputs[count:]], None
+
+    avals = program.in_avals
+    body = derive(program, ("flag carried", at), build, [*avals[:at], HOLDS, *avals[at:]]).program
+    consts, carry, xs = loop.takes(program).split(inputs)
+    outputs = loop.again(body, consts, [*carry, Literal(True, HOLDS)], xs)
+    return [*outputs[:count], *outputs[count + 1:], outputs[count]]
+
+
+@gather_rules.register(while_p)
+def _gather_while(inputs: list[Any], params: dict[str, Any]) -> list[Any]:
+    condition, body = gather_checks(params["condition"]), gather_checks(params["body"])
+    asks, gives = params["num_condition_consts"], params["num_body_consts"]
+    asked, given, carry = inputs[:asks], inputs[asks:asks + gives], inputs[asks + gives:]
+
+    def test(*values: Any) -> tuple[list[Any], None]:
+        return apply_equations(condition, values[:-1])[:1], None
+
+    def step(*values: Any) -> tuple[list[Any], None]:  # constants of the condition, of the body, carry, flag
+        *before, flag = values
+        state = before[asks + gives:]
+        held = apply_equations(condition, [*before[:asks], *state])[1]
+        *outputs, held_too = apply_equations(body, [*before[asks:asks + gives], *state])
+        return [*outputs, and_(flag, and_(held, held_too))], None
+
+    avals = [*params["condition"].in_avals[:asks], *params["body"].in_avals, HOLDS]
+    going = derive(params["condition"], "flag ignored", test, [*params["condition"].in_avals, HOLDS]).program
+    taken = derive(params["body"], ("flag carried", asks, params["condition"]), step, avals).program
+    *outputs, flag = bind_while(going, asked, taken, [*asked, *given], [*carry, Literal(True, HOLDS)])
+    last = apply_equations(condition, [*asked, *outputs])[1]  # the test that ended the loop
+    return [*outputs, and_(flag, last)]
+
+
+# --- reports -------------------------------------------------------------------------------------------------------
+
+
+def first_false(condition: Any) -> tuple[int, ...]:
+    """Return the index of the first false element."""
+    return tuple(map(int, np.argwhere(~np.asarray(condition))[0])) if np.ndim(condition) else ()
+
+
+def check_error(text: str, line: str, entry: tuple[int, ...]) -> CheckError:
+    """Return the error of a check that failed at the user's `line`, in one entry of the batches around it."""
+    error = CheckError(text + (f"\n  at {line}" if line else ""))
+    if entry:
+        error.add_context(f"in entry {entry[0] if len(entry) == 1 else list(entry)} of the batch")
+    return error

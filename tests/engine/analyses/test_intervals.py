@@ -1,0 +1,142 @@
+"""Intervals: every rule contains what the operation computes, on samples; loops, branches and calls do too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad import lax
+from fxgrad.engine.analyses.intervals import interval_rules
+from tests.support.tiers import examples
+
+Function = Callable[..., Any]
+
+UNARY: dict[str, Function] = {
+    "neg": lambda x: -x, "exp": fnp.exp, "expm1": fnp.expm1, "log": fnp.log, "log1p": fnp.log1p, "sqrt": fnp.sqrt,
+    "tanh": fnp.tanh, "atan": fnp.arctan, "logistic": fxgrad.nn.sigmoid, "sin": fnp.sin, "cos": fnp.cos,
+    "square": fnp.square, "abs": fnp.abs, "sign": fnp.sign, "floor": fnp.floor, "ceil": fnp.ceil,
+    "mul": lambda x: x * x,
+    "reduce_sum": fnp.sum, "reduce_max": fnp.max, "reduce_min": fnp.min, "argmax": fnp.argmax, "argmin": fnp.argmin,
+    "reshape": lambda x: x.reshape(2, -1), "transpose": lambda x: x.reshape(2, -1).T, "rev": lambda x: x[::-1],
+    "broadcast_to": lambda x: fnp.broadcast_to(x, (2, x.shape[0])), "slice": lambda x: x[1:3],
+    "convert_element_type": lambda x: x.astype(np.float32), "stop_gradient": lax.stop_gradient,
+    "name": lambda x: fxgrad.checkpoint_name(x, "x"), "split": lambda x: fnp.split(x, 2),
+    "unstack": lambda x: fnp.unstack(x), "iota": lambda x: fnp.arange(5) + x[0].astype(int)}
+BINARY: dict[str, Function] = {
+    "add": fnp.add, "sub": fnp.subtract, "mul": fnp.multiply, "div": fnp.divide, "max": fnp.maximum,
+    "min": fnp.minimum, "dot_general": fnp.dot, "concatenate": lambda x, y: fnp.concatenate([x, y]),
+    "stack": lambda x, y: fnp.stack([x, y]), "select_n": lambda x, y: fnp.where(x > 0, x, y), "eq": fnp.equal,
+    "ne": fnp.not_equal, "lt": fnp.less, "le": fnp.less_equal, "gt": fnp.greater, "ge": fnp.greater_equal,
+    "dynamic_slice": lambda x, y: lax.dynamic_slice(x, (1,), (2,)) + y[:2],
+    "dynamic_update_slice": lambda x, y: lax.dynamic_update_slice(x, y[:2], (1,))}
+ENDS = st.one_of(st.sampled_from([0.0, 1.0, -1.0, np.inf, -np.inf, 1e-310, 1e308, -1e308, 0.5]),
+                 st.floats(allow_nan=False))
+RANGES = st.tuples(ENDS, ENDS).map(sorted)
+
+
+def samples(low: float, high: float, seed: int) -> np.ndarray[Any, Any]:
+    random = np.random.default_rng(seed)
+    with np.errstate(all="ignore"):
+        inside = np.clip(np.nan_to_num(low + (high - low) * random.random(4), nan=0.0), low, high)
+        small = np.clip(random.normal(size=4), low, high)
+    return random.permutation(np.concatenate([inside, small, [low, high]]))[:6]
+
+
+def assert_contained(function: Function, ranges: list[tuple[float, float]], seeds: range = range(5)) -> None:
+    """Compare the bounds of the results with results on samples, with NumPy and compiled."""
+    found = fxgrad.bounds(function)(*[(np.full(6, low), np.full(6, high)) for low, high in ranges])
+    intervals = fxgrad.tree.leaves(found.results, is_leaf=lambda x: hasattr(x, "nan"))
+    for seed in seeds:
+        args = [samples(low, high, seed + place) for place, (low, high) in enumerate(ranges)]
+        with np.errstate(all="ignore"):
+            results = [*fxgrad.tree.leaves(function(*args))]
+        for interval, result in zip(intervals, results, strict=True):
+            values = np.asarray(result, np.float64)
+            assert interval.nan or not np.isnan(values).any(), (interval, args, result)
+            numbers = values[~np.isnan(values)]
+            assert ((numbers >= interval.low) & (numbers <= interval.high)).all(), (interval, args, result)
+
+
+@pytest.mark.parametrize("name", [*UNARY])
+@given(ends=RANGES)
+@examples(60)
+def test_rules_of_one_operand_are_sound(name: str, ends: Any) -> None:
+    assert_contained(UNARY[name], [tuple(ends)])
+
+
+@pytest.mark.parametrize("name", [*BINARY])
+@given(first=RANGES, second=RANGES)
+@examples(60)
+def test_rules_of_two_operands_are_sound(name: str, first: Any, second: Any) -> None:
+    assert_contained(BINARY[name], [tuple(first), tuple(second)])
+
+
+def test_every_rule_is_tested() -> None:
+    assert {primitive.name for primitive in interval_rules.entered()} <= {*UNARY, *BINARY}
+
+
+@given(st.integers(-2 ** 31, 2 ** 31 - 1), st.integers(-2 ** 31, 2 ** 31 - 1), st.integers(0, 2 ** 31))
+@examples(60)
+def test_integers_that_may_wrap_are_unbounded(low: int, other: int, seed: int) -> None:
+    low, high = sorted((low, other))
+    x, y = np.random.default_rng(seed).integers(low, high, 2, endpoint=True, dtype=np.int32)
+    for function in (lambda x, y: x + y, lambda x, y: x * y, lambda x, y: x - y, lambda x, y: -x,
+                     lambda x, y: fnp.sum(fnp.stack([x, y])), lambda x, y: abs(x)):
+        ends = np.int32(low), np.int32(high)
+        interval = fxgrad.bounds(function)(ends, ends).results
+        with np.errstate(all="ignore"):
+            assert interval.low <= int(function(x, y)) <= interval.high
+
+
+def iterate(x):
+    return lax.scan(lambda c, _: (fnp.tanh(c) * 2.0, c), x, None, length=9)
+
+
+def loop(x):
+    return lax.while_loop(lambda c: fnp.sum(c) < 4.0, lambda c: fnp.abs(c) + 1.0, x)
+
+
+def branch(x):
+    return lax.cond(fnp.sum(x) > 0, fnp.exp, lambda x: -x, x)
+
+
+def network(x):
+    return fxgrad.nn.softmax(fxgrad.nn.relu(x)) + fxgrad.nn.gelu(x)
+
+
+@pytest.mark.parametrize("function", [iterate, loop, branch, network, fxgrad.jit(branch), fxgrad.vmap(fnp.sin),
+                                      fxgrad.grad(lambda x: fnp.sum(fnp.tanh(x) ** 2)),
+                                      fxgrad.checkpoint(lambda x: fnp.cos(x) * 3.0)])
+@pytest.mark.parametrize("ends", [(-2.0, 3.0), (0.5, 0.75), (-1e3, 1e3)])
+def test_programs_inside_are_sound(function: Function, ends: tuple[float, float]) -> None:
+    assert_contained(function, [ends])
+
+
+def test_bounds_are_tight_where_rules_are() -> None:
+    found = fxgrad.bounds(iterate)((np.full(3, -5.0), np.full(3, 5.0)))
+    final, steps = found.results
+    assert -5.1 < final.low < final.high < 5.1  # the carry begins with the argument
+    assert not final.nan
+    assert not steps.nan
+
+
+@pytest.mark.parametrize(("call", "expected"), [
+    (lambda: fxgrad.bounds(fnp.sin)(1.0), (
+        "bounds: the range of argument 0 is a float, where a pair is needed. Write (lowest, highest), each of them "
+        "like the argument")),
+    (lambda: fxgrad.bounds(fnp.sin)((1.0, np.ones(2))), (
+        "bounds: the two ends of the range of argument 0 are containers or arrays of different shapes")),
+    (lambda: fxgrad.bounds(fnp.sin)((1.0, 0.0)), (
+        "bounds: the range of argument 0 has a lowest value above the highest, or a NaN")),
+], ids=["no pair", "shapes", "order"])
+def test_mistakes(call: Function, expected: str) -> None:
+    with pytest.raises(fxgrad.errors.ArgumentError) as caught:
+        call()
+    assert str(caught.value).partition("\n")[0] == expected

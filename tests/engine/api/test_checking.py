@@ -1,0 +1,350 @@
+"""`check` and `checked`: silent bugs named with their line, under every transformation; results keep every bit."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad import check, checked, errors, grad, jit, lax, vmap
+
+Function = Callable[..., Any]
+HERE = Path(__file__).name
+
+
+def message(function: Function, *args: Any) -> str:
+    """The message of the `CheckError` of a call, whose line must be one marked `# here`, with the place left out."""
+    with pytest.raises(errors.CheckError) as caught:
+        jax.block_until_ready(function(*args))
+    text = str(caught.value)
+    (line, _), = re.findall(rf"\n  at {HERE}:(\d+) \(in ([\w<>]+)\)(?:, backward pass)?(?=\n|$)", text)
+    assert linecache.getline(__file__, int(line)).rstrip().endswith("# here"), text
+    return re.sub(rf"\n  at {HERE}:\d+ \(in [\w<>]+\)(, backward pass)?", "", text)
+
+
+# --- 25 silent bugs -------------------------------------------------------------------------------------------------
+
+FIVE = np.arange(5.0)
+MATRIX = np.arange(12.0).reshape(3, 4)
+
+
+def past_the_end(x, i):
+    return x[i]  # here
+
+
+def last_by_length(x, n):
+    return x[n] * 2.0  # here
+
+
+def before_the_start(x, i):
+    return x[i]  # here
+
+
+def row_and_column(x, i, j):
+    return x[i, j]  # here
+
+
+def some_rows(x, rows):
+    return fnp.sum(x[rows])  # here
+
+
+def window(x, start):
+    return lax.dynamic_slice(x, (start,), (3,))  # here
+
+
+def update_window(x, start):
+    return lax.dynamic_update_slice(x, fnp.zeros(2, x.dtype), (start,))  # here
+
+
+def write(x, i):
+    return fnp.asarray(x).at[i].set(1.0)  # here
+
+
+def count(x, labels):
+    return x.at[labels].add(1.0)  # here
+
+
+def log_of_negative(x):
+    return fnp.log(x)  # here
+
+
+def log_of_zero_probability(p):
+    return fnp.sum(p * fnp.log(p))  # here
+
+
+def root_of_variance(x):
+    return fnp.sqrt(fnp.mean(x * x) - fnp.mean(x) ** 2 - 1e-3)  # here
+
+
+def masked_quotient(x, y):
+    return fnp.where(y == 0, 0.0, x / y)  # here
+
+
+def ratio(x, y):
+    return x / y  # here
+
+
+def whole_ratio(x, y):
+    return lax.div(x, y)  # here
+
+
+def remainder(x, y):
+    return lax.rem(x, y)  # here
+
+
+def mean_of_selected(x):
+    chosen = x > 10
+    return fnp.sum(fnp.where(chosen, x, 0.0)) / fnp.sum(chosen)  # here
+
+
+def distance(x):
+    return fnp.sqrt(fnp.sum(x * x))  # here
+
+
+def square_int32(x):
+    return x * x  # here
+
+
+def sum_int8(x):
+    return fnp.sum(x, dtype=np.int8)  # here
+
+
+def unsigned_difference(x, y):
+    return x - y  # here
+
+
+def narrow(x):
+    return x.astype(np.int8)  # here
+
+
+def float_to_int(x):
+    return x.astype(np.int32)  # here
+
+
+def infinities(x):
+    return x - x  # here
+
+
+def softmax(x):
+    e = fnp.exp(x)
+    return e / fnp.sum(e)  # here
+
+
+def arcsine(x):
+    return fnp.arcsin(x)  # here
+
+
+def fraction_power(x):
+    return x ** 0.5  # here
+
+
+INT = np.int32
+BUGS: list[tuple[Function, str, tuple[Any, ...], str]] = [
+    (past_the_end, "index", (FIVE, INT(5)), "index out of range: 5 in an axis of size 5"),
+    (last_by_length, "index", (FIVE, INT(7)), "index out of range: 7 in an axis of size 5"),
+    (before_the_start, "index", (FIVE, INT(-6)), "index out of range: -6 in an axis of size 5"),
+    (row_and_column, "index", (MATRIX, INT(2), INT(4)), "index out of range: 4 in an axis of size 4"),
+    (some_rows, "index", (MATRIX, np.array([0, 3])), "index out of range: 3 in an axis of size 3 at [1]"),
+    (window, "index", (FIVE, INT(3)), "index out of range: 3 in an axis of size 5"),
+    (update_window, "index", (FIVE, INT(4)), "index out of range: 4 in an axis of size 5"),
+    (write, "index", (FIVE, INT(9)), "index out of range: 9 in an axis of size 5"),
+    (count, "index", (fnp.zeros(3), np.array([0, 1, 3])), "index out of range: 3 in an axis of size 3 at [2]"),
+    (log_of_negative, "sqrt", (np.array([1.0, -2.0]),), "root or logarithm of a negative number: log(-2.0) at [1]"),
+    (log_of_zero_probability, "nan", (np.array([1.0, 0.0]),), "NaN made: mul(0.0, -inf) at [1]"),
+    (root_of_variance, "sqrt", (np.ones(3),), "root or logarithm of a negative number: sqrt(-0.001)"),
+    (masked_quotient, "nan", (np.zeros(2), np.array([1.0, 0.0])), "NaN made: div(0.0, 0.0) at [1]"),
+    (ratio, "div", (1.0, 0.0), "division by 0: div(1.0, 0.0)"),
+    (whole_ratio, "div", (INT(7), INT(0)), "division by 0: div(7, 0)"),
+    (remainder, "div", (INT(7), INT(0)), "division by 0: rem(7, 0)"),
+    (mean_of_selected, "div", (np.ones(3),), "division by 0: div(0.0, 0.0)"),
+    (grad(distance), "div", (np.zeros(2),), "division by 0: div(1.0, 0.0)"),
+    (square_int32, "overflow", (INT(70000),), "integer overflow: mul(70000, 70000)"),
+    (sum_int8, "overflow", (np.full(3, 100, np.int8),), "integer overflow: reduce_sum of int8[3]"),
+    (unsigned_difference, "overflow", (np.uint32(1), np.uint32(2)), "integer overflow: sub(1, 2)"),
+    (narrow, "overflow", (INT(200),), "integer overflow: convert_element_type(200)"),
+    (float_to_int, "overflow", (np.array([1.0, 3e9]),), "integer overflow: convert_element_type(3000000000.0) at [1]"),
+    (infinities, "nan", (np.array([1.0, np.inf]),), "NaN made: sub(inf, inf) at [1]"),
+    (softmax, "nan", (np.array([1.0, 1000.0]),), "NaN made: div(inf, inf) at [1]"),
+    (arcsine, "nan", (np.array([0.5, 1.5]),), "NaN made: asin(1.5) at [1]"),
+    (fraction_power, "nan", (np.array([4.0, -4.0]),), "NaN made: pow(-4.0, 0.5) at [1]"),
+]
+
+
+@pytest.mark.parametrize(("function", "kind", "args", "expected"), BUGS, ids=[f"{bug[1]}-{place}" for place, bug
+                                                                           in enumerate(BUGS)])
+def test_a_silent_bug_is_named_with_its_line(function: Function, kind: str, args: tuple[Any, ...], expected: str,
+                                             ) -> None:
+    for wrapped in (jit(checked(function, kind)), checked(jit(function), kind), checked(function, kind)):
+        assert message(wrapped, *args) == expected
+
+
+# --- transformations ------------------------------------------------------------------------------------------------
+
+
+def log_steps(x):
+    return lax.scan(lambda c, _: (fnp.log(c), c), x, None, length=5)[0]  # here
+
+
+def log_while(x):
+    return lax.while_loop(lambda state: state[1] < 5,
+                          lambda state: (fnp.log(state[0]), state[1] + 1), (x, 0))[0]  # here
+
+
+def log_branch(x):
+    return lax.cond(x > 10, lambda x: x, fnp.log, x)  # here
+
+
+def nested(x):
+    def outer(c, _):
+        return lax.scan(lambda c, _: (fnp.log(c), None), c, None, length=2)[0], None  # here
+    return lax.scan(outer, x, None, length=3)[0]
+
+
+ROOT = "root or logarithm of a negative number: log(-0.36651292058166435)"
+TURN = f"{ROOT}\n  in turn 2 of 5 of a scan"
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["plain", "jit"])
+def test_loops_name_the_turn_and_batches_the_entry(wrap: Function) -> None:
+    assert message(wrap(checked(log_steps, "sqrt")), 2.0) == TURN
+    assert message(wrap(vmap(checked(log_steps, "sqrt"))), np.array([1e9, 2.0])) == f"{TURN}\n  in entry 1 of the batch"
+    rows = np.array([[1e9, 1e9], [1e9, 2.0]])
+    assert message(wrap(vmap(vmap(checked(log_steps, "sqrt")))), rows) == f"{TURN}\n  in entry [1, 1] of the batch"
+    assert message(wrap(checked(log_while, "sqrt")), 2.0) == f"{ROOT}\n  in turn 2 of a while loop"
+    assert message(wrap(vmap(checked(log_while, "sqrt"))), np.array([1e9, 2.0])) == (
+        f"{ROOT}\n  in turn 2 of a while loop\n  in entry 1 of the batch")
+    assert message(wrap(checked(nested, "sqrt")), 2.0) == (
+        f"{ROOT}\n  in turn 0 of 2 of a scan\n  in turn 1 of 3 of a scan")
+    assert message(wrap(grad(checked(log_steps, "sqrt"))), 2.0) == TURN
+    assert message(wrap(checked(grad(log_steps), "sqrt")), 2.0).startswith(ROOT)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["plain", "jit"])
+def test_a_branch_is_checked_only_where_it_is_taken(wrap: Function) -> None:
+    assert wrap(checked(log_branch, "all"))(11.0) == 11.0
+    assert message(wrap(checked(log_branch, "sqrt")), -1.0) == "root or logarithm of a negative number: log(-1.0)"
+    np.testing.assert_array_equal(wrap(vmap(checked(lambda x: lax.cond(x > 0, fnp.sqrt, fnp.negative, x), "all")))(
+        np.array([-1.0, -4.0])), [1.0, 4.0])
+    assert message(wrap(vmap(checked(log_branch, "sqrt"))), np.array([11.0, -1.0])) == (
+        "root or logarithm of a negative number: log(-1.0)\n  in entry 1 of the batch")
+
+
+def invert(x):
+    check(x != 0, "{x} has no inverse", x=x)  # here
+    return 1 / x
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jit, checked, lambda f: jit(checked(f)), lambda f: checked(jit(f)), grad,
+                                  lambda f: jit(grad(f)), lambda f: grad(jit(f))])
+def test_a_check_of_the_user_survives_every_transformation(wrap: Function) -> None:
+    assert message(wrap(invert), 0.0) == "0.0 has no inverse"
+    assert np.isfinite(wrap(invert)(2.0))
+    assert message(vmap(wrap(invert)), np.array([1.0, 0.0])) == "0.0 has no inverse\n  in entry 1 of the batch"
+
+
+def test_a_check_of_an_array_names_the_place() -> None:
+    def positive(x):
+        check(x > 0, "not positive")  # here
+        return x
+
+    assert message(positive, np.array([[1.0, 2.0], [3.0, -4.0]])) == "not positive\n  at [1, 1] of the condition"
+    assert message(jit(positive), np.array([1.0, 0.0])) == "not positive\n  at [1] of the condition"
+    np.testing.assert_array_equal(positive(np.empty(0)), [])
+
+
+def test_forward_mode_keeps_the_checks() -> None:
+    assert message(lambda x: fxgrad.jvp(invert, (x,), (1.0,)), 0.0) == "0.0 has no inverse"
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+RIGHT: list[tuple[Function, tuple[Any, ...]]] = [
+    (softmax, (np.array([1.0, 2.0]),)), (log_steps, (1e9,)), (log_while, (1e9,)),
+    (log_branch, (3.0,)), (some_rows, (MATRIX, np.array([0, 2]))), (some_rows, (MATRIX, np.array([-1, 0]))),
+    (write, (FIVE, INT(2))), (window, (FIVE, INT(2))), (square_int32, (INT(46340),)),
+    (lambda x: {"a": x, "b": (x.astype(np.float32), 2)}, (FIVE,)), (lambda x: x, (np.empty((0, 3)),)),
+    (lambda x: fnp.sum(x), (np.array([1.0, np.nan]),)), (lambda x: x * (1 + 2j), (np.array([1j]),)),
+    (grad(lambda x: fnp.sum(fnp.tanh(x @ x.T))), (np.ones((3, 4)),)),
+    (lambda x: fxgrad.nn.relu(x) + fxgrad.nn.softmax(x), (np.array([-1.0, 2.0]),)),
+    (lambda x: x.astype(np.int64), (np.array([2.0 ** 62]),)), (lambda x: -x, (np.array([-128, 5], np.int16),)),
+    (lambda key: fxgrad.random.normal(key, (3,)), (fxgrad.random.key(0),)),
+]
+
+
+@pytest.mark.parametrize("place", range(len(RIGHT)))
+def test_results_are_those_of_the_function_to_the_bit(place: int) -> None:
+    function, args = RIGHT[place]
+    for wrap in (lambda f: f, jit):
+        expected, found = wrap(function)(*args), wrap(checked(function, "all"))(*args)
+        assert fxgrad.tree.structure(expected) == fxgrad.tree.structure(found)
+        for one, other in zip(fxgrad.tree.leaves(expected), fxgrad.tree.leaves(found), strict=True):
+            one, other = np.asarray(one), np.asarray(other)  # noqa: PLW2901
+            assert one.dtype == other.dtype
+            np.testing.assert_array_equal(one, other)
+
+
+def test_a_nan_that_comes_in_is_passed_on() -> None:
+    x = np.array([1.0, np.nan])
+    for function in (checked(fnp.sin, "nan"), jit(checked(fnp.sin, "nan"))):
+        np.testing.assert_array_equal(np.isnan(function(x)), [False, True])
+
+
+def test_a_function_without_checks_keeps_its_program() -> None:
+    def plain(x):
+        return fnp.reshape(x, (5,))
+    assert str(fxgrad.make_program(checked(plain, "all"))(FIVE)).replace("checked(plain)", "plain") == str(
+        fxgrad.make_program(plain)(FIVE))
+
+
+def test_a_nan_is_tested_where_nothing_hands_it_on() -> None:
+    def mlp(w, x):
+        for layer in w:
+            x = fnp.tanh(x @ layer)
+        return fnp.sum(x)
+    program = fxgrad.make_program(checked(mlp, "nan"))([np.ones((4, 4))] * 4, np.ones((2, 4)))
+    names = [equation.primitive.name for equation in program.equations]
+    assert names.count("eq") == 1  # of the result alone
+    assert names[-1] == "check"
+
+
+# --- mistakes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("call", "expected"), [
+    (lambda: checked(fnp.sin, "nans"), (
+        "checked: errors has 'nans', where the kinds are 'user', 'nan', 'div', 'sqrt', 'index', 'overflow'; 'all' "
+        "means all of them")),
+    (lambda: check(1.0, "no"), (
+        "check: the condition is f64*[], where bool is needed. Write a comparison, such as "
+        "fxgrad.check(x > 0, ...)")),
+    (lambda: check(False, 3), (
+        "check: the second argument is a int, where a format string is needed. Write check(x > 0, '{}', x)")),
+    (lambda: check(False, "{y}", x=1), (
+        "check: the format string has the field {y}, and there is no such argument; given are {x}")),
+    (lambda: check(False, "", x=1), (
+        "check: the format string has no field for {x}, which would not be printed; write such a field, or leave the "
+        "argument out")),
+], ids=["kind", "condition", "format", "field", "argument"])
+def test_mistakes(call: Function, expected: str) -> None:
+    with pytest.raises(errors.ArgumentError) as caught:
+        call()
+    assert str(caught.value).partition("\n")[0] == expected
+
+
+def test_a_plain_check_in_a_branch_that_entries_differ_in_is_refused() -> None:
+    def branch(x):
+        return lax.cond(x > 0, invert, lambda x: x, x)
+    with pytest.raises(errors.UnsupportedError) as caught:
+        vmap(branch)(np.array([1.0, -1.0]))
+    assert str(caught.value).partition("\n")[0] == (
+        "cond: the entries of vmap differ in what they run, and check cannot be called for some of them alone. Write "
+        "fxgrad.vmap(fxgrad.checked(f)), where f is the function of one entry")
+    np.testing.assert_array_equal(vmap(checked(branch))(np.array([2.0, -1.0])), [0.5, -1.0])
