@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks import (
     cheap_gradients,
+    checked_calls,
     compiled,
     custom_rules,
     dataflow,
@@ -22,7 +23,8 @@ from benchmarks.workload import Workload
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for module in (gradients, second_order, custom_rules, unjitted_models, library_calls, dataflow, first_calls,
-                   programs, dispatch, compiled, training, cheap_gradients, derivatives)
+                   programs, dispatch, compiled, checked_calls, training, cheap_gradients,
+                   derivatives)
     for workload in module.WORKLOADS}
 
 

@@ -34,7 +34,7 @@ def check(condition: Any, fmt: str, *args: Any, **kwargs: Any) -> None:
 
     `condition` is a bool, or an array of them of any shape. It works in all transformations: under `jit` and in loops
     the error is raised by the call of the jitted function, under `vmap` it names the entry, a derivative keeps the
-    checks of the function. Within `checked` it names the turn of each loop as well.
+    checks of the function. In loops it names the turn as well.
 
     Raises `ArgumentError` if `fmt` and the arguments do not fit together, or for a condition of another dtype.
 

@@ -8,12 +8,9 @@ from types import FrameType
 from typing import Any, cast
 
 from fxgrad.engine.api.arguments import transformation
-from fxgrad.engine.api.jitted_functions import FAILURES, JittedFunction
-from fxgrad.engine.api.plans import run
+from fxgrad.engine.api.jitted_functions import JittedFunction, dispatching
 from fxgrad.engine.api.stored import StoreExplanation
 from fxgrad.engine.api.switches import Jitted
-from fxgrad.engine.config import default_float
-from fxgrad.engine.tracing.tape import current
 
 
 def jit(fun: Callable[..., Any] | None = None, *, in_shardings: Any = None, out_shardings: Any = None,
@@ -57,21 +54,7 @@ def jit(fun: Callable[..., Any] | None = None, *, in_shardings: Any = None, out_
                             out_shardings=out_shardings)
 
     # A function with attributes, since Python calls it faster than an object.
-    @transformation("jit", fun)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        plans = state.plans
-        if current.get() is None and default_float() is plans.default:
-            try:
-                for plan in plans.recent:
-                    if plan.fits(args, kwargs):
-                        if plan.scoped or plan.arguments is not None:
-                            return run(plan, args, kwargs)
-                        return plan.executable(*args, **kwargs) if kwargs else plan.executable(*args)
-            except FAILURES as error:
-                return state.failed(error, args, kwargs)
-        return state.call(args, kwargs)
-
-    jitted = cast(Jitted, call)
+    jitted = cast(Jitted, dispatching(state, fun))
     jitted.lower, jitted.trace, jitted.clear_cache = (  # type: ignore[method-assign]
         state.lower, state.trace, state.clear_cache)
     return jitted
@@ -98,7 +81,7 @@ def explain_store(fun: Callable[..., Any]) -> Callable[..., StoreExplanation]:
     return explain
 
 
-_CALL = next(each for each in jit.__code__.co_consts if getattr(each, "co_name", "") == "call")
+_CALL = next(each for each in dispatching.__code__.co_consts if getattr(each, "co_name", "") == "call")
 """The code object of every jitted function."""
 
 

@@ -7,11 +7,16 @@ The next state is the first whose condition holds:
     ROUTE    --> (end)     jit is disabled: the function itself runs
              --> (end)     the arguments are traced, an axis is mapped around, or the program has effects in a trace:
                            the call is recorded
+             --> CHECK     the program has checks
              --> LOOK UP   otherwise
     LOOK UP  --> RUN       a plan has the key of the call
              --> PLAN      otherwise
-    PLAN     --> RUN       always: take the executable from the store on disk, if there is one, or trace the function
+    PLAN     --> CHECK     the trace of the first call has checks, and no option of `jit` is in the way
+             --> RUN       otherwise: take the executable from the store on disk, if there is one, or trace the function
                            unless its trace is known; enter a plan
+    CHECK    --> (end)     the executable with one more result, whether all checks held, says yes: the results
+             --> LOOK UP   otherwise: unless the function, run without jit, raises, the executable raises whose checks
+                           call Python
     RUN      --> (end)     the executable returns: the results
              --> EXPLAIN   it raises one of `FAILURES`
              --> (end)     otherwise: the error is the user's own
@@ -19,7 +24,7 @@ The next state is the first whose condition holds:
              --> (end)     otherwise: the error is raised with our message
     PREPARE  --> LOOK UP   always: `Executables.prepare_for` has made the transition for the need
 
-DISPATCH is the closure in `jit` (`compiled.py`), RUN is `plans.run`, `call` is ROUTE, and `_run` is the loop of the
+DISPATCH is the closure that `dispatching` makes, RUN is `plans.run`, `call` is ROUTE, and `_run` is the loop of the
 others. Two signals can only arrive as errors, since both come from within jax. `Unprepared` leaves a jax trace. jax's
 `TypeError` is the one sign of NumPy's random keys inside a container, which the key of a call does not search.
 `_unmet_need` alone turns either into a `Need`.
@@ -36,6 +41,7 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import numpy as np
 
 from fxgrad.engine import config, tree
 from fxgrad.engine.api import stored
@@ -71,13 +77,20 @@ from fxgrad.engine.api.stages import MadeFor, stage_of
 from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.engine.api.switches import is_jit_disabled, switched
 from fxgrad.engine.config import default_float
-from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program_properties import ProgramAttribute, calls_user_code, has_effects, needs_x64
+from fxgrad.engine.core.avals import Aval, to_numpy
+from fxgrad.engine.core.program_properties import (
+    ProgramAttribute,
+    calls_user_code,
+    has_effects,
+    memoize,
+    needs_x64,
+)
 from fxgrad.engine.dtypes import DType, is_64bit
 from fxgrad.engine.executors import failures
-from fxgrad.engine.executors.xla import x64
+from fxgrad.engine.executors.xla import is_jax, x64
 from fxgrad.engine.frontend.flat import TracedCall, leaf_aval, trace_flat
 from fxgrad.engine.higher_order.call import jit_call_p
+from fxgrad.engine.higher_order.checks import gather_checks, has_checks
 from fxgrad.engine.store.content import Content, Unknown
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing import observers
@@ -111,6 +124,7 @@ class JittedFunction:
         self._no_plans = self.plans = DispatchPlans(None)
         self._executables: dict[DType, Executables] = {}
         self._inside = InnerTraces()
+        self._checked: Callable[..., Any] | None = None
         switched.add(self)
 
     def __reduce__(self) -> Any:
@@ -152,6 +166,7 @@ class JittedFunction:
         self._executables = {}
         self.plans = self._no_plans
         self._inside.clear()
+        self._checked = None
 
     def interrupt(self) -> None:
         """Send the next call to ROUTE, which checks whether jit is disabled."""
@@ -169,15 +184,18 @@ class JittedFunction:
             if innermost_for(inputs) is not None or axes_in_scope() or has_effects(traced.program):
                 outputs = bind(jit_call_p, *inputs, program=traced.program, name=function_name(self._fun))
                 return tree.unflatten(traced.out_tree, outputs)
-        return self._run(args, kwargs)
+        return self._run(args, kwargs) if self._checked is None else self._check(self._checked, args, kwargs)
 
     @hide_frames
     def failed(self, error: Exception, args: Args, kwargs: Kwargs) -> Any:
         """EXPLAIN, after a RUN from DISPATCH."""
         return self._run(args, kwargs, self._unmet_need(error, args, kwargs))
 
-    def _run(self, args: Args, kwargs: Kwargs, need: Need | None = None) -> Any:
-        """Go from LOOK UP, or from PREPARE if there is a `need`, through the states until the call ends."""
+    def _run(self, args: Args, kwargs: Kwargs, need: Need | None = None, with_flag: bool = True) -> Any:
+        """Go from LOOK UP, or from PREPARE if there is a `need`, through the states until the call ends.
+
+        Without `with_flag` checks call Python.
+        """
         while True:
             executables = self._current_executables()
             if need is Need.CONVERTED_KEYS:  # PREPARE
@@ -196,6 +214,11 @@ class JittedFunction:
                 plan = self._static.look_up(executables.plans.find, key, args, kwargs)
             if plan is None:  # PLAN
                 plan, traced = self._plan(executables, JittedCall(self._static, args, kwargs))
+                if with_flag and traced is not None and self._takes_flag(traced):
+                    self.plans = self._no_plans
+                    if self._checked is None:
+                        self._checked = dispatching(CheckedFunction(self._given, traced), self._fun)
+                    return self._check(self._checked, args, kwargs)
             token = _handed_over.set(None if traced is None else (self, traced))
             try:
                 return run(plan, args, kwargs)  # RUN
@@ -203,6 +226,24 @@ class JittedFunction:
                 need = self._unmet_need(error, args, kwargs)  # EXPLAIN
             finally:
                 _handed_over.reset(token)
+
+    def _takes_flag(self, traced: TracedCall) -> bool:
+        """Return whether a program has checks, and its executable can say whether they held."""
+        return not self._own_alone and has_checks(traced.program)
+
+    def _check(self, checked: Callable[..., Any], args: Args, kwargs: Kwargs) -> Any:
+        """CHECK: without a call of Python unless a check failed."""
+        outputs, held = checked(*args, **kwargs)
+        if not is_jax_tracer(held):
+            if held:
+                return outputs
+            given, named = tree.map(lambda leaf: to_numpy(leaf) if is_jax(leaf) else leaf, (args, kwargs))
+            with np.errstate(all="ignore"):
+                self._fun(*given, **named)  # NumPy stops at the first check that fails, and knows the turn of a loop
+        try:
+            return self._run(args, kwargs, with_flag=False)
+        finally:
+            self.plans = self._no_plans
 
     def _unmet_need(self, error: Exception, args: Args, kwargs: Kwargs) -> Need:
         """Return the requirement that the plan lacked, if `error` is due to one; else raise the error explained."""
@@ -469,6 +510,48 @@ class JittedFunction:
             avals.append(aval)
         traced = self._inside.of(call, avals, functools.partial(self._trace, call, avals, inside=bool(self._shardings)))
         return traced, [*traced.captured, *call.leaves]
+
+
+class CheckedFunction(JittedFunction):
+    """The jitted function that returns a pair: the results of another one, and whether all checks held."""
+
+    def __init__(self, given: tuple[Any, ...], traced: TracedCall) -> None:
+        *arguments, options = given
+        super().__init__(*arguments, **options)
+        self._first: TracedCall | None = traced
+
+    def _takes_flag(self, traced: TracedCall) -> bool:  # noqa: ARG002  (its program has no check that calls Python)
+        return False
+
+    def _prepare_stored(self, *_: Any) -> bool:
+        return False  # the store knows executables by the user's function alone
+
+    def _trace(self, call: JittedCall, avals: Sequence[Aval], mode: Mode, *, inside: bool = False) -> TracedCall:
+        traced, self._first = self._first, None  # the trace that showed the checks
+        if traced is None or traced.program.in_avals[traced.program.captured:] != avals:
+            traced = super()._trace(call, avals, mode, inside=inside)
+        pair = tree.structure((tree.unflatten(traced.out_tree, range(traced.out_tree.num_leaves)), True))
+        gathered, count = gather_checks(traced.program), traced.program.captured
+        program = memoize(gathered, ("captured", count), lambda: gathered.replace(captured=count))
+        return TracedCall(program, traced.captured, pair)
+
+
+def dispatching(state: JittedFunction, fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function with the signature of `fun` that runs calls by a recent plan, and else by their state."""
+    @transformation("jit", fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        plans = state.plans
+        if current.get() is None and default_float() is plans.default:
+            try:
+                for plan in plans.recent:
+                    if plan.fits(args, kwargs):
+                        if plan.scoped or plan.arguments is not None:
+                            return run(plan, args, kwargs)
+                        return plan.executable(*args, **kwargs) if kwargs else plan.executable(*args)
+            except FAILURES as error:
+                return state.failed(error, args, kwargs)
+        return state.call(args, kwargs)
+    return call
 
 
 def _prepare_later(state: weakref.ref[JittedFunction], x64_mode: bool, args: Args, kwargs: Kwargs) -> bool:

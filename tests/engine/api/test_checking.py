@@ -5,16 +5,19 @@ from __future__ import annotations
 import linecache
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import check, checked, errors, grad, jit, lax, vmap
+from fxgrad.errors import CheckError
 
 Function = Callable[..., Any]
 HERE = Path(__file__).name
@@ -348,3 +351,88 @@ def test_a_plain_check_in_a_branch_that_entries_differ_in_is_refused() -> None:
         "cond: the entries of vmap differ in what they run, and check cannot be called for some of them alone. Write "
         "fxgrad.vmap(fxgrad.checked(f)), where f is the function of one entry")
     np.testing.assert_array_equal(vmap(checked(branch))(np.array([2.0, -1.0])), [0.5, -1.0])
+
+
+# --- compiled, by one flag -------------------------------------------------------------------------------------------
+
+
+def halve(x: Any, mode: str = "log", scale: Any = 2.0) -> Any:
+    fxgrad.check(fnp.all(x > 0), "{x} is not positive", x=x)
+    return {"half": x / scale, "other": fnp.log(x) if mode == "log" else x}
+
+
+def line_of(function: Function, offset: int) -> str:
+    return f"test_checking.py:{function.__code__.co_firstlineno + offset} (in {function.__name__})"
+
+
+def raised(call: Function, *args: Any, **kwargs: Any) -> str:
+    with pytest.raises(CheckError) as found:
+        call(*args, **kwargs)
+    return str(found.value)
+
+
+def test_every_kind_of_call_of_a_jitted_function_has_the_flag(capfd: pytest.CaptureFixture[str]) -> None:
+    jitted = jit(halve, static_argnames="mode")
+    ways: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((np.array([1.0, 2.0]),), {}), ((np.array([1.0, 2.0]),), {"mode": "same", "scale": 3.0}),
+        ((jnp.array([1.0, 2.0], "float32"),), {}), ((1.5,), {}), ((np.array([1, 2]),), {}), ((np.ones((0,)),), {})]
+    for _ in range(2):
+        for args, kwargs in ways:
+            found, expected = jitted(*args, **kwargs), halve(*args, **kwargs)
+            assert set(found) == {"half", "other"}
+            for name, value in found.items():
+                np.testing.assert_allclose(value, expected[name], rtol=1e-6)
+            if np.size(args[0]):
+                assert raised(jitted, -args[0], **kwargs) == (
+                    f"{-args[0]} is not positive\n  at {line_of(halve, 1)}")
+    assert capfd.readouterr().err == ""  # no code that calls Python ran
+    jitted.clear_cache()
+    assert raised(jitted, -1.0) == f"-1.0 is not positive\n  at {line_of(halve, 1)}"
+
+
+def test_compiled_loops_name_the_turn_of_a_plain_check() -> None:
+    def countdown(x: Any) -> Any:
+        def step(carry: Any, _: Any) -> Any:
+            fxgrad.check(carry > 0, "at {c}", c=carry)
+            return carry - 1.0, carry
+        return fxgrad.lax.scan(step, x, None, length=5)[0]
+    jitted = jit(countdown)
+    assert jitted(9.0) == 4.0
+    assert raised(jitted, 2.5) == (f"at -0.5\n  at test_checking.py:{countdown.__code__.co_firstlineno + 2} (in step)\n"
+                                   "  in turn 3 of 5 of a scan")
+
+
+def test_options_of_jit_keep_checks_that_call_python() -> None:
+    def positive(x: Any) -> Any:
+        fxgrad.check(fnp.all(x > 0), "{x} is not positive", x=x)
+        return x * 2.0
+    expected = f"[-1.  2.] is not positive\n  at {line_of(positive, 1)}"
+    for jitted in (jit(positive, donate_argnums=0), jit(positive, keep_unused=True)):
+        np.testing.assert_array_equal(jitted(jnp.array([1.0, 2.0])), [2.0, 4.0])
+        assert raised(jitted, jnp.array([-1.0, 2.0])) == expected
+    compiled = jit(positive).lower(np.array([1.0, 2.0])).compile()
+    np.testing.assert_array_equal(compiled(np.array([1.0, 2.0])), [2.0, 4.0])
+
+
+def test_a_check_that_only_xla_fails_is_raised_with_its_values() -> None:
+    # XLA takes the least numbers for 0, and NumPy does not.
+    def reciprocal(x: Any) -> Any:
+        fxgrad.check(x * 1.0 > 0, "too small")
+        return 1.0 / x
+    least = np.float32(1e-40)
+    assert reciprocal(np.float32(1e-30)) == 1 / np.float32(1e-30)
+    assert raised(jit(reciprocal), least) == f"too small\n  at {line_of(reciprocal, 1)}"
+
+
+def test_calls_in_several_threads() -> None:
+    jitted = jit(halve)
+
+    def fails(x: float) -> bool:
+        try:
+            jitted(np.array([1.0, x]))
+        except CheckError as error:
+            return f"{x:.0f}." in str(error)
+        return False
+    values = [-3.0, 2.0, -1.0, 4.0] * 8
+    with ThreadPoolExecutor(4) as threads:
+        assert [*threads.map(fails, values)] == [x < 0 for x in values]
