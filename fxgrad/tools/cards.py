@@ -24,6 +24,7 @@ from fxgrad.text.tables import Report, add_row, new_table
 
 MODULES = (
     "fxgrad.engine.analyses.fusing",
+    "fxgrad.engine.analyses.intervals",
     "fxgrad.engine.analyses.key_reuse",
     "fxgrad.engine.analyses.traffic",
     "fxgrad.engine.analyses.variation",
@@ -32,6 +33,8 @@ MODULES = (
     "fxgrad.engine.derivation.rewrites",
     "fxgrad.engine.derivation.simplify",
     "fxgrad.engine.executors.speculative",
+    "fxgrad.engine.higher_order.automatic_checks",
+    "fxgrad.engine.higher_order.checks",
     "fxgrad.engine.higher_order.masking",
     "fxgrad.engine.higher_order.saving",
     "fxgrad.engine.ops.below_byte",

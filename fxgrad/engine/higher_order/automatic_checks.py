@@ -245,10 +245,10 @@ check_rules.add(Rule("overflow", _converted, holds=_surely_converted), structura
 
 # --- NaNs -----------------------------------------------------------------------------------------------------------
 
-hands_on: Analysis[bool] = Analysis(
-    "hands_on", "Whether an operation makes no NaN of its own: it moves, chooses or negates elements.",
+makes_no_nan: Analysis[bool] = Analysis(
+    "makes_no_nan", "Whether an operation makes no NaN of its own: it moves, chooses or negates elements.",
     missing="conservative", default=False)
-hands_on.enter(True, arithmetic.neg_p, arithmetic.max_p, arithmetic.min_p, arithmetic.stop_gradient_p,
+makes_no_nan.enter(True, arithmetic.neg_p, arithmetic.max_p, arithmetic.min_p, arithmetic.stop_gradient_p,
                arithmetic.name_p, structural.reshape_p, structural.transpose_p, structural.broadcast_to_p,
                structural.convert_element_type_p, select.select_n_p, shaping.slice_p, shaping.rev_p,
                joining.concatenate_p, joining.stack_p, joining.split_p, joining.unstack_p, dynamic.dynamic_slice_p,
@@ -268,7 +268,7 @@ def _is_kept(equation: Equation) -> bool:
 
 def _can_make(equation: Equation, known: Intervals) -> bool:
     """Return whether the operation may make a NaN of numbers."""
-    if hands_on.of(equation.primitive) or not any(dtypes.is_inexact(var.aval.dtype) for var in equation.outputs):
+    if makes_no_nan.of(equation.primitive) or not any(dtypes.is_inexact(var.aval.dtype) for var in equation.outputs):
         return False
     numbers = [interval.without_nan() for interval in operands_of(equation.inputs, known)]
     return bool(equation.regions) or any(interval.nan for interval in outputs_of(equation, numbers))

@@ -24,7 +24,7 @@ from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.executors import callbacks
 from fxgrad.engine.higher_order.branch import bind_branches, cond_p
 from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
-from fxgrad.engine.higher_order.masking import cures
+from fxgrad.engine.higher_order.masking import remedies
 from fxgrad.engine.higher_order.scan import Loop, scan_p
 from fxgrad.engine.higher_order.while_loop import bind_while, while_p
 from fxgrad.engine.ops.comparison import and_
@@ -99,7 +99,7 @@ check_p = register(Primitive(
     name="check", abstract=_abstract, numpy=_run, xla=_emit, jvp=NO_TANGENT, transpose=NOT_LINEAR, batch=_batch,
     cost=lambda *avals, **_: Cost(avals[0].size, total_bytes(avals, ())), effectful=True))
 """(condition, values of the message) -> (); raises by its report unless every element of the condition is true."""
-cures.enter("Write fxgrad.vmap(fxgrad.checked(f)), where f is the function of one entry", check_p)
+remedies.enter("Write fxgrad.vmap(fxgrad.checked(f)), where f is the function of one entry", check_p)
 
 
 @program_property

@@ -106,11 +106,11 @@ def refuse_effects(what: str, programs: Sequence[Program]) -> None:
         if primitive is not None:
             raise UnsupportedError(at_user_line(
                 f"{what}: the entries of vmap differ in what they run, and {primitive} cannot be called for some of "
-                f"them alone. {cures.of(primitive)}"))
+                f"them alone. {remedies.of(primitive)}"))
 
 
-cures: Analysis[str] = Analysis(
-    "cures", "What to write where an operation cannot be called for some entries of a batch alone.",
+remedies: Analysis[str] = Analysis(
+    "remedies", "What to write where an operation cannot be called for some entries of a batch alone.",
     missing="conservative",
     default="Call it outside, and choose between results with fxgrad.numpy.where")
 

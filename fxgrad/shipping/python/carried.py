@@ -45,6 +45,7 @@ UNTOLD = ("<lambda>", "kernel", "rule", "numpy")
 """Function names that do not describe the function."""
 REASONS = {
     "fxgrad.engine.frontend.callback": "calls a function of Python's back",
+    "fxgrad.engine.higher_order.checks": "calls a function of Python's back",
     "fxgrad.interop.opaque": "is an operation of jax's",
     "fxgrad.engine.parallel.collective": "speaks over a mapped axis",
     "fxgrad.engine.parallel.gathers": "speaks over a mapped axis",

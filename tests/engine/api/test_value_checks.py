@@ -362,7 +362,7 @@ def halve(x: Any, mode: str = "log", scale: Any = 2.0) -> Any:
 
 
 def line_of(function: Function, offset: int) -> str:
-    return f"test_checking.py:{function.__code__.co_firstlineno + offset} (in {function.__name__})"
+    return f"test_value_checks.py:{function.__code__.co_firstlineno + offset} (in {function.__name__})"
 
 
 def raised(call: Function, *args: Any, **kwargs: Any) -> str:
@@ -398,7 +398,7 @@ def test_compiled_loops_name_the_turn_of_a_plain_check() -> None:
         return fxgrad.lax.scan(step, x, None, length=5)[0]
     jitted = jit(countdown)
     assert jitted(9.0) == 4.0
-    assert raised(jitted, 2.5) == (f"at -0.5\n  at test_checking.py:{countdown.__code__.co_firstlineno + 2} (in step)\n"
+    assert raised(jitted, 2.5) == (f"at -0.5\n  at test_value_checks.py:{countdown.__code__.co_firstlineno + 2} (in step)\n"
                                    "  in turn 3 of 5 of a scan")
 
 
