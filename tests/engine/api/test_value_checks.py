@@ -398,8 +398,9 @@ def test_compiled_loops_name_the_turn_of_a_plain_check() -> None:
         return fxgrad.lax.scan(step, x, None, length=5)[0]
     jitted = jit(countdown)
     assert jitted(9.0) == 4.0
-    assert raised(jitted, 2.5) == (f"at -0.5\n  at test_value_checks.py:{countdown.__code__.co_firstlineno + 2} (in step)\n"
-                                   "  in turn 3 of 5 of a scan")
+    line = countdown.__code__.co_firstlineno + 2
+    assert raised(jitted, 2.5) == (
+        f"at -0.5\n  at test_value_checks.py:{line} (in step)\n  in turn 3 of 5 of a scan")
 
 
 def test_options_of_jit_keep_checks_that_call_python() -> None:
