@@ -94,6 +94,7 @@ if _TYPE_CHECKING:
     from fxgrad.engine.api.safe_derivatives import nan_safe
     from fxgrad.engine.api.sharded import shard_map
     from fxgrad.engine.api.specs import symbolic_spec
+    from fxgrad.engine.control_flow.functions import python_control_flow
     from fxgrad.interop import from_jax, import_jaxpr, to_jax
     from fxgrad.interop.jax_modules import (
         ad_checkpoint,
@@ -140,28 +141,27 @@ remat = checkpoint
 __version__ = "0.1.0"
 
 __all__ = [
-    "Array", "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "NamedSharding", "P", "Param",
-    "Primitive", "Program", "Region", "ShapeDtypeStruct", "Variable", "ad_checkpoint", "associative_scan",
-    "auto_axes", "autocast", "autocast_policies", "benchmark", "bind", "block_until_ready", "bounds", "bucketed",
-    "budget_curve", "check", "checked", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches",
-    "closure_convert", "compare_granularities", "cond", "config", "cost_analysis", "custom_batching",
-    "custom_derivatives", "custom_gradient", "custom_jvp", "custom_vjp", "dataflow", "debug", "debug_infs",
-    "debug_nans", "default_backend", "default_dtype", "default_matmul_precision", "device_count", "device_get",
-    "device_put", "devices", "disable_jit", "distributions", "draw", "dtypes", "enable_x64",
-    "ensure_compile_time_eval", "errors", "eval_shape", "experimental", "explain_retraces", "explain_store",
-    "explain_transparency", "explicit_axes", "export", "ffi", "flatten_util", "float0", "fori_loop", "from_jax",
-    "fwd_and_bwd", "grad", "graph", "hessian", "hvp", "image", "import_jaxpr", "infer_roles", "inline",
-    "instantiate_zeros", "intermediate_grads", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jit", "jvp",
-    "lax", "linear_transpose", "linearize", "lint", "load", "local_device_count", "local_devices", "loss_scaling",
-    "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
-    "make_jaxpr", "make_mesh", "make_program", "memory_analysis", "named_call", "named_scope", "nan_safe", "nn",
-    "numpy", "odeint", "onnx", "ops", "optim", "outline", "parse", "pmap", "policy_report", "print_saved_residuals",
-    "process_count", "process_index", "pure_callback", "random", "remat", "replace_pattern", "reshard", "save",
-    "saved_residuals", "scalarize", "scan", "scipy", "set_default_dtype", "set_mesh", "shard_map", "sharding",
-    "simplify", "simulate", "stabilize", "stablehlo", "stages", "stochastic", "stop_gradient", "straight_through",
-    "subprogram", "switch", "symbolic_spec", "tabulate", "test_util", "testing", "text", "to_jax", "traffic",
-    "transparent", "tree", "tree_util", "typeof", "typing", "value_and_grad", "value_and_jacobian", "visualize",
-    "vjp", "vmap", "while_loop",
+    "Array", "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "NamedSharding", "P", "Param", "Primitive",
+    "Program", "Region", "ShapeDtypeStruct", "Variable", "ad_checkpoint", "associative_scan", "auto_axes", "autocast",
+    "autocast_policies", "benchmark", "bind", "block_until_ready", "bounds", "bucketed", "budget_curve", "check",
+    "checked", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert",
+    "compare_granularities", "cond", "config", "cost_analysis", "custom_batching", "custom_derivatives",
+    "custom_gradient", "custom_jvp", "custom_vjp", "dataflow", "debug", "debug_infs", "debug_nans", "default_backend",
+    "default_dtype", "default_matmul_precision", "device_count", "device_get", "device_put", "devices", "disable_jit",
+    "distributions", "draw", "dtypes", "enable_x64", "ensure_compile_time_eval", "errors", "eval_shape",
+    "experimental", "explain_retraces", "explain_store", "explain_transparency", "explicit_axes", "export", "ffi",
+    "flatten_util", "float0", "fori_loop", "from_jax", "fwd_and_bwd", "grad", "graph", "hessian", "hvp", "image",
+    "import_jaxpr", "infer_roles", "inline", "instantiate_zeros", "intermediate_grads", "interop", "io_callback",
+    "jacfwd", "jacobian", "jacrev", "jit", "jvp", "lax", "linear_transpose", "linearize", "lint", "load",
+    "local_device_count", "local_devices", "loss_scaling", "make_array_from_callback",
+    "make_array_from_process_local_data", "make_array_from_single_device_arrays", "make_jaxpr", "make_mesh",
+    "make_program", "memory_analysis", "named_call", "named_scope", "nan_safe", "nn", "numpy", "odeint", "onnx", "ops",
+    "optim", "outline", "parse", "pmap", "policy_report", "print_saved_residuals", "process_count", "process_index",
+    "pure_callback", "python_control_flow", "random", "remat", "replace_pattern", "reshard", "save", "saved_residuals",
+    "scalarize", "scan", "scipy", "set_default_dtype", "set_mesh", "shard_map", "sharding", "simplify", "simulate",
+    "stabilize", "stablehlo", "stages", "stochastic", "stop_gradient", "straight_through", "subprogram", "switch",
+    "symbolic_spec", "tabulate", "test_util", "testing", "text", "to_jax", "traffic", "transparent", "tree",
+    "tree_util", "typeof", "typing", "value_and_grad", "value_and_jacobian", "visualize", "vjp", "vmap", "while_loop",
 ]
 
 
@@ -182,6 +182,7 @@ _NAMES = {
     "engine.api.safe_derivatives": "nan_safe",
     "engine.api.sharded": "shard_map",
     "engine.api.specs": "symbolic_spec",
+    "engine.control_flow.functions": "python_control_flow",
     "interop": "from_jax import_jaxpr to_jax",
     "lax": "associative_scan cond fori_loop scan switch while_loop",
     "sharding": "NamedSharding P set_mesh",

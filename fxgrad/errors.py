@@ -8,12 +8,13 @@ FxgradError
 ├── ArgumentError (TypeError)           an argument of a transformation that makes no sense
 ├── TreeError (ValueError)              a container (pytree) of the wrong structure
 ├── ConcretizationError (TypeError)     a Python value was asked of a tracer that has none
+├── ControlFlowError (TypeError)         Python's control flow on traced values that cannot be compiled
 ├── ArrayConversionError (TypeError)    a tracer was to become a NumPy array or a Python number
 ├── MutationError (TypeError)           a change in place of a tracer
 ├── LeakedTracerError (RuntimeError)    a tracer used after its function had returned
 ├── UnsupportedError (NotImplementedError)   a NumPy or jax function that fxgrad cannot trace, or a missing rule
 ├── LinearityError (TypeError)          transposing something that is not linear
-├── CheckError (ValueError)             a condition of `check`, or an automatic check of `checked`, that failed
+├── CheckError (AssertionError)         a condition of `check`, or an automatic check of `checked`, that failed
 ├── KeyReuseError (ValueError)           a random key that is drawn from twice
 ├── ProgramError (ValueError)           a program that breaks the rules of the IR
 └── ProgramSyntaxError (ValueError)     text that does not parse as a program
@@ -95,6 +96,14 @@ class ConcretizationError(FxgradError, TypeError):
     """
 
 
+class ControlFlowError(FxgradError, TypeError):
+    """Python's control flow on traced values, in a function of `python_control_flow`, that cannot be compiled.
+
+    Cause: a variable that only one side of a traced `if` sets, a shape that grows in a loop, a list that is changed, or
+    an exception raised, in a block that is traced once. Cure: the message gives it, with the user's own line.
+    """
+
+
 class ArrayConversionError(FxgradError, TypeError):
     """A tracer was converted to a NumPy array or a Python number.
 
@@ -135,7 +144,7 @@ class LinearityError(FxgradError, TypeError):
     """
 
 
-class CheckError(FxgradError, ValueError):
+class CheckError(FxgradError, AssertionError):
     """A check that failed: a condition of `fxgrad.check`, or an automatic check of `fxgrad.checked`.
 
     Cause: the message says what was computed, and at which line. Cure: the values that it names. It goes on with the

@@ -74,6 +74,12 @@ def ahead_of_time(*args: Any, **kwargs: Any) -> Any:
     return jit(model).lower({"w": MATRIX}, ONES).compile()(*args, **kwargs)
 
 
+def set_on_one_side(x: Any) -> Any:
+    if x > 0:
+        y = x
+    return y
+
+
 CASES: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "grad of a vector": (errors.ArgumentError, lambda: grad(unit)(ONES)),
     "grad of a container": (errors.ArgumentError, lambda: grad(lambda x: {"a": x})(1.0)),
@@ -113,6 +119,8 @@ CASES: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "int under jit": (errors.ConcretizationError, lambda: jit(lambda x, n: x * sum(range(n)))(1.0, 3)),
     "float of a tracer": (errors.ArrayConversionError, lambda: grad(lambda x: float(x) * x)(1.0)),
     "item of a tracer": (errors.ArrayConversionError, lambda: grad(lambda x: x.item() * x)(1.0)),
+    "name set on one side of a traced if": (errors.ControlFlowError,
+                                            lambda: jit(fxgrad.python_control_flow(set_on_one_side))(1.0)),
     "asarray of a tracer": (errors.ArrayConversionError, lambda: grad(lambda x: np.asarray(x) * x)(1.0)),
     "int of a float tracer under jit": (errors.ConcretizationError, lambda: jit(lambda x: int(x) * x)(1.0)),
     "jax function of a tracer": (errors.UnsupportedError, lambda: grad(lambda x: jnp.sin(x))(1.0)),

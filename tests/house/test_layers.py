@@ -46,6 +46,7 @@ LAYERS = [
     ["text"],
     ["tools", "shipping", "training.autocast", "training.autocast_policies", "testing"],
     ["tools.pictures", "tools.explorer", "shipping.exports", "debug"],
+    ["engine.control_flow"],
     ["interop.jax_modules"],
     ["__init__", "__main__", "tools.cli"],
 ]

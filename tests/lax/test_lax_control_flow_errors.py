@@ -84,7 +84,8 @@ CASES: dict[str, tuple[Callable[[], Any], type[FxgradError], str]] = {
     "forced": (lambda: lax.scan(lambda c, x: (c if c > 0 else x, None), 0.0, X), errors.ConcretizationError,
         ("bool() needs the value of a traced array (bool[]) in function, which is traced without values. "
          "It depends on: carry. Write fxgrad.numpy.where(condition, a, b) to choose between values, fxgrad.lax.cond, "
-         "while_loop or fori_loop to choose or repeat pieces of code, or make the argument static (static_argnums)")),
+         "while_loop or fori_loop to choose or repeat pieces of code, or make the argument static (static_argnums). "
+         "fxgrad.python_control_flow(f) compiles the `if`, `for` and `while` of f")),
     "batch_size": (lambda: lax.map(lambda x: x, X, batch_size=-1), errors.ArgumentError,
         "map: batch_size=-1; it must be at least 0, or None"),
     "axis": (lambda: lax.associative_scan(fnp.add, X, axis=1), errors.AxisError,

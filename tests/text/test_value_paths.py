@@ -100,7 +100,8 @@ def test_types_alone_have_no_path() -> None:
     message = (f"bool() needs the value of a traced array (bool[]) in loss, which is traced without values. It depends "
                f"on: x. Write fxgrad.numpy.where(condition, a, b) to choose between values, fxgrad.lax.cond, "
                f"while_loop or fori_loop to choose or repeat pieces of code, or make the argument static "
-               f"(static_argnums)\n  at test_value_paths.py:{LINE + 1} (in loss)")
+               f"(static_argnums). fxgrad.python_control_flow(f) compiles the `if`, `for` and `while` of f\n  at "
+               f"test_value_paths.py:{LINE + 1} (in loss)")
     for name in ("make_program", "graph", "draw", "cost", "memory", "lint", "summary"):
         with pytest.raises(fxgrad.errors.ConcretizationError) as raised:
             LOOKING[name](loss)(struct)

@@ -6,7 +6,7 @@ from fnmatch import fnmatch
 
 ROOMS = {
     "fxgrad/engine/analyses": 7, "fxgrad/engine/api": 26, "fxgrad/engine/rematerialization": 4, "fxgrad/tools/cli": 3, "fxgrad/engine/higher_order": 20, "fxgrad/engine/core": 11,
-    "fxgrad/engine/derivation": 6, "fxgrad/tools/editing": 6, "fxgrad/engine/executors": 12, "fxgrad/tools/explorer": 3, "fxgrad/engine/frontend": 10, "fxgrad/engine/transparency": 6, "fxgrad/engine/store": 6,
+    "fxgrad/engine/derivation": 6, "fxgrad/tools/editing": 6, "fxgrad/engine/executors": 12, "fxgrad/tools/explorer": 3, "fxgrad/engine/frontend": 10, "fxgrad/engine/transparency": 6, "fxgrad/engine/store": 6, "fxgrad/engine/control_flow": 8,
     "fxgrad/tools/granularity": 6, "fxgrad/tools/graphs": 8, "fxgrad/interop": 13, "fxgrad/lax": 21, "fxgrad/nn": 7,
     "fxgrad/numpy": 44, "fxgrad/shipping/onnx": 15, "fxgrad/engine/ops": 46, "fxgrad/engine/parallel": 7, "fxgrad/tools/pictures": 12,
     "fxgrad/training/autocast": 7, "fxgrad/random": 7, "fxgrad/tools/retracing": 4, "fxgrad/scipy": 18, "fxgrad/text": 30, "fxgrad/shipping/c": 10, "fxgrad/shipping/python": 8,
@@ -22,6 +22,7 @@ _MATRICES = ("determinant", "eigen", "factorizations", "matrices", "matrix_funct
              "triangular")
 
 TESTS: dict[str, str] = {
+    "fxgrad/engine/control_flow/*.py": "tests/engine/control_flow",
     **dict.fromkeys((f"fxgrad/engine/ops/{name}.py" for name in _MATRICES),
                     "tests/numpy/test_cholesky.py tests/scipy/test_scipy_linalg.py tests/numpy/test_linalg.py"),
     **dict.fromkeys((f"fxgrad/engine/ops/{name}.py" for name in ("gamma", "integrals", "special")),

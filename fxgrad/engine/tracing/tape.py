@@ -364,6 +364,18 @@ class Tape:
     def _equations(self) -> Iterator[Equation]:
         return (node.equation for node in self.nodes if node.equation is not None)
 
+    def mark(self) -> tuple[Any, ...]:
+        """Return the place that the recording has reached, for `rewind`."""
+        return len(self.nodes), self.node, len(self.captured), self.interned, self._done, self._captured_done
+
+    def rewind(self, mark: tuple[Any, ...]) -> None:
+        """Forget what was recorded since `mark`; its tracers must not be used any more."""
+        length, node, num_captured, self.interned, self._done, self._captured_done = mark
+        forgotten = {var for step in self.nodes[length:] for var in step.outputs}
+        del self.nodes[length:], self.captured[num_captured:]
+        self.node = node
+        self._identified = {key: entry for key, entry in self._identified.items() if entry[0] not in forgotten}
+
     # --- values of tracers ------------------------------------------------------------------------------
 
     def note_question(self) -> None:
@@ -422,7 +434,7 @@ class Tape:
             f"{use} needs the value of a traced array ({tracer.aval}) in {self.name}, which is traced without values. "
             f"It depends on: {names}. Write fxgrad.numpy.where(condition, a, b) to choose between values, "
             "fxgrad.lax.cond, while_loop or fori_loop to choose or repeat pieces of code, or make the argument static "
-            "(static_argnums)"))
+            "(static_argnums). fxgrad.python_control_flow(f) compiles the `if`, `for` and `while` of f"))
 
     def _ancestors(self, var: Variable) -> list[str]:
         """Return the names of the inputs, and of the sizes, that `var` depends on."""

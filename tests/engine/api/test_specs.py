@@ -347,7 +347,8 @@ WRITE = ("{call} needs a number for the size n, " + STANDS + "Write fxgrad.numpy
     (lambda x: x if np.sqrt(x.shape[0]) > 2 else -x,
      ("bool() needs the value of a traced array (bool[]) in function, which is traced without values. It depends on: "
      "the size n. Write fxgrad.numpy.where(condition, a, b) to choose between values, fxgrad.lax.cond, while_loop or "
-     "fori_loop to choose or repeat pieces of code, or make the argument static (static_argnums)")),
+     "fori_loop to choose or repeat pieces of code, or make the argument static (static_argnums). "
+     "fxgrad.python_control_flow(f) compiles the `if`, `for` and `while` of f")),
     (lambda x: fxgrad.lax.associative_scan(fnp.add, x), UNTOLD.format(question="n < 2")),
 ])
 def test_where_a_number_is_needed(function: Any, message: str) -> None:

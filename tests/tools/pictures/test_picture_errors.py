@@ -92,7 +92,8 @@ def test_a_function_that_needs_values_to_be_traced() -> None:
     assert re.sub(r":\d+", ":LINE", message) == (
         "bool() needs the value of a traced array (bool[]) in signed, which is traced without values. It depends on: "
         "x. Write fxgrad.numpy.where(condition, a, b) to choose between values, fxgrad.lax.cond, while_loop or "
-        "fori_loop to choose or repeat pieces of code, or make the argument static (static_argnums)\n"
+        "fori_loop to choose or repeat pieces of code, or make the argument static (static_argnums). "
+        "fxgrad.python_control_flow(f) compiles the `if`, `for` and `while` of f\n"
         "  at test_picture_errors.py:LINE (in signed)")
 
 

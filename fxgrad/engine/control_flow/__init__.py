@@ -1,0 +1,1 @@
+"""Python's own control flow, compiled: `if`, `while` and `for` on traced values, converted from source."""

@@ -1,0 +1,220 @@
+"""The traced blocks around running code, and what may not happen inside of them."""
+
+from __future__ import annotations
+
+import builtins
+import random
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from fxgrad import debug
+from fxgrad.engine import tree
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.user_lines import at_user_line, user_line
+from fxgrad.errors import ControlFlowError
+
+
+class Block:
+    """A block whose condition is traced: it is traced once, whether it runs or not, and however often."""
+
+    def __init__(self, what: str, *, repeats: bool) -> None:
+        self.what, self.line = what, user_line()
+        self.parent = block.get()
+        self.repeats: bool = repeats or (self.parent is not None and self.parent.repeats)
+        self.depth: int = 1 if self.parent is None else self.parent.depth + 1
+        self.made: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        self._token = block.set(self)
+        self._tries = tries.set(0)
+
+    def __exit__(self, *_: object) -> None:
+        block.reset(self._token)
+        tries.reset(self._tries)
+
+    @property
+    def text(self) -> str:
+        """The block as messages name it."""
+        return f"the traced `{self.what}` at {self.line}"
+
+
+block: ContextVar[Block | None] = ContextVar("traced_block", default=None)
+tries: ContextVar[int] = ContextVar("blocks_of_try", default=0)
+
+
+def is_unknown(value: Any) -> bool:
+    """Return whether a value is traced and has no value that Python could look at."""
+    if type(value) is not Tracer or value.tape.concrete_value(value) is not None:
+        return False
+    if not value.tape.closed:
+        value.tape.note_question()
+    return True
+
+
+def refuse(message: str) -> ControlFlowError:
+    """Return the error for code that cannot be compiled, with the user's line."""
+    return ControlFlowError(at_user_line(message))
+
+
+class InTry:
+    """Marks code inside of `try`, with exceptions that are caught."""
+
+    def __enter__(self) -> None:
+        tries.set(tries.get() + 1)
+
+    def __exit__(self, *_: object) -> None:
+        tries.set(tries.get() - 1)
+
+
+in_try = InTry()
+
+
+def refuse_in_try(what: str) -> None:
+    """Raise if the running code stands in a `try`: a traced condition has no exceptions of its own."""
+    if tries.get():
+        raise refuse(f"the condition of this `{what}` is traced and stands inside of `try`: both sides are traced "
+                     f"once, "
+                     "so no exception can depend on traced values. Move the traced code out of the `try`")
+
+
+# --- changes of what is outside -----------------------------------------------------------------------------------
+
+
+def fresh(container: Any) -> Any:
+    """Return a container that was just made: it may change in the block that made it."""
+    around = block.get()
+    if around is not None:
+        around.made[id(container)] = container
+    return container
+
+
+def mutable(target: Any) -> Any:
+    """Return the object whose items or attributes are about to change; raise if a traced block did not make it."""
+    around = block.get()
+    if around is None or id(target) in around.made or type(target) is Tracer or isinstance(
+            target, int | float | complex | str | bytes | tuple | frozenset | np.generic | type(None)):
+        return target
+    raise refuse(f"a {type(target).__name__} is changed inside {around.text}, which is traced once and may run never "
+                 f"or "
+                 "often. Assign the new value to a name, and change the object after the block; or build an array with "
+                 "x = x.at[i].set(v)")
+
+
+def depth() -> int:
+    """Return the number of traced blocks around the running code."""
+    around = block.get()
+    return 0 if around is None else around.depth
+
+
+def rebinding(depth_of_call: int, name: str) -> None:
+    """Raise if a variable of a scope outside is assigned by a function that a traced block calls."""
+    around = block.get()
+    if around is not None and depth_of_call:
+        raise refuse(f"`{name}` belongs to a scope outside and is assigned inside {around.text}, which is traced once "
+                     f"and may run never or often. Return the value, and assign `{name}` after the block")
+
+
+def raising() -> None:
+    """Raise a refusal if an exception is about to be raised in a traced block."""
+    around = block.get()
+    if around is not None:
+        raise refuse(f"`raise` stands inside {around.text}: the block is traced whether it runs or not, so the "
+                     f"exception "
+                     "cannot depend on the condition. Return a NaN or a flag, and raise outside of the compiled "
+                     "function")
+
+
+def known(value: Any, what: str) -> Any:
+    """Return a condition that Python must know."""
+    if is_unknown(value):
+        raise refuse(f"{what} is traced, and Python must know it. Write an `if` statement, or fxgrad.numpy.where")
+    return value
+
+
+_CHANGES: dict[type, set[str]] = {list: {"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"},
+            dict: {"update", "setdefault", "pop", "popitem", "clear"},
+            set: {"add", "update", "discard", "remove", "pop", "clear"}}
+_HOST_RANDOM = (random.Random, np.random.RandomState, np.random.Generator)
+
+
+def check_method(function: Any) -> None:
+    """Raise if a builtin method changes a container, or draws numbers, in a traced block that it must not."""
+    owner = getattr(function, "__self__", None)
+    around = block.get()
+    if around is None:
+        return
+    if isinstance(owner, _HOST_RANDOM) and around.repeats:
+        raise refuse(f"{function.__name__}() draws numbers on the host inside {around.text}: it would run once, and "
+                     f"every "
+                     "turn would get the same numbers. Use fxgrad.random with a key, split in each turn")
+    if getattr(function, "__name__", "") in _CHANGES.get(type(owner), set()) and id(owner) not in around.made:
+        hint = ("Give the loop a static length, or write into an array of that length with x = x.at[i].set(v)"
+                if around.repeats else "Choose the value in the branch, and change the "
+                f"{type(owner).__name__} after it")
+        raise refuse(f".{function.__name__}() changes a {type(owner).__name__} from outside inside {around.text}, "
+                     f"which is "
+                     f"traced once. {hint}")
+
+
+# --- print ----------------------------------------------------------------------------------------------------------
+
+held: ContextVar[list[Callable[[], None]] | None] = ContextVar("held_prints", default=None)
+"""Prints of a turn that may yet be traced instead."""
+
+
+class Text:
+    """An f-string whose values may be printed when the program runs."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self.parts = parts
+
+    def __str__(self) -> str:
+        return "".join(part if isinstance(part, str) else _format(*part) for part in self.parts)
+
+
+def _format(value: Any, spec: str, conversion: str) -> str:
+    convert: Any = {"r": repr, "s": str, "a": ascii}.get(conversion)
+    return format(value if convert is None else convert(value), spec)
+
+
+def text(*parts: Any) -> Text:
+    """Return the f-string of parts: texts, and values with format and conversion."""
+    return Text(parts)
+
+
+def printed(*args: Any, **kwargs: Any) -> None:
+    """Print as `print` does: at once, or in every run of the program if values are traced or the block is."""
+    values = [leaf for arg in args for leaf in (
+        [part[0] for part in arg.parts if not isinstance(part, str)] if isinstance(arg, Text) else tree.leaves(arg))]
+    if kwargs.keys() - {"sep", "end"} or not (block.get() is not None or any(map(is_unknown, values))):
+        waiting = held.get()
+        if waiting is None:
+            builtins.print(*args, **kwargs)  # noqa: T201
+        else:
+            shown = [str(arg) for arg in args]
+            waiting.append(lambda: builtins.print(*shown, **kwargs))  # noqa: T201
+        return
+    form, given = [], []
+    for arg in args:
+        pieces, found = template(arg)
+        form.append(pieces)
+        given += found
+    separator = kwargs.get("sep")
+    debug.print((" " if separator is None else separator).join(form), *given, ordered=True)
+
+
+def template(arg: Any) -> tuple[str, list[Any]]:
+    """Return a format string for an object or f-string, and the values of its fields."""
+    pieces: list[str] = []
+    given: list[Any] = []
+    for part in arg.parts if isinstance(arg, Text) else [(arg, "", "")]:
+        if isinstance(part, str) or isinstance(part[0], str):
+            pieces.append((part if isinstance(part, str) else _format(*part)).replace("{", "{{").replace("}", "}}"))
+        else:
+            value, spec, conversion = part
+            pieces.append("{" + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "") + "}")
+            given.append(value)
+    return "".join(pieces), given

@@ -1,0 +1,146 @@
+"""The converted code of a function: read from its source if that is what runs, and compiled at its own lines."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import sysconfig
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from fxgrad.engine.caches import Cache, cached
+from fxgrad.engine.control_flow.names import OPERATORS, is_generated
+from fxgrad.engine.control_flow.rewriting import is_kept, rewrite
+from fxgrad.engine.transparency.sources import syntax_tree
+from fxgrad.engine.user_lines import at_user_line, file_name, function_name, is_user_file
+from fxgrad.errors import UnsupportedError
+
+_conversions = Cache("converted control flow", 1024)
+"""The converted code of a code object, or the reason why there is none."""
+
+_operators: CellType = CellType()
+_FUTURE = 0x1FF0000
+"""The flags of `from __future__` imports among those of a code object."""
+_SCOPES = {"locals", "vars", "eval", "exec", "globals"}
+
+
+def install_operators(operators: Any) -> None:
+    """Set the object whose attributes are the operators that converted code calls."""
+    _operators.cell_contents = operators
+
+
+def converted(function: FunctionType) -> FunctionType:
+    """Return the converted function; raise `UnsupportedError` if it cannot be converted."""
+    found = _conversion(function)
+    if isinstance(found, str):
+        raise UnsupportedError(at_user_line(f"python_control_flow: {function_name(function)} cannot be converted: "
+                                            f"{found}"))
+    return _bind(function, found)
+
+
+def converted_callee(function: FunctionType) -> FunctionType:
+    """Return a function that converted code calls: converted if it is the user's and its source is known."""
+    if not is_user_code(function.__code__.co_filename):
+        return function
+    found = _conversion(function)
+    return function if isinstance(found, str) else _bind(function, found)
+
+
+@cached("files of the user's to convert", 4096)
+def is_user_code(filename: str) -> bool:
+    """Return whether a file is neither a library's nor of Python's own."""
+    paths = sysconfig.get_paths()
+    return is_user_file(filename) and not filename.startswith((paths["stdlib"], paths["platstdlib"]))
+
+
+def _bind(function: FunctionType, code: CodeType) -> FunctionType:
+    """Return a function of the converted code that shares all variables with the original."""
+    if code is function.__code__:
+        return function
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    closure = tuple(_operators if name == OPERATORS else cells[name] for name in code.co_freevars)
+    bound = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+    bound.__kwdefaults__, bound.__qualname__ = function.__kwdefaults__, function.__qualname__
+    bound.__dict__.update(function.__dict__)
+    return bound
+
+
+def _conversion(function: FunctionType) -> CodeType | str:
+    code = function.__code__
+    found: CodeType | str | None = _conversions.get(code)
+    if found is None:
+        found = _conversions.add(code, _convert(function))
+        if isinstance(found, CodeType):  # functions defined inside of it are converted already
+            for each in _codes(found):
+                _conversions.add(each, each)
+    return found
+
+
+def _codes(code: CodeType) -> list[CodeType]:
+    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
+    return [code, *(found for each in inner for found in _codes(each))]
+
+
+def _convert(function: FunctionType) -> CodeType | str:
+    code = function.__code__
+    node = syntax_tree(function)
+    if isinstance(node, str) and code.co_filename.startswith("<"):
+        return (f"its source is not in a file (it was typed at a prompt, or made by exec, in {code.co_filename}). "
+                f"Write it "
+                "into a file and import it, or use fxgrad.lax.cond and while_loop")
+    if isinstance(node, str):
+        return f"{node}. Save the file and import it again, or use fxgrad.lax.cond and while_loop"
+    if is_kept(node) if isinstance(node, ast.FunctionDef) else code.co_flags & 0x20:
+        return (f"it is a generator ({file_name(code.co_filename)}:{code.co_firstlineno}), whose turns are asked for "
+                "from outside. Return a list, or use fxgrad.lax.scan")
+    called = {each.func.id for each in ast.walk(node) if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)}
+    if looks := sorted(called & _SCOPES):
+        return (f"it calls {looks[0]}(), which sees variables by name "
+                f"({file_name(code.co_filename)}:{code.co_firstlineno}). Use the variables themselves")
+    return _compile(function, rewrite(copy.deepcopy(node)))
+
+
+def _compile(function: FunctionType, node: ast.FunctionDef | ast.Lambda) -> CodeType:
+    """Return the code of a rewritten function, under the user's file name and with the user's names."""
+    code = function.__code__
+    free = [*code.co_freevars, OPERATORS]
+    if isinstance(node, ast.FunctionDef):
+        node.decorator_list, node.returns, node.name = [], None, "~function"  # its own name is not of this scope
+        inner: list[ast.stmt] = [node]
+    else:
+        inner = [ast.copy_location(ast.Expr(node), node)]
+    for each in ast.walk(node.args):
+        if isinstance(each, ast.arg):
+            each.annotation = None
+    node.args.defaults = [ast.copy_location(ast.Constant(None), node) for _ in node.args.defaults]
+    node.args.kw_defaults = [each and ast.copy_location(ast.Constant(None), node) for each in node.args.kw_defaults]
+    arguments = ast.arguments([], [ast.arg(name) for name in free], None, [], [], None, [])
+    around: ast.stmt = ast.FunctionDef("~around", arguments, inner, [])
+    if (owner := _class_of(code)) is not None:  # so that private names are those of the class
+        around = ast.ClassDef(owner, [], [], [around], [])
+    module = ast.Module([ast.copy_location(around, node)], [])
+    for each in ast.walk(module):
+        if isinstance(each, ast.FunctionDef) and not hasattr(each, "lineno"):
+            ast.copy_location(each, node)
+    compiled = compile(ast.fix_missing_locations(module), code.co_filename, "exec", flags=code.co_flags & _FUTURE,
+                       dont_inherit=True)
+    outside = next(each for each in _codes(compiled) if each.co_name == "~around")
+    found = next(each for each in outside.co_consts if isinstance(each, CodeType))
+    return _renamed(found, code.co_name, code.co_qualname)
+
+
+def _class_of(code: CodeType) -> str | None:
+    parts = code.co_qualname.split(".")
+    return parts[-2] if len(parts) > 1 and parts[-2] != "<locals>" else None
+
+
+def _renamed(code: CodeType, name: str, qualname: str) -> CodeType:
+    """Return the code with the user's names: blocks are named as the function that they belong to."""
+    constants: list[Any] = []
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            generated = is_generated(each.co_name) or "~" in each.co_varnames
+            each = _renamed(each, name if generated else each.co_name,  # noqa: PLW2901
+                            qualname if generated else f"{qualname}.<locals>.{each.co_name}")
+        constants.append(each)
+    return code.replace(co_name=name, co_qualname=qualname, co_consts=tuple(constants))

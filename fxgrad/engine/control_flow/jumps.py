@@ -1,0 +1,248 @@
+"""Structured code without jumps: `break`, `continue` and `return` become flags that guard what follows.
+
+What follows a branch that ends in a jump moves into the other branch, so that one choice remains one. Flags that Python
+knows are tested by Python.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from fxgrad.engine.control_flow.names import RESULT, RETURNED, has_walrus, walk_scope
+
+Block = list[ast.stmt]
+
+
+class UnsetFlags(ast.Name):
+    """The expression that is true as long as no flag in `flags` is set; as a name, it reads the first."""
+
+    flags: tuple[str, ...]
+
+
+def unset(flags: Sequence[str], at: ast.AST) -> UnsetFlags:
+    """Return the expression for: none of `flags` is set."""
+    node = ast.copy_location(UnsetFlags(flags[0], ast.Load()), at)
+    node.flags = tuple(flags)
+    return node
+
+
+def assign(name: str, value: ast.expr, at: ast.AST) -> ast.stmt:
+    """Return the statement `name = value` at the place of a node."""
+    target = ast.copy_location(ast.Name(name, ast.Store()), at)
+    return ast.copy_location(ast.Assign([target], value), at)
+
+
+def constant(value: bool | None, at: ast.AST) -> ast.expr:
+    """Return a constant at the place of a node."""
+    return ast.copy_location(ast.Constant(value), at)
+
+
+def falls_through(statements: Sequence[ast.stmt]) -> bool:
+    """Return whether the end of a block may be reached, as far as jumps tell."""
+    for statement in statements:
+        if isinstance(statement, ast.Return | ast.Break | ast.Continue):
+            return False
+        if isinstance(statement, ast.If) and not (falls_through(statement.body) or falls_through(statement.orelse)):
+            return False
+        if isinstance(statement, ast.While) and isinstance(statement.test, ast.Constant) and statement.test.value and (
+                not _breaks(statement.body)):
+            return False
+        if isinstance(statement, ast.With) and not falls_through(statement.body):
+            return False
+    return True
+
+
+class JumpLowering:
+    """Lowers the body of one function."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def function(self, body: Block) -> Block:
+        """Return the body of a function with at most one `return`, as its last statement."""
+        last = body[-1]
+        if isinstance(last, ast.Return) and not _returns(body[:-1]):
+            return [*self._block(body[:-1], None)[0], last]
+        if not _returns(body):
+            return self._block(body, None)[0]
+        ends = ast.copy_location(ast.Return(constant(None, last)), last)
+        lowered, _ = self._block([*body, ends], None)
+        result = ast.copy_location(ast.Return(ast.copy_location(ast.Name(RESULT, ast.Load()), last)), last)
+        return [assign(RETURNED, constant(False, body[0]), body[0]), *lowered, result]
+
+    def _block(self, statements: Sequence[ast.stmt], loop: tuple[str, str] | None) -> tuple[Block, set[str]]:
+        """Return a block without jumps, and the flags that it may set."""
+        out: Block = []
+        for number, statement in enumerate(statements):
+            rest = statements[number + 1:]
+            if isinstance(statement, ast.Return):
+                value = statement.value or constant(None, statement)
+                return [*out, assign(RESULT, value, statement),
+                        assign(RETURNED, constant(True, statement), statement)], {RETURNED}
+            if isinstance(statement, ast.Break | ast.Continue):
+                assert loop is not None
+                flag = loop[isinstance(statement, ast.Continue)]
+                return [*out, assign(flag, constant(True, statement), statement)], {flag}
+            branches = _as_branches(statement, self) if isinstance(statement, ast.Match) else None
+            if branches is not None:
+                after, jumps = self._block([*branches, *rest], loop)
+                return [*out, *after], jumps
+            if isinstance(statement, ast.If):
+                jumps, rest = self._if(out, statement, rest, loop)
+            elif isinstance(statement, ast.While | ast.For):
+                jumps, rest = self._loop(out, statement, rest)
+            elif isinstance(statement, ast.With):
+                body, jumps = self._block(statement.body, loop)
+                out.append(ast.copy_location(ast.With(statement.items, body), statement))
+            elif isinstance(statement, ast.Try):
+                jumps = self._try(out, statement, loop)
+            elif isinstance(statement, ast.Match):
+                jumps = self._match(out, statement, loop)
+            else:
+                out.append(statement)
+                continue
+            if not jumps and not rest:
+                continue
+            after, more = self._block(rest, loop)
+            if after and jumps:
+                out.append(ast.copy_location(ast.If(unset(sorted(jumps), rest[0]), after, []), rest[0]))
+            else:
+                out += after
+            return out, jumps | more
+        return out, set()
+
+    def _if(self, out: Block, statement: ast.If, rest: Sequence[ast.stmt], loop: tuple[str, str] | None,
+            ) -> tuple[set[str], Sequence[ast.stmt]]:
+        """Append a branch; what follows moves into the side that alone reaches it."""
+        body, other = [*statement.body], [*statement.orelse]
+        falls, other_falls = falls_through(body), falls_through(other)
+        if not (falls and other_falls):
+            if falls:
+                body += rest
+            elif other_falls:
+                other += rest
+            rest = []
+        body, jumps = self._block(body, loop)
+        other, more = self._block(other, loop)
+        out.append(ast.copy_location(ast.If(statement.test, body, other), statement))
+        return jumps | more, rest
+
+    def _loop(self, out: Block, statement: ast.While | ast.For, rest: Sequence[ast.stmt],
+              ) -> tuple[set[str], Sequence[ast.stmt]]:
+        self._count += 1
+        stops, skips, ended = (f"~{word} {self._count}" for word in ("stops", "skips", "ended"))
+        body, jumps = self._block(statement.body, (stops, skips))
+        if skips in jumps:
+            body.insert(0, assign(skips, constant(False, statement), statement))
+        flags = [flag for flag in (stops, RETURNED) if flag in jumps]
+        jumped = list(flags)
+        loop: ast.While | ast.For
+        if isinstance(statement, ast.For):
+            loop = ast.For(statement.target, statement.iter, body, [])
+        elif has_walrus(statement.test):  # what the test binds must be a value of the turn
+            test = statement.test
+            branch = ast.If(test, body, [assign(ended, constant(True, test), test)])
+            flags.append(ended)
+            loop = ast.While(constant(True, test), [ast.copy_location(branch, statement)], [])
+        else:
+            loop = ast.While(statement.test, body, [])
+        out += [assign(flag, constant(False, statement), statement) for flag in flags if flag != RETURNED]
+        loop.flags = tuple(flags)  # type: ignore[union-attr]
+        out.append(ast.copy_location(loop, statement))
+        if not falls_through([statement]):
+            return jumps & {RETURNED}, []
+        if statement.orelse and jumped:
+            first = statement.orelse[0]
+            rest = [ast.copy_location(ast.If(unset(jumped, first), statement.orelse, []), first), *rest]
+        elif statement.orelse:
+            rest = [*statement.orelse, *rest]
+        return jumps & {RETURNED}, rest
+
+    def _try(self, out: Block, statement: ast.Try, loop: tuple[str, str] | None) -> set[str]:
+        body, jumps = self._block(statement.body, loop)
+        other, more = self._block(statement.orelse, loop)
+        if other and jumps:
+            other = [ast.copy_location(ast.If(unset(sorted(jumps), other[0]), other, []), other[0])]
+        handlers = []
+        for handler in statement.handlers:
+            lowered, found = self._block(handler.body, loop)
+            handlers.append(ast.copy_location(ast.ExceptHandler(handler.type, handler.name, lowered), handler))
+            more |= found
+        final, found = self._block(statement.finalbody, loop)
+        out.append(ast.copy_location(ast.Try(body, handlers, other, final), statement))
+        return jumps | more | found
+
+    def _match(self, out: Block, statement: ast.Match, loop: tuple[str, str] | None) -> set[str]:
+        jumps: set[str] = set()
+        cases = []
+        for case in statement.cases:
+            body, found = self._block(case.body, loop)
+            cases.append(ast.match_case(case.pattern, case.guard, body))
+            jumps |= found
+        out.append(ast.copy_location(ast.Match(statement.subject, cases), statement))
+        return jumps
+
+    def subject(self) -> str:
+        """Return a new name for the subject of a `match`."""
+        self._count += 1
+        return f"~subject {self._count}"
+
+
+def _breaks(body: Sequence[ast.AST]) -> bool:
+    """Return whether a `break` in the body of a loop ends that loop."""
+    for node in body:
+        if isinstance(node, ast.Break):
+            return True
+        if isinstance(node, ast.While | ast.For):
+            if _breaks(node.orelse):
+                return True
+        elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case) and _breaks([*ast.iter_child_nodes(node)]):
+            return True
+    return False
+
+
+def _returns(body: Block) -> bool:
+    return any(isinstance(node, ast.Return) for statement in body for node in walk_scope(statement))
+
+
+def _as_branches(statement: ast.Match, names: JumpLowering) -> Block | None:
+    """Return a `match` on values as branches; None if a pattern looks at the structure of the subject."""
+    name = names.subject()
+
+    def subject(at: ast.AST) -> ast.expr:
+        return ast.copy_location(ast.Name(name, ast.Load()), at)
+
+    def test(pattern: ast.pattern) -> ast.expr | None:
+        if isinstance(pattern, ast.MatchValue):
+            return ast.copy_location(ast.Compare(subject(pattern), [ast.Eq()], [pattern.value]), pattern)
+        if isinstance(pattern, ast.MatchSingleton):
+            return ast.copy_location(
+                ast.Compare(subject(pattern), [ast.Is()], [constant(pattern.value, pattern)]), pattern)
+        if isinstance(pattern, ast.MatchOr):
+            parts = [test(each) for each in pattern.patterns]
+            if any(part is None for part in parts):
+                return None
+            return ast.copy_location(ast.BoolOp(ast.Or(), [part for part in parts if part is not None]), pattern)
+        if isinstance(pattern, ast.MatchAs) and pattern.pattern is None:
+            return constant(True, pattern)
+        return None
+
+    branches: Block = []
+    for case in reversed(statement.cases):
+        condition = test(case.pattern)
+        if condition is None or (case.guard is not None and has_walrus(case.guard)):
+            return None
+        captured = case.pattern.name if isinstance(case.pattern, ast.MatchAs) else None
+        first = case.body[0]
+        bind = [] if captured is None else [assign(captured, subject(case.pattern), case.pattern)]
+        if case.guard is not None and captured is not None:  # the name is bound before the guard is tested
+            branches = [*bind, ast.copy_location(ast.If(case.guard, case.body, branches), first)]
+            continue
+        if case.guard is not None:
+            condition = ast.copy_location(ast.BoolOp(ast.And(), [condition, case.guard]), case.pattern)
+        if isinstance(condition, ast.Constant):  # the case that always holds
+            branches = [*bind, *case.body]
+        else:
+            branches = [ast.copy_location(ast.If(condition, [*bind, *case.body], branches), first)]
+    return [assign(name, statement.subject, statement.subject), *branches]

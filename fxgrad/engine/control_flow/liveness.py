@@ -1,0 +1,87 @@
+"""Which names are live: read before they are bound again, after a block or at the next turn of a loop."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from fxgrad.engine.control_flow.jumps import UnsetFlags
+from fxgrad.engine.control_flow.names import bound_names, free_names, nested_functions, read_names
+
+Names = set[str]
+
+
+def annotate(body: Sequence[ast.stmt]) -> None:
+    """Give every branch and loop in a body without jumps its live names.
+
+    `live` of a branch are those after it, of a loop those after a turn; `turn` of a loop are those that a turn reads
+    before it binds them. What a function defined outside of the block reads is live.
+    """
+    _Liveness([(node, free_names(node)) for node in nested_functions(body)]).block(body, set())
+
+
+class _Liveness:
+    def __init__(self, readers: Sequence[tuple[ast.AST, Names]]) -> None:
+        self._readers = readers
+
+    def block(self, statements: Sequence[ast.stmt], after: Names) -> Names:
+        """Return the names live before a block."""
+        for statement in reversed(statements):
+            after = self._statement(statement, after)
+        return after
+
+    def _outside(self, block: Sequence[ast.stmt]) -> Names:
+        inside = {id(node) for node in nested_functions(block)}
+        return set().union(*(names for node, names in self._readers if id(node) not in inside))
+
+    def _statement(self, node: ast.stmt, after: Names) -> Names:
+        if isinstance(node, ast.If):
+            node.live = after | self._outside([*node.body, *node.orelse])  # type: ignore[attr-defined]
+            inside = self.block(node.body, after) | self.block(node.orelse, after)
+            return _reads(node.test) | (inside - bound_names(node.test))
+        if isinstance(node, ast.While):
+            tests = _reads(node.test) | {*node.flags}  # type: ignore[attr-defined]
+            head = after | tests
+            while (more := head | self.block(node.body, head)) != head:
+                head = more
+            self._annotate_loop(node, head, tests | self.block(node.body, head))
+            return head
+        if isinstance(node, ast.For):
+            targets = bound_names(node.target)
+            head = after | {*node.flags}  # type: ignore[attr-defined]
+            while (more := head | (self.block(node.body, head) - targets)) != head:
+                head = more
+            self._annotate_loop(node, head, self.block(node.body, head) - targets)
+            return head | _reads(node.iter) | _reads(node.target)
+        if isinstance(node, ast.With):
+            inside = self.block(node.body, after)
+            for item in reversed(node.items):
+                if item.optional_vars is not None:
+                    inside = (inside - bound_names(item.optional_vars)) | _reads(item.optional_vars)
+                inside |= _reads(item.context_expr)
+            return inside
+        if isinstance(node, ast.Try):
+            final = self.block(node.finalbody, after)
+            handlers: Names = set().union(*(self.block(each.body, final) for each in node.handlers))
+            body = self.block(node.body, self.block(node.orelse, final) | handlers)
+            return body | handlers | final | set().union(
+                *(_reads(each.type) for each in node.handlers if each.type is not None))
+        if isinstance(node, ast.Match):
+            cases = (self.block(case.body, after) | _reads(case.pattern) | (set() if case.guard is None else
+                     _reads(case.guard)) for case in node.cases)
+            return after | _reads(node.subject) | set().union(*cases)
+        if isinstance(node, ast.Return):
+            return set() if node.value is None else _reads(node.value)
+        return (after - bound_names(node)) | read_names(node)
+
+    def _annotate_loop(self, node: ast.While | ast.For, live: Names, turn: Names) -> None:
+        outside = self._outside(node.body)
+        node.live, node.turn = live | outside, turn | outside  # type: ignore[union-attr]
+
+
+def _reads(node: ast.AST) -> Names:
+    names = read_names(node)
+    for each in ast.walk(node):
+        if isinstance(each, UnsetFlags):
+            names.update(each.flags)
+    return names

@@ -1,0 +1,119 @@
+"""Names of a function's own scope in its syntax tree: which are bound, which are read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+Nodes = ast.AST | Sequence[ast.AST]
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+OPERATORS = "~operators"
+RESULT = "~result"
+RETURNED = "~returned"
+"""Names of generated variables begin with `~`, which no name in Python does."""
+
+
+def is_generated(name: str) -> bool:
+    """Return whether a name was generated, and is not the user's."""
+    return name.startswith("~")
+
+
+def walk_scope(nodes: Nodes) -> Iterator[ast.AST]:
+    """Yield nodes of the scope: of nested functions and classes the node alone, and what their definition evaluates."""
+    waiting: list[ast.AST] = [nodes] if isinstance(nodes, ast.AST) else list(nodes)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, FUNCTIONS):
+            waiting += [*node.args.defaults, *(default for default in node.args.kw_defaults if default is not None)]
+            waiting += [] if isinstance(node, ast.Lambda) else node.decorator_list
+        elif isinstance(node, ast.ClassDef):
+            waiting += [*node.bases, *node.keywords, *node.decorator_list]
+        else:
+            waiting += ast.iter_child_nodes(node)
+
+
+def bound_names(nodes: Nodes) -> set[str]:
+    """Return the names that the nodes bind in their scope."""
+    names: set[str] = set()
+    targets: set[str] = set()
+    for node in walk_scope(nodes):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            names.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            names.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            names.add(node.rest)
+        elif isinstance(node, _COMPREHENSIONS):
+            targets.update(_comprehension_targets(node))
+    if targets:  # those of comprehensions live in a scope of their own
+        outside = _bound_outside_comprehensions(nodes)
+        names -= {name for name in targets if name not in outside}
+    return names
+
+
+def _comprehension_targets(node: ast.AST) -> set[str]:
+    return {each.id for generator in node.generators for each in ast.walk(generator.target)  # type: ignore[attr-defined]
+            if isinstance(each, ast.Name)}
+
+
+def _bound_outside_comprehensions(nodes: Nodes) -> set[str]:
+    found: set[str] = set()
+    waiting: list[ast.AST] = [nodes] if isinstance(nodes, ast.AST) else list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, _COMPREHENSIONS):
+            found.update(each.target.id for each in ast.walk(node) if isinstance(each, ast.NamedExpr))
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+        elif not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            waiting += ast.iter_child_nodes(node)
+        elif not isinstance(node, ast.Lambda):
+            found.add(node.name)
+    return found
+
+
+def parameter_names(arguments: ast.arguments) -> list[str]:
+    """Return the names of all parameters."""
+    found = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    found += [each for each in (arguments.vararg, arguments.kwarg) if each is not None]
+    return [each.arg for each in found]
+
+
+def read_names(nodes: Nodes) -> set[str]:
+    """Return the names that the nodes may read, also in nested functions."""
+    names: set[str] = set()
+    for node in walk_scope(nodes):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            names.add(node.id)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+        elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            names |= free_names(node)
+    return names
+
+
+def free_names(node: ast.AST) -> set[str]:
+    """Return the names that a nested function or class may read of the scopes around it."""
+    body: Nodes = node.body  # type: ignore[attr-defined]
+    own = set() if isinstance(node, ast.ClassDef) else bound_names(body)
+    if isinstance(node, FUNCTIONS):
+        own |= {*parameter_names(node.args)}
+    declared = {name for each in walk_scope(body) if isinstance(each, ast.Nonlocal) for name in each.names}
+    return (read_names(body) - own) | declared
+
+
+def nested_functions(nodes: Nodes) -> list[ast.AST]:
+    """Return the nodes of functions and classes defined in the scope."""
+    return [node for node in walk_scope(nodes) if isinstance(node, (*FUNCTIONS, ast.ClassDef))]
+
+
+def has_walrus(node: ast.AST) -> bool:
+    """Return whether an expression binds a name in its scope."""
+    return any(isinstance(each, ast.NamedExpr) for each in walk_scope(node))

@@ -1,0 +1,394 @@
+"""A function whose branches, loops, conditions and calls go through operators that decide at run time what they mean.
+
+The blocks of a statement become functions inside of the user's, which share its variables. Every node keeps the place
+of the user's code that it stands for.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fxgrad.engine.control_flow.jumps import JumpLowering, UnsetFlags
+from fxgrad.engine.control_flow.liveness import annotate
+from fxgrad.engine.control_flow.names import (
+    OPERATORS,
+    bound_names,
+    has_walrus,
+    parameter_names,
+    walk_scope,
+)
+
+FunctionNode = ast.FunctionDef | ast.Lambda
+_DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+_SEQUENCES = ("range", "zip", "enumerate", "reversed")
+
+
+def rewrite(node: FunctionNode) -> FunctionNode:
+    """Return the function with operators in the place of control flow; the tree is not used otherwise."""
+    return _Rewriter(node).function(node)
+
+
+def is_kept(node: ast.AST) -> bool:
+    """Return whether a nested function runs as it is, since it yields or awaits."""
+    return isinstance(node, ast.AsyncFunctionDef) or any(
+        isinstance(each, ast.Yield | ast.YieldFrom | ast.Await) for each in walk_scope(node.body))  # type: ignore[attr-defined]
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Rewrites one function; nested ones get rewriters of their own."""
+
+    def __init__(self, node: FunctionNode) -> None:
+        self._parameters = parameter_names(node.args)
+        self._global: set[str] = set()
+        self._outer: set[str] = set()
+        self._count = 0
+
+    def function(self, node: FunctionNode) -> FunctionNode:
+        if isinstance(node, ast.Lambda):
+            node.body = self.visit(node.body)
+            return node
+        for each in walk_scope(node.body):
+            if isinstance(each, ast.Global):
+                self._global.update(each.names)
+            elif isinstance(each, ast.Nonlocal):
+                self._outer.update(each.names)
+        start = node.body[0]
+        has_text = isinstance(start, ast.Expr) and isinstance(start.value, ast.Constant) and isinstance(
+            start.value.value, str)
+        head, body = node.body[:has_text], node.body[has_text:]
+        if not body:
+            return node
+        body = JumpLowering().function(body)
+        annotate(body)
+        locals_ = sorted(bound_names(body) - self._global - self._outer - {*self._parameters})
+        rebinds = self._global | self._outer
+        rewritten = self._block(body)
+        if rebinds:
+            depth = _assign("~depth", self._call("depth", [], start), start)
+            rewritten.insert(0, depth)
+        if locals_:  # never run: it makes the names variables of this function, which its blocks share
+            targets: list[ast.expr] = [_name(each, ast.Store(), start) for each in locals_]
+            never = ast.If(_constant(False, start), [_at(ast.Assign(targets, _constant(None, start)), start)], [])
+            rewritten.insert(0, _at(never, start))
+        node.body = [*head, *rewritten]
+        return node
+
+    # --- statements -----------------------------------------------------------------------------------------------
+
+    def _block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        for statement in statements:
+            rewritten = self.visit(statement)
+            out += rewritten if isinstance(rewritten, list) else [rewritten]
+        return out
+
+    def _inner(self, name: str, body: list[ast.stmt], binds: set[str], at: ast.AST, parameter: str | None = None,
+               ) -> ast.stmt:
+        """Return the definition of a function for a block, which binds names of the function around."""
+        declared: list[ast.stmt] = []
+        if outside := sorted(binds - self._global):
+            declared.append(_at(ast.Nonlocal(outside), at))
+        if of_module := sorted(binds & self._global):
+            declared.append(_at(ast.Global(of_module), at))
+        return _function(name, [*declared, *body], [] if parameter is None else [parameter], at)
+
+    def _new(self, word: str) -> str:
+        self._count += 1
+        return f"~{word} {self._count}"
+
+    def visit_If(self, node: ast.If) -> Any:
+        then, other = self._new("then"), self._new("else")
+        defined = [self._inner(then, self._block(node.body), bound_names(node.body), node.body[0])]
+        if node.orelse:
+            defined.append(self._inner(other, self._block(node.orelse), bound_names(node.orelse), node.orelse[0]))
+        test = node.test
+        live = sorted(bound_names([*node.body, *node.orelse]) & node.live)  # type: ignore[attr-defined]
+        args = [self.visit(test), _name(then, ast.Load(), test),
+                _name(other, ast.Load(), test) if node.orelse else _constant(None, test), _constant(tuple(live), test)]
+        choose = self._call("if_", [*args, _constant("rest", test)] if isinstance(test, UnsetFlags) else args, test)
+        return [*defined, _at(ast.Expr(choose), test)]
+
+    def visit_While(self, node: ast.While) -> Any:
+        test, body = self._new("test"), self._new("body")
+        flags: tuple[str, ...] = node.flags  # type: ignore[attr-defined]
+        condition = self.visit(node.test)
+        if flags:
+            condition = self._call("boolean", [_constant("and", node.test), self._unset(flags, node.test),
+                                               _thunk(condition)], node.test)
+        returns = _at(ast.Return(condition), node.test)
+        call = self._call("while_", [_name(test, ast.Load(), node.test), _name(body, ast.Load(), node.test),
+                                     *self._loop_names(node, node.body)], node.test)
+        return [self._inner(test, [returns], set(), node.test),
+                self._inner(body, self._block(node.body), bound_names(node.body), node.body[0]),
+                _at(ast.Expr(call), node.test)]
+
+    def visit_For(self, node: ast.For) -> Any:
+        body, stopped = self._new("body"), self._new("stopped")
+        flags: tuple[str, ...] = node.flags  # type: ignore[attr-defined]
+        begin = _at(ast.Assign([self.visit(node.target)], _name("~item", ast.Load(), node.target)), node.target)
+        binds = bound_names([node.target, *node.body])
+        defined = [self._inner(body, [begin, *self._block(node.body)], binds, node.target, "~item")]
+        at = node.iter
+        stops: ast.expr = _constant(None, at)
+        if flags:
+            defined.append(self._inner(stopped, [_at(ast.Return(self._unset(flags, at)), at)], set(), at))
+            stops = _name(stopped, ast.Load(), at)
+        call = self._call("for_", [self._sequence(node.iter), _name(body, ast.Load(), at), stops,
+                                   *self._loop_names(node, [node.target, *node.body])], at)
+        return [*defined, _at(ast.Expr(call), at)]
+
+    def _loop_names(self, node: ast.While | ast.For, body: Sequence[ast.AST]) -> list[ast.expr]:
+        binds, at = bound_names(body), node.test if isinstance(node, ast.While) else node.iter
+        live, turn = node.live, node.turn  # type: ignore[union-attr]
+        return [_constant(tuple(sorted(binds & names)), at) for names in (live, turn)]
+
+    def _sequence(self, node: ast.expr) -> ast.expr:
+        """Return what a loop goes over: calls of `range` and its kin may have traced arguments here."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _SEQUENCES:
+            of_loop = self._call("sequence", [node.func], node.func)
+            nested = node.func.id != "range"
+            args = [self._sequence(each) if nested else self.visit(each) for each in node.args]
+            keywords = [_at(ast.keyword(each.arg, self.visit(each.value)), each.value) for each in node.keywords]
+            return _at(ast.Call(of_loop, args, keywords), node)
+        visited: ast.expr = self.visit(node)
+        return visited
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        node.decorator_list = [self.visit(each) for each in node.decorator_list]
+        self._defaults(node)
+        return node if is_kept(node) else _Rewriter(node).function(node)
+
+    def visit_Lambda(self, node: ast.Lambda) -> Any:
+        self._defaults(node)
+        return _Rewriter(node).function(node)
+
+    def _defaults(self, node: FunctionNode) -> None:
+        node.args.defaults = [self.visit(each) for each in node.args.defaults]
+        node.args.kw_defaults = [None if each is None else self.visit(each) for each in node.args.kw_defaults]
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        return node
+
+    def visit_Global(self, node: ast.Global) -> Any:
+        return node
+
+    def visit_With(self, node: ast.With) -> Any:
+        items = [self.visit(item) for item in node.items]
+        return _at(ast.With(items, self._block(node.body)), node)
+
+    def visit_Try(self, node: ast.Try) -> Any:
+        body = self._block(node.body)
+        if node.handlers:  # which exceptions are raised cannot depend on traced values
+            inside = ast.withitem(self._operator("in_try", node), None)
+            body = [_at(ast.With([inside], body), node)]
+        handlers = [_at(ast.ExceptHandler(each.type and self.visit(each.type), each.name, self._block(each.body)), each)
+                    for each in node.handlers]
+        return _at(ast.Try(body, handlers, self._block(node.orelse), self._block(node.finalbody)), node)
+
+    def visit_Match(self, node: ast.Match) -> Any:
+        cases = [ast.match_case(each.pattern, each.guard and self._known(each.guard, "the guard of a case"),
+                                self._block(each.body)) for each in node.cases]
+        return _at(ast.Match(self.visit(node.subject), cases), node)
+
+    def visit_Assert(self, node: ast.Assert) -> Any:
+        message: ast.expr = _constant(None, node.test)
+        if node.msg is not None:
+            message = _thunk(self._formatted(node.msg) if isinstance(node.msg, ast.JoinedStr) else self.visit(node.msg))
+            node.msg = self.visit(copy.deepcopy(node.msg))
+        node.test = self._call("assertion", [self.visit(node.test), message], node.test)
+        return node
+
+    def visit_Raise(self, node: ast.Raise) -> Any:
+        self.generic_visit(node)
+        return [_at(ast.Expr(self._call("raising", [], node)), node), node]
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        value = node.value
+        node.targets = [self.visit(target) for target in node.targets]
+        node.value = self._new_containers(value)
+        return self._noting_rebinding(node, bound_names(node.targets))
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        if node.value is None:
+            return _at(ast.Pass(), node)
+        return self.visit(_at(ast.Assign([node.target], node.value), node))
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        before: list[ast.stmt] = []
+        if isinstance(node.target, ast.Name):
+            check = self._call("mutable", [_name(node.target.id, ast.Load(), node)], node)
+            before = [_at(ast.Expr(check), node)]
+        node.target = self.visit(node.target)
+        node.value = self.visit(node.value)
+        found = self._noting_rebinding(node, bound_names(node.target))
+        return [*before, *(found if isinstance(found, list) else [found])]
+
+    def _noting_rebinding(self, node: ast.stmt, names: Iterable[str]) -> Any:
+        rebound = sorted({*names} & (self._global | self._outer))
+        if not rebound:
+            return node
+        check = self._call("rebinding", [_name("~depth", ast.Load(), node), _constant(rebound[0], node)], node)
+        return [_at(ast.Expr(check), node), node]
+
+    # --- expressions ----------------------------------------------------------------------------------------------
+
+    def visit_UnsetFlags(self, node: UnsetFlags) -> Any:
+        return self._unset(node.flags, node)
+
+    def _unset(self, flags: Sequence[str], at: ast.AST) -> ast.expr:
+        return self._call("unset", [_name(flag, ast.Load(), at) for flag in flags], at)
+
+    def _new_containers(self, value: ast.expr) -> ast.expr:
+        """Return the value of an assignment; lists and their kin that it makes are known to be new."""
+        if isinstance(value, ast.Tuple):
+            value.elts = [self._new_containers(each) for each in value.elts]
+            return value
+        visited: ast.expr = self.visit(value)
+        return self._call("fresh", [visited], value) if isinstance(value, _DISPLAYS) else visited
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        node.value = self.visit(node.value)
+        if not isinstance(node.ctx, ast.Load):
+            node.value = self._call("mutable", [node.value], node.value)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        node.value, node.slice = self.visit(node.value), self.visit(node.slice)
+        if not isinstance(node.ctx, ast.Load):
+            node.value = self._call("mutable", [node.value], node.value)
+        elif not any(isinstance(each, ast.Slice | ast.Starred) for each in ast.walk(node.slice)) and not isinstance(
+                node.slice, ast.Constant):
+            return self._call("item", [node.value, node.slice], node)
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        word = "and" if isinstance(node.op, ast.And) else "or"
+        first, *rest = node.values
+        if any(map(has_walrus, rest)):
+            node.values = [*(self._known(each, f"`{word}` before :=") for each in node.values[:-1]),
+                           self.visit(node.values[-1])]
+            return node
+        return self._call("boolean", [_constant(word, node), self.visit(first),
+                                      *(_thunk(self.visit(each)) for each in rest)], node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        if has_walrus(node.body) or has_walrus(node.orelse):
+            node.test = self._known(node.test, "a conditional expression with :=")
+            node.body, node.orelse = self.visit(node.body), self.visit(node.orelse)
+            return node
+        return self._call("if_expression", [self.visit(node.test), _thunk(self.visit(node.body)),
+                                            _thunk(self.visit(node.orelse))], node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        node.operand = self.visit(node.operand)
+        return self._call("not_", [node.operand], node) if isinstance(node.op, ast.Not) else node
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        if len(node.ops) == 1 or any(map(has_walrus, node.comparators[1:])):
+            self.generic_visit(node)
+            return node
+        first, second = self.visit(node.left), self.visit(node.comparators[0])
+        left, right = self._new("left"), self._new("right")
+        pair = _at(ast.Compare(_name(left, ast.Load(), node.left), [node.ops[0]],
+                               [_name(right, ast.Load(), node.comparators[0])]), node)
+        rest = self.visit(_at(ast.Compare(_name(right, ast.Load(), node.comparators[0]), node.ops[1:],
+                                          node.comparators[1:]), node))
+        both = self._call("boolean", [_constant("and", node), pair, _thunk(rest)], node)
+        return _at(ast.Call(_lambda([left, right], both), [first, second], []), node)
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args and self._parameters:
+            node.args = [_name("__class__", ast.Load(), node), _name(self._parameters[0], ast.Load(), node)]
+            return node
+        if isinstance(node.func, ast.Name) and node.func.id == "print":
+            node.args = [self._formatted(each) if isinstance(each, ast.JoinedStr) else self.visit(each)
+                         for each in node.args]
+        else:
+            node.args = [self.visit(each) for each in node.args]
+        for keyword in node.keywords:
+            keyword.value = self.visit(keyword.value)
+        node.func = self._call("called", [self.visit(node.func)], node.func)
+        return node
+
+    def _formatted(self, node: ast.JoinedStr) -> ast.expr:
+        """Return the argument of `print` or `assert` for an f-string: its parts, since values may be printed later."""
+        parts: list[ast.expr] = []
+        for each in node.values:
+            if isinstance(each, ast.FormattedValue):
+                spec = each.format_spec
+                if spec is not None and not all(isinstance(part, ast.Constant) for part in ast.walk(spec) if isinstance(
+                        part, ast.expr) and part is not spec):
+                    visited: ast.expr = self.generic_visit(node)  # type: ignore[assignment]
+                    return visited
+                text = "" if spec is None else "".join(part.value for part in spec.values)  # type: ignore[attr-defined]
+                parts.append(_at(ast.Tuple([self.visit(each.value), _constant(text, each), _constant(
+                    "" if each.conversion == -1 else chr(each.conversion), each)], ast.Load()), each))
+            else:
+                parts.append(each)
+        return self._call("text", parts, node)
+
+    def _comprehension(self, node: Any) -> Any:
+        self.generic_visit(node)
+        for generator in node.generators:
+            generator.ifs = [self._call("known", [each, _constant("the filter of a comprehension", each)], each)
+                             for each in generator.ifs]
+        return node
+
+    visit_ListComp = visit_SetComp = _comprehension  # noqa: N815  (names that ast asks for)
+    visit_DictComp = visit_GeneratorExp = _comprehension  # noqa: N815
+
+    def _known(self, node: ast.expr, what: str) -> ast.expr:
+        return self._call("known", [self.visit(node), _constant(what, node)], node)
+
+    def _operator(self, name: str, at: ast.AST) -> ast.expr:
+        return _at(ast.Attribute(_name(OPERATORS, ast.Load(), at), name, ast.Load()), at)
+
+    def _call(self, operator: str, args: list[ast.expr], at: ast.AST) -> ast.expr:
+        return _at(ast.Call(self._operator(operator, at), args, []), at)
+
+
+def _at(node: Any, at: Any) -> Any:
+    return ast.copy_location(node, at)
+
+
+def _name(name: str, context: ast.expr_context, at: ast.AST) -> ast.Name:
+    node: ast.Name = _at(ast.Name(name, context), at)
+    return node
+
+
+def _constant(value: Any, at: ast.AST) -> ast.expr:
+    node: ast.expr = _at(ast.Constant(value), at)
+    return node
+
+
+def _assign(name: str, value: ast.expr, at: ast.AST) -> ast.stmt:
+    node: ast.stmt = _at(ast.Assign([_name(name, ast.Store(), at)], value), at)
+    return node
+
+
+def _arguments(names: Sequence[str]) -> ast.arguments:
+    return ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
+
+
+def _function(name: str, body: list[ast.stmt], parameters: Sequence[str], at: ast.AST) -> ast.stmt:
+    node: ast.stmt = _at(ast.FunctionDef(name, _arguments(parameters), body, []), at)
+    return node
+
+
+def _lambda(parameters: Sequence[str], body: ast.expr) -> ast.expr:
+    arguments = _arguments(parameters)
+    arguments.kwonlyargs, arguments.kw_defaults = [ast.arg("~")], [_constant(None, body)]  # marks it as generated
+    node: ast.expr = _at(ast.Lambda(arguments, body), body)
+    return node
+
+
+def _thunk(body: ast.expr) -> ast.expr:
+    return _lambda([], body)
+
+

@@ -1,0 +1,584 @@
+"""Tracing blocks that Python cannot choose or count: branches become `cond`, loops `while`.
+
+The variables of a block are cells that its function shares with the user's. A block is traced with tracers in the cells
+of what it changes; then they get the results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from types import CellType, FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.control_flow.blocks import Block, refuse
+from fxgrad.engine.control_flow.names import RESULT, is_generated
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, array_aval
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.derivation.derive import derive
+from fxgrad.engine.frontend.flat import TracedCall
+from fxgrad.engine.higher_order.branch import bind_branches
+from fxgrad.engine.higher_order.loop import bind_for
+from fxgrad.engine.higher_order.while_loop import bind_while
+from fxgrad.engine.higher_order.wiring import cast_to
+from fxgrad.engine.ops import arithmetic, comparison
+from fxgrad.engine.ops.comparison import and_, lt, ne, or_
+from fxgrad.engine.ops.parts import abs_p
+from fxgrad.engine.ops.pointwise import add, add_p
+from fxgrad.engine.ops.select import select_n
+from fxgrad.engine.ops.structural import convert, reshape, zeros
+from fxgrad.engine.tracing.apply import apply_equations
+from fxgrad.engine.tracing.tape import Tape, aval_of, current
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.tree import TreeDef
+from fxgrad.engine.user_lines import user_line
+from fxgrad.lax.bodies import join_branches, trace_body
+
+
+class _Unset:
+    """The value of a variable without one."""
+
+    def __repr__(self) -> str:
+        return "no value"
+
+
+UNSET = _Unset()
+Cells = Mapping[str, CellType]
+Values = dict[str, Any]
+
+
+def cells_of(*functions: FunctionType | None) -> dict[str, CellType]:
+    """Return the variables that functions share with the ones around them, by name."""
+    cells: dict[str, CellType] = {}
+    for function in functions:
+        if function is not None:
+            cells.update(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    return cells
+
+
+def read(cells: Cells) -> Values:
+    """Return the values of variables."""
+    values: Values = {}
+    for name, cell in cells.items():
+        try:
+            values[name] = cell.cell_contents
+        except ValueError:
+            values[name] = UNSET
+    return values
+
+
+def write(cells: Cells, values: Values) -> None:
+    """Set variables; those that are `UNSET` lose their values."""
+    for name, value in values.items():
+        if value is not UNSET:
+            cells[name].cell_contents = value
+            continue
+        with contextlib.suppress(ValueError):  # it has none
+            del cells[name].cell_contents
+
+
+def truth(value: Any, what: str) -> Any:
+    """Return the truth of a traced scalar as a bool scalar."""
+    aval = aval_of(value)
+    if aval.size != 1:
+        raise refuse(f"the condition of this `{what}` is {aval}, and the truth of an array with {aval.size} elements "
+                     f"is "
+                     "ambiguous. Write np.any(x) or np.all(x), or fxgrad.numpy.where to choose for each element")
+    value = reshape(value, ()) if aval.shape else value
+    return value if aval.dtype == dtypes.bool_ else ne(value, 0)
+
+
+def shown_name(name: str) -> str:
+    """Return a variable as messages name it."""
+    return "the returned value" if name == RESULT else "a value" if is_generated(name) else f"`{name}`"
+
+
+class Flat(NamedTuple):
+    """A value of a variable: its structure, and its leaves; those that are no arrays have no type."""
+
+    structure: TreeDef
+    leaves: list[Any]
+    avals: list[Aval | None]
+
+
+def flatten(value: Any) -> Flat:
+    """Flatten a value; leaves that are neither arrays nor numbers stay as they are."""
+    leaves, structure = tree.flatten(value)
+    return Flat(structure, leaves, [aval_of(leaf) if type(leaf) is Tracer else array_aval(leaf) for leaf in leaves])
+
+
+def joined_aval(one: Aval, other: Aval) -> Aval | None:
+    """Return the type of values of two types, as an addition promotes them; None if the shapes differ."""
+    if one.shape != other.shape:
+        return None
+    dtype, weak = dtypes.promote((one.dtype, one.weak), (other.dtype, other.weak))
+    return Aval(one.shape, dtype, weak, one.vma | other.vma)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether two leaves are one value that Python knows."""
+    if one is other:
+        return True
+    return type(one) is type(other) and type(one) in (*PYTHON_SCALARS, str, bytes) and repr(one) == repr(other)
+
+
+def _with_outputs(program: Program, recipe: Sequence[tuple[int | None, Aval]]) -> Program:
+    """Return the program with the outputs of the recipe: each one of its own, converted to a type, or zeros."""
+    def build(*values: Any) -> tuple[list[Any], None]:
+        outputs = apply_equations(program, values)
+        return [zeros(aval) if place is None else cast_to(outputs[place], aval) for place, aval in recipe], None
+
+    made = derive(program, ("control flow", tuple(recipe)), build, program.in_avals).program
+    return made.replace(captured=program.captured) if program.captured else made
+
+
+# --- branches -------------------------------------------------------------------------------------------------------
+
+
+class _Side(NamedTuple):
+    traced: TracedCall
+    values: dict[str, Flat | None]
+    places: dict[tuple[str, int], int]
+
+
+def _trace_side(function: Callable[[], Any], result: Callable[[], Values], what: str, when: str, named: Any,
+                ) -> _Side:
+    """Trace one side of a branch; `result` returns the values that it leaves. It is named as the function `named`."""
+    values: dict[str, Flat | None] = {}
+    places: dict[tuple[str, int], int] = {}
+    outputs: list[Any] = []
+    around = Block("if" if what == "rest" else what, repeats=False)
+
+    def call() -> list[Any]:
+        with around:
+            function()
+        for name, value in result().items():
+            flat = values[name] = None if value is UNSET else flatten(value)
+            for number, aval in enumerate(() if flat is None else flat.avals):
+                if aval is not None and flat is not None:
+                    places[name, number] = len(outputs)
+                    outputs.append(flat.leaves[number])
+        return outputs
+
+    try:
+        traced = trace_body(what, named, call, [], [])
+    except Exception as error:
+        where = (f"code at {around.line}, which runs if {_JUMPS[when == 'true']}" if what == "rest" else
+                 f"side of the `{what}` at {around.line} for a condition that is {when}")
+        if not any(each.startswith("while tracing the ") for each in getattr(error, "__notes__", ())):
+            error.add_note(f"while tracing the {where}; both sides are traced")
+        raise
+    return _Side(traced, values, places)
+
+
+def branch(condition: Any, then: FunctionType, other: FunctionType | None, live: Sequence[str], what: str) -> None:
+    """Run one of two blocks in the program; variables in `live` get their joint values."""
+    cells = cells_of(then, other)
+    before = read(cells)
+    live_cells = {name: cells[name] for name in live if name in cells}
+    predicate = truth(condition, what)
+    sides = []
+    try:
+        for function, when in ((then, "true"), (other, "false")):
+            run = _nothing if function is None else function
+            sides.append(_trace_side(run, lambda: read(live_cells), what, when, then))
+            write(cells, before)
+    finally:
+        write(cells, before)
+    write(cells, _choose(what, predicate, sides))
+
+
+def _nothing() -> None:
+    pass
+
+
+def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
+    """Return the value of one of two expressions, chosen in the program."""
+    predicate = truth(condition, what)
+    sides = []
+    for function, when in ((then, "true"), (other, "false")):
+        results: list[Any] = []
+        sides.append(_trace_side(lambda results=results, function=function: results.append(function()),  # type: ignore[misc]
+                                 lambda results=results: {"~value": results[0]}, what, when, then))  # type: ignore[misc]
+    return _choose(what, predicate, sides)["~value"]
+
+
+def _choose(what: str, predicate: Any, sides: Sequence[_Side]) -> Values:
+    """Bind the choice between two traced sides; return the joint values by name."""
+    then, second_side = sides
+    results: Values = {}
+    recipes: tuple[list[Any], list[Any]] = ([], [])
+    waiting: list[tuple[str, list[Any], list[int], TreeDef]] = []
+    for name in then.values:
+        one, two = then.values[name], second_side.values[name]
+        if one is None and two is None:
+            continue
+        if one is None or two is None:
+            if not is_generated(name):
+                raise refuse(f"`{name}` is set only if {_case(what, one is not None)}, and it is used after. Set it "
+                             f"on both "
+                             "sides, or before")
+            whole = one or two
+            assert whole is not None
+            one = two = whole
+        if one.structure != two.structure or any(
+                (first is None) != (second is None) for first, second in zip(one.avals, two.avals, strict=True)):
+            raise refuse(f"{_differing(name, what, _shown(one), _shown(two))}. Both sides must give values of one "
+                         f"structure "
+                         "and type")
+        leaves: list[Any] = []
+        open_leaves = []
+        for number, (first, second) in enumerate(zip(one.leaves, two.leaves, strict=True)):
+            lacks = [side.values[name] is None for side in sides]
+            if one.avals[number] is None:
+                if not _is_equal(first, second):
+                    raise refuse(f"{_differing(name, what, repr(first), repr(second))}. Only arrays and numbers can "
+                                 f"be chosen "
+                                 "by a traced condition")
+                leaves.append(first)
+            elif _is_same(first, second) and not any(lacks) and (
+                    type(first) is not Tracer or not first.tape.closed):
+                leaves.append(first)
+            else:
+                aval = joined_aval(one.avals[number], two.avals[number])  # type: ignore[arg-type]
+                if aval is None:
+                    raise refuse(f"{_differing(name, what, str(one.avals[number]), str(two.avals[number]))}. Both "
+                                 f"sides must "
+                                 "give arrays of one shape")
+                open_leaves.append(number)
+                leaves.append(None)
+                for side, recipe, lack in zip(sides, recipes, lacks, strict=True):
+                    recipe.append((None if lack else side.places[name, number], aval))
+        waiting.append((name, leaves, open_leaves, one.structure))
+    programs = [_with_outputs(side.traced.program, recipe) for side, recipe in zip(sides, recipes, strict=True)]
+    out_tree = tree.structure([0] * len(recipes[0]))
+    joined = join_branches(what, [_nothing, _nothing], ["true", "false"], [
+        TracedCall(program, side.traced.captured, out_tree) for program, side in zip(programs, sides, strict=True)])
+    outputs = iter(_bind_choice(predicate, joined.programs, joined.captured))
+    for name, leaves, open_leaves, structure in waiting:
+        for number in open_leaves:
+            leaves[number] = next(outputs)
+        results[name] = tree.unflatten(structure, leaves)
+    return results
+
+
+_JUMP = "traced `break`, `continue` or `return` came before"
+_JUMPS = (f"a {_JUMP}", f"no {_JUMP}")
+
+
+def _case(what: str, when: bool) -> str:
+    return _JUMPS[when] if what == "rest" else f"the condition of this `{what}` is {'true' if when else 'false'}"
+
+
+def _differing(name: str, what: str, one: str, other: str) -> str:
+    """Return the sentence on a variable whose values on two sides do not fit together."""
+    if name == RESULT:
+        return f"the function returns {one} on one path and {other} on another, and a traced condition chooses"
+    return f"{shown_name(name)} is {one} if {_case(what, True)}, and {other} otherwise"
+
+
+def _bind_choice(predicate: Any, programs: Sequence[Program], captured: Sequence[Any]) -> list[Any]:
+    """Bind a choice between two programs; between scalars at hand, or cheap tests, it is a selection."""
+    then = programs[0]
+    if not then.outputs:
+        return []
+    scalars = all(aval.shape == () for aval in then.out_avals)
+    tests = all(aval.dtype == dtypes.bool_ for aval in then.out_avals)
+    if scalars and all(not program.equations or (tests and all(
+            equation.primitive in _CHEAP for equation in program.equations)) for program in programs):
+        sides = [apply_equations(program, captured) for program in programs]
+        return [_select(predicate, *pair) for pair in zip(*sides, strict=True)]
+    return bind_branches(convert(predicate, dtypes.int32), programs[::-1], captured)
+
+
+def _select(predicate: Any, then: Any, other: Any) -> Any:
+    """Return one of two scalars, chosen by the predicate."""
+    if aval_of(then).dtype == dtypes.bool_:
+        if _is_known(other, False):
+            return and_(predicate, then)
+        if _is_known(then, True):
+            return or_(predicate, other)
+    return select_n(predicate, other, then)
+
+
+def _is_known(value: Any, wanted: bool) -> bool:
+    value = value.value if type(value) is Literal else value
+    return isinstance(value, bool | np.bool_) and bool(value) is wanted
+
+
+_CHEAP = {comparison.eq_p, comparison.ne_p, comparison.lt_p, comparison.le_p, comparison.gt_p, comparison.ge_p,
+          comparison.not_p, comparison.and_p, comparison.or_p, add_p, arithmetic.sub_p, arithmetic.mul_p,
+          arithmetic.neg_p, abs_p}
+"""Operations that nothing is lost by computing in vain: they cost less than a branch, and warn of nothing."""
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    """Return whether two objects that are no arrays may stand for one."""
+    if one is other:
+        return True
+    try:
+        return type(one) is type(other) and bool(one == other)
+    except Exception:  # noqa: BLE001  (of the user's class)
+        return False
+
+
+def _shown(flat: Flat) -> str:
+    """Return a value in words: its type, or its structure."""
+    if flat.structure.num_leaves == 0:
+        return repr(tree.unflatten(flat.structure, []))
+    if len(flat.leaves) == 1 and tree.structure(0) == flat.structure:
+        return repr(flat.leaves[0]) if flat.avals[0] is None else str(flat.avals[0])
+    return str(flat.structure)
+
+
+# --- loops ----------------------------------------------------------------------------------------------------------
+
+
+class Counter(NamedTuple):
+    """The number of turns of a `for` loop, and the item of each, by its number."""
+
+    length: Any
+    item: Callable[[Any], Any]
+
+
+class _Turn:
+    """The function of a turn, as tracing shows it: the user's, with the changing variables as parameters."""
+
+    def __init__(self, function: FunctionType, names: Sequence[str]) -> None:
+        self.__name__, self.__code__ = function.__name__, function.__code__
+        self.__closure__, self.__defaults__ = function.__closure__, None
+        kind = inspect.Parameter.POSITIONAL_ONLY
+        self.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+
+    def __call__(self) -> None:
+        raise AssertionError("never called")
+
+
+def loop(what: str, test: FunctionType | None, body: FunctionType, live: Sequence[str], turn: Sequence[str],
+         counter: Counter | None, *, guaranteed: bool) -> None:
+    """Run a loop in the program: while `test()` is true, or for the turns of `counter`, or while both allow.
+
+    `live` are the names live after a turn, `turn` those that a turn reads first; `guaranteed`: there is a first turn.
+    """
+    cells = cells_of(test, body)
+    before = read(cells)
+    try:
+        outputs = _Loop(what, test, body, cells, before, live, turn, counter, guaranteed).bind()
+    finally:
+        write(cells, before)
+    write(cells, outputs)
+
+
+class _Loop:
+    def __init__(self, what: str, test: FunctionType | None, body: FunctionType, cells: Cells, before: Values,
+                 live: Sequence[str], turn: Sequence[str], counter: Counter | None, guaranteed: bool) -> None:
+        self.what, self.test, self.body, self.cells, self.before = what, test, body, cells, before
+        self.counter, self.line = counter, user_line()
+        self.names = [name for name in dict.fromkeys(live) if name in cells]
+        self.values: dict[str, Flat | None] = {}
+        for name in self.names:
+            value = before[name]
+            if value is UNSET and name != RESULT and not (guaranteed and name not in turn):
+                raise refuse(f"`{name}` has no value before this `{what}`, whose number of turns is traced and may be "
+                             f"0, "
+                             f"and it is used later. Set `{name}` before the loop, to a value of the same type")
+            self.values[name] = None if value is UNSET else flatten(value)
+        self.avals = {name: [*flat.avals] for name, flat in self.values.items() if flat is not None}
+
+    def bind(self) -> Values:
+        for _ in range(12):
+            program, captured, places = self._trace_body()
+            if program is not None:
+                break
+        assert program is not None
+        number = int(self.counter is not None)
+        while True:
+            asked = self._trace_test()
+            if asked is None or all(asked.program.out_avals[0].vma <= aval.vma for aval in self._flat_avals()):
+                break
+            vma = asked.program.out_avals[0].vma  # the carry varies over the devices as the number of turns does
+            self.avals = {name: [aval and aval.varying(vma) for aval in avals] for name, avals in self.avals.items()}
+            program, captured, places = self._trace_body()
+            assert program is not None
+        begin: list[Any] = []
+        for name in self.names:
+            flat = self.values[name]
+            for leaf_number, aval in enumerate(self.avals[name]):
+                if aval is not None:
+                    begin.append(zeros(aval) if flat is None or name in self.missing else
+                                 cast_to(flat.leaves[leaf_number], aval))
+        recipe = [*enumerate([_COUNTER] * number),
+                  *((place, aval) for place, aval in zip(places, self._flat_avals(), strict=True))]
+        step = _with_outputs(program, recipe)
+        if self.counter is None:
+            assert asked is not None
+            outputs = bind_while(asked.program, asked.captured, step, captured, begin)
+        elif asked is None:
+            outputs = bind_for(self.counter.length, step, captured, [zeros(_COUNTER), *begin])[1:]
+        else:
+            outputs = bind_while(asked.program, asked.captured, step, captured, [zeros(_COUNTER), *begin])[1:]
+        return self._values_of(outputs)
+
+    missing: frozenset[str] = frozenset()
+    """Names without a value before the loop, which get one in its first turn."""
+
+    def _flat_avals(self) -> list[Aval]:
+        return [aval for name in self.names for aval in self.avals.get(name, ()) if aval is not None]
+
+    def _values_of(self, leaves: Sequence[Any]) -> Values:
+        """Return the values of the variables for these arrays."""
+        given = iter(leaves)
+        values: Values = {}
+        for name in self.names:
+            flat = self.values[name]
+            if flat is None:
+                values[name] = UNSET
+                continue
+            parts = [leaf if aval is None else next(given)
+                     for leaf, aval in zip(flat.leaves, self.avals[name], strict=True)]
+            values[name] = tree.unflatten(flat.structure, parts)
+        return values
+
+    def _shown_names(self) -> list[str]:
+        return [name for name in self.names for aval in self.avals.get(name, ()) if aval is not None]
+
+    def _trace(self, function: FunctionType, call: Callable[[Sequence[Any]], Any]) -> TracedCall:
+        avals = [*([_COUNTER] if self.counter is not None else []), *self._flat_avals()]
+        names = [*(["the number of the turn"] if self.counter is not None else []), *self._shown_names()]
+        parameters = _unique([*(["turn"] if self.counter is not None else []), *self._shown_names()])
+        structure = tree.structure(0)
+        try:
+            return trace_body(self.what, _Turn(function, parameters), lambda *tracers: call(tracers), avals, names,
+                              [structure] * len(avals))
+        finally:
+            write(self.cells, self.before)
+
+    def _trace_body(self) -> tuple[Program | None, list[Any], list[int]]:
+        """Trace a turn; without a program if types changed, so that it must be traced again."""
+        after: dict[str, Flat | None] = {}
+        places: list[int] = []
+        counter = self.counter
+
+        def call(tracers: Sequence[Any]) -> list[Any]:
+            outputs: list[Any] = []
+            if counter is not None:
+                number, *tracers = tracers
+                outputs.append(add(number, Literal(1, _COUNTER)))
+            write(self.cells, self._values_of(tracers))
+            with Block(self.what, repeats=True):
+                if counter is None:
+                    self.body()
+                else:
+                    self.body(counter.item(number))
+            for name, value in read({name: self.cells[name] for name in self.names}).items():
+                flat = after[name] = None if value is UNSET else flatten(value)
+                for leaf, aval in zip(*((flat.leaves, flat.avals) if flat else ((), ())), strict=True):
+                    if aval is not None:
+                        places.append(len(outputs))
+                        outputs.append(leaf)
+            return outputs
+
+        traced = self._trace(self.body, call)
+        changed = False
+        for name in self.names:
+            before, flat = self.values[name], after[name]
+            if flat is None:
+                if before is None:
+                    raise refuse(f"{shown_name(name)} has no value after a turn of this `{self.what}`, and it is used "
+                                 "later. Set it before the loop")
+                raise refuse(f"`{name}` is deleted in a turn of this `{self.what}`, whose number of turns is traced. "
+                             "Leave it, or set it again in the turn")
+            if before is None:
+                self.missing |= {name}
+                self.values[name], self.avals[name], changed = flat, [*flat.avals], True
+                if any(aval is None for aval in flat.avals):
+                    raise refuse(f"{shown_name(name)} is {_shown(flat)} after this `{self.what}`, and has no value "
+                                 f"before. "
+                                 "Only arrays and numbers can come out of a loop whose number of turns is traced")
+                continue
+            changed |= self._join(name, before, flat)
+        return (None if changed else traced.program), traced.captured, places
+
+    def _join(self, name: str, before: Flat, after: Flat) -> bool:
+        """Join the types of a variable before and after a turn; return whether they changed."""
+        if before.structure != after.structure:
+            raise refuse(f"{shown_name(name)} is {_shown(before)} before a turn of this `{self.what}` and "
+                         f"{_shown(after)} after it; the number of turns is traced, so the structure must stay. Use an "
+                         "array of fixed length, and x = x.at[i].set(v)")
+        changed = False
+        for number, (one, two) in enumerate(zip(self.avals[name], after.avals, strict=True)):
+            if one is None or two is None:
+                if (one is None) != (two is None) or not _is_equal(before.leaves[number], after.leaves[number]):
+                    raise refuse(f"{shown_name(name)} is {before.leaves[number]!r} before a turn of this "
+                                 f"`{self.what}` and "
+                                 f"{_shown(after)} after it. Only arrays and numbers can change in a loop whose "
+                                 f"number of "
+                                 "turns is traced")
+                continue
+            joined = joined_aval(one, two)
+            if joined is None:
+                raise refuse(f"{shown_name(name)} is {one} before a turn of this `{self.what}` and {two} after it; the "
+                             "number of turns is traced, so the shape must stay. Begin with an array of the final "
+                             "shape, "
+                             "and fill it with x = x.at[i].set(v)")
+            if joined != one:
+                self.avals[name][number], changed = joined, True
+        return changed
+
+    def _trace_test(self) -> TracedCall | None:
+        """Trace whether there is another turn; None if the number of turns alone decides."""
+        counter, test = self.counter, self.test
+        if test is None:
+            return None
+
+        def call(tracers: Sequence[Any]) -> Any:
+            more = None
+            if counter is not None:
+                number, *tracers = tracers
+                more = lt(number, counter.length)
+            write(self.cells, self._values_of(tracers))
+            with Block(self.what, repeats=True):
+                value = test()
+            value = truth(value, self.what) if type(value) is Tracer else bool(value)
+            return value if more is None else more & value
+        return self._trace(test, call)
+
+
+_COUNTER = Aval((), np.dtype("int64"), weak=True)
+"""The type of the number of a turn: that of Python's integers."""
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Return identifiers: the names, numbered where they come again, and words for generated ones."""
+    found: list[str] = []
+    for name in names:
+        word = name.strip("~").partition(" ")[0]
+        numbered = (word if not number else f"{word}_{number}" for number in itertools.count())
+        found.append(next(each for each in numbered if each not in found and (each == name or each not in names)))
+    return found
+
+
+# --- turns that are recorded, and forgotten if the next one turns out to be traced ----------------------------------
+
+
+class Mark:
+    """A place in the recordings of all current tapes, with the values of variables, to go back to."""
+
+    def __init__(self, cells: Cells) -> None:
+        self._cells, self._values = cells, read(cells)
+        self._tapes: list[tuple[Tape, Any]] = []
+        tape = current.get()
+        while tape is not None:
+            self._tapes.append((tape, tape.mark()))
+            tape = tape.parent
+
+    def rewind(self) -> None:
+        """Forget what was recorded since, and set the variables back."""
+        write(self._cells, self._values)
+        for tape, mark in self._tapes:
+            tape.rewind(mark)

@@ -1,0 +1,64 @@
+"""Functions that assert, in a file whose assertions pytest leaves as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fxgrad import python_control_flow
+
+
+@python_control_flow
+def root(x: Any) -> Any:
+    assert x >= 0, f"{x} has no root"
+    return np.sqrt(x)
+
+
+@python_control_flow
+def absolute(x: Any) -> Any:
+    if x > 0:
+        return x
+    assert x > -10
+    return -x
+
+
+@python_control_flow
+def halving(x: Any) -> Any:
+    turns = 0
+    while x > 1.0:
+        x = x / 2
+        turns = turns + 1
+        assert turns < 5, "too many turns"
+    return x
+
+
+@python_control_flow
+def known(x: Any, size: int) -> Any:
+    assert size == len(x), (size, len(x))
+    return x * size
+
+
+@python_control_flow
+def positive(x: Any) -> Any:
+    if x > 0:
+        y = x
+    else:
+        assert False, "never here"  # noqa: B011, PT015
+        y = -x
+    return y
+
+
+@python_control_flow
+def caught(x: Any) -> Any:
+    try:
+        assert x > 0
+    except AssertionError:
+        return 0.0
+    return x
+
+
+@python_control_flow
+def elementwise(x: Any) -> Any:
+    assert x > 0
+    return x

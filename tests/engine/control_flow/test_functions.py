@@ -1,0 +1,85 @@
+"""Sixty functions of numerical code, converted: equal to the functions themselves, or refused by line."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad import grad, jit, python_control_flow, tree
+from fxgrad.errors import ControlFlowError
+from tests.engine.control_flow.functions import CASES, Case
+from tools.control_flow import page
+
+CONVERTED = [case for case in CASES if not case.refusal]
+REFUSED = [case for case in CASES if case.refusal]
+
+
+def ids(cases: list[Case]) -> list[str]:
+    return [f"{case.function.__name__}-{number}" for number, case in enumerate(cases)]
+
+
+def numbers(value: Any) -> list[float]:
+    return [float(each) for leaf in tree.leaves(value) for each in np.ravel(np.asarray(leaf, float))]
+
+
+def test_there_are_sixty_functions_and_fifty_are_converted():
+    assert len({case.function for case in CASES}) >= 60
+    assert len({case.function for case in CONVERTED}) >= 50
+
+
+@pytest.mark.parametrize("case", CONVERTED, ids=ids(CONVERTED))
+def test_converted_functions_run_as_before_to_the_bit(case):
+    expected, found = case.function(*case.args), python_control_flow(case.function)(*case.args)
+    assert repr(found) == repr(expected)
+
+
+@pytest.mark.parametrize("case", CONVERTED, ids=ids(CONVERTED))
+def test_compiled_functions_equal_the_function_to_rounding(case):
+    expected = case.function(*case.args)
+    found = jit(python_control_flow(case.function))(*case.args)
+    np.testing.assert_allclose(numbers(found), numbers(expected), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [case for case in CONVERTED if case.smooth],
+                         ids=ids([case for case in CONVERTED if case.smooth]))
+def test_compiled_gradients_equal_those_of_the_path_that_python_takes(case):
+    expected = grad(case.function)(*case.args)
+    found = jit(grad(python_control_flow(case.function)))(*case.args)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=ids(REFUSED))
+def test_other_functions_are_refused_by_line(case):
+    with pytest.raises(ControlFlowError) as refused:
+        jit(python_control_flow(case.function))(*case.args)
+    message, _, place = str(refused.value).partition("\n  at ")
+    name = case.function.__name__
+    lines, first = inspect.getsourcelines(case.function)
+    test = next(first + number for number, line in enumerate(lines) if line.strip().startswith(("if ", "while ")))  \
+        if "{test}" in case.refusal else 0
+    assert message == case.refusal.format(test=f"functions.py:{test} (in {name})")
+    file, _, rest = place.partition(":")
+    assert file == "functions.py"
+    assert rest.endswith(f"(in {name})")
+    assert first <= int(rest.split(" ")[0]) < first + len(lines)
+
+
+def test_the_page_of_functions_is_that_of_the_cases():
+    written = Path(__file__).parents[3] / "docs" / "appendix" / "control-flow-functions.md"
+    assert written.read_text(encoding="utf-8") == page(), "write it again with python tools/control_flow.py"
+
+
+def test_batches_take_their_own_turns():
+    for case in CONVERTED:
+        if case.function.__name__ in ("newton_root", "huber", "exponential_series", "safe_log", "kepler"):
+            x = np.array([0.5, 1.0, case.args[0] or 1.0])
+            rest = case.args[1:]
+            expected = [case.function(each, *rest) for each in x]
+            found = fxgrad.vmap(python_control_flow(case.function), in_axes=(0, *[None] * len(rest)))(x, *rest)
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
