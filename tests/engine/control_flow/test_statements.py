@@ -1,0 +1,411 @@
+"""Each statement of Python's control flow, on traced values: as the function itself, under jit, vmap and nestings."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad import grad, jit, make_program, python_control_flow, vmap
+
+ROOT = Path(__file__).parents[3]
+LIMIT = 3.0
+
+
+def chained(x):
+    return 1.0 if 0 < x < 2 <= LIMIT else x
+
+
+def nested_ifs(x):
+    if x > 0:
+        if x > 2:
+            y = x * x
+        else:
+            y = x
+        y = y + 1
+    elif x > -1:
+        y = 0.0
+    else:
+        y = -x
+    return y
+
+
+def while_else(x):
+    n = 0
+    while x > 1:
+        x = x / 2
+        n += 1
+        if n > 3:
+            break
+    else:
+        x = -x
+    return x
+
+
+def for_else(x):
+    for limit in (1.0, 2.0, 4.0):
+        if x < limit:
+            break
+    else:
+        return x * 10
+    return x + limit
+
+
+def walrus(x):
+    n = 0
+    while (y := x / 2) > 1:
+        x = y
+        n += 1
+    return x + y + n
+
+
+def walrus_in_if(x):
+    if (y := x * x) > 4:
+        return y
+    return -y
+
+
+def continues(x):
+    total = 0.0
+    for i in range(6):
+        if i % 2 == 0:
+            continue
+        if x * i > LIMIT:
+            continue
+        total = total + x * i
+    return total
+
+
+def nested_loops(x):
+    total, i = 0.0, 0
+    while i < x:
+        j = 0
+        while True:
+            if j > i:
+                break
+            total = total + j * x
+            j += 1
+        if total > 50:
+            return total
+        i += 1
+    return total + 1
+
+
+def breaks_inner_only(x):
+    count = 0
+    for i in range(4):
+        for j in range(4):
+            if i * j > x:
+                break
+            count += 1
+    return count
+
+
+def helper(x, *, scale=2.0):
+    if x > 1:
+        return x * scale
+    return x
+
+
+def calls_helper(x):
+    return helper(x) + helper(x, scale=3.0) + helper(-x)
+
+
+def closes_over(x):
+    k = 2.0
+
+    def inner(v):
+        nonlocal k
+        k = k + 1
+        if v > 0:
+            return v * k
+        return v
+
+    return inner(x) + inner(-x) + k
+
+
+def swaps(x):
+    a, b = x, 1.0
+    if a > b:
+        a, b = b, a
+    return a - 2 * b
+
+
+def boolean_values(x):
+    return (x or 5.0) + (x and 3.0) + (not x)
+
+
+def any_and_all(x):
+    return any([x > 1, x > 2]) + 2 * all([x > 1, x > 2]) + max(x, 1.0) + min(x, 2.0, -x)
+
+
+def integers(x):
+    n = int(x * 2.5)
+    return n * x
+
+
+def table(x):
+    values = [1.0, 10.0, 100.0]
+    k = 0
+    while k < 2 and x > k:
+        k += 1
+    return values[k] + SQUARES[k]
+
+
+SQUARES = np.array([0.0, 1.0, 4.0])
+
+
+def with_block(x):
+    with np.errstate(divide="ignore"):
+        if x > 0:
+            return 1.0 / x
+    return x
+
+
+def try_without_traced(x):
+    try:
+        y = {"a": x}["a"]
+    except KeyError:
+        y = 0.0
+    finally:
+        z = 1.0
+    return y + z
+
+
+def augmented(x):
+    total = 0.0
+    total += x
+    if total > 1:
+        total -= 1
+        total *= 3
+    return total
+
+
+def deletes(x):
+    y = 2 * x
+    if x > 0:
+        z = y
+        del z
+        return y
+    del y
+    return x
+
+
+def structured(x):
+    point = {"a": x, "b": (x, 1)}
+    if x > 0:
+        point = {"a": -x, "b": (2 * x, 3)}
+    return point["a"] + point["b"][0] * point["b"][1]
+
+
+def switches(x):
+    match x:
+        case 0:
+            y = 7.0
+        case 1 | -1:
+            y = 8.0
+        case v if v > 2:
+            y = v
+        case _:
+            y = 0.5 * x
+    return y
+
+
+def accumulates_array(x):
+    values = fnp.zeros(5)
+    i = 0
+    while i < 5 and x > 0.1:
+        values = values.at[i].set(x)
+        x = x / 2
+        i += 1
+    return fnp.sum(values)
+
+
+FUNCTIONS = [chained, nested_ifs, while_else, for_else, walrus, walrus_in_if, continues, nested_loops,
+             breaks_inner_only, calls_helper, closes_over, swaps, boolean_values, any_and_all, integers, table,
+             with_block, try_without_traced, augmented, deletes, structured, switches, accumulates_array]
+POINTS = np.array([-2.5, -1.0, 0.0, 0.5, 1.0, 1.5, 2.5, 4.0, 9.0])
+INTEGRAL = {breaks_inner_only}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_statements_give_what_python_gives(function):
+    expected = [float(function(x)) for x in POINTS]
+    compiled = jit(python_control_flow(function))
+    np.testing.assert_array_equal([float(python_control_flow(function)(x)) for x in POINTS], expected)
+    np.testing.assert_allclose([float(compiled(x)) for x in POINTS], expected, rtol=1e-14)
+    for batched in (vmap(python_control_flow(function)), jit(vmap(python_control_flow(function)))):
+        np.testing.assert_allclose(batched(POINTS), expected, rtol=1e-14)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", [function for function in FUNCTIONS if function not in INTEGRAL])
+def test_gradients_are_those_of_the_path_that_python_takes(function):
+    points = POINTS + 0.01
+    expected = [float(grad(lambda x: 1.0 * function(x))(x)) for x in points]
+    converted = python_control_flow(function)
+
+    def scaled(x):
+        return 1.0 * converted(x)
+    np.testing.assert_allclose([float(jit(grad(scaled))(x)) for x in points], expected, rtol=1e-12)
+    np.testing.assert_allclose(vmap(grad(scaled))(points), expected, rtol=1e-12)
+    np.testing.assert_allclose(jit(vmap(grad(jit(scaled))))(points), expected, rtol=1e-12)
+    np.testing.assert_allclose(jit(vmap(lambda x: fxgrad.jvp(scaled, (x,), (1.0,))[1]))(points), expected, rtol=1e-12)
+
+
+class Model:
+    """A model with methods that branch."""
+
+    __factor = 3.0
+
+    def __init__(self, weight):
+        self.weight = weight
+
+    def inner(self, x):
+        return x * self.weight if x > 0 else self.__scaled(x)
+
+    def __scaled(self, x):
+        return x * self.__factor
+
+    @python_control_flow
+    def outer(self, x):
+        if x > 1:
+            return self.inner(x)
+        return self.inner(-x)
+
+
+class Child(Model):
+    """A model whose method calls that of its base."""
+
+    @python_control_flow
+    def outer(self, x):
+        return super().outer(x) if x > -1 else x
+
+
+def test_methods_private_names_and_super():
+    for model in (Model(2.0), Child(2.0)):
+        expected = [float(Model.outer.__wrapped__(model, x)) if type(model) is Model or x > -1 else x for x in POINTS]
+        np.testing.assert_allclose([float(jit(model.outer)(x)) for x in POINTS], expected)
+        np.testing.assert_allclose(vmap(model.outer)(POINTS), expected)
+        np.testing.assert_allclose([float(jit(python_control_flow(functools.partial(model.inner)))(x)) for x in POINTS],
+                                   [float(model.inner(x)) for x in POINTS])
+
+
+def test_range_with_traced_bounds_and_its_kin():
+    def bounds(x, start, stop, step):
+        for i in range(start, stop, step):
+            x = x + i
+        return x
+
+    def kin(xs, n):
+        total = 0.0
+        for k, (i, x) in enumerate(zip(reversed(range(n)), xs)):  # noqa: B905
+            total = total + k * i * x
+        return total
+
+    compiled = jit(python_control_flow(bounds))
+    for args in ((0, 7, 2), (7, 0, -3), (3, 3, 1), (5, 2, 1), (-4, 5, 3)):
+        assert float(compiled(0.5, *args)) == bounds(0.5, *args)
+    xs = np.array([1.0, 2.0, 3.0, 4.0])
+    assert [float(jit(python_control_flow(kin))(xs, n)) for n in (0, 2, 9)] == [kin(xs, n) for n in (0, 2, 9)]
+    with pytest.raises(ValueError, match="range\\(\\) arg 3 must not be zero"):
+        jit(python_control_flow(lambda x, n: bounds(x, 0, n, 0)))(1.0, 2)
+
+
+def test_gradients_with_respect_to_closures_and_second_order():
+    def f(w, x):
+        def step(v):
+            while v < 10.0:
+                v = v * w
+                if v > 8:
+                    break
+            return v
+        return step(x) + step(2 * x)
+
+    converted = python_control_flow(f)
+    expected = grad(grad(f))(1.5, 1.0)
+    np.testing.assert_allclose(jit(grad(grad(converted)))(1.5, 1.0), expected, rtol=1e-12)
+    np.testing.assert_allclose(jit(fxgrad.hessian(converted))(1.5, 1.0), expected, rtol=1e-12)
+    np.testing.assert_allclose(jit(grad(lambda w: jit(converted)(w, w)))(1.5), grad(lambda w: f(w, w))(1.5), rtol=1e-12)
+
+
+def test_dtypes_join_as_an_addition_joins_them():
+    def f(x, y):
+        return x if y > 0 else y
+
+    for one in (np.float32(1.0), np.int32(2), np.float64(3.0), 4, 5.0, True):
+        for other in (np.float32(1.0), np.int32(-2), -1.5, -3):
+            expected = make_program(lambda a, b: fnp.where(b > 0, a, b))(one, other).outputs[0].aval
+            assert make_program(python_control_flow(f))(one, other).outputs[0].aval == expected
+
+
+def test_the_page_of_control_flow_for_jax_runs_as_plain_python():
+    """What the tutorials of jax write with `cond`, `while_loop`, `fori_loop` and `scan`, in plain Python."""
+    def polynomial(x):  # a branch
+        if x < 3:
+            return 3.0 * x ** 2
+        return -4.0 * x
+
+    def largest_power(x, limit):  # a while loop
+        power = x
+        while power * x <= limit:
+            power = power * x
+        return power
+
+    def sum_to(n):  # a fori_loop
+        total = 0
+        for i in range(n):
+            total += i
+        return total
+
+    def running(xs):  # a scan
+        total, seen = 0.0, []
+        for x in xs:
+            total = total + x
+            seen.append(total)
+        return np.stack(seen)
+
+    def chosen(index, x):  # a switch
+        match index:
+            case 0:
+                return x + 1
+            case 1:
+                return x - 1
+            case _:
+                return x * 0.5
+
+    def flagged(flag):
+        return 1 if flag else 0
+
+    for function, calls in ((polynomial, [(2.0,), (4.0,)]), (largest_power, [(2.0, 100.0)]), (sum_to, [(10,), (0,)]),
+                            (running, [(np.arange(4.0),)]), (chosen, [(0, 3.0), (1, 3.0), (5, 3.0)]),
+                            (flagged, [(True,), (False,)])):
+        for args in calls:
+            np.testing.assert_array_equal(jit(python_control_flow(function))(*args), function(*args))
+    assert [float(jit(grad(python_control_flow(polynomial)))(x)) for x in (2.0, 4.0)] == [12.0, -4.0]
+
+
+def test_the_command_line_shows_a_converted_program(tmp_path):
+    (tmp_path / "shown.py").write_text(
+        "import fxgrad\n\n\n@fxgrad.python_control_flow\ndef clip(x):\n    if x > 1.0:\n        y = 2.0 * x - 1.0\n"
+        "    else:\n        y = x * x\n    return y\n")
+    environment = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "PATH": "", "HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "fxgrad", "show", "shown.py:clip", "--args", "2.0"]
+    found = subprocess.run(command, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True)
+    assert found.stdout == """\
+program clip(x: f64*):         # shown.py
+  y: f64* = cond(x > 1.0, x):  # 6 clip
+    False:
+      y: f64* = x * x          # 9
+      return y
+    True:
+      y: f64* = 2.0 * x - 1.0  # 7
+      return y
+  return y
+""", found.stderr
