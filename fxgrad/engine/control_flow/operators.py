@@ -280,11 +280,20 @@ def _range(*args: Any) -> Any:
             raise refuse(f"range() takes integer scalars, got {bound!r}. Convert it with .astype('int32')")
     if not is_unknown(step) and step == 0:
         raise ValueError("range() arg 3 must not be zero")
-    up = step > 0
-    span = fnp.where(up, stop - start, start - stop)
-    size = fnp.abs(step) if is_unknown(step) else abs(step)
-    length = fnp.maximum((span + size - 1) // size, 0)
-    return Sequences(length, lambda number: start + number * step, lambda: iter(builtins.range(*args)))
+    return Sequences(_range_length(start, stop, step), lambda number: start + number * step,
+                     lambda: iter(builtins.range(*args)))
+
+
+def _range_length(start: Any, stop: Any, step: Any) -> Any:
+    """Return the length of a range with traced bounds, as int64: differences of narrower integers may overflow."""
+    start, stop, step = (convert(each, np.dtype("int64")) if is_unknown(each) else int(each)
+                         for each in (start, stop, step))
+    if is_unknown(step):
+        first, last, size = fnp.where(step > 0, start, stop), fnp.where(step > 0, stop, start), fnp.abs(step)
+    else:
+        first, last, size = (start, stop, step) if step > 0 else (stop, start, -step)
+    span = fnp.where(first < last, last - first, 0)
+    return span if not is_unknown(size) and size == 1 else (span + (size - 1)) // size
 
 
 def _zip(*parts: Any, strict: bool = False) -> Any:

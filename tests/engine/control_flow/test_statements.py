@@ -409,3 +409,29 @@ program clip(x: f64*):         # shown.py
       return y
   return y
 """, found.stderr
+
+
+def tens(*bounds):
+    total = 0
+    for i in range(*bounds):
+        total = 10 * total + i
+    return total
+
+
+def test_ranges_with_traced_bounds_are_those_of_python():
+    converted = python_control_flow(tens)
+    compiled = jit(converted)
+    for bounds in [(3,), (0,), (-2,), (2, 5), (5, 2), (1, 6, 2), (1, 7, 2), (6, 1, -2), (6, 0, -1), (1, 6, -1)]:
+        assert int(compiled(*map(np.int32, bounds))) == tens(*bounds)
+        if len(bounds) == 3:  # the step is known
+            assert int(jit(converted, static_argnums=2)(*map(np.int32, bounds[:2]), bounds[2])) == tens(*bounds)
+
+
+def test_bounds_of_few_bits_do_not_overflow():
+    def count(first, last):
+        turns = 0
+        for _ in range(first, last):
+            turns = turns + 1
+        return turns
+    assert int(jit(python_control_flow(count))(np.int8(-100), np.int8(100))) == 200
+    assert int(jit(python_control_flow(count))(np.uint8(200), np.uint8(100))) == 0
