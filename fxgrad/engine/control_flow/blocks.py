@@ -103,6 +103,15 @@ def mutable(target: Any) -> Any:
                  "x = x.at[i].set(v)")
 
 
+def augmented(target: Any, name: str) -> None:
+    """Raise if the operand of `name += ...` would change for others than the running turn."""
+    around = block.get()
+    if around is not None and type(target) is Tracer and target.shape and target.variable in target.tape.root.outputs:
+        raise refuse(f"an operator such as += changes the array of `{name}` in place inside {around.text}, and another "
+                     f"name may hold that array. Write {name} = {name} + ...")
+    mutable(target)
+
+
 def depth() -> int:
     """Return the number of traced blocks around the running code."""
     around = block.get()

@@ -27,6 +27,7 @@ from fxgrad.engine.control_flow.blocks import (
     refuse_in_try,
     template,
 )
+from fxgrad.engine.control_flow.blocks import augmented as augmented  # noqa: PLC0414  (an operator of converted code)
 from fxgrad.engine.control_flow.blocks import depth as depth  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import in_try as in_try  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import known as known  # noqa: PLC0414

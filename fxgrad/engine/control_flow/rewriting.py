@@ -222,7 +222,8 @@ class _Rewriter(ast.NodeTransformer):
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         before: list[ast.stmt] = []
         if isinstance(node.target, ast.Name):
-            check = self._call("mutable", [_name(node.target.id, ast.Load(), node)], node)
+            name = node.target.id
+            check = self._call("augmented", [_name(name, ast.Load(), node), _constant(name, node)], node)
             before = [_at(ast.Expr(check), node)]
         node.target = self.visit(node.target)
         node.value = self.visit(node.value)

@@ -411,6 +411,27 @@ def test_side_effects_of_blocks_are_refused_with_the_way_out():
         "  at line 1 (in filters)")
 
 
+def test_arrays_change_in_place_only_where_no_other_name_holds_them():
+    def aliased(v, n):
+        v = v * 1.0
+        w = v
+        for i in range(n):
+            v += i
+        return v, w
+
+    def own(v, n):
+        for i in range(n):
+            u = v * 2.0
+            u += i
+            v = u
+        return v
+
+    assert refusal(aliased, np.ones(2), 3) == (
+        "an operator such as += changes the array of `v` in place inside the traced `for` at line 3 (in aliased), and "
+        "another name may hold that array. Write v = v + ...\n  at line 4 (in aliased)")
+    np.testing.assert_array_equal(jit(converted(own))(np.ones(2), 3), own(np.ones(2), 3))
+
+
 def test_generated_names_are_in_no_traceback_and_no_program():
     def f(x, n):
         for i in range(n):
