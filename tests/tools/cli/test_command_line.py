@@ -308,7 +308,8 @@ MISTAKES = {
                      ("bool() needs the value of a traced array (bool[]) in branch, which is traced without values. It "
                      "depends on: x. Write fxgrad.numpy.where(condition, a, b) to choose between values, "
                      "fxgrad.lax.cond, while_loop or fori_loop to choose or repeat pieces of code, or make the "
-                     "argument static (static_argnums)\n  at model.py:18 (in branch)")),
+                     "argument static (static_argnums). fxgrad.python_control_flow(f) compiles the `if`, `for` and "
+                     "`while` of f\n  at model.py:18 (in branch)")),
     "raises": (["show", "model.py:wrong", "--args", "f32"],
                "AttributeError: 'Tracer' object has no attribute 'shape_of'\n  at model.py:14"),
     "no such primitive": (["card", "ad"], "there is no primitive 'ad'. Near to it: pad, and, add"),
