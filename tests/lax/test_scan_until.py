@@ -55,6 +55,7 @@ def test_it_is_the_loop_written_in_python(length: int, reverse: bool, dtype: str
         assert_same(jitted(xs, np.asarray(limit, dtype), reverse), found, 1e-6 if dtype == "float32" else 1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("length", [5, 12, 19])
 def test_derivatives_are_those_of_the_steps_taken(length: int, reverse: bool) -> None:

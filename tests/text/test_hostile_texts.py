@@ -186,6 +186,7 @@ LARGE_TEXTS = {
 }
 
 
+@pytest.mark.slow
 def test_small_texts_ask_for_little() -> None:
     for name, text in LARGE_TEXTS.items():
         begin = time.perf_counter()

@@ -66,6 +66,7 @@ def test_bars_of_fori_loops_and_of_loops_that_begin_anew(shown, jitted) -> None:
         assert shown.getvalue().count("7/7") >= turn + 1
 
 
+@pytest.mark.slow
 def test_a_bar_that_is_left_ends_with_its_function(shown) -> None:
     step = debug.progress(lambda x: x + 1, 10)
     for _ in range(3):

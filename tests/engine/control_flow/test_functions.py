@@ -38,6 +38,7 @@ def test_converted_functions_run_as_before_to_the_bit(case):
     assert repr(found) == repr(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CONVERTED, ids=ids(CONVERTED))
 def test_compiled_functions_equal_the_function_to_rounding(case):
     expected = case.function(*case.args)

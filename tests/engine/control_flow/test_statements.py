@@ -318,6 +318,7 @@ def test_range_with_traced_bounds_and_its_kin():
         jit(python_control_flow(lambda x, n: bounds(x, 0, n, 0)))(1.0, 2)
 
 
+@pytest.mark.slow
 def test_gradients_with_respect_to_closures_and_second_order():
     def f(w, x):
         def step(v):
@@ -391,6 +392,7 @@ def test_the_page_of_control_flow_for_jax_runs_as_plain_python():
     assert [float(jit(grad(python_control_flow(polynomial)))(x)) for x in (2.0, 4.0)] == [12.0, -4.0]
 
 
+@pytest.mark.slow
 def test_the_command_line_shows_a_converted_program(tmp_path):
     (tmp_path / "shown.py").write_text(
         "import fxgrad\n\n\n@fxgrad.python_control_flow\ndef clip(x):\n    if x > 1.0:\n        y = 2.0 * x - 1.0\n"

@@ -42,6 +42,7 @@ def refused(samples: dict[str, tuple[Primitive, Sample]], platform: str) -> dict
     return found
 
 
+@pytest.mark.slow
 def test_one_sample_of_every_primitive_lowers_for_gpus() -> None:
     first = {primitive.name: (primitive, sample) for primitive, sample in reversed(SAMPLES.values())}
     assert {*first} == {primitive.name for primitive in all_samples()}

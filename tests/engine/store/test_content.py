@@ -368,6 +368,7 @@ def digest(function):
 """
 
 
+@pytest.mark.slow
 def test_digests_are_those_of_other_processes() -> None:
     script = TRANSFORMED + "\nfor name, case in CASES.items(): print(name, digest(case[0]))"
     runs = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT,

@@ -131,6 +131,7 @@ for turn in range(300):
 """
 
 
+@pytest.mark.slow
 def test_processes_that_write_at_the_same_time(tmp_path) -> None:
     runs = [subprocess.Popen([sys.executable, "-c", WRITER, tmp_path / "store", letter], cwd=ROOT,
                              env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True)
