@@ -292,24 +292,23 @@ def _arithmetic(equation: Equation, inputs: Sequence[Interval]) -> list[Interval
     return [_rounded(exact, equation.outputs[0].aval)]
 
 
-def _sum_of(exact: Interval, most: Interval, aval: Aval, count: int) -> Interval:
-    """Return the interval of a sum whose partial sums lie in `most`: these may overflow where the sum does not."""
-    partial = _rounded(Interval(min(0.0, most.low), max(0.0, most.high), most.nan), aval, max(count, 1))
-    nan = exact.nan or (partial.low == -INFINITE and partial.high == INFINITE)
-    error = _rounded(Interval(-max(abs(most.low), abs(most.high)), max(abs(most.low), abs(most.high)), nan), aval,
-                     max(count, 1))
-    wide = error.high - max(abs(most.low), abs(most.high)) if error.is_finite else INFINITE
+def _sum_of(exact: Interval, aval: Aval, count: int) -> Interval:
+    """Return the interval of a sum of `count` terms, whose partial sums are rounded and may overflow."""
     if dtypes.kind_of(aval.dtype) in "iu":
         return _rounded(exact, aval)
-    result = _rounded(Interval(exact.low - wide, exact.high + wide, nan), aval)
-    return result if not math.isnan(result.low + result.high) or not result.is_finite else any_value(aval)
+    terms, most = max(count, 1), max(abs(exact.low), abs(exact.high))
+    partial = _rounded(Interval(min(0.0, exact.low), max(0.0, exact.high), exact.nan), aval, terms)
+    nan = exact.nan or (partial.low == -INFINITE and partial.high == INFINITE)
+    largest = _rounded(Interval(-most, most, nan), aval, terms).high
+    error = largest - most if largest < INFINITE else INFINITE
+    return _rounded(Interval(exact.low - error, exact.high + error, nan), aval)
 
 
 @interval_rules.register(structural.reduce_sum_p)
 def _sum(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     count = _count(equation)
     exact = _times(inputs[0], count)
-    return [_sum_of(exact, exact, equation.outputs[0].aval, count)]
+    return [_sum_of(exact, equation.outputs[0].aval, count)]
 
 
 @interval_rules.register(products.dot_general_p)
@@ -318,7 +317,7 @@ def _dot(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     shape = equation.inputs[0].aval.shape
     count = math.prod(shape[axis] for axis in contracted)
     exact = _times(multiply_exactly(*inputs), count)
-    return [_sum_of(exact, exact, equation.outputs[0].aval, count)]
+    return [_sum_of(exact, equation.outputs[0].aval, count)]
 
 
 @interval_rules.register(arithmetic.div_p)

@@ -12,7 +12,6 @@ from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Literal, to_numpy
 from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.frontend.callback import HostFunction, host_function
@@ -68,7 +67,7 @@ class _Failure(StructuralKey):
     __name__ = "check"
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        raise check_error(self.fmt.format(*args, **kwargs), self.line, ())
+        raise check_error(self.fmt.format(*args, **kwargs), self.line)
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class Message(StructuralKey):
 
     host: HostFunction
 
-    def fail(self, condition: Any, values: Sequence[Any], entry: tuple[int, ...]) -> None:
+    def fail(self, condition: Any, values: Sequence[Any]) -> None:
         """Raise the error with the user's text."""
         try:
             self.host(*values)
@@ -85,8 +84,6 @@ class Message(StructuralKey):
             place = first_false(condition)
             if place:
                 error.add_context(f"at {list(place)} of the condition")
-            if entry:
-                error.add_context(f"in entry {entry[0] if len(entry) == 1 else list(entry)} of the batch")
             raise
 
 
@@ -96,15 +93,10 @@ class Diagnosis(StructuralKey):
 
     program: Program
 
-    def fail(self, condition: Any, values: Sequence[Any], entry: tuple[int, ...]) -> None:  # noqa: ARG002
+    def fail(self, condition: Any, values: Sequence[Any]) -> None:  # noqa: ARG002
         """Raise the error of the first check that fails, if there is one."""
-        try:
-            with np.errstate(all="ignore"):
-                numpy_executor.call(self.program, values)
-        except CheckError as error:
-            if entry:
-                error.add_context(f"in entry {entry[0] if len(entry) == 1 else list(entry)} of the batch")
-            raise
+        with np.errstate(all="ignore"):
+            numpy_executor.call(self.program, values)
 
 
 def checked(fun: Callable[..., Any], errors: str | Iterable[str] = "user") -> Callable[..., Any]:
@@ -116,7 +108,7 @@ def checked(fun: Callable[..., Any], errors: str | Iterable[str] = "user") -> Ca
     | kind | raised for |
     |---|---|
     | "nan" | a NaN that an operation makes of numbers; one that comes in is passed on |
-    | "div" | a division by 0, of floats and integers, and a remainder |
+    | "div" | a division by 0, and a remainder; `//` and `%` of integers are 0 there, as in NumPy, and not found |
     | "sqrt" | a root or a logarithm of a negative number |
     | "index" | an index out of range, in reads and updates, which XLA fills or moves into range |
     | "overflow" | an integer result or conversion outside of its dtype |
@@ -166,8 +158,7 @@ def _run_checked(program: Program, kinds: frozenset[str], inputs: list[Any]) -> 
         return apply_program(program, inputs)
     if current.get() is None and not any(map(is_jax, inputs)):
         return apply_program(complete, inputs)  # NumPy stops at the first check that fails
-    quick = memoize(program, ("quick checks", kinds), lambda: gather_checks(add_checks(program, kinds, quick=True)))
-    *outputs, flag = apply_program(quick, inputs)
+    *outputs, flag = apply_program(gather_checks(add_checks(program, kinds, quick=True)), inputs)
     if not isinstance(flag, Literal):
         given = inputs if current.get() is not None else [to_numpy(each) if is_jax(each) else each for each in inputs]
         bind(check_p, to_numpy(flag) if is_jax(flag) and current.get() is None else flag, *given,

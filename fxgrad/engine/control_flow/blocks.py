@@ -76,8 +76,7 @@ def refuse_in_try(what: str) -> None:
     """Raise if the running code stands in a `try`: a traced condition has no exceptions of its own."""
     if tries.get():
         raise refuse(f"the condition of this `{what}` is traced and stands inside of `try`: both sides are traced "
-                     f"once, "
-                     "so no exception can depend on traced values. Move the traced code out of the `try`")
+                     "once, so no exception can depend on traced values. Move the traced code out of the `try`")
 
 
 # --- changes of what is outside -----------------------------------------------------------------------------------
@@ -98,9 +97,8 @@ def mutable(target: Any) -> Any:
             target, int | float | complex | str | bytes | tuple | frozenset | np.generic | type(None)):
         return target
     raise refuse(f"a {type(target).__name__} is changed inside {around.text}, which is traced once and may run never "
-                 f"or "
-                 "often. Assign the new value to a name, and change the object after the block; or build an array with "
-                 "x = x.at[i].set(v)")
+                 "or often. Assign the new value to a name, and change the object after the block; or build an array "
+                 "with x = x.at[i].set(v)")
 
 
 def augmented(target: Any, name: str) -> None:
@@ -131,9 +129,8 @@ def raising() -> None:
     around = block.get()
     if around is not None:
         raise refuse(f"`raise` stands inside {around.text}: the block is traced whether it runs or not, so the "
-                     f"exception "
-                     "cannot depend on the condition. Return a NaN or a flag, and raise outside of the compiled "
-                     "function")
+                     "exception cannot depend on the condition. Return a NaN or a flag, and raise outside of the "
+                     "compiled function")
 
 
 def known(value: Any, what: str) -> Any:
@@ -157,15 +154,13 @@ def check_method(function: Any) -> None:
         return
     if isinstance(owner, _HOST_RANDOM) and around.repeats:
         raise refuse(f"{function.__name__}() draws numbers on the host inside {around.text}: it would run once, and "
-                     f"every "
-                     "turn would get the same numbers. Use fxgrad.random with a key, split in each turn")
+                     "every turn would get the same numbers. Use fxgrad.random with a key, split in each turn")
     if getattr(function, "__name__", "") in _CHANGES.get(type(owner), set()) and id(owner) not in around.made:
         hint = ("Give the loop a static length, or write into an array of that length with x = x.at[i].set(v)"
                 if around.repeats else "Choose the value in the branch, and change the "
                 f"{type(owner).__name__} after it")
         raise refuse(f".{function.__name__}() changes a {type(owner).__name__} from outside inside {around.text}, "
-                     f"which is "
-                     f"traced once. {hint}")
+                     f"which is traced once. {hint}")
 
 
 # --- print ----------------------------------------------------------------------------------------------------------

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import sysconfig
-from types import CellType, CodeType, FunctionType
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 from fxgrad.engine.caches import Cache, cached
 from fxgrad.engine.control_flow.names import OPERATORS, is_generated
 from fxgrad.engine.control_flow.rewriting import is_kept, rewrite
-from fxgrad.engine.transparency.sources import syntax_tree
+from fxgrad.engine.tracebacks import shorten_traceback
+from fxgrad.engine.transparency.sources import FUTURE, nested_codes, syntax_tree
 from fxgrad.engine.user_lines import at_user_line, file_name, function_name, is_user_file
 from fxgrad.errors import UnsupportedError
 
@@ -19,8 +21,6 @@ _conversions = Cache("converted control flow", 1024)
 """The converted code of a code object, or the reason why there is none."""
 
 _operators: CellType = CellType()
-_FUTURE = 0x1FF0000
-"""The flags of `from __future__` imports among those of a code object."""
 _SCOPES = {"locals", "vars", "eval", "exec", "globals"}
 
 
@@ -36,6 +36,29 @@ def converted(function: FunctionType) -> FunctionType:
         raise UnsupportedError(at_user_line(f"python_control_flow: {function_name(function)} cannot be converted: "
                                             f"{found}"))
     return _bind(function, found)
+
+
+class ConvertedFunction:
+    """A function with converted control flow; called as the original."""
+
+    def __init__(self, function: FunctionType) -> None:
+        functools.update_wrapper(self, function)
+        self.__code__ = function.__code__  # programs are those of the function: without traced conditions, the same
+        self.__defaults__, self.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+        self.__closure__, self.__globals__ = function.__closure__, function.__globals__
+        self.converted = converted(function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self.converted(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001  (raised again)
+            raise shorten_traceback(error)  # noqa: B904
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<python_control_flow of {self.__wrapped__!r}>"  # type: ignore[attr-defined]
 
 
 def converted_callee(function: FunctionType) -> FunctionType:
@@ -71,14 +94,9 @@ def _conversion(function: FunctionType) -> CodeType | str:
     if found is None:
         found = _conversions.add(code, _convert(function))
         if isinstance(found, CodeType):  # functions defined inside of it are converted already
-            for each in _codes(found):
+            for each in nested_codes(found):
                 _conversions.add(each, each)
     return found
-
-
-def _codes(code: CodeType) -> list[CodeType]:
-    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
-    return [code, *(found for each in inner for found in _codes(each))]
 
 
 def _convert(function: FunctionType) -> CodeType | str:
@@ -86,8 +104,7 @@ def _convert(function: FunctionType) -> CodeType | str:
     node = syntax_tree(function)
     if isinstance(node, str) and code.co_filename.startswith("<"):
         return (f"its source is not in a file (it was typed at a prompt, or made by exec, in {code.co_filename}). "
-                f"Write it "
-                "into a file and import it, or use fxgrad.lax.cond and while_loop")
+                "Write it into a file and import it, or use fxgrad.lax.cond and while_loop")
     if isinstance(node, str):
         return f"{node}. Save the file and import it again, or use fxgrad.lax.cond and while_loop"
     if is_kept(node) if isinstance(node, ast.FunctionDef) else code.co_flags & 0x20:
@@ -122,9 +139,9 @@ def _compile(function: FunctionType, node: ast.FunctionDef | ast.Lambda) -> Code
     for each in ast.walk(module):
         if isinstance(each, ast.FunctionDef) and not hasattr(each, "lineno"):
             ast.copy_location(each, node)
-    compiled = compile(ast.fix_missing_locations(module), code.co_filename, "exec", flags=code.co_flags & _FUTURE,
+    compiled = compile(ast.fix_missing_locations(module), code.co_filename, "exec", flags=code.co_flags & FUTURE,
                        dont_inherit=True)
-    outside = next(each for each in _codes(compiled) if each.co_name == "~around")
+    outside = next(each for each in nested_codes(compiled) if each.co_name == "~around")
     found = next(each for each in outside.co_consts if isinstance(each, CodeType))
     return _renamed(found, code.co_name, code.co_qualname)
 

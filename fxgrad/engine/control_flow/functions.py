@@ -8,35 +8,11 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from fxgrad.engine.control_flow import operators
-from fxgrad.engine.control_flow.conversion import converted, install_operators
-from fxgrad.engine.tracebacks import shorten_traceback
+from fxgrad.engine.control_flow.conversion import ConvertedFunction, install_operators
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, UnsupportedError
 
 install_operators(operators)
-
-
-class ConvertedFunction:
-    """A function with converted control flow; called as the original."""
-
-    def __init__(self, function: FunctionType) -> None:
-        functools.update_wrapper(self, function)
-        self.__code__ = function.__code__  # programs are those of the function: without traced conditions, the same
-        self.__defaults__, self.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
-        self.__closure__, self.__globals__ = function.__closure__, function.__globals__
-        self.converted = converted(function)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return self.converted(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001  (raised again)
-            raise shorten_traceback(error)  # noqa: B904
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else MethodType(self, instance)
-
-    def __repr__(self) -> str:
-        return f"<python_control_flow of {self.__wrapped__!r}>"  # type: ignore[attr-defined]
 
 
 def python_control_flow(f: Callable[..., Any]) -> Callable[..., Any]:

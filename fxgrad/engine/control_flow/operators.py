@@ -35,7 +35,7 @@ from fxgrad.engine.control_flow.blocks import mutable as mutable  # noqa: PLC041
 from fxgrad.engine.control_flow.blocks import raising as raising  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import rebinding as rebinding  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import text as text  # noqa: PLC0414
-from fxgrad.engine.control_flow.conversion import converted_callee
+from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
 from fxgrad.engine.control_flow.staging import Counter, Mark, cells_of, choose, loop, truth
 from fxgrad.engine.control_flow.staging import branch as stage_branch
 from fxgrad.engine.ops.comparison import not_ as logical_not
@@ -359,7 +359,7 @@ def called(function: Any) -> Any:
             return lambda *args, **kwargs: fresh(function(*args, **kwargs))
         if function in (list, dict, set):
             return lambda *args, **kwargs: fresh(function(*args, **kwargs))
-    elif kind.__name__ == "ConvertedFunction":
+    elif kind is ConvertedFunction:
         return called(function.__wrapped__)
     else:
         check_method(function)
@@ -388,8 +388,8 @@ def _refuse_recursion(function: FunctionType, found: FunctionType) -> None:
         around = block.get()
         assert around is not None
         raise refuse(f"{function_name(function)} calls itself inside {around.text}: both sides of a traced condition "
-                     f"are "
-                     "traced, so the recursion would not end. Write a `while` loop, with a stack in an array if needed")
+                     "are traced, so the recursion would not end. Write a `while` loop, with a stack in an array if "
+                     "needed")
 
 
 _CROSSED = trace_body.__code__
@@ -441,8 +441,7 @@ def item(container: Any, index: Any) -> Any:
                 return fnp.stack([fnp.asarray(each) for each in container])[index]
             except (TypeError, ValueError):
                 raise refuse(f"a traced index selects from a {type(container).__name__} whose items are not arrays of "
-                             f"one "
-                             "shape. Keep them in one array, or choose with fxgrad.lax.switch") from None
+                             "one shape. Keep them in one array, or choose with fxgrad.lax.switch") from None
         if isinstance(container, dict):
             raise refuse("a traced value is no key of a dict. Keep the values in an array, and select by position")
     return container[index]

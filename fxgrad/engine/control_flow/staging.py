@@ -87,8 +87,7 @@ def truth(value: Any, what: str) -> Any:
     aval = aval_of(value)
     if aval.size != 1:
         raise refuse(f"the condition of this `{what}` is {aval}, and the truth of an array with {aval.size} elements "
-                     f"is "
-                     "ambiguous. Write np.any(x) or np.all(x), or fxgrad.numpy.where to choose for each element")
+                     "is ambiguous. Write np.any(x) or np.all(x), or fxgrad.numpy.where to choose for each element")
     value = reshape(value, ()) if aval.shape else value
     return value if aval.dtype == dtypes.bool_ else ne(value, 0)
 
@@ -220,26 +219,23 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side]) -> Values:
             continue
         if one is None or two is None:
             if not is_generated(name):
-                raise refuse(f"`{name}` is set only if {_case(what, one is not None)}, and it is used after. Set it "
-                             f"on both "
-                             "sides, or before")
+                raise refuse(f"`{name}` is set only if {_case(what, one is not None)}, and it is used after. Set it on "
+                             "both sides, or before")
             whole = one or two
             assert whole is not None
             one = two = whole
         if one.structure != two.structure or any(
                 (first is None) != (second is None) for first, second in zip(one.avals, two.avals, strict=True)):
             raise refuse(f"{_differing(name, what, _shown(one), _shown(two))}. Both sides must give values of one "
-                         f"structure "
-                         "and type")
+                         "structure and type")
         leaves: list[Any] = []
         open_leaves = []
         for number, (first, second) in enumerate(zip(one.leaves, two.leaves, strict=True)):
             lacks = [side.values[name] is None for side in sides]
             if one.avals[number] is None:
                 if not _is_equal(first, second):
-                    raise refuse(f"{_differing(name, what, repr(first), repr(second))}. Only arrays and numbers can "
-                                 f"be chosen "
-                                 "by a traced condition")
+                    raise refuse(f"{_differing(name, what, repr(first), repr(second))}. Only arrays and numbers can be "
+                                 "chosen by a traced condition")
                 leaves.append(first)
             elif _is_same(first, second) and not any(lacks) and (
                     type(first) is not Tracer or not first.tape.closed):
@@ -248,8 +244,7 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side]) -> Values:
                 aval = joined_aval(one.avals[number], two.avals[number])  # type: ignore[arg-type]
                 if aval is None:
                     raise refuse(f"{_differing(name, what, str(one.avals[number]), str(two.avals[number]))}. Both "
-                                 f"sides must "
-                                 "give arrays of one shape")
+                                 "sides must give arrays of one shape")
                 open_leaves.append(number)
                 leaves.append(None)
                 for side, recipe, lack in zip(sides, recipes, lacks, strict=True):
@@ -385,8 +380,7 @@ class _Loop:
             value = before[name]
             if value is UNSET and name != RESULT and not (guaranteed and name not in turn):
                 raise refuse(f"`{name}` has no value before this `{what}`, whose number of turns is traced and may be "
-                             f"0, "
-                             f"and it is used later. Set `{name}` before the loop, to a value of the same type")
+                             f"0, and it is used later. Set `{name}` before the loop, to a value of the same type")
             self.values[name] = None if value is UNSET else flatten(value)
         self.avals = {name: [*flat.avals] for name, flat in self.values.items() if flat is not None}
 
@@ -498,8 +492,8 @@ class _Loop:
                 self.values[name], self.avals[name], changed = flat, [*flat.avals], True
                 if any(aval is None for aval in flat.avals):
                     raise refuse(f"{shown_name(name)} is {_shown(flat)} after this `{self.what}`, and has no value "
-                                 f"before. "
-                                 "Only arrays and numbers can come out of a loop whose number of turns is traced")
+                                 "before. Only arrays and numbers can come out of a loop whose number of turns is "
+                                 "traced")
                 continue
             changed |= self._join(name, before, flat)
         return (None if changed else traced.program), traced.captured, places
@@ -514,18 +508,15 @@ class _Loop:
         for number, (one, two) in enumerate(zip(self.avals[name], after.avals, strict=True)):
             if one is None or two is None:
                 if (one is None) != (two is None) or not _is_equal(before.leaves[number], after.leaves[number]):
-                    raise refuse(f"{shown_name(name)} is {before.leaves[number]!r} before a turn of this "
-                                 f"`{self.what}` and "
-                                 f"{_shown(after)} after it. Only arrays and numbers can change in a loop whose "
-                                 f"number of "
-                                 "turns is traced")
+                    raise refuse(f"{shown_name(name)} is {before.leaves[number]!r} before a turn of this `{self.what}` "
+                                 f"and {_shown(after)} after it. Only arrays and numbers can change in a loop whose "
+                                 "number of turns is traced")
                 continue
             joined = joined_aval(one, two)
             if joined is None:
                 raise refuse(f"{shown_name(name)} is {one} before a turn of this `{self.what}` and {two} after it; the "
                              "number of turns is traced, so the shape must stay. Begin with an array of the final "
-                             "shape, "
-                             "and fill it with x = x.at[i].set(v)")
+                             "shape, and fill it with x = x.at[i].set(v)")
             if joined != one:
                 self.avals[name][number], changed = joined, True
         return changed

@@ -29,6 +29,7 @@ from fxgrad.engine.core.analysis import Analysis, Collection
 from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.interpreter import interpret
 from fxgrad.engine.core.program import Atom, Equation, Program, Source
+from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.regions import Region, replace_programs
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.executors.speculative import exposes_nans
@@ -69,7 +70,7 @@ class Finding(StructuralKey):
     line: str
     sizes: tuple[int, ...] = ()
 
-    def fail(self, condition: Any, values: Sequence[Any], entry: tuple[int, ...]) -> None:
+    def fail(self, condition: Any, values: Sequence[Any]) -> None:
         """Raise the error, with the operands at the first place where the condition is false."""
         place = first_false(condition)
         shape = np.shape(condition)
@@ -84,7 +85,7 @@ class Finding(StructuralKey):
             types = ", ".join(f"{np.asarray(value).dtype.name}{list(np.shape(value))}" for value in values)
             text = f"{self.operation} of {types}"
         at = f" at {list(place)}" if place else ""
-        raise check_error(f"{KINDS[self.kind]}: {text}{at}", self.line, entry)
+        raise check_error(f"{KINDS[self.kind]}: {text}{at}", self.line)
 
 
 # --- what may go wrong ----------------------------------------------------------------------------------------------
@@ -307,7 +308,8 @@ def add_checks(program: Program, kinds: frozenset[str], quick: bool) -> Program:
     The `quick` form is for `gather_checks`; it tests the outputs for NaNs as well. Otherwise calls of jitted functions
     are ordinary ones.
     """
-    return _Checks(kinds, quick).of(program, None, (), [any_value(aval) for aval in program.in_avals], is_main=True)
+    return memoize(program, ("automatic checks", kinds, quick), lambda: _Checks(kinds, quick).of(
+        program, None, (), [any_value(aval) for aval in program.in_avals], is_main=True))
 
 
 class _Checks:

@@ -24,6 +24,7 @@ from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.executors import callbacks
 from fxgrad.engine.higher_order.branch import bind_branches, cond_p
 from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
+from fxgrad.engine.higher_order.loop import bind_for, for_p
 from fxgrad.engine.higher_order.masking import remedies
 from fxgrad.engine.higher_order.scan import Loop, scan_p
 from fxgrad.engine.higher_order.while_loop import bind_while, while_p
@@ -43,8 +44,8 @@ Lanes = tuple[tuple[int, tuple[bool, ...]], ...]
 class Report(Protocol):
     """Raises the error of a failed check; hashable, and equal to an equivalent one."""
 
-    def fail(self, condition: Any, values: Sequence[Any], entry: tuple[int, ...]) -> None:
-        """Raise `CheckError` for NumPy values of one `entry` of the batches; return if nothing is wrong after all."""
+    def fail(self, condition: Any, values: Sequence[Any]) -> None:
+        """Raise `CheckError` for NumPy values of one entry of the batches; return if nothing is wrong after all."""
         ...
 
 
@@ -69,7 +70,12 @@ def _entries(operands: Sequence[Any], lanes: Lanes, entry: tuple[int, ...] = ())
 
 def _run(*operands: Any, report: Report, lanes: Lanes) -> list[Any]:
     for entry, (condition, *values) in _entries(operands, lanes):
-        report.fail(condition, values, entry)
+        try:
+            report.fail(condition, values)
+        except CheckError as error:
+            if entry:
+                error.add_context(f"in entry {entry[0] if len(entry) == 1 else list(entry)} of the batch")
+            raise
     return []
 
 
@@ -181,25 +187,39 @@ def _gather_scan(inputs: list[Any], params: dict[str, Any]) -> list[Any]:
     return [*outputs[:count], *outputs[count + 1:], outputs[count]]
 
 
+@gather_rules.register(for_p)
+def _gather_for(inputs: list[Any], params: dict[str, Any]) -> list[Any]:
+    program, num_consts = params["program"], params["num_consts"]
+    count, *values = inputs
+
+    def build(*values: Any) -> tuple[list[Any], None]:
+        *outputs, flag = apply_equations(gather_checks(program), values[:-1])
+        return [*outputs, and_(values[-1], flag)], None
+
+    body = derive(program, "flag carried", build, [*program.in_avals, HOLDS]).program
+    return bind_for(count, body, values[:num_consts], [*values[num_consts:], Literal(True, HOLDS)])
+
+
 @gather_rules.register(while_p)
 def _gather_while(inputs: list[Any], params: dict[str, Any]) -> list[Any]:
     condition, body = gather_checks(params["condition"]), gather_checks(params["body"])
-    asks, gives = params["num_condition_consts"], params["num_body_consts"]
-    asked, given, carry = inputs[:asks], inputs[asks:asks + gives], inputs[asks + gives:]
+    num_asked = params["num_condition_consts"]
+    num_fixed = num_asked + params["num_body_consts"]
+    asked, given, carry = inputs[:num_asked], inputs[num_asked:num_fixed], inputs[num_fixed:]
 
     def test(*values: Any) -> tuple[list[Any], None]:
         return apply_equations(condition, values[:-1])[:1], None
 
     def step(*values: Any) -> tuple[list[Any], None]:  # constants of the condition, of the body, carry, flag
         *before, flag = values
-        state = before[asks + gives:]
-        held = apply_equations(condition, [*before[:asks], *state])[1]
-        *outputs, held_too = apply_equations(body, [*before[asks:asks + gives], *state])
+        state = before[num_fixed:]
+        held = apply_equations(condition, [*before[:num_asked], *state])[1]
+        *outputs, held_too = apply_equations(body, [*before[num_asked:num_fixed], *state])
         return [*outputs, and_(flag, and_(held, held_too))], None
 
-    avals = [*params["condition"].in_avals[:asks], *params["body"].in_avals, HOLDS]
+    avals = [*params["condition"].in_avals[:num_asked], *params["body"].in_avals, HOLDS]
     going = derive(params["condition"], "flag ignored", test, [*params["condition"].in_avals, HOLDS]).program
-    taken = derive(params["body"], ("flag carried", asks, params["condition"]), step, avals).program
+    taken = derive(params["body"], ("flag carried", num_asked, params["condition"]), step, avals).program
     *outputs, flag = bind_while(going, asked, taken, [*asked, *given], [*carry, Literal(True, HOLDS)])
     last = apply_equations(condition, [*asked, *outputs])[1]  # the test that ended the loop
     return [*outputs, and_(flag, last)]
@@ -213,9 +233,6 @@ def first_false(condition: Any) -> tuple[int, ...]:
     return tuple(map(int, np.argwhere(~np.asarray(condition))[0])) if np.ndim(condition) else ()
 
 
-def check_error(text: str, line: str, entry: tuple[int, ...]) -> CheckError:
-    """Return the error of a check that failed at the user's `line`, in one entry of the batches around it."""
-    error = CheckError(text + (f"\n  at {line}" if line else ""))
-    if entry:
-        error.add_context(f"in entry {entry[0] if len(entry) == 1 else list(entry)} of the batch")
-    return error
+def check_error(text: str, line: str) -> CheckError:
+    """Return the error of a check that failed at the user's `line`."""
+    return CheckError(text + (f"\n  at {line}" if line else ""))

@@ -79,7 +79,7 @@ from fxgrad.engine.transforms.batch import Batch, Batched, batched_program, put_
 from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.engine.transforms.transpose import backward_pass
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import DTypeError, LinearityError
+from fxgrad.errors import CheckError, DTypeError, LinearityError
 
 COUNTER = Aval((), dtypes.int32)
 TWICE = "the derivative of a loop, whose backward pass goes through the steps again,"
@@ -122,8 +122,12 @@ def bind_for(count: Any, program: Program, consts: Sequence[Any], carry: Sequenc
 
 def _for_numpy(*values: Any, program: Program, num_consts: int) -> list[Any]:
     (count,), consts, carry = _for_groups(program, num_consts).split(values)
-    for _ in range(int(count)):
-        carry = numpy_executor.call(program, [*consts, *carry])
+    for turn in range(int(count)):
+        try:
+            carry = numpy_executor.call(program, [*consts, *carry])
+        except CheckError as error:
+            error.add_context(f"in turn {turn} of {int(count)} of a for loop")
+            raise
     # Without a step the carry is the input itself, which must not be aliased.
     return [*carry] if count > 0 else [np.copy(value)[()] for value in carry]
 

@@ -37,10 +37,10 @@ def _find(code: CodeType, module_globals: dict[str, object]) -> FunctionNode | s
     if tree is None:
         return f"its source is not found in {code.co_filename}"
     try:
-        compiled = compile(text, code.co_filename, "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)
+        compiled = compile(text, code.co_filename, "exec", flags=code.co_flags & FUTURE, dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError):
         return f"its source in {code.co_filename} does not compile"
-    if not any(_are_equal(each, code) for each in _codes(compiled)):
+    if not any(_are_equal(each, code) for each in nested_codes(compiled)):
         return f"its source in {code.co_filename} is not what runs: the file was changed, or the code was rewritten"
     nodes = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.Lambda)
              and _first_line(node) == code.co_firstlineno
@@ -58,7 +58,7 @@ def _spans(code: CodeType, body: ast.expr) -> bool:
         (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset))
 
 
-_FUTURE = 0x1FF0000
+FUTURE = 0x1FF0000
 """The flags of `from __future__` imports among those of a code object."""
 
 
@@ -67,11 +67,12 @@ def _first_line(node: FunctionNode) -> int:
     return decorators[0].lineno if decorators else node.lineno
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def nested_codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object and those of the functions defined in it, at any depth."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _codes(constant)
+            yield from nested_codes(constant)
 
 
 def _are_equal(one: CodeType, other: CodeType) -> bool:

@@ -403,6 +403,24 @@ def test_compiled_loops_name_the_turn_of_a_plain_check() -> None:
         f"at -0.5\n  at test_value_checks.py:{line} (in step)\n  in turn 3 of 5 of a scan")
 
 
+def test_loops_of_traced_length_carry_the_flag_and_name_the_turn(capfd: pytest.CaptureFixture[str]) -> None:
+    def countdown(x: Any, turns: Any) -> Any:
+        def body(i: Any, carry: Any) -> Any:
+            fxgrad.check(carry > 0, "at {c}", c=carry)
+            return carry - 1.0
+        return lax.fori_loop(0, turns, body, x)
+    line = countdown.__code__.co_firstlineno + 2
+    for function in (countdown, grad(countdown)):
+        jitted = jit(function)
+        assert jitted(9.0, np.int32(5)) == function(9.0, 5)
+        assert jitted(9.0, np.int32(0)) == function(9.0, 0)
+        assert raised(jitted, 2.5, np.int32(5)) == (
+            f"at -0.5\n  at test_value_checks.py:{line} (in body)\n  in turn 3 of 5 of a scan")
+    assert raised(jit(checked(lambda x, n: lax.fori_loop(0, n, lambda i, c: fnp.log(c), x), "sqrt")),
+                  2.0, np.int32(5)).endswith("\n  in turn 2 of 5 of a for loop")
+    assert capfd.readouterr().err == ""  # no code that calls Python ran
+
+
 def test_options_of_jit_keep_checks_that_call_python() -> None:
     def positive(x: Any) -> Any:
         fxgrad.check(fnp.all(x > 0), "{x} is not positive", x=x)

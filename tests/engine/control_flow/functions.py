@@ -700,27 +700,24 @@ CASES = [
          "which is traced once. Give the loop a static length, or write into an array of that length with "
          "x = x.at[i].set(v)"),
     Case(growing_array, (np.ones(2), 2), REFUSED, False, "`x` is f64[2] before a turn of this `for` and f64[4] after "
-                                                         "it; the "
-         "number of turns is traced, so the shape must stay. Begin with an array of the final shape, and fill it with "
-         "x = x.at[i].set(v)"),
+                                                         "it; the number of turns is traced, so the shape must stay. "
+                                                         "Begin with an array of the final shape, and fill it with x "
+                                                         "= x.at[i].set(v)"),
     Case(recursive_ackermann, (3,), REFUSED, False, "recursive_ackermann calls itself inside the traced `if` at "
                                                     "{test}: both "
          "sides of a traced condition are traced, so the recursion would not end. Write a `while` loop, with a stack "
-         "in "
-         "an array if needed"),
+         "in an array if needed"),
     Case(checked_root, (2.0,), REFUSED, False, "`raise` stands inside the traced `if` at {test}: the block is traced "
-                                               "whether "
-         "it runs or not, so the exception cannot depend on the condition. Return a NaN or a flag, and raise outside "
-         "of "
-         "the compiled function"),
+                                               "whether it runs or not, so the exception cannot depend on the "
+                                               "condition. Return a NaN or a flag, and raise outside of the compiled "
+                                               "function"),
     Case(found_or_none, (SORTED, 4.0), REFUSED, False, "the function returns None on one path and i64[] on another, "
-                                                       "and a "
-         "traced condition chooses. Both sides must give values of one structure and type"),
+                                                       "and a traced condition chooses. Both sides must give values "
+                                                       "of one structure and type"),
     Case(memoized, (1.0, {"last": 0.0}), REFUSED, False, "a dict is changed inside the traced `if` at {test}, which "
-                                                         "is traced "
-         "once and may run never or often. Assign the new value to a name, and change the object after the block; or "
-         "build an array with x = x.at[i].set(v)"),
+                                                         "is traced once and may run never or often. Assign the new "
+                                                         "value to a name, and change the object after the block; or "
+                                                         "build an array with x = x.at[i].set(v)"),
     Case(unset_on_one_side, (2.0,), REFUSED, False, "`label` is set only if the condition of this `if` is true, and "
-                                                    "it is "
-         "used after. Set it on both sides, or before"),
+                                                    "it is used after. Set it on both sides, or before"),
 ]

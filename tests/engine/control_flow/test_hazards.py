@@ -89,8 +89,7 @@ def test_a_shape_that_grows_is_refused():
 
     assert refusal(f, np.ones(2), 2) == (
         "`x` is f64[2] before a turn of this `for` and f64[4] after it; the number of turns is traced, so the shape "
-        "must "
-        "stay. Begin with an array of the final shape, and fill it with x = x.at[i].set(v)\n  at line 1 (in f)")
+        "must stay. Begin with an array of the final shape, and fill it with x = x.at[i].set(v)\n  at line 1 (in f)")
 
 
 def test_lists_stack_where_the_length_is_static_and_are_refused_where_it_is_traced():
@@ -122,9 +121,8 @@ def test_lists_stack_where_the_length_is_static_and_are_refused_where_it_is_trac
     np.testing.assert_array_equal(jit(converted(static))(2.0), static(2.0))
     assert refusal(traced, 1.0, 3) == (
         ".append() changes a list from outside inside the traced `for` at line 2 (in traced), which is traced once. "
-        "Give "
-        "the loop a static length, or write into an array of that length with x = x.at[i].set(v)\n  at line 3 (in "
-        "traced)")
+        "Give the loop a static length, or write into an array of that length with x = x.at[i].set(v)\n  at line 3 "
+        "(in traced)")
     assert float(jit(converted(inside))(1.0, 2)) == 9.0
     assert refusal(dictionary, 1.0, {"last": 0.0}) == (
         "a dict is changed inside the traced `if` at line 1 (in dictionary), which is traced once and may run never or "
@@ -235,8 +233,7 @@ def test_a_loop_variable_after_no_turns_is_refused_if_it_is_used():
 
     assert refusal(f, 1.0, 3) == (
         "`i` has no value before this `for`, whose number of turns is traced and may be 0, and it is used later. Set "
-        "`i` "
-        "before the loop, to a value of the same type\n  at line 1 (in f)")
+        "`i` before the loop, to a value of the same type\n  at line 1 (in f)")
     assert [int(jit(converted(g))(1.0, n)) for n in (0, 3)] == [-1, 2]
 
 
@@ -295,14 +292,13 @@ def test_source_that_is_not_what_runs_is_refused(tmp_path, monkeypatch):
 
     path.write_text("def f(x):\n    return 5.0 if x > 0 else 2.0\n")
     texts = [f"python_control_flow: f cannot be converted: its source in {path} is not what runs: the file was "
-             f"changed, or "
-             "the code was rewritten. Save the file and import it again, or use fxgrad.lax.cond and while_loop"]
+             "changed, or the code was rewritten. Save the file and import it again, or use fxgrad.lax.cond and "
+             "while_loop"]
     session: dict[str, Any] = {}
     exec("def typed(x):\n    return x if x > 0 else -x", session)
     texts.append("python_control_flow: typed cannot be converted: its source is not in a file (it was typed at a "
-                 "prompt, or "
-                 "made by exec, in <string>). Write it into a file and import it, or use fxgrad.lax.cond and "
-                 "while_loop")
+                 "prompt, or made by exec, in <string>). Write it into a file and import it, or use fxgrad.lax.cond "
+                 "and while_loop")
 
     def generator(x):
         yield x
@@ -312,11 +308,9 @@ def test_source_that_is_not_what_runs_is_refused(tmp_path, monkeypatch):
 
     line = generator.__code__.co_firstlineno
     texts += ["python_control_flow: abs is a builtin_function_or_method, not a function written in Python, so it has "
-              "no "
-              "source to convert. Wrap the function that calls it",
+              "no source to convert. Wrap the function that calls it",
               f"python_control_flow: generator cannot be converted: it is a generator (test_hazards.py:{line}), whose "
-              f"turns "
-              "are asked for from outside. Return a list, or use fxgrad.lax.scan",
+              "turns are asked for from outside. Return a list, or use fxgrad.lax.scan",
               "python_control_flow: looks cannot be converted: it calls locals(), which sees variables by name "
               f"(test_hazards.py:{looks.__code__.co_firstlineno}). Use the variables themselves"]
     for function, text in zip((stale_module.f, session["typed"], abs, generator, looks), texts, strict=True):
@@ -342,8 +336,7 @@ def test_print_prints_every_turn_and_host_randomness_is_refused(capfd):
     assert capfd.readouterr().out == "turn 0 1.0\nx=1.00\nturn 1 2.0\nx=2.00\n"
     assert refusal(draws, 1.0, 2) == (
         "rand() draws numbers on the host inside the traced `for` at line 1 (in draws): it would run once, and every "
-        "turn "
-        "would get the same numbers. Use fxgrad.random with a key, split in each turn\n  at line 2 (in draws)")
+        "turn would get the same numbers. Use fxgrad.random with a key, split in each turn\n  at line 2 (in draws)")
 
 
 def test_a_probed_turn_prints_once(capfd):
@@ -398,17 +391,14 @@ def test_side_effects_of_blocks_are_refused_with_the_way_out():
 
     assert refusal(raises, 1.0) == (
         "`raise` stands inside the traced `if` at line 1 (in raises): the block is traced whether it runs or not, so "
-        "the "
-        "exception cannot depend on the condition. Return a NaN or a flag, and raise outside of the compiled function\n"
-        "  at line 2 (in raises)")
+        "the exception cannot depend on the condition. Return a NaN or a flag, and raise outside of the compiled "
+        "function\n  at line 2 (in raises)")
     assert refusal(tries, 1.0) == (
         "the condition of this `if` is traced and stands inside of `try`: both sides are traced once, so no exception "
-        "can "
-        "depend on traced values. Move the traced code out of the `try`\n  at line 2 (in tries)")
+        "can depend on traced values. Move the traced code out of the `try`\n  at line 2 (in tries)")
     assert refusal(filters, 1.0).replace("<listcomp>", "filters") == (
         "the filter of a comprehension is traced, and Python must know it. Write an `if` statement, or "
-        "fxgrad.numpy.where\n"
-        "  at line 1 (in filters)")
+        "fxgrad.numpy.where\n  at line 1 (in filters)")
 
 
 def test_arrays_change_in_place_only_where_no_other_name_holds_them():
