@@ -16,7 +16,7 @@ from tests.samples import Draw, Sample
 class Accepting(StructuralKey):
     """A report that raises nothing."""
 
-    def fail(self, condition: Any, values: Sequence[Any], entry: tuple[int, ...]) -> None:
+    def fail(self, condition: Any, values: Sequence[Any]) -> None:
         """Return."""
 
 
