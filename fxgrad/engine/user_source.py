@@ -28,7 +28,7 @@ def running_code(frame: FrameType | None = None) -> RunningCode:
         return RunningCode()
     span = _span(frame)
     lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
-    tree = _parse_cached("".join(lines))
+    tree = parse_source("".join(lines))
     if span is None or tree is None:
         return RunningCode()
     begin, end = span
@@ -69,16 +69,15 @@ def _span(frame: FrameType) -> tuple[tuple[int, int], tuple[int, int]] | None:
     return (line, column), (end_line, end_column)
 
 
-@cached("parsed source texts", 16)
-def _parse_cached(source: str) -> ast.Module | None:
-    return parse_source(source)
-
-
 _parsing = threading.Lock()
 
 
+@cached("parsed source texts", 32)
 def parse_source(source: str) -> ast.Module | None:
-    """Parse source text, one at a time, since threads in `ast.parse` fail; None for invalid text."""
+    """Parse source text, one at a time, since threads in `ast.parse` fail; None for invalid text.
+
+    Callers share the tree: copy what is to be changed.
+    """
     try:
         with _parsing:  # Python 3.11 counts the depth in a tree for all threads at once
             return ast.parse(source)

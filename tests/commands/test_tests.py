@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from fxgrad.engine.ops.trigonometric import sin_p
 from fxgrad.text import checking
@@ -37,6 +38,7 @@ def idle(source: str) -> list[str]:
             and not can_fail(function, functions, (name,))]
 
 
+@pytest.mark.slow
 def test_every_test_can_fail() -> None:
     found = {str(path.relative_to(TESTS)): idle(path.read_text(encoding="utf-8")) for path in TESTS.rglob("test_*.py")}
     assert {path: names for path, names in found.items() if names} == {}

@@ -98,7 +98,7 @@ LANES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("safely", [False, True], ids=["plain", "safe"])
+@pytest.mark.parametrize("safely", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["plain", "safe"])
 def test_lanes_of_batches_keep_their_nans(safely: bool) -> None:
     """The gradient of each lane is what it is alone, NaN or not, un-jitted and jitted."""
     x, problems = np.array([0.7, np.nan, 2.0, -1.5]), []

@@ -289,6 +289,7 @@ def function():
     assert public == Import("fxgrad.engine.api.reverse", 1, False, False, public=True)
 
 
+@pytest.mark.slow
 def test_tests_share_what_is_in_support_alone() -> None:
     """Check that a file of tests imports from `tests/support`, `samples` or `comparison`, not from another one."""
     found = [f"{path.relative_to(ROOT)}:{found.line} imports {found.module}" for path in (ROOT / "tests").rglob("*.py")

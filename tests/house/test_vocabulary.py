@@ -75,5 +75,6 @@ def test_every_absence_is_named_and_none_is_owed_but_those_that_are_known() -> N
             assert is_owed == ((primitive.name, rule) in OWED), (primitive, value)
 
 
+@pytest.mark.slow
 def test_the_page_is_current() -> None:
     assert cards.PAGE.read_text(encoding="utf-8") == cards.page(), "run tools/cards.py"

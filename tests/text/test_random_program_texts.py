@@ -22,7 +22,7 @@ def test_text_and_json_give_back_the_program(program: Program, width: int) -> No
     assert_round_trips(program.check(), width=width)
 
 
-@pytest.mark.parametrize("style", ["compact", "equations"])
+@pytest.mark.parametrize("style", [pytest.param("compact", marks=pytest.mark.slow), "equations"])
 @given(program=programs(), data=st.data())
 def test_what_was_cut_or_changed_is_read_or_refused(style: Any, program: Program, data: st.DataObject) -> None:
     """No text raises anything but an error of ours, however it was damaged."""

@@ -58,6 +58,7 @@ def test_rules_have_their_places() -> None:
     assert card(registry["scan"])["roles"].value == "body"
 
 
+@pytest.mark.slow
 def test_refusals_are_whole_and_facts_are_short() -> None:
     found = card(registry["eigh"])["onnx rules"]
     absence = onnx_rules.of(registry["eigh"])

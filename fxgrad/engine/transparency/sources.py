@@ -7,8 +7,9 @@ import linecache
 import os
 from collections.abc import Iterator
 from types import CodeType, FunctionType
+from typing import NamedTuple
 
-from fxgrad.engine.caches import Cache
+from fxgrad.engine.caches import Cache, cached
 from fxgrad.engine.user_source import parse_source
 
 FunctionNode = ast.FunctionDef | ast.Lambda
@@ -33,21 +34,43 @@ def _find(code: CodeType, module_globals: dict[str, object]) -> FunctionNode | s
     if os.path.exists(code.co_filename):
         linecache.checkcache(code.co_filename)
     text = "".join(linecache.getlines(code.co_filename, module_globals))
-    tree = parse_source(text) if text else None
-    if tree is None:
-        return f"its source is not found in {code.co_filename}"
-    try:
-        compiled = compile(text, code.co_filename, "exec", flags=code.co_flags & FUTURE, dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError):
-        return f"its source in {code.co_filename} does not compile"
-    if not any(_are_equal(each, code) for each in nested_codes(compiled)):
+    functions = _functions_of(text, code.co_filename, code.co_flags & FUTURE)
+    if isinstance(functions, str):
+        return functions
+    first = code.co_firstlineno, code.co_name
+    if not any(_are_equal(each, code) for each in functions.codes.get(first, ())):
         return f"its source in {code.co_filename} is not what runs: the file was changed, or the code was rewritten"
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.Lambda)
-             and _first_line(node) == code.co_firstlineno
-             and (node.name if isinstance(node, ast.FunctionDef) else "<lambda>") == code.co_name]
+    nodes = functions.nodes.get(first, [])
     if len(nodes) > 1:  # lambdas on one line: the positions in the code of each lie within its body
         nodes = [node for node in nodes if isinstance(node, ast.Lambda) and _spans(code, node.body)]
     return nodes[0] if len(nodes) == 1 else "its source is not told from that of another function on the same line"
+
+
+class _Functions(NamedTuple):
+    """The functions in a source text, as code objects and as syntax trees: by first line and name."""
+
+    codes: dict[tuple[int, str], list[CodeType]]
+    nodes: dict[tuple[int, str], list[FunctionNode]]
+
+
+@cached("functions of source texts", 32)
+def _functions_of(text: str, filename: str, flags: int) -> _Functions | str:
+    """Return the functions of a file, compiled with the flags of `__future__` imports; or why they are not known."""
+    tree = parse_source(text) if text else None
+    if tree is None:
+        return f"its source is not found in {filename}"
+    try:
+        compiled = compile(text, filename, "exec", flags=flags, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError):
+        return f"its source in {filename} does not compile"
+    functions = _Functions({}, {})
+    for code in nested_codes(compiled):
+        functions.codes.setdefault((code.co_firstlineno, code.co_name), []).append(code)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            name = node.name if isinstance(node, ast.FunctionDef) else "<lambda>"
+            functions.nodes.setdefault((_first_line(node), name), []).append(node)
+    return functions
 
 
 def _spans(code: CodeType, body: ast.expr) -> bool:

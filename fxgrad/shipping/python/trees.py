@@ -10,7 +10,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from fxgrad.extend import cached, parse_source
+from fxgrad.extend import parse_source
 
 
 class SourceRefusal(Exception):  # noqa: N818  (it never reaches a user: it becomes an error that names the operation)
@@ -49,13 +49,8 @@ def inner_names(code: types.CodeType) -> Iterator[str]:
 # --- finding sources ----------------------------------------------------------------------------------------
 
 
-@cached("parsed texts of kernels", 64)
-def _parse_cached(text: str) -> ast.Module | None:
-    return parse_source(text)
-
-
 def _file(filename: str) -> ast.Module | None:
-    return _parse_cached("".join(linecache.getlines(filename)))
+    return parse_source("".join(linecache.getlines(filename)))
 
 
 def _nodes(filename: str, kinds: Any, name: str) -> list[Any]:
