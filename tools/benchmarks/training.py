@@ -1,4 +1,4 @@
-"""One step of training a small transformer: gradients, clipping, Adam; beside jax with Flax and Optax."""
+"""One step of training a small transformer: gradients, clipping, Adam; beside jax with Flax and Optax, and PyTorch."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 
 import fxgrad
 from benchmarks.compiled import compiled
+from benchmarks.libraries import torch
 from benchmarks.models import random
 from benchmarks.workload import Memory, Peer, Peers, Ratio, Workload
 from fxgrad import nn, optim
@@ -93,8 +94,76 @@ def of_flax(optimiser: Any, layers: int) -> Any:
     return step
 
 
+def of_torch(params: Any, images: Any, labels: Any) -> Peer:
+    """The same step by PyTorch, as its tutorials write it; every call begins with the given weights."""
+    pytorch, functional = torch(), importlib.import_module("torch.nn.functional")
+    layers, width = len(params) - 2, params["rows"]["kernel"].shape[1]
+
+    class Block(pytorch.nn.Module):  # type: ignore[misc, name-defined]  # imported when asked for
+        """One layer."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            linear = functools.partial(pytorch.nn.Linear, bias=False)
+            self.norm1, self.norm2 = (pytorch.nn.LayerNorm(width, bias=False) for _ in range(2))
+            self.qkv, self.out = linear(width, 3 * width), linear(width, width)
+            self.up, self.down = linear(width, 4 * width), linear(4 * width, width)
+
+        def forward(self, x: Any) -> Any:
+            y = self.qkv(self.norm1(x)).unflatten(-1, (HEADS, 3, -1)).permute(3, 0, 2, 1, 4)
+            y = functional.scaled_dot_product_attention(*y).transpose(1, 2).flatten(-2)
+            x = x + self.out(y)
+            return x + self.down(functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+    class Model(pytorch.nn.Module):  # type: ignore[misc, name-defined]
+        """The same transformer."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows, self.head = (pytorch.nn.Linear(*sizes, bias=False) for sizes in ((8, width), (width, CLASSES)))
+            self.layers = pytorch.nn.Sequential(*(Block() for _ in range(layers)))
+
+        def forward(self, images: Any) -> Any:
+            return self.head(self.layers(self.rows(images)).mean(1))
+
+    def step() -> Any:
+        optimiser.zero_grad()
+        loss = functional.cross_entropy(model(images), labels)
+        loss.backward()
+        pytorch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        return loss
+
+    model, images, labels = Model(), *(pytorch.tensor(np.array(array)) for array in (images, labels))
+    labels = labels.long()
+    given = {name: pytorch.tensor(np.array(weight).T) for name, weight in _torch_names(params).items()}
+    optimiser = pytorch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def begin() -> None:
+        model.load_state_dict(given)
+        for state in optimiser.state.values():
+            for moment in state.values():
+                moment.zero_()
+
+    def result(loss: Any) -> Any:
+        trained = {name: weight.detach().numpy().T for name, weight in model.named_parameters()}
+        return jax.tree.unflatten(jax.tree.structure(params), [
+            trained[name] for name in _torch_names(params)]), loss.detach().numpy()
+    return Peer(step, result=result, prepare=begin)
+
+
+def _torch_names(params: Any) -> dict[str, Any]:
+    """The weights by their names in PyTorch's module, in the order of the leaves of `params`."""
+    named = {}
+    for (name, *parts), weight in ((tuple(key.key for key in path), leaf)
+                                   for path, leaf in jax.tree.flatten_with_path(params)[0]):
+        place = ("layers", name.removeprefix("layer"), parts[0]) if name.startswith("layer") else (name,)
+        named[".".join((*place, "weight"))] = weight
+    return named
+
+
 def a_step(small: bool) -> Peers:
-    """The step of both, from equal weights."""
+    """The step of all three, from equal weights."""
     width, layers, batch = (8, 1, 4) if small else (WIDTH, LAYERS, 128)
     params, images, labels = jax.tree.map(jax.numpy.asarray, (
         initial(width, layers), random(batch, 8, 8, scale=1), np.arange(batch, dtype=np.int32) % CLASSES))
@@ -104,6 +173,8 @@ def a_step(small: bool) -> Peers:
         return replace(compiled(step, (params, state, images, labels)), result=lambda out: (out[0], out[2]))
     ours = optim.adam(1e-3)
     peers = {"fxgrad": peer(fxgrad.jit(of_fxgrad(ours)), ours.init(params))}
+    if torch():
+        peers["PyTorch"] = of_torch(params, images, labels)
     try:
         optax = importlib.import_module("optax")
         importlib.import_module("flax.linen")
