@@ -6,6 +6,7 @@ from benchmarks import (
     cheap_gradients,
     checked_calls,
     compiled,
+    control_flow,
     custom_rules,
     dataflow,
     derivatives,
@@ -23,7 +24,7 @@ from benchmarks.workload import Workload
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for module in (gradients, second_order, custom_rules, unjitted_models, library_calls, dataflow, first_calls,
-                   programs, dispatch, compiled, checked_calls, training, cheap_gradients,
+                   programs, dispatch, compiled, control_flow, checked_calls, training, cheap_gradients,
                    derivatives)
     for workload in module.WORKLOADS}
 

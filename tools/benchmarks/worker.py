@@ -27,7 +27,7 @@ SETTINGS = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
     # glibc keeps the memory that it got: else it may give it back to the system after every gradient, and whether it
     # does hangs on what was allocated before.
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(64 << 20), "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(64 << 20), "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
     "PYTHONHASHSEED": "0",
 }
 """The environment of every measurement."""
