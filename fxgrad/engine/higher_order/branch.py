@@ -6,8 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fxgrad.engine import dtypes
 from fxgrad.engine.analyses.cost import total_cost
+from fxgrad.engine.analyses.fusing import ALIAS, CHEAP, EXPENSIVE, VIEW, fusion_kind
 from fxgrad.engine.core.avals import INVARIANT, Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Program, Variable
@@ -74,13 +77,32 @@ def _run_numpy(index: Any, *values: Any, branches: Branches) -> list[Any]:
     return numpy_executor.copy_borrowed(outputs, range(len(outputs)), values)
 
 
+SHORT = 64
+"""So many flops may a branch take that is computed whether it is chosen or not.
+
+A conditional of XLA's on a CPU costs as much; it is a function of its own for the compiler, and ends fused loops.
+"""
+
+
 def _emit(lax: Any, index: Any, *values: Any, branches: Branches) -> list[Any]:
     together = _out_avals(branches)
+    if all(map(_is_short, branches)):
+        which = index > 0 if len(branches) == 2 else lax.clamp(np.int32(0), index, np.int32(len(branches) - 1))
+        results = [xla_executor.emit(branch, values) for branch in branches]
+        return [lax.select_n(which, *cases) for cases in zip(*results, strict=True)]
 
     def body(branch: Program) -> Any:
         return lambda *operands: [*map(xla_executor.as_varying, xla_executor.emit(branch, operands), together)]
     outputs: list[Any] = lax.switch(index, [body(branch) for branch in branches], *values)
     return outputs
+
+
+def _is_short(program: Program) -> bool:
+    """Return whether a program is a few operations on scalars, without effects."""
+    variables = [*program.outputs, *(out for equation in program.equations for out in equation.outputs)]
+    return all(each.aval.shape == () and not each.aval.vma for each in variables) and all(
+        fusion_kind(equation) in (CHEAP, EXPENSIVE, ALIAS, VIEW) for equation in program.equations
+    ) and total_cost(program).flops <= SHORT
 
 
 def bind_cond(index: Any, parts: Sequence[Derived], operands: Sequence[Any]) -> list[Any]:

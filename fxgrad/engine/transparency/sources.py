@@ -40,7 +40,7 @@ def _find(code: CodeType, module_globals: dict[str, object]) -> FunctionNode | s
     first = code.co_firstlineno, code.co_name
     if not any(_are_equal(each, code) for each in functions.codes.get(first, ())):
         return f"its source in {code.co_filename} is not what runs: the file was changed, or the code was rewritten"
-    nodes = functions.nodes.get(first, [])
+    nodes = functions.trees.get(first, [])
     if len(nodes) > 1:  # lambdas on one line: the positions in the code of each lie within its body
         nodes = [node for node in nodes if isinstance(node, ast.Lambda) and _spans(code, node.body)]
     return nodes[0] if len(nodes) == 1 else "its source is not told from that of another function on the same line"
@@ -50,7 +50,7 @@ class _Functions(NamedTuple):
     """The functions in a source text, as code objects and as syntax trees: by first line and name."""
 
     codes: dict[tuple[int, str], list[CodeType]]
-    nodes: dict[tuple[int, str], list[FunctionNode]]
+    trees: dict[tuple[int, str], list[FunctionNode]]
 
 
 @cached("functions of source texts", 32)
@@ -69,7 +69,7 @@ def _functions_of(text: str, filename: str, flags: int) -> _Functions | str:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.Lambda):
             name = node.name if isinstance(node, ast.FunctionDef) else "<lambda>"
-            functions.nodes.setdefault((_first_line(node), name), []).append(node)
+            functions.trees.setdefault((_first_line(node), name), []).append(node)
     return functions
 
 
