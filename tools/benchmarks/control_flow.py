@@ -222,6 +222,11 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ..
 }
 
 
+def in_the_same_file(x: Any) -> Any:
+    """Nothing to convert."""
+    return x
+
+
 def run(name: str, small: bool) -> Peers:  # noqa: ARG001  (they are small)
     """Calls of the compiled function."""
     function, by_hand, args = FUNCTIONS[name]
@@ -234,13 +239,18 @@ def run(name: str, small: bool) -> Peers:  # noqa: ARG001  (they are small)
             "jax.jit": peer(jax.jit(functools.partial(by_hand, JAX)))}
 
 
-def first(name: str, small: bool) -> Peers:  # noqa: ARG001  (they are small)
-    """First calls: reading the source, converting, tracing, compiling; with nothing kept from the call before."""
+def first(name: str, small: bool, of_file: bool = False) -> Peers:  # noqa: ARG001  (they are small)
+    """First calls: converting, tracing, compiling; with nothing kept from the call before.
+
+    The file was read for another of its functions, unless the function is to be the first of its file.
+    """
     function, by_hand, args = FUNCTIONS[name]
 
     def forget() -> None:
         fxgrad.clear_caches()
         jax.clear_caches()
+        if not of_file:
+            fxgrad.python_control_flow(in_the_same_file)
 
     def peer(jitted: Callable[[], Any]) -> Peer:
         return Peer(lambda: jax.block_until_ready(jitted()(*args)), prepare=forget)
@@ -249,7 +259,11 @@ def first(name: str, small: bool) -> Peers:  # noqa: ARG001  (they are small)
             "jax.jit": peer(lambda: jax.jit(functools.partial(by_hand, JAX)))}
 
 
-WORKLOADS = [Workload(f"control flow: {name}{', first call' if make is first else ''}",
-                      f"{'First call' if make is first else 'Call'} of a function with: {name}",
-                      functools.partial(make, name), (Ratio("by hand", 1.1),), jitted=make is run)
-             for make in (run, first) for name in FUNCTIONS]
+BARS = (Ratio("by hand", 1.1),)
+WORKLOADS = [
+    *(Workload(f"control flow: {name}", f"Call of a function with: {name}", functools.partial(run, name), BARS,
+               jitted=True) for name in FUNCTIONS),
+    *(Workload(f"control flow: {name}, first call", f"First call of a function with: {name}",
+               functools.partial(first, name), BARS) for name in FUNCTIONS),
+    Workload("control flow: break, first call of its file", "First call of the first function of a file of 250 lines",
+             functools.partial(first, "break", of_file=True), BARS)]

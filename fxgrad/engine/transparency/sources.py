@@ -60,7 +60,7 @@ def _functions_of(text: str, filename: str, flags: int) -> _Functions | str:
     if tree is None:
         return f"its source is not found in {filename}"
     try:
-        compiled = compile(text, filename, "exec", flags=flags, dont_inherit=True)
+        compiled = compile(tree, filename, "exec", flags=flags, dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError):
         return f"its source in {filename} does not compile"
     functions = _Functions({}, {})
