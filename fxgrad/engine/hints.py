@@ -26,6 +26,10 @@ _MATH = {"gamma": "scipy.special.gamma", "lgamma": "scipy.special.gammaln", "erf
 """Functions of `math` that have another name here."""
 
 
+COMPILED_CONTROL_FLOW = "fxgrad.python_control_flow(f) compiles the `if`, `for` and `while` of f"
+"""What to write where Python needs the value of a condition; replaced by the reason why a function is not converted."""
+
+
 def conversion_hint() -> Hint | None:
     """Return the hint for running user code that converts traced arrays to numbers or NumPy arrays."""
     frame = user_lines.user_frame()

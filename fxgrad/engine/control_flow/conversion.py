@@ -6,16 +6,18 @@ import ast
 import copy
 import functools
 import sysconfig
+import traceback
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 from fxgrad.engine.caches import Cache, cached
 from fxgrad.engine.control_flow.names import OPERATORS, is_generated
 from fxgrad.engine.control_flow.rewriting import is_kept, rewrite
+from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
 from fxgrad.engine.tracebacks import shorten_traceback
 from fxgrad.engine.transparency.sources import FUTURE, nested_codes, syntax_tree
 from fxgrad.engine.user_lines import at_user_line, file_name, function_name, is_user_file
-from fxgrad.errors import UnsupportedError
+from fxgrad.errors import ConcretizationError, UnsupportedError
 
 _conversions = Cache("converted control flow", 1024)
 """The converted code of a code object, or the reason why there is none."""
@@ -52,6 +54,7 @@ class ConvertedFunction:
         try:
             return self.converted(*args, **kwargs)
         except Exception as error:  # noqa: BLE001  (raised again)
+            _name_reason(error)
             raise shorten_traceback(error)  # noqa: B904
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -59,6 +62,18 @@ class ConvertedFunction:
 
     def __repr__(self) -> str:
         return f"<python_control_flow of {self.__wrapped__!r}>"  # type: ignore[attr-defined]
+
+
+def _name_reason(error: Exception) -> None:
+    """Have an error about a condition in a function that could not be converted say why it was not."""
+    if not isinstance(error, ConcretizationError):
+        return
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)
+             if is_user_code(frame.f_code.co_filename)]
+    reason = _conversions.get(codes[-1]) if codes else None
+    if isinstance(reason, str):
+        error.args = (str(error).replace(
+            COMPILED_CONTROL_FLOW, f"python_control_flow leaves {codes[-1].co_name} as it is: {reason}"),)
 
 
 def converted_callee(function: FunctionType) -> FunctionType:

@@ -24,6 +24,7 @@ from fxgrad.engine.core.program import Atom, Equation, Program, Provenance, Sour
 from fxgrad.engine.core.program_properties import ordering_constraints
 from fxgrad.engine.core.sizes import SymbolicDim
 from fxgrad.engine.core.sources import NOWHERE, equation_source, rerecord_source, user_source
+from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
 from fxgrad.engine.tracing import interning
 from fxgrad.engine.tracing.provenance import enter_origins, note_call_names, note_partial
 from fxgrad.engine.tracing.tracer import Tracer, leak_error
@@ -434,7 +435,7 @@ class Tape:
             f"{use} needs the value of a traced array ({tracer.aval}) in {self.name}, which is traced without values. "
             f"It depends on: {names}. Write fxgrad.numpy.where(condition, a, b) to choose between values, "
             "fxgrad.lax.cond, while_loop or fori_loop to choose or repeat pieces of code, or make the argument static "
-            "(static_argnums). fxgrad.python_control_flow(f) compiles the `if`, `for` and `while` of f"))
+            f"(static_argnums). {COMPILED_CONTROL_FLOW}"))
 
     def _ancestors(self, var: Variable) -> list[str]:
         """Return the names of the inputs, and of the sizes, that `var` depends on."""

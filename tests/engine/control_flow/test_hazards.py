@@ -16,8 +16,9 @@ import pytest
 from fxgrad import grad, jit, make_program, python_control_flow, vmap
 from fxgrad.engine.frontend.flat import trace_flat
 from fxgrad.engine.tracing.trace import SHARED
-from fxgrad.errors import ControlFlowError, UnsupportedError
+from fxgrad.errors import ConcretizationError, ControlFlowError, UnsupportedError
 from fxgrad.extend import Aval
+from tests.engine.control_flow import unconverted
 
 converted = python_control_flow
 
@@ -484,3 +485,23 @@ def test_without_traced_conditions_the_program_is_the_same():
     x = np.array([0.5, 1.0, 2.0])
     np.testing.assert_array_equal(grad(lambda x: f(x).sum())(x), grad(converted(lambda x: f(x).sum()))(x))
     assert make_program(converted(f))(x).equations[0].source.code.co_filename == __file__
+
+
+CONDITION = (
+    "bool() needs the value of a traced array (bool[]) in {name}, which is traced without values. It depends on: x. "
+    "Write fxgrad.numpy.where(condition, a, b) to choose between values, fxgrad.lax.cond, while_loop or fori_loop to "
+    "choose or repeat pieces of code, or make the argument static (static_argnums). python_control_flow leaves ")
+
+
+@pytest.mark.parametrize(("function", "reason"), [
+    (unconverted.of_typed,
+     "typed as it is: its source is not in a file (it was typed at a prompt, or made by exec, in <string>). Write it "
+     "into a file and import it, or use fxgrad.lax.cond and while_loop\n  at <string>:2 (in typed)"),
+    (unconverted.of_turns,
+     "turns as it is: it is a generator (unconverted.py:10), whose turns are asked for from outside. Return a list, or "
+     "use fxgrad.lax.scan\n  at unconverted.py:11 (in turns)")])
+def test_an_error_in_a_function_that_is_left_as_it_is_says_why(function, reason):
+    assert np.isfinite(converted(function)(1.5))  # the condition is known
+    with pytest.raises(ConcretizationError) as caught:
+        jit(converted(function))(1.5)
+    assert str(caught.value) == CONDITION.format(name=function.__name__) + reason
