@@ -145,11 +145,11 @@ def _while_jvp(primals: list[Any], tangents: list[Any], *, condition: Program, b
         results = bind_for(count, without_effects(step.program, TWICE), fixed, begin)
         _, moved = dual_outputs(body.out_avals, carried, results)
         return outputs, moved
-    going = _ignore_carries(condition, len(asked), behind=tuple(map(aval_of, along)))
+    going = ignore_carries(condition, len(asked), behind=tuple(map(aval_of, along)))
     return dual_outputs(body.out_avals, carried, bind_while(going, asked, step.program, fixed, begin))
 
 
-def _ignore_carries(condition: Program, num_consts: int, before: tuple[Aval, ...] = (), behind: tuple[Aval, ...] = (),
+def ignore_carries(condition: Program, num_consts: int, before: tuple[Aval, ...] = (), behind: tuple[Aval, ...] = (),
                     ) -> Program:
     """Return a condition that takes and ignores further carried values, before or behind its own."""
     def build(consts: list[Any], before: list[Any], carry: list[Any], behind: list[Any]) -> list[Any]:
@@ -169,7 +169,7 @@ def _count_steps(condition: Program, asked: Sequence[Any], body: Program, given:
     avals = body.in_avals
     counted = derive_grouped(body, ("counted", len(given)), build, consts=avals[:len(given)], numbers=[COUNTER],
                              carry=avals[len(given):]).program
-    count, *outputs = bind_while(_ignore_carries(condition, len(asked), before=(COUNTER,)), asked, counted, given,
+    count, *outputs = bind_while(ignore_carries(condition, len(asked), before=(COUNTER,)), asked, counted, given,
                                  [zeros(COUNTER), *carry])
     return count, outputs
 

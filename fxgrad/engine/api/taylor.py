@@ -1,0 +1,153 @@
+"""Derivatives of high order in one direction: `jet`, `taylor` and `derivatives`."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fxgrad.engine import tree
+from fxgrad.engine.api.arguments import (
+    gradient_leaf,
+    leaf_avals,
+    match_trees,
+    select_arguments,
+    tangent_leaf,
+    transformation,
+)
+from fxgrad.engine.api.reverse import trace_differentiated
+from fxgrad.engine.core.avals import without_literals
+from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.frontend.flat import nth_name
+from fxgrad.engine.ops.arithmetic import div
+from fxgrad.engine.ops.pointwise import scalar_like
+from fxgrad.engine.ops.structural import instantiate_zeros
+from fxgrad.engine.tracebacks import hide_frames
+from fxgrad.engine.higher_order.series import series_program
+from fxgrad.engine.transforms.series import times
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError
+
+
+@hide_frames
+def jet(fun: Callable[..., Any], primals: Sequence[Any], series: Sequence[Sequence[Any]]) -> tuple[Any, Any]:
+    """Return the output of `fun` and its derivatives along a curve: `(output, derivatives)`, as jax's `jet`.
+
+    The arguments move on the curve x(t) = x_0 + x_1 t + x_2 t^2 / 2! + ...: `primals` has x_0 for each argument,
+    `series` the list [x_1, x_2, ...] for each, all of one length n. The derivatives of `fun(x(t))` at t = 0 of orders 1
+    to n are returned as a list of n containers, each like the output.
+
+    All operations that have a jvp rule are taken, loops and branches included; the work grows with the square of n.
+    Raises `TreeError` or `ArgumentError` where primals and series do not match.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> output, derivatives = fxgrad.jet(fnp.sin, (0.5,), ([1.0, 0.0, 0.0],))
+    >>> [round(float(each), 4) for each in derivatives]  # cos, -sin, -cos
+    [0.8776, -0.4794, -0.8776]
+    """
+    transformation("jet", fun)
+    for name, value in (("primals", primals), ("series", series)):
+        if not isinstance(value, tuple | list):
+            raise ArgumentError(at_user_line(
+                f"jet takes the {name} as a tuple, one entry for each argument, got a {type(value).__name__}. "
+                f"Write jet(f, (x,), ([x1, x2],))"))
+    if len(series) != len(primals):
+        raise ArgumentError(at_user_line(
+            f"jet got {len(primals)} primals and {len(series)} series, where one series for each argument is needed. "
+            "Write jet(f, (x,), ([x1, x2],))"))
+    lengths = sorted({len(each) if isinstance(each, tuple | list) else -1 for each in series})
+    if len(lengths) != 1 or lengths[0] < 0:
+        found = [f"{len(each)} terms" if isinstance(each, tuple | list) else f"a {type(each).__name__}"
+                 for each in series]
+        raise ArgumentError(at_user_line(
+            f"jet takes series that are lists of one length, one for each argument, got {', '.join(found) or 'none'}. "
+            "Write jet(f, (x,), ([x1, x2],))"))
+    order = lengths[0]
+    terms = [tuple(each[level] for each in series) for level in range(order)]
+    return _expand("jet", fun, tuple(primals), terms, order, math.factorial)
+
+
+def taylor(fun: Callable[..., Any], order: int) -> Callable[..., Any]:
+    """Return the function `(x, *args, direction=None)` -> Taylor coefficients of `fun` at `x`, of orders 0 to `order`.
+
+    They are those of t -> fun(x + t * direction, *args): a tuple of `order + 1` containers, each like the output; that
+    of order k is the k-th derivative divided by k!. `direction` is a container like `x`, of equal shapes; a real number
+    `x` needs none, and has 1. Raises `ArgumentError` for a negative order, for integer `x`, and without a direction
+    where `x` is no number.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> [round(float(each), 4) for each in fxgrad.taylor(fnp.exp, 4)(0.0)]
+    [1.0, 1.0, 0.5, 0.1667, 0.0417]
+    """
+    return _along("taylor", fun, order, lambda level: 1)
+
+
+def derivatives(fun: Callable[..., Any], order: int) -> Callable[..., Any]:
+    """Return the function `(x, *args, direction=None)` -> derivatives of `fun` at `x`, of orders 0 to `order`.
+
+    They are those of t -> fun(x + t * direction, *args) at t = 0: a tuple of `order + 1` containers, each like the
+    output. `direction` is a container like `x`, of equal shapes; a real number `x` needs none, and has 1. Raises
+    `ArgumentError` for a negative order, for integer `x`, and without a direction where `x` is no number.
+
+    >>> import fxgrad, fxgrad.numpy as fnp
+    >>> [float(each) for each in fxgrad.derivatives(lambda x: x ** 3, 4)(2.0)]
+    [8.0, 12.0, 12.0, 6.0, 0.0]
+    """
+    return _along("derivatives", fun, order, math.factorial)
+
+
+def _along(what: str, fun: Callable[..., Any], order: int, scale: Callable[[int], int]) -> Callable[..., Any]:
+    transformation(what, fun)
+    if isinstance(order, bool) or not isinstance(order, int) or order < 0:
+        raise ArgumentError(at_user_line(
+            f"{what} takes the highest order as an integer of at least 0, got {order!r}. Write {what}(f, 3)"))
+
+    @hide_frames
+    @functools.wraps(fun, updated=())
+    def expanded(x: Any, *args: Any, direction: Any = None) -> tuple[Any, ...]:
+        if direction is None:
+            leaves = tree.leaves(x)
+            if len(leaves) != 1 or getattr(leaves[0], "shape", ()) != ():
+                raise ArgumentError(at_user_line(
+                    f"{what}(f, {order}) needs a direction where x is no number: a container like x. Write "
+                    f"{what}(f, {order})(x, direction=v) for the derivatives of f(x + t * v) by t"))
+            direction = tree.map(lambda _: 1.0, x)
+        given = (x, *args)
+        output, found = _expand(what, fun, given, [(direction,)] if order else [], order, scale, alone=True)
+        return (output, *found)
+    return expanded
+
+
+def _expand(what: str, fun: Callable[..., Any], args: tuple[Any, ...], terms: Sequence[Any], order: int,
+            scale: Callable[[int], int], alone: bool = False) -> tuple[Any, list[Any]]:
+    """Return the output and its Taylor coefficients of orders 1 to `order`, each times `scale` of its order.
+
+    `terms` are derivatives of the arguments by `t`, from order 1 on: tuples like `args`, or of the first argument's
+    alone, if that is what varies.
+    """
+    numbers = (0,) if alone else tuple(range(len(args)))
+    selected = select_arguments(what, fun, numbers[0] if alone else numbers, args)
+    avals = leaf_avals(what, selected)
+    columns: list[list[Any]] = [[] for _ in avals]
+    for level, term in enumerate(terms, 1):
+        given = match_trees(what, "primals", selected.structure, "series" if not alone else "direction", term)
+        for index, (value, aval) in enumerate(zip(given, avals, strict=True)):
+            leaf = tangent_leaf(what, value, aval, nth_name(selected.names, index))
+            if type(leaf) is not Zero and level > 1:
+                leaf = div(leaf, scalar_like(math.factorial(level), leaf))
+            columns[index].append(leaf)
+    traced, _ = trace_differentiated(what, fun, False, args, {}, selected, avals)
+    counts = [0 if any(type(value) is Zero for value in column) else len(column) for column in columns]
+    derived = series_program(traced.program, (*[0] * traced.program.captured, *counts), order)
+    coefficients = [value for column, count in zip(columns, counts, strict=True) for value in column[:count]]
+    outputs = without_literals(derived([*traced.captured, *selected.leaves, *coefficients]))
+    avals_out, rest = traced.program.out_avals, outputs[len(traced.program.out_avals):]
+    found = iter(rest)
+    by_output = [[times(next(found), scale(level)) for level in range(1, order + 1)] if mark else
+                 [instantiate_zeros(Zero(aval))] * order for aval, mark in zip(avals_out, derived.extra, strict=True)]
+    main = traced.out_tree.num_leaves
+    return tree.unflatten(traced.out_tree, outputs[:main]), [
+        tree.unflatten(traced.out_tree, without_literals([
+            gradient_leaf(column[level], aval) for column, aval in zip(by_output[:main], avals_out, strict=False)]))
+        for level in range(order)]

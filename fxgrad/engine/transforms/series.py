@@ -1,0 +1,331 @@
+"""Taylor series: every value of a program becomes a power series, computed coefficient by coefficient.
+
+A value that varies with a number `t` is y(t) = y_0 + y_1 t + y_2 t^2 + ... The coefficients of an operation's result
+follow from those of its operands. Linear operations act on each coefficient, products are convolutions, and for all
+others y = f(x) the jvp rule is a differential equation: y' = f'(x) x', so that k y_k is coefficient k - 1 of its right
+side, which needs coefficients of lower order alone. The operations of the rule are series in turn, and those that occur
+twice are computed once: so exp, tanh or division cost a number of products that grows with the square of the order
+(Griewank and Walther, Evaluating Derivatives, 2nd ed., chapter 13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.cache_keys import param_key
+from fxgrad.engine.core.primitive import NO_TANGENT, Primitive
+from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.core.walk import eval_program
+from fxgrad.engine.derivation.derive import Derived, derive, rule_inputs
+from fxgrad.engine.ops.arithmetic import div, div_p, mul, mul_p, sub
+from fxgrad.engine.ops.convolution import conv_general_dilated_p
+from fxgrad.engine.ops.exponential import integer_pow_p, square_p
+from fxgrad.engine.ops.pointwise import add, scalar_like
+from fxgrad.engine.ops.products import dot_general_p
+from fxgrad.engine.ops.structural import broadcast_to, instantiate_zeros
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
+from fxgrad.engine.transforms.forward import has_tangent, push_forward
+
+Coefficient = Callable[[int], Any]
+"""The coefficient of an order above 0, or a `Zero`; it may ask for those of lower orders."""
+
+
+class Series:
+    """A power series whose coefficients are computed when they are first asked for; `aval` is the type of each."""
+
+    __slots__ = ("_next", "aval", "known")
+
+    def __init__(self, aval: Aval, known: Sequence[Any], further: Coefficient | None = None) -> None:
+        self.aval, self.known, self._next = aval, [*known], further
+
+    def __getitem__(self, order: int) -> Any:
+        """Return a coefficient, which may be a symbolic `Zero`."""
+        while len(self.known) <= order:
+            self.known.append(Zero(self.aval) if self._next is None else self._next(len(self.known)))
+        return self.known[order]
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all coefficients but the first are known to be zero."""
+        return self._next is None and all(type(value) is Zero for value in self.known[1:])
+
+    @property
+    def value(self) -> Any:
+        """The coefficient of order 0 as an array."""
+        return instantiate_zeros(self[0])
+
+
+Rule = Callable[["Expansion", "Operation"], "list[Series]"]
+
+
+class Operation:
+    """An operation on series: its primitive, parameters, operands, and the types of its results.
+
+    `order` is the one up to which the operands are known, if it is the highest that is needed; else 0.
+    """
+
+    def __init__(self, primitive: Primitive, params: dict[str, Any], operands: Sequence[Series], avals: Sequence[Aval],
+                 order: int) -> None:
+        self.primitive, self.params, self.operands, self.avals = primitive, params, operands, avals
+        self.order = order
+
+    def on(self, values: Sequence[Any]) -> list[Any]:
+        """Return the results of the operation on arrays."""
+        return bind(self.primitive, *values, **self.params)
+
+    def values(self) -> list[Any]:
+        """Return the coefficients of order 0 of the results."""
+        return self.on([operand.value for operand in self.operands])
+
+
+series_rules: Analysis[Rule | None] = Analysis(
+    "Taylor series", "How the coefficients of the results follow from those of the operands, other than by the jvp "
+    "rule.", missing="conservative", default=None)
+
+
+class Expansion:
+    """The series of one program; those of equal operations are one."""
+
+    def __init__(self) -> None:
+        self._made: dict[Any, tuple[list[Series], Operation]] = {}  # keys have identities of the operands
+        self._constants: dict[Any, Series] = {}
+        self._tangents: dict[Any, tuple[Derived, bool]] = {}
+
+    def constant(self, value: Any) -> Series:
+        """Return the series of a value that does not vary."""
+        if type(value) is not Literal:
+            return Series(aval_of(value), [value])
+        found = self._constants.get(value)
+        if found is None:
+            found = self._constants[value] = Series(value.aval, [value])
+        return found
+
+    def run(self, program: Program, inputs: Sequence[Series], order: int = 0) -> list[Series]:
+        """Return the series of the outputs.
+
+        With the highest order that is needed, coefficients are computed one after the other, so that no series asks for
+        those of a long chain, and operations with programs compute all of them at once.
+        """
+        waiting: list[list[Series]] = []
+
+        def compute() -> None:
+            for level in range(1, order + 1):
+                for results in waiting:
+                    for series in results:
+                        series[level]
+            waiting.clear()
+
+        def step(equation: Equation, operands: list[Series]) -> list[Series]:
+            if equation.primitive.regions is not None:
+                compute()
+            waiting.append(self.apply(equation.primitive, equation.params, operands,
+                                      [out.aval for out in equation.outputs], order))
+            return waiting[-1]
+
+        outputs = eval_program(program, inputs, step, self.constant)
+        compute()
+        return outputs
+
+    def apply(self, primitive: Primitive, params: dict[str, Any], operands: Sequence[Series], avals: Sequence[Aval],
+              order: int = 0) -> list[Series]:
+        """Return the series of the results of an operation, of the types `avals`."""
+        key = (primitive, tuple(param_key(primitive, params)), *map(id, operands))
+        found = None if primitive.effectful else self._made.get(key)
+        if found is None:
+            operation = Operation(primitive, params, operands, avals, order)
+            found = self._made[key] = self._apply(operation), operation
+        return found[0]
+
+    def _apply(self, operation: Operation) -> list[Series]:
+        primitive, operands = operation.primitive, operation.operands
+        if primitive.jvp is NO_TANGENT or all(not has_tangent(each.aval) or each.is_constant for each in operands):
+            return [Series(aval, [value]) for aval, value in zip(operation.avals, operation.values(), strict=True)]
+        rule = series_rules.of(primitive)
+        if rule is not None:
+            return rule(self, operation)
+        return self._by_tangents(operation)
+
+    def _by_tangents(self, operation: Operation) -> list[Series]:
+        """Return the series that the jvp rule gives: as a linear operation, or as a differential equation."""
+        operands = operation.operands
+        marks = tuple(has_tangent(each.aval) and not each.is_constant for each in operands)
+        derived, is_linear = self._tangent(operation, marks)
+        right: list[Series] = []
+
+        def further(place: int) -> Coefficient:
+            def linear(order: int) -> Any:
+                along = tuple(mark and type(each[order]) is not Zero
+                              for each, mark in zip(operands, marks, strict=True))
+                if not any(along):
+                    return Zero(operation.avals[place])
+                tangent, _ = self._tangent(operation, along)
+                given = [each[order] for each, mark in zip(operands, along, strict=True) if mark]
+                outputs = tangent([*(each.value for each in operands), *given])
+                return outputs[tangent.extra.index(place)] if place in tangent.extra else Zero(operation.avals[place])
+
+            def differential(order: int) -> Any:
+                if not right:
+                    inputs = [*map(self.constant, derived.captured), *operands,
+                              *(derivative(each) for each, mark in zip(operands, marks, strict=True) if mark)]
+                    right.extend(self.run(derived.program, inputs))
+                return divided(right[derived.extra.index(place)][order - 1], order)
+            return linear if is_linear else differential
+
+        return [Series(aval, [value], further(place) if place in derived.extra else None)
+                for place, (aval, value) in enumerate(zip(operation.avals, operation.values(), strict=True))]
+
+    def _tangent(self, operation: Operation, marks: tuple[bool, ...]) -> tuple[Derived, bool]:
+        """Return the program of the nonzero tangents, and whether it is independent of all operands that vary.
+
+        It takes the operands, and the tangents of those that `marks` marks; `extra` has the places of the results.
+        """
+        primitive, params = operation.primitive, operation.params
+        avals = tuple(each.aval for each in operation.operands)
+        key = (primitive, tuple(param_key(primitive, params)), avals, marks)
+        found = self._tangents.get(key)
+        if found is None:
+            def build(*values: Any) -> tuple[list[Any], tuple[int, ...]]:
+                given = iter(values[len(avals):])
+                tangents = [next(given) if mark else Zero(aval) for aval, mark in zip(avals, marks, strict=True)]
+                _, results = push_forward(single, [*captured, *values[:len(avals)]],
+                                          [*(Zero(aval_of(value)) for value in captured), *tangents])
+                places = tuple(place for place, result in enumerate(results) if type(result) is not Zero)
+                return [results[place] for place in places], places
+
+            single, captured = trace_at(lambda *values: operation.on(rule_inputs(primitive, [*values])), [*avals],
+                                        mode=WITH_LITERALS, name=primitive.name)
+            derived = derive(single, ("tangents", marks), build, [
+                *avals, *(aval for aval, mark in zip(avals, marks, strict=True) if mark)])
+            own = derived.program.inputs[len(derived.captured):][:len(avals)]
+            used = {atom for equation in derived.program.equations for atom in equation.inputs}
+            used |= {*derived.program.outputs}
+            varies = [has_tangent(each.aval) and not each.is_constant for each in operation.operands]
+            is_linear = not any(var in used for var, mark in zip(own, varies, strict=True) if mark)
+            found = self._tangents[key] = derived, is_linear
+        return found
+
+
+def derivative(series: Series) -> Series:
+    """Return the series of the derivative by `t`."""
+    return Series(series.aval, [], lambda order: times(series[order + 1], order + 1))
+
+
+def times(value: Any, number: int) -> Any:
+    """Return a coefficient times a number."""
+    return value if type(value) is Zero or number == 1 else mul(value, scalar_like(number, value))
+
+
+def divided(value: Any, number: int) -> Any:
+    """Return a coefficient divided by a number."""
+    return value if type(value) is Zero or number == 1 else div(value, scalar_like(number, value))
+
+
+def total(values: Sequence[Any], aval: Aval) -> Any:
+    """Return the sum of coefficients of the type `aval`, a `Zero` if all are."""
+    present = [value for value in values if type(value) is not Zero]
+    if not present:
+        return Zero(aval)
+    result = present[0]
+    for value in present[1:]:
+        result = add(result, value)
+    return result
+
+
+# --- products ---------------------------------------------------------------------------------------------------------
+
+
+def _product(expansion: Expansion, operation: Operation) -> list[Series]:  # noqa: ARG001
+    """Convolve the coefficients of a bilinear operation's operands."""
+    one, other = operation.operands
+    aval, = operation.avals
+
+    def term(first: Any, second: Any) -> Any:
+        return Zero(aval) if Zero in (type(first), type(second)) else operation.on([first, second])[0]
+
+    def further(order: int) -> Any:
+        if one is other and operation.primitive is mul_p:  # each pair of different orders occurs twice
+            twice = total([term(one[low], one[order - low]) for low in range((order + 1) // 2)], aval)
+            middle = [term(one[order // 2], one[order // 2])] if order % 2 == 0 else []
+            return total([times(twice, 2), *middle], aval)
+        return total([term(one[low], other[order - low]) for low in range(order + 1)], aval)
+    return [Series(aval, operation.values(), further)]
+
+
+series_rules.enter(_product, mul_p, dot_general_p, conv_general_dilated_p)
+
+
+@series_rules.register(div_p)
+def _quotient(expansion: Expansion, operation: Operation) -> list[Series]:  # noqa: ARG001
+    """From y b = a: y_k is (a_k - sum of y_i b_{k-i}) / b_0."""
+    above, below = operation.operands
+    aval, = operation.avals
+
+    def further(order: int) -> Any:
+        known = total([mul(result[low], below[order - low]) for low in range(order)
+                       if Zero not in (type(result[low]), type(below[order - low]))], aval)
+        rest = above[order]
+        if type(known) is not Zero:
+            rest = sub(instantiate_zeros(rest), known)
+        return rest if type(rest) is Zero else broadcast_to(div(rest, below.value), aval.shape)
+    result = Series(aval, operation.values(), further)
+    return [result]
+
+
+@series_rules.register(integer_pow_p)
+def _integer_power(expansion: Expansion, operation: Operation) -> list[Series]:
+    """Multiply by repeated squaring, and divide 1 by that if the power is negative."""
+    base, = operation.operands
+    power = operation.params["exponent"]
+    square, product = base, None
+    remaining = abs(power)
+    while remaining:
+        if remaining % 2:
+            product = square if product is None else expansion.apply(mul_p, {}, [product, square], operation.avals)[0]
+        remaining //= 2
+        if remaining:
+            square, = expansion.apply(mul_p, {}, [square, square], operation.avals)
+    if product is None:
+        return [Series(operation.avals[0], operation.values())]
+    if power < 0:
+        product, = expansion.apply(div_p, {}, [expansion.constant(scalar_like(1, base.value)), product],
+                                   operation.avals)
+    return [Series(operation.avals[0], operation.values(), product.__getitem__)]
+
+
+@series_rules.register(square_p)
+def _square(expansion: Expansion, operation: Operation) -> list[Series]:
+    base, = operation.operands
+    product, = expansion.apply(mul_p, {}, [base, base], operation.avals)
+    return [Series(operation.avals[0], operation.values(), product.__getitem__)]
+
+
+# --- programs ---------------------------------------------------------------------------------------------------------
+
+
+def series_program(program: Program, given: tuple[int, ...], order: int, wanted: tuple[bool, ...] | None = None,
+                   ) -> Derived:
+    """Return the program inputs, coefficients -> outputs, coefficients of orders 1 to `order`.
+
+    Behind its inputs it takes, for each, so many coefficients from order 1 on as `given` says; the others are zero.
+    Behind its outputs it returns `order` coefficients of each that `wanted` marks, by default of those that vary;
+    `extra` marks these.
+    """
+    def build(*values: Any) -> tuple[list[Any], tuple[bool, ...]]:
+        remaining = iter(values[len(avals):])
+        inputs = [Series(aval, [value, *(next(remaining) for _ in range(count))])
+                  for aval, value, count in zip(avals, values, given, strict=False)]
+        outputs = Expansion().run(program, inputs, order)
+        reached = tuple(any(type(series[level]) is not Zero for level in range(1, order + 1)) for series in outputs)
+        marks = wanted or reached
+        return [*(series.value for series in outputs), *(
+            broadcast_to(instantiate_zeros(series[level]), series.aval.shape)
+            for series, mark in zip(outputs, marks, strict=True) if mark for level in range(1, order + 1))], reached
+
+    avals = program.in_avals
+    along = [aval for aval, count in zip(avals, given, strict=True) for _ in range(count)]
+    return derive(program, ("series", given, order, wanted), build, [*avals, *along])

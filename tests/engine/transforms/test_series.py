@@ -1,0 +1,86 @@
+"""Taylor series of every operation: the coefficients are derivatives of forward mode, nested as often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad.engine.core.avals import array_aval
+from fxgrad.engine.core.primitive import NO_TANGENT, Primitive
+from fxgrad.engine.rooms import registry
+from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.transforms.forward import has_tangent
+from fxgrad.errors import UnsupportedError
+from tests.samples import COMPILED, Sample, all_samples
+
+SAMPLES = all_samples()
+ORDER = 3
+QUICK_SAMPLES = 2
+TOLERANCES = {8: 1e-9, 4: 2e-3}
+"""Of a part of a number, by the bytes of it. Numbers of two bytes have no digits left at the third order."""
+
+
+def along(primitive: Primitive, sample: Sample) -> Callable[[Any], list[Any]]:
+    """The operation as a function of a number, by which its arguments move."""
+    args, random = sample.args(), np.random.default_rng(7)
+    directions = [random.uniform(-0.5, 0.5, np.shape(arg)).astype(arg.dtype)
+                  if has_tangent(array_aval(arg)) and place not in sample.fixed else None
+                  for place, arg in enumerate(args)]
+
+    def function(t: Any) -> list[Any]:
+        values = [arg if direction is None else arg + t * direction
+                  for arg, direction in zip(args, directions, strict=True)]
+        return [output for output in bind(primitive, *values, **sample.params) if has_tangent(aval_of(output))]
+    return function
+
+
+def nested(function: Callable[[Any], Any], order: int) -> Callable[[Any], Any]:
+    for _ in range(order):
+        function = lambda t, function=function: fxgrad.jvp(function, (t,), (1.0,))[1]  # noqa: E731
+    return function
+
+
+def check_series(primitive: Primitive, sample: Sample) -> None:
+    function = along(primitive, sample)
+    with np.errstate(all="ignore"):
+        try:
+            expected = [fxgrad.jvp(function, (0.0,), (1.0,))[0], *(
+                nested(function, order)(0.0) for order in range(1, ORDER + 1))]
+        except UnsupportedError as error:  # without forward mode
+            with pytest.raises(UnsupportedError) as caught:
+                fxgrad.derivatives(function, ORDER)(0.0)
+            assert str(caught.value).split("\n")[0] == str(error).split("\n")[0]
+            return
+        found = fxgrad.derivatives(function, ORDER)(0.0)
+    for order in range(ORDER + 1):
+        for one, other in zip(found[order], expected[order], strict=True):
+            assert (one.shape, one.dtype) == (other.shape, other.dtype), order
+            digits = TOLERANCES.get(np.asarray(one).real.dtype.itemsize)
+            if digits is not None:
+                scale = np.max(np.abs(np.where(np.isfinite(other), other, 0)), initial=1.0)
+                np.testing.assert_allclose(one, other, rtol=digits * sample.tolerance,
+                                           atol=digits * sample.tolerance * scale, err_msg=f"order {order}")
+
+
+DIFFERENTIABLE = [name for name in sorted(registry) if registry[name].jvp is not NO_TANGENT
+                  and not any("jvp" in sample.without for sample in SAMPLES[registry[name]])]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in COMPILED))
+                                  for name in DIFFERENTIABLE])
+def test_coefficients_are_the_derivatives_of_forward_mode(name: str) -> None:
+    samples = [sample for sample in SAMPLES[registry[name]] if not sample.slow]
+    for sample in samples[:QUICK_SAMPLES]:
+        check_series(registry[name], sample)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_coefficients_of_further_samples(name: str) -> None:
+    samples = [sample for sample in SAMPLES[registry[name]] if not sample.slow]
+    for sample in samples[QUICK_SAMPLES:]:
+        check_series(registry[name], sample)
