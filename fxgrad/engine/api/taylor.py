@@ -7,8 +7,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from fxgrad.engine import tree
 from fxgrad.engine.api.arguments import (
+    Selected,
+    check_differentiable,
     gradient_leaf,
     leaf_avals,
     match_trees,
@@ -20,12 +24,12 @@ from fxgrad.engine.api.reverse import trace_differentiated
 from fxgrad.engine.core.avals import without_literals
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.frontend.flat import nth_name
+from fxgrad.engine.higher_order.series import series_program
 from fxgrad.engine.ops.arithmetic import div
 from fxgrad.engine.ops.pointwise import scalar_like
-from fxgrad.engine.ops.structural import instantiate_zeros
+from fxgrad.engine.ops.structural import zeros
 from fxgrad.engine.tracebacks import hide_frames
-from fxgrad.engine.higher_order.series import series_program
-from fxgrad.engine.transforms.series import times
+from fxgrad.engine.transforms.forward import ONE
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 
@@ -65,7 +69,8 @@ def jet(fun: Callable[..., Any], primals: Sequence[Any], series: Sequence[Sequen
             "Write jet(f, (x,), ([x1, x2],))"))
     order = lengths[0]
     terms = [tuple(each[level] for each in series) for level in range(order)]
-    return _expand("jet", fun, tuple(primals), terms, order, math.factorial)
+    selected = select_arguments("jet", fun, tuple(range(len(primals))), tuple(primals))
+    return _expand("jet", fun, tuple(primals), selected, terms, order, scaled=True)
 
 
 def taylor(fun: Callable[..., Any], order: int) -> Callable[..., Any]:
@@ -73,14 +78,14 @@ def taylor(fun: Callable[..., Any], order: int) -> Callable[..., Any]:
 
     They are those of t -> fun(x + t * direction, *args): a tuple of `order + 1` containers, each like the output; that
     of order k is the k-th derivative divided by k!. `direction` is a container like `x`, of equal shapes; a real number
-    `x` needs none, and has 1. Raises `ArgumentError` for a negative order, for integer `x`, and without a direction
-    where `x` is no number.
+    `x` needs none, and has 1. Raises `ArgumentError` for a negative order and without a direction where
+    `x` is no number, `DTypeError` for integers.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> [round(float(each), 4) for each in fxgrad.taylor(fnp.exp, 4)(0.0)]
     [1.0, 1.0, 0.5, 0.1667, 0.0417]
     """
-    return _along("taylor", fun, order, lambda level: 1)
+    return _along("taylor", fun, order, scaled=False)
 
 
 def derivatives(fun: Callable[..., Any], order: int) -> Callable[..., Any]:
@@ -88,16 +93,16 @@ def derivatives(fun: Callable[..., Any], order: int) -> Callable[..., Any]:
 
     They are those of t -> fun(x + t * direction, *args) at t = 0: a tuple of `order + 1` containers, each like the
     output. `direction` is a container like `x`, of equal shapes; a real number `x` needs none, and has 1. Raises
-    `ArgumentError` for a negative order, for integer `x`, and without a direction where `x` is no number.
+    `ArgumentError` for a negative order and without a direction where `x` is no number, `DTypeError` for integers.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> [float(each) for each in fxgrad.derivatives(lambda x: x ** 3, 4)(2.0)]
     [8.0, 12.0, 12.0, 6.0, 0.0]
     """
-    return _along("derivatives", fun, order, math.factorial)
+    return _along("derivatives", fun, order, scaled=True)
 
 
-def _along(what: str, fun: Callable[..., Any], order: int, scale: Callable[[int], int]) -> Callable[..., Any]:
+def _along(what: str, fun: Callable[..., Any], order: int, scaled: bool) -> Callable[..., Any]:
     transformation(what, fun)
     if isinstance(order, bool) or not isinstance(order, int) or order < 0:
         raise ArgumentError(at_user_line(
@@ -106,48 +111,47 @@ def _along(what: str, fun: Callable[..., Any], order: int, scale: Callable[[int]
     @hide_frames
     @functools.wraps(fun, updated=())
     def expanded(x: Any, *args: Any, direction: Any = None) -> tuple[Any, ...]:
-        if direction is None:
-            leaves = tree.leaves(x)
-            if len(leaves) != 1 or getattr(leaves[0], "shape", ()) != ():
-                raise ArgumentError(at_user_line(
-                    f"{what}(f, {order}) needs a direction where x is no number: a container like x. Write "
-                    f"{what}(f, {order})(x, direction=v) for the derivatives of f(x + t * v) by t"))
-            direction = tree.map(lambda _: 1.0, x)
-        given = (x, *args)
-        output, found = _expand(what, fun, given, [(direction,)] if order else [], order, scale, alone=True)
+        selected = select_arguments(what, fun, 0, (x, *args))
+        check_differentiable(what, selected, leaf_avals(what, selected))
+        if direction is None and [np.shape(leaf) for leaf in selected.leaves] != [()]:
+            raise ArgumentError(at_user_line(
+                f"{what}(f, {order}) needs a direction where x is no number: a container like x. Write "
+                f"{what}(f, {order})(x, direction=v) for the derivatives of f(x + t * v) by t"))
+        terms = [] if order == 0 else [ONE] if direction is None else [(direction,)]
+        output, found = _expand(what, fun, (x, *args), selected, terms, order, scaled)
         return (output, *found)
     return expanded
 
 
-def _expand(what: str, fun: Callable[..., Any], args: tuple[Any, ...], terms: Sequence[Any], order: int,
-            scale: Callable[[int], int], alone: bool = False) -> tuple[Any, list[Any]]:
-    """Return the output and its Taylor coefficients of orders 1 to `order`, each times `scale` of its order.
+def _expand(what: str, fun: Callable[..., Any], args: tuple[Any, ...], selected: Selected, terms: Sequence[Any],
+            order: int, scaled: bool) -> tuple[Any, list[Any]]:
+    """Return the output and its Taylor coefficients of orders 1 to `order`; if `scaled`, times the factorial of each.
 
-    `terms` are derivatives of the arguments by `t`, from order 1 on: tuples like `args`, or of the first argument's
-    alone, if that is what varies.
+    `terms` are derivatives of the arguments by `t`, from order 1 on: tuples like those selected, or `ONE`.
     """
-    numbers = (0,) if alone else tuple(range(len(args)))
-    selected = select_arguments(what, fun, numbers[0] if alone else numbers, args)
     avals = leaf_avals(what, selected)
+    is_jet = what == "jet"
     columns: list[list[Any]] = [[] for _ in avals]
     for level, term in enumerate(terms, 1):
-        given = match_trees(what, "primals", selected.structure, "series" if not alone else "direction", term)
+        if term == ONE:
+            break
+        given = match_trees(what, "primals" if is_jet else "x", selected.structure, "series" if is_jet else "direction",
+                            term)
         for index, (value, aval) in enumerate(zip(given, avals, strict=True)):
-            leaf = tangent_leaf(what, value, aval, nth_name(selected.names, index))
+            leaf = tangent_leaf(what, value, aval, nth_name(selected.names, index), "term" if is_jet else "direction")
             if type(leaf) is not Zero and level > 1:
                 leaf = div(leaf, scalar_like(math.factorial(level), leaf))
             columns[index].append(leaf)
     traced, _ = trace_differentiated(what, fun, False, args, {}, selected, avals)
-    counts = [0 if any(type(value) is Zero for value in column) else len(column) for column in columns]
-    derived = series_program(traced.program, (*[0] * traced.program.captured, *counts), order)
-    coefficients = [value for column, count in zip(columns, counts, strict=True) for value in column[:count]]
-    outputs = without_literals(derived([*traced.captured, *selected.leaves, *coefficients]))
-    avals_out, rest = traced.program.out_avals, outputs[len(traced.program.out_avals):]
-    found = iter(rest)
-    by_output = [[times(next(found), scale(level)) for level in range(1, order + 1)] if mark else
-                 [instantiate_zeros(Zero(aval))] * order for aval, mark in zip(avals_out, derived.extra, strict=True)]
-    main = traced.out_tree.num_leaves
-    return tree.unflatten(traced.out_tree, outputs[:main]), [
-        tree.unflatten(traced.out_tree, without_literals([
-            gradient_leaf(column[level], aval) for column, aval in zip(by_output[:main], avals_out, strict=False)]))
+    counts: list[int | str] = [ONE] if [*terms] == [ONE] else [
+        0 if any(type(value) is Zero for value in column) else len(column) for column in columns]
+    derived = series_program(traced.program, (*[0] * traced.program.captured, *counts), order, scaled=scaled)
+    coefficients = [value for column, count in zip(columns, counts, strict=True) if count for value in column]
+    results = without_literals(derived([*traced.captured, *selected.leaves, *coefficients]))
+    out_avals, remaining = traced.program.out_avals, iter(results[len(traced.program.outputs):])
+    found = [[next(remaining) for _ in range(order)] if mark else without_literals([zeros(aval)] * order)
+             for aval, mark in zip(out_avals, derived.extra, strict=True)]
+    return tree.unflatten(traced.out_tree, results[:len(out_avals)]), [
+        tree.unflatten(traced.out_tree, [gradient_leaf(column[level], aval)
+                                         for column, aval in zip(found, out_avals, strict=True)])
         for level in range(order)]

@@ -10,6 +10,7 @@ twice are computed once: so exp, tanh or division cost a number of products that
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ from fxgrad.engine.ops.products import dot_general_p
 from fxgrad.engine.ops.structural import broadcast_to, instantiate_zeros
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
-from fxgrad.engine.transforms.forward import has_tangent, push_forward
+from fxgrad.engine.transforms.forward import ONE, has_tangent, instantiate_one, push_forward
 
 Coefficient = Callable[[int], Any]
 """The coefficient of an order above 0, or a `Zero`; it may ask for those of lower orders."""
@@ -307,25 +308,28 @@ def _square(expansion: Expansion, operation: Operation) -> list[Series]:
 # --- programs ---------------------------------------------------------------------------------------------------------
 
 
-def series_program(program: Program, given: tuple[int, ...], order: int, wanted: tuple[bool, ...] | None = None,
-                   ) -> Derived:
+def series_program(program: Program, given: tuple[int | str, ...], order: int, wanted: tuple[bool, ...] | None = None,
+                   scaled: bool = False) -> Derived:
     """Return the program inputs, coefficients -> outputs, coefficients of orders 1 to `order`.
 
-    Behind its inputs it takes, for each, so many coefficients from order 1 on as `given` says; the others are zero.
-    Behind its outputs it returns `order` coefficients of each that `wanted` marks, by default of those that vary;
-    `extra` marks these.
+    Behind its inputs it takes, for each, so many coefficients from order 1 on as `given` says; the others are zero. An
+    input given as `ONE` has the coefficient 1 of order 1. Behind its outputs it returns `order` coefficients of each
+    that `wanted` marks, by default of those that vary; `extra` marks these. With `scaled` they are derivatives: times
+    the factorial of the order.
     """
     def build(*values: Any) -> tuple[list[Any], tuple[bool, ...]]:
         remaining = iter(values[len(avals):])
-        inputs = [Series(aval, [value, *(next(remaining) for _ in range(count))])
+        inputs = [Series(aval, [value, instantiate_one(aval)] if count == ONE else
+                         [value, *(next(remaining) for _ in range(int(count)))])
                   for aval, value, count in zip(avals, values, given, strict=False)]
         outputs = Expansion().run(program, inputs, order)
         reached = tuple(any(type(series[level]) is not Zero for level in range(1, order + 1)) for series in outputs)
         marks = wanted or reached
         return [*(series.value for series in outputs), *(
-            broadcast_to(instantiate_zeros(series[level]), series.aval.shape)
+            broadcast_to(instantiate_zeros(times(series[level], math.factorial(level) if scaled else 1)),
+                         series.aval.shape)
             for series, mark in zip(outputs, marks, strict=True) if mark for level in range(1, order + 1))], reached
 
     avals = program.in_avals
-    along = [aval for aval, count in zip(avals, given, strict=True) for _ in range(count)]
-    return derive(program, ("series", given, order, wanted), build, [*avals, *along])
+    along = [aval for aval, count in zip(avals, given, strict=True) if count != ONE for _ in range(int(count))]
+    return derive(program, ("series", given, order, wanted, scaled), build, [*avals, *along])
