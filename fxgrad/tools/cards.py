@@ -43,6 +43,7 @@ MODULES = (
     "fxgrad.engine.ops.snippets",
     "fxgrad.engine.ops.strong",
     "fxgrad.engine.ops.strong_solves",
+    "fxgrad.engine.transforms.series",
     "fxgrad.interop.emission",
     "fxgrad.interop.importing",
     "fxgrad.lax.reductions",
@@ -64,6 +65,7 @@ MODULES = (
 )
 """Every module that makes an `Analysis`."""
 ENTERING = (
+    "fxgrad.engine.higher_order.series",
     "fxgrad.shipping.onnx",
     "fxgrad.text",
     "fxgrad.tools.numerics.stabilizing",

@@ -16,6 +16,7 @@ from benchmarks import (
     library_calls,
     programs,
     second_order,
+    series,
     training,
     unjitted_models,
 )
@@ -25,7 +26,7 @@ WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for module in (gradients, second_order, custom_rules, unjitted_models, library_calls, dataflow, first_calls,
                    programs, dispatch, compiled, control_flow, checked_calls, training, cheap_gradients,
-                   derivatives)
+                   derivatives, series)
     for workload in module.WORKLOADS}
 
 

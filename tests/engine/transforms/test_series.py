@@ -40,21 +40,27 @@ def along(primitive: Primitive, sample: Sample) -> Callable[[Any], list[Any]]:
 
 def nested(function: Callable[[Any], Any], order: int) -> Callable[[Any], Any]:
     for _ in range(order):
-        function = lambda t, function=function: fxgrad.jvp(function, (t,), (1.0,))[1]  # noqa: E731
+        function = lambda t, function=function: fxgrad.jvp(function, (t,), (1.0,))[1]
     return function
+
+
+def has_forward_mode(function: Callable[[Any], Any]) -> bool:
+    try:
+        nested(function, ORDER)(0.0)
+    except UnsupportedError:
+        return False
+    return True
 
 
 def check_series(primitive: Primitive, sample: Sample) -> None:
     function = along(primitive, sample)
     with np.errstate(all="ignore"):
-        try:
-            expected = [fxgrad.jvp(function, (0.0,), (1.0,))[0], *(
-                nested(function, order)(0.0) for order in range(1, ORDER + 1))]
-        except UnsupportedError as error:  # without forward mode
-            with pytest.raises(UnsupportedError) as caught:
+        if not has_forward_mode(function):
+            with pytest.raises(UnsupportedError):
                 fxgrad.derivatives(function, ORDER)(0.0)
-            assert str(caught.value).split("\n")[0] == str(error).split("\n")[0]
             return
+        expected = [fxgrad.jvp(function, (0.0,), (1.0,))[0], *(
+            nested(function, order)(0.0) for order in range(1, ORDER + 1))]
         found = fxgrad.derivatives(function, ORDER)(0.0)
     for order in range(ORDER + 1):
         for one, other in zip(found[order], expected[order], strict=True):
