@@ -249,11 +249,11 @@ def _apply_in_chunks(apply: Callable[[Sequence[Any], int | None], list[Any]], so
         return [reshape(row, (1, *aval.shape)) for row, aval in zip(rows, targets, strict=True)]
     bounds = [(0, count)] if chunk_size is None else [
         (start, min(start + chunk_size, count)) for start in range(0, count, chunk_size)]
-    parts = [apply(_basis(sources, start, stop), stop - start) for start, stop in bounds]
+    parts = [apply(basis_of(sources, start, stop), stop - start) for start, stop in bounds]
     return parts[0] if len(parts) == 1 else [concatenate(pieces, 0) for pieces in zip(*parts, strict=True)]
 
 
-def _basis(avals: Sequence[Aval], start: int, stop: int) -> list[Any]:
+def basis_of(avals: Sequence[Aval], start: int, stop: int) -> list[Any]:
     """Return rows `start` to `stop` of the identity matrix over all elements of `avals`, cut into their shapes."""
     offset, pieces = 0, []
     for aval in avals:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.series import Expansion, Operation, Series, series_rules
 from fxgrad.engine.transforms.series import series_program as series_program  # noqa: PLC0414  (with these rules)
+from fxgrad.errors import UnsupportedError
 
 
 @series_rules.register(named_call_p, jit_call_p, checkpoint_p)
@@ -41,7 +43,8 @@ def _coefficients(series: Sequence[Series], marks: Sequence[bool], order: int) -
             for level in range(1, order + 1)]
 
 
-def _of_programs(operation: Operation, run: Callable[[int], tuple[Sequence[Any], Marks]]) -> list[Series]:
+def _of_programs(expansion: Expansion, operation: Operation, run: Callable[[int], tuple[Sequence[Any], Marks]],
+                 ) -> list[Series]:
     """Return the series of an operation's results; `run(order)` computes them, and coefficients of those that it marks.
 
     Where the operands are known up to the highest order, it runs once; else it runs anew for each order.
@@ -56,20 +59,23 @@ def _of_programs(operation: Operation, run: Callable[[int], tuple[Sequence[Any],
     if operation.order:
         return [Series(aval, column) for aval, column in zip(operation.avals, columns(operation.order), strict=True)]
 
+    if expansion.sum_directions is not None:
+        raise UnsupportedError(f"the second coefficients of {operation.primitive} are not summed over directions")
+
     def further(place: int) -> Callable[[int], Any]:
         return lambda order: columns(order)[place][order]
     return [Series(aval, [value], further(place))
             for place, (aval, value) in enumerate(zip(operation.avals, operation.values(), strict=True))]
 
 
-def _grouped(program: Program, takes: Sequence[int], makes: Sequence[int], marks: Marks, wanted: Marks, order: int,
-             ) -> Derived:
+def _grouped(expansion: Expansion, program: Program, takes: Sequence[int], makes: Sequence[int], marks: Marks,
+             wanted: Marks, order: int) -> Derived:
     """Derive as `series_program`, with each group of inputs and of outputs followed by its own coefficients.
 
     `takes` and `makes` are the sizes of the groups, `marks` marks the inputs that vary.
     """
     counts = tuple(order if mark else 0 for mark in marks)
-    derived = series_program(program, counts, order, wanted)
+    derived = series_program(program, counts, order, wanted, sum_directions=expansion.sum_directions)
 
     def places(sizes: Sequence[int], lengths: Sequence[int]) -> list[int]:
         """Return the places, in the derived program, of each group's values and coefficients."""
@@ -98,15 +104,16 @@ def _cond(expansion: Expansion, operation: Operation) -> list[Series]:
     index, *operands = operation.operands
     branches: Sequence[Program] = operation.params["branches"]
     marks = _varying(operands)
+    part = functools.partial(series_program, sum_directions=expansion.sum_directions)
 
     def run(order: int) -> tuple[Sequence[Any], Marks]:
         counts = tuple(order if mark else 0 for mark in marks)
         reached = tuple(any(each) for each in zip(
-            *(series_program(branch, counts, order).extra for branch in branches), strict=True))
-        parts = [series_program(branch, counts, order, reached) for branch in branches]
+            *(part(branch, counts, order).extra for branch in branches), strict=True))
+        parts = [part(branch, counts, order, reached) for branch in branches]
         return bind_cond(index.value, parts, [*(each.value for each in operands),
                                               *_coefficients(operands, marks, order)]), reached
-    return _of_programs(operation, run)
+    return _of_programs(expansion, operation, run)
 
 
 # --- loops ------------------------------------------------------------------------------------------------------------
@@ -137,33 +144,34 @@ def _scan(expansion: Expansion, operation: Operation) -> list[Series]:
     wanted = (*carried, *nonzero_outputs_of(program, marks)[loop.num_carry:])
 
     def run(order: int) -> tuple[Sequence[Any], Marks]:
-        body = _grouped(program, sizes, (loop.num_carry, ys), marks, wanted, order)
+        body = _grouped(expansion, program, sizes, (loop.num_carry, ys), marks, wanted, order)
         groups = [[*(each.value for each in group), *_coefficients(group, of_group, order)] for group, of_group in (
             (consts, fixed), (carry, carried), (xs, entries))]
         results = loop.again(body.program, [*body.captured, *groups[0]], *groups[1:])
         return _regrouped(results, (loop.num_carry, ys), wanted, order), wanted
-    return _of_programs(operation, run)
+    return _of_programs(expansion, operation, run)
 
 
-def _of_loop(operation: Operation, body: Program, given: Sequence[Series], carry: Sequence[Series],
+def _of_loop(expansion: Expansion, operation: Operation, body: Program, given: Sequence[Series],
+             carry: Sequence[Series],
              bind_loop: Callable[[Program, list[Any], list[Any], list[Any]], list[Any]]) -> list[Series]:
     """Return the series that a loop carries, where `bind_loop(body, constants, carry, further carry)` applies it."""
     fixed = _varying(given)
     carried = close_marks(lambda marks: nonzero_outputs_of(body, (*fixed, *marks)), _varying(carry))
 
     def run(order: int) -> tuple[Sequence[Any], Marks]:
-        step = _grouped(body, (len(given), len(carry)), (len(carry),), (*fixed, *carried), carried, order)
+        step = _grouped(expansion, body, (len(given), len(carry)), (len(carry),), (*fixed, *carried), carried, order)
         constants = [*step.captured, *(each.value for each in given), *_coefficients(given, fixed, order)]
         return bind_loop(step.program, constants, [each.value for each in carry],
                          _coefficients(carry, carried, order)), carried
-    return _of_programs(operation, run)
+    return _of_programs(expansion, operation, run)
 
 
 @series_rules.register(for_p)
 def _for(expansion: Expansion, operation: Operation) -> list[Series]:
     count, *operands = operation.operands
     body, consts = operation.params["program"], operation.params["num_consts"]
-    return _of_loop(operation, body, operands[:consts], operands[consts:],
+    return _of_loop(expansion, operation, body, operands[:consts], operands[consts:],
                     lambda step, fixed, carry, more: bind_for(count.value, step, fixed, [*carry, *more]))
 
 
@@ -176,4 +184,4 @@ def _while(expansion: Expansion, operation: Operation) -> list[Series]:
     def bind_loop(step: Program, fixed: list[Any], carry: list[Any], more: list[Any]) -> list[Any]:
         going = ignore_carries(params["condition"], len(asked), behind=tuple(map(aval_of, more)))
         return bind_while(going, [each.value for each in asked], step, fixed, [*carry, *more])
-    return _of_loop(operation, params["body"], given, carry, bind_loop)
+    return _of_loop(expansion, operation, params["body"], given, carry, bind_loop)

@@ -6,6 +6,10 @@ others y = f(x) the jvp rule is a differential equation: y' = f'(x) x', so that 
 side, which needs coefficients of lower order alone. The operations of the rule are series in turn, and those that occur
 twice are computed once: so exp, tanh or division cost a number of products that grows with the square of the order
 (Griewank and Walther, Evaluating Derivatives, 2nd ed., chapter 13).
+
+Sums over directions of second coefficients, such as Laplacians, need one second coefficient in place of one for each
+direction: it is linear in those of the operands, so that only products of two first coefficients are summed over the
+directions (the forward Laplacian: Li et al. 2023, https://arxiv.org/abs/2307.08214).
 """
 
 from __future__ import annotations
@@ -27,22 +31,27 @@ from fxgrad.engine.ops.convolution import conv_general_dilated_p
 from fxgrad.engine.ops.exponential import integer_pow_p, square_p
 from fxgrad.engine.ops.pointwise import add, scalar_like
 from fxgrad.engine.ops.products import dot_general_p
+from fxgrad.engine.ops.strong import strong_dot_general_p, strong_mul_p
 from fxgrad.engine.ops.structural import broadcast_to, instantiate_zeros
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.transforms.forward import ONE, has_tangent, instantiate_one, push_forward
+from fxgrad.errors import UnsupportedError
 
 Coefficient = Callable[[int], Any]
 """The coefficient of an order above 0, or a `Zero`; it may ask for those of lower orders."""
 
 
 class Series:
-    """A power series whose coefficients are computed when they are first asked for; `aval` is the type of each."""
+    """A power series whose coefficients are computed when they are first asked for; `aval` is the type of each.
 
-    __slots__ = ("_next", "aval", "known")
+    The coefficient of order k has the degree k + `shift` in the direction: that of a derivative by `t` is one more.
+    """
 
-    def __init__(self, aval: Aval, known: Sequence[Any], further: Coefficient | None = None) -> None:
-        self.aval, self.known, self._next = aval, [*known], further
+    __slots__ = ("_next", "aval", "known", "shift")
+
+    def __init__(self, aval: Aval, known: Sequence[Any], further: Coefficient | None = None, shift: int = 0) -> None:
+        self.aval, self.known, self._next, self.shift = aval, [*known], further, shift
 
     def __getitem__(self, order: int) -> Any:
         """Return a coefficient, which may be a symbolic `Zero`."""
@@ -89,10 +98,18 @@ series_rules: Analysis[Rule | None] = Analysis(
     "rule.", missing="conservative", default=None)
 
 
-class Expansion:
-    """The series of one program; those of equal operations are one."""
+Sum = Callable[[Any], Any]
+"""The sum over all directions of a value that differs by direction."""
 
-    def __init__(self) -> None:
+
+class Expansion:
+    """The series of one program; those of equal operations are one.
+
+    With `sum_directions` the coefficients of order 1 differ by direction, and those of order 2 are sums over them.
+    """
+
+    def __init__(self, sum_directions: Sum | None = None) -> None:
+        self.sum_directions = sum_directions
         self._made: dict[Any, tuple[list[Series], Operation]] = {}  # keys have identities of the operands
         self._constants: dict[Any, Series] = {}
         self._tangents: dict[Any, tuple[Derived, bool]] = {}
@@ -177,7 +194,10 @@ class Expansion:
                 return divided(right[derived.extra.index(place)][order - 1], order)
             return linear if is_linear else differential
 
-        return [Series(aval, [value], further(place) if place in derived.extra else None)
+        if self.sum_directions is not None and not is_linear and operation.primitive.regions is not None:
+            raise UnsupportedError(f"the second coefficients of {operation.primitive} are not summed over directions")
+        shift = max(each.shift for each in operands)
+        return [Series(aval, [value], further(place) if place in derived.extra else None, shift)
                 for place, (aval, value) in enumerate(zip(operation.avals, operation.values(), strict=True))]
 
     def _tangent(self, operation: Operation, marks: tuple[bool, ...]) -> tuple[Derived, bool]:
@@ -213,7 +233,7 @@ class Expansion:
 
 def derivative(series: Series) -> Series:
     """Return the series of the derivative by `t`."""
-    return Series(series.aval, [], lambda order: times(series[order + 1], order + 1))
+    return Series(series.aval, [], lambda order: times(series[order + 1], order + 1), series.shift + 1)
 
 
 def times(value: Any, number: int) -> Any:
@@ -240,40 +260,51 @@ def total(values: Sequence[Any], aval: Aval) -> Any:
 # --- products ---------------------------------------------------------------------------------------------------------
 
 
-def _product(expansion: Expansion, operation: Operation) -> list[Series]:  # noqa: ARG001
+def _term(expansion: Expansion, multiply: Callable[[Any, Any], Any], one: Series, low: int, other: Series, high: int,
+          aval: Aval) -> Any:
+    """Return the product, of the type `aval`, of the coefficients of orders `low` and `high` of two series."""
+    if Zero in (type(one[low]), type(other[high])):
+        return Zero(aval)
+    product = multiply(one[low], other[high])
+    if expansion.sum_directions is not None and low + one.shift == high + other.shift == 1:
+        product = expansion.sum_directions(product)
+    return product
+
+
+def _product(expansion: Expansion, operation: Operation) -> list[Series]:
     """Convolve the coefficients of a bilinear operation's operands."""
     one, other = operation.operands
     aval, = operation.avals
 
-    def term(first: Any, second: Any) -> Any:
-        return Zero(aval) if Zero in (type(first), type(second)) else operation.on([first, second])[0]
+    def term(low: int, high: int) -> Any:
+        return _term(expansion, lambda *values: operation.on(values)[0], one, low, other, high, aval)
 
     def further(order: int) -> Any:
         if one is other and operation.primitive is mul_p:  # each pair of different orders occurs twice
-            twice = total([term(one[low], one[order - low]) for low in range((order + 1) // 2)], aval)
-            middle = [term(one[order // 2], one[order // 2])] if order % 2 == 0 else []
+            twice = total([term(low, order - low) for low in range((order + 1) // 2)], aval)
+            middle = [term(order // 2, order // 2)] if order % 2 == 0 else []
             return total([times(twice, 2), *middle], aval)
-        return total([term(one[low], other[order - low]) for low in range(order + 1)], aval)
-    return [Series(aval, operation.values(), further)]
+        return total([term(low, order - low) for low in range(order + 1)], aval)
+    value = term(0, 0) if one.shift == other.shift == 1 else operation.values()[0]
+    return [Series(aval, [value], further, one.shift + other.shift)]
 
 
-series_rules.enter(_product, mul_p, dot_general_p, conv_general_dilated_p)
+series_rules.enter(_product, mul_p, dot_general_p, conv_general_dilated_p, strong_mul_p, strong_dot_general_p)
 
 
 @series_rules.register(div_p)
-def _quotient(expansion: Expansion, operation: Operation) -> list[Series]:  # noqa: ARG001
+def _quotient(expansion: Expansion, operation: Operation) -> list[Series]:
     """From y b = a: y_k is (a_k - sum of y_i b_{k-i}) / b_0."""
     above, below = operation.operands
     aval, = operation.avals
 
     def further(order: int) -> Any:
-        known = total([mul(result[low], below[order - low]) for low in range(order)
-                       if Zero not in (type(result[low]), type(below[order - low]))], aval)
+        known = total([_term(expansion, mul, result, low, below, order - low, aval) for low in range(order)], aval)
         rest = above[order]
         if type(known) is not Zero:
             rest = sub(instantiate_zeros(rest), known)
         return rest if type(rest) is Zero else broadcast_to(div(rest, below.value), aval.shape)
-    result = Series(aval, operation.values(), further)
+    result = Series(aval, operation.values(), further, above.shift)
     return [result]
 
 
@@ -309,20 +340,21 @@ def _square(expansion: Expansion, operation: Operation) -> list[Series]:
 
 
 def series_program(program: Program, given: tuple[int | str, ...], order: int, wanted: tuple[bool, ...] | None = None,
-                   scaled: bool = False) -> Derived:
+                   scaled: bool = False, sum_directions: Sum | None = None) -> Derived:
     """Return the program inputs, coefficients -> outputs, coefficients of orders 1 to `order`.
 
     Behind its inputs it takes, for each, so many coefficients from order 1 on as `given` says; the others are zero. An
     input given as `ONE` has the coefficient 1 of order 1. Behind its outputs it returns `order` coefficients of each
     that `wanted` marks, by default of those that vary; `extra` marks these. With `scaled` they are derivatives: times
-    the factorial of the order.
+    the factorial of the order. With `sum_directions` (equal ones do the same) the coefficients of order 1 are those of
+    one direction, and those of order 2 sums over all.
     """
     def build(*values: Any) -> tuple[list[Any], tuple[bool, ...]]:
         remaining = iter(values[len(avals):])
         inputs = [Series(aval, [value, instantiate_one(aval)] if count == ONE else
                          [value, *(next(remaining) for _ in range(int(count)))])
                   for aval, value, count in zip(avals, values, given, strict=False)]
-        outputs = Expansion().run(program, inputs, order)
+        outputs = Expansion(sum_directions).run(program, inputs, order)
         reached = tuple(any(type(series[level]) is not Zero for level in range(1, order + 1)) for series in outputs)
         marks = wanted or reached
         return [*(series.value for series in outputs), *(
@@ -332,4 +364,4 @@ def series_program(program: Program, given: tuple[int | str, ...], order: int, w
 
     avals = program.in_avals
     along = [aval for aval, count in zip(avals, given, strict=True) if count != ONE for _ in range(int(count))]
-    return derive(program, ("series", given, order, wanted, scaled), build, [*avals, *along])
+    return derive(program, ("series", given, order, wanted, scaled, sum_directions), build, [*avals, *along])

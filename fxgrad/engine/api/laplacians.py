@@ -1,0 +1,212 @@
+"""Sums of second derivatives: `laplacian`, `hessian_diag`, and `divergence`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.api.arguments import (
+    Selected,
+    check_chunk_size,
+    check_differentiable,
+    leaf_avals,
+    select_arguments,
+    transformation,
+)
+from fxgrad.engine.api.batching import vmap
+from fxgrad.engine.api.forward import linearize
+from fxgrad.engine.api.jacobians import basis_of
+from fxgrad.engine.api.reverse import trace_differentiated
+from fxgrad.engine.core.arrays import Array
+from fxgrad.engine.core.avals import Aval, without_literals
+from fxgrad.engine.frontend.flat import TracedCall
+from fxgrad.engine.higher_order.series import series_program
+from fxgrad.engine.ops.pointwise import add
+from fxgrad.engine.ops.reductions import reduce_sum
+from fxgrad.engine.ops.structural import zeros
+from fxgrad.engine.parallel.collective import psum
+from fxgrad.engine.tracebacks import hide_frames
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, DTypeError, TreeError, UnsupportedError
+
+DIRECTIONS = "directions"
+"""The name of the mapped axis of the directions."""
+
+
+@dataclass(frozen=True)
+class _SumOfDirections:
+    """The sum over the entries of the mapped axis, which are so many."""
+
+    count: int
+
+    def __call__(self, value: Any) -> Any:
+        return psum(value, DIRECTIONS, self.count)
+
+
+def laplacian(fun: Callable[..., Any], argnums: int = 0, with_value: bool = False) -> Callable[..., Any]:
+    """Return the function that computes the Laplacian of `fun`: the sum of its second derivatives by each entry of `x`.
+
+    `x`, the argument at `argnums`, is a real array or a container of them. The result is like the output, whose arrays
+    may have any shape; with `with_value` it is a pair (value, Laplacian). The second derivatives are summed as they
+    arise (the forward Laplacian, Li et al. 2023): n entries cost about n + 2 evaluations at once, in place of the 2n
+    of products with the Hessian. Raises `DTypeError` for integer and complex arguments.
+
+    >>> import numpy as np, fxgrad
+    >>> float(fxgrad.laplacian(lambda x: np.sum(x ** 3))(np.array([1.0, 2.0])))
+    18.0
+    """
+    @transformation("laplacian", fun, argnums)
+    @hide_frames
+    def laplacian_function(*args: Any, **kwargs: Any) -> Any:
+        selected, avals, traced = _trace("laplacian", fun, argnums, args, kwargs)
+        inputs = [*traced.captured, *selected.leaves]
+        basis = _basis(avals)
+        count = sum(aval.size for aval in avals)
+        main = len(traced.program.outputs)
+
+        def along(*directions: Any, sum_directions: Any = None) -> tuple[list[Any], list[Any]]:
+            counts = (*[0] * traced.program.captured, *[1] * len(avals))
+            derived = series_program(traced.program, counts, 2, (True,) * main, scaled=True,
+                                     sum_directions=sum_directions)
+            results = without_literals(derived([*inputs, *directions]))
+            return results[:main], results[main + 1::2]
+
+        if not count:
+            values = without_literals(series_program(traced.program, (0,) * len(inputs), 0)(inputs))
+            found = without_literals([zeros(aval.strong()) for aval in traced.program.out_avals])
+        else:
+            try:
+                values, found = vmap(functools.partial(along, sum_directions=_SumOfDirections(count)),
+                                     axis_name=DIRECTIONS, out_axes=None)(*basis)
+            except UnsupportedError:  # an operation with programs that has no rule for sums: each direction by itself
+                values, found = vmap(along, out_axes=(None, 0))(*basis)
+                found = [reduce_sum(value, (0,)) for value in found]
+        value, result = (tree.unflatten(traced.out_tree, [np.asarray(each)[()] if type(each) is Array else each
+                                                          for each in leaves]) for leaves in (values, found))
+        return (value, result) if with_value else result
+    return laplacian_function
+
+
+def hessian_diag(fun: Callable[..., Any], argnums: int = 0, chunk_size: int | None = None) -> Callable[..., Any]:
+    """Return the function that computes the diagonal of the Hessian of a scalar function, without the Hessian.
+
+    The result is like the argument at `argnums`, a real array or a container of them. `chunk_size` bounds how many
+    entries are computed at once, and so the memory. Raises `DTypeError` for integer and complex arguments,
+    `ArgumentError` where the output is no scalar.
+
+    >>> import numpy as np, fxgrad
+    >>> fxgrad.hessian_diag(lambda x: np.sum(x ** 3) + x[0] * x[1])(np.array([1.0, 2.0]))
+    array([ 6., 12.])
+    """
+    check_chunk_size("hessian_diag", chunk_size)
+
+    @transformation("hessian_diag", fun, argnums)
+    @hide_frames
+    def diagonal(*args: Any, **kwargs: Any) -> Any:
+        selected, avals, traced = _trace("hessian_diag", fun, argnums, args, kwargs)
+        shapes = [aval.shape for aval in traced.program.out_avals]
+        if shapes != [()]:
+            raise ArgumentError(at_user_line(
+                f"hessian_diag needs a function with a scalar output, and {function_name(fun)} returned "
+                f"{', '.join(map(str, traced.program.out_avals)) or 'nothing'}. Take fxgrad.hessian, or the sum"))
+
+        def second(*directions: Any) -> Any:
+            counts = (*[0] * traced.program.captured, *[1] * len(avals))
+            return without_literals(series_program(traced.program, counts, 2, (True,), scaled=True)(
+                [*traced.captured, *selected.leaves, *directions]))[2]
+        return _cut(vmap(second, chunk_size=chunk_size)(*_basis(avals)), selected, avals)
+    return diagonal
+
+
+def divergence(fun: Callable[..., Any], argnums: int = 0, chunk_size: int | None = None) -> Callable[..., Any]:
+    """Return the function that computes the divergence of a vector field: the trace of its Jacobian, a scalar.
+
+    `fun` returns a container like its argument at `argnums`, a real array or a container of them. `chunk_size` bounds
+    how many columns are computed at once, and so the memory. Raises `TreeError` or `ArgumentError` where the output is
+    not like the argument, `DTypeError` for integer and complex arguments.
+
+    >>> import numpy as np, fxgrad
+    >>> float(fxgrad.divergence(lambda x: x ** 2)(np.array([1.0, 2.0])))
+    6.0
+    """
+    check_chunk_size("divergence", chunk_size)
+
+    @transformation("divergence", fun, argnums)
+    @hide_frames
+    def divergence_function(*args: Any, **kwargs: Any) -> Any:
+        selected = select_arguments("divergence", fun, argnums, args)
+        avals = leaf_avals("divergence", selected)
+        _check_real("divergence", fun, selected, avals)
+        given = (*args[:argnums], None, *args[argnums + 1:]) if argnums >= 0 else args
+
+        def field(x: Any) -> Any:
+            return fun(*given[:argnums], x, *given[argnums + 1:], **kwargs)
+
+        value, push = linearize(field, args[argnums])
+        leaves, structure = tree.flatten((value,))
+        if structure != selected.structure:
+            raise TreeError(at_user_line(
+                f"divergence needs a function whose output is like its argument: {function_name(fun)} takes "
+                f"{selected.structure} and returned {structure}"))
+        shapes = [aval_of(leaf).shape for leaf in leaves]
+        if shapes != [aval.shape for aval in avals]:
+            raise ArgumentError(at_user_line(
+                f"divergence needs a function whose output is like its argument: {function_name(fun)} takes arrays of "
+                f"the shapes {[aval.shape for aval in avals]} and returned {shapes}"))
+
+        def entry(*direction: Any) -> Any:
+            moved = tree.leaves(push(tree.unflatten(selected.structure, direction)[0]))
+            return _total([reduce_sum(one * other, tuple(range(aval_of(one).ndim)))
+                           for one, other in zip(moved, direction, strict=True)])
+        return reduce_sum(vmap(entry, chunk_size=chunk_size)(*_basis(avals)), (0,))
+    return divergence_function
+
+
+def _total(values: Sequence[Any]) -> Any:
+    result = values[0]
+    for value in values[1:]:
+        result = add(result, value)
+    return result
+
+
+def _trace(what: str, fun: Callable[..., Any], argnums: int, args: tuple[Any, ...], kwargs: dict[str, Any],
+           ) -> tuple[Selected, list[Aval], TracedCall]:
+    selected = select_arguments(what, fun, argnums, args)
+    avals = leaf_avals(what, selected)
+    _check_real(what, fun, selected, avals)
+    traced, _ = trace_differentiated(what, fun, False, args, kwargs, selected, avals)
+    for aval in traced.program.out_avals:
+        if not dtypes.is_inexact(aval.dtype):
+            raise DTypeError(at_user_line(
+                f"{what} needs floating-point outputs, and {function_name(fun)} returned {aval.strong()}, which has no "
+                "derivative. Return floating-point arrays alone"))
+    return selected, avals, traced
+
+
+def _check_real(what: str, fun: Callable[..., Any], selected: Selected, avals: Sequence[Aval]) -> None:
+    check_differentiable(what, selected, avals)
+    for name, aval in zip(selected.names(), avals, strict=True):
+        if dtypes.is_complex(aval.dtype):
+            raise DTypeError(at_user_line(
+                f"{what} takes real arguments, and {name} of {function_name(fun)} is {aval}. Pass its real and "
+                "imaginary parts as two arguments"))
+
+
+def _basis(avals: Sequence[Aval]) -> list[Any]:
+    """Return the rows of the identity over all elements of the arguments, as one stack for each."""
+    return basis_of(avals, 0, sum(aval.size for aval in avals))
+
+
+def _cut(diagonal: Any, selected: Selected, avals: Sequence[Aval]) -> Any:
+    """Return a vector with an entry for each element of the arguments as a container like them."""
+    pieces, start = [], 0
+    for aval in avals:
+        pieces.append(diagonal[start:start + aval.size].reshape(aval.shape))
+        start += aval.size
+    return tree.unflatten(selected.structure, pieces)[0]
