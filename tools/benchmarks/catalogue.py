@@ -13,6 +13,7 @@ from benchmarks import (
     dispatch,
     first_calls,
     gradients,
+    laplacians,
     library_calls,
     programs,
     second_order,
@@ -26,7 +27,7 @@ WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for module in (gradients, second_order, custom_rules, unjitted_models, library_calls, dataflow, first_calls,
                    programs, dispatch, compiled, control_flow, checked_calls, training, cheap_gradients,
-                   derivatives, series)
+                   derivatives, series, laplacians)
     for workload in module.WORKLOADS}
 
 

@@ -1,0 +1,164 @@
+"""`laplacian`, `hessian_diag` and `divergence`: traces of dense Hessians and Jacobians, for functions of every kind."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad import divergence, hessian_diag, laplacian, lax, nn
+from fxgrad.errors import ArgumentError, DTypeError, TreeError
+from fxgrad.scipy import special
+
+X = np.array([1.0, 2.0, -0.5])
+W = np.array([[0.3, -0.2, 0.5, 0.1], [0.4, 0.6, -0.1, 0.2], [-0.3, 0.2, 0.1, 0.7]])
+
+
+@fxgrad.custom_jvp
+def by_tangents(x):
+    return fnp.sum(x ** 3)
+
+
+by_tangents.defjvp(lambda primals, tangents: (by_tangents(*primals), fnp.sum(3 * primals[0] ** 2 * tangents[0])))
+
+FUNCTIONS = {
+    "powers": lambda x: np.sum(x ** 3), "network": lambda x: fnp.sum(fnp.tanh(fnp.tanh(x @ W) @ W.T)),
+    "quotient": lambda x: x[0] / (1 + fnp.sum(x ** 2)), "product": lambda x: fnp.exp(x[0] * x[1]) * fnp.sin(x[2]),
+    "norm": lambda x: fnp.sqrt(fnp.sum(x * x)), "logsumexp": lambda x: special.logsumexp(x * x),
+    "attention": lambda x: fnp.sum(nn.softmax(fnp.outer(x, x * x)) @ fnp.sin(x)),
+    "layer_norm": lambda x: nn.layer_norm(x)[0], "maximum": lambda x: fnp.max(x * x),
+    "linear": lambda x: fnp.sum(W.T @ x),
+    "constant": lambda x: 1.0, "power": lambda x: fnp.sum(fnp.abs(x) ** 2.5),
+    "erf": lambda x: fnp.sum(special.erf(x) * x),
+    "scan": lambda x: lax.scan(lambda c, v: (fnp.sin(c) * v + c, c), 0.3, x)[0],
+    "fori": lambda x: lax.fori_loop(0, 3, lambda i, y: fnp.sin(y) * x, x).sum(),
+    "while": lambda x: lax.while_loop(lambda y: y[0] < 5, lambda y: y * y + x, fnp.abs(x)).sum(),
+    "cond": lambda x: lax.cond(x[0] > 0, lambda x: (x ** 2).sum() ** 2, lambda x: x.sum(), x),
+    "until": lambda x: lax.scan(lambda c, v: (c * v + fnp.sin(v), None), x[1], x, until=lambda c: c > 3.0)[0],
+    "det": lambda x: fnp.linalg.det(np.eye(3) + fnp.outer(x, x * x)),
+    "solve": lambda x: fnp.linalg.solve(np.eye(3) * 2 + fnp.outer(x, x), x)[0], "custom_jvp": by_tangents,
+    "cholesky": lambda x: fnp.linalg.cholesky(np.eye(3) * 9 + fnp.outer(x, x))[2, 1],
+    "conv": lambda x: fnp.sum(fnp.convolve(x, x * x) ** 2), "jit": fxgrad.jit(lambda x: fnp.sum(fnp.sin(x) * x)),
+    "checkpoint": fxgrad.checkpoint(lambda x: fnp.prod(fnp.sin(x))), "nan_safe": fxgrad.nan_safe(
+        lambda x: fnp.sum(fnp.sqrt(fnp.abs(x)) * x)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_they_are_the_trace_and_the_diagonal_of_the_hessian(name):
+    function = FUNCTIONS[name]
+    hessian = fxgrad.hessian(function)(X)
+    value, found = laplacian(function, with_value=True)(X)
+    assert type(found) is np.float64
+    np.testing.assert_allclose(found, np.trace(hessian), rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(value, function(X), rtol=1e-14)
+    np.testing.assert_allclose(hessian_diag(function)(X), np.diag(hessian), rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_compiled_and_batched_ones_are_the_same(name):
+    function, batch = FUNCTIONS[name], np.stack([X, X + 0.1])
+    expected = [laplacian(function)(x) for x in batch]
+    np.testing.assert_allclose(fxgrad.jit(laplacian(function))(X), expected[0], rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(fxgrad.jit(fxgrad.vmap(laplacian(function)))(batch), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_jaxs_hessian_has_the_same_trace():
+    def network(lib):
+        return lambda x: lib.sum(lib.tanh(lib.tanh(x @ W) @ W.T) ** 2)
+    with jax.enable_x64(True):
+        expected = jnp.trace(jax.hessian(network(jnp))(X))
+    np.testing.assert_allclose(laplacian(network(np))(X), expected, rtol=1e-13)
+
+
+def test_containers_further_arguments_and_outputs_of_any_shape():
+    point = {"x": X, "t": 0.3}
+
+    def function(scale, p, power=2):
+        return {"a": scale * p["t"] ** 3 * fnp.sum(p["x"] ** power), "b": fnp.outer(p["x"], p["x"]) * p["t"]}
+    found = laplacian(function, argnums=1)(2.0, point, power=3)
+    np.testing.assert_allclose(found["a"], 2 * (6 * 0.3 * np.sum(X ** 3) + 0.3 ** 3 * 6 * np.sum(X)), rtol=1e-14)
+    np.testing.assert_allclose(found["b"], 2 * 0.3 * np.eye(3), rtol=1e-14)
+    diagonal = hessian_diag(lambda p: p["t"] ** 3 * fnp.sum(p["x"] ** 2))(point)
+    np.testing.assert_allclose(diagonal["x"], np.full(3, 2 * 0.3 ** 3), rtol=1e-14)
+    np.testing.assert_allclose(diagonal["t"], 6 * 0.3 * np.sum(X ** 2), rtol=1e-14)
+
+
+def test_they_nest():
+    function = FUNCTIONS["product"]
+    biharmonic = laplacian(laplacian(function))(X)
+    rates = X[0] ** 2 + X[1] ** 2
+    a, b, _ = X
+    # Of exp(a b) sin(c): the Laplacian is (a^2 + b^2 - 1) times it; that again by hand.
+    expected = ((rates - 1) ** 2 + 4 + 8 * a * b) * function(X)
+    np.testing.assert_allclose(biharmonic, expected, rtol=1e-13)
+    gradient = fxgrad.grad(laplacian(FUNCTIONS["powers"]))(X)
+    np.testing.assert_allclose(gradient, np.full(3, 6.0), rtol=1e-14)
+    assert fxgrad.jit(fxgrad.grad(lambda a: laplacian(lambda x: fnp.sum(a * x ** 2))(X)))(2.0) == 6.0
+    np.testing.assert_allclose(divergence(fxgrad.grad(function))(X), laplacian(function)(X), rtol=1e-14)
+
+
+@pytest.mark.parametrize("chunk_size", [None, 1, 2, 5])
+def test_divergence_is_the_trace_of_the_jacobian(chunk_size):
+    def field(x):
+        return fnp.sin(x) * fnp.sum(x ** 2)
+    found = divergence(field, chunk_size=chunk_size)(X)
+    np.testing.assert_allclose(found, np.trace(fxgrad.jacobian(field)(X)), rtol=1e-14)
+    np.testing.assert_allclose(hessian_diag(FUNCTIONS["network"], chunk_size=chunk_size)(X),
+                               np.diag(fxgrad.hessian(FUNCTIONS["network"])(X)), rtol=1e-12)
+    of_containers = divergence(lambda t, p: {"x": p["x"] ** 2 * p["t"], "t": p["t"] ** 3}, argnums=1)(
+        1.0, {"x": X, "t": 0.5})
+    np.testing.assert_allclose(of_containers, np.sum(X) + 0.75, rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+def test_dtypes_scalars_and_empty_arrays(dtype):
+    x = fnp.asarray(X).astype(dtype)
+    found = laplacian(lambda x: fnp.sum(0.1 * x ** 3))(x)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(float(found), 1.5, rtol={"float64": 1e-14, "float32": 1e-6}.get(dtype, 2e-2))
+    assert laplacian(lambda x: x ** 3)(2.0) == hessian_diag(lambda x: x ** 3)(2.0) == 12.0
+    empty = np.zeros((0, 2), dtype if dtype != "bfloat16" else "float32")
+    assert laplacian(fnp.sum)(empty) == 0
+    assert hessian_diag(fnp.sum)(empty).shape == (0, 2)
+    assert divergence(fnp.sin)(empty) == 0
+
+
+def of_x(x):
+    return x
+
+
+@pytest.mark.parametrize(("kind", "text", "call"), [
+    (DTypeError, ("laplacian needs floating-point arguments, and x is i64[2]. Convert it, float(x) or "
+     "x.astype('float32'), or leave it out of argnums"), lambda: laplacian(of_x)(np.array([1, 2]))),
+    (DTypeError, ("laplacian takes real arguments, and x of of_x is c128[2]. Pass its real and imaginary parts as two "
+     "arguments"), lambda: laplacian(of_x)(np.array([1j, 2]))),
+    (DTypeError, ("laplacian needs floating-point outputs, and of_int returned i32[2], which has no derivative. Return "
+     "floating-point arrays alone"), lambda: laplacian(of_int)(np.ones(2))),
+    (ArgumentError, ("hessian_diag needs a function with a scalar output, and of_x returned f64[2]. Take "
+     "fxgrad.hessian, or the sum"), lambda: hessian_diag(of_x)(np.ones(2))),
+    (TreeError, ("divergence needs a function whose output is like its argument: of_pair takes PyTreeDef((*,)) and "
+     "returned PyTreeDef(((*, *),))"), lambda: divergence(of_pair)(np.ones(2))),
+    (ArgumentError, ("divergence needs a function whose output is like its argument: of_sum takes arrays of the "
+     "shapes [(2,)] and returned [()]"), lambda: divergence(of_sum)(np.ones(2))),
+])
+def test_what_has_none_is_refused(kind, text, call):
+    with pytest.raises(kind) as caught:
+        call()
+    assert str(caught.value).split("\n")[0] == text
+
+
+def of_int(x):
+    return fnp.int32(x)
+
+
+def of_pair(x):
+    return x, x
+
+
+def of_sum(x):
+    return fnp.sum(x)
