@@ -29,10 +29,10 @@ from fxgrad.engine.derivation.derive import Derived, derive, rule_inputs
 from fxgrad.engine.ops.arithmetic import div, div_p, mul, mul_p, sub
 from fxgrad.engine.ops.convolution import conv_general_dilated_p
 from fxgrad.engine.ops.exponential import integer_pow_p, square_p
-from fxgrad.engine.ops.pointwise import add, scalar_like
+from fxgrad.engine.ops.pointwise import acts_on_each, add, scalar_like
 from fxgrad.engine.ops.products import dot_general_p
 from fxgrad.engine.ops.strong import strong_dot_general_p, strong_mul_p
-from fxgrad.engine.ops.structural import broadcast_to, instantiate_zeros
+from fxgrad.engine.ops.structural import broadcast_to, full, instantiate_zeros
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.transforms.forward import ONE, has_tangent, instantiate_one, push_forward
@@ -40,6 +40,36 @@ from fxgrad.errors import UnsupportedError
 
 Coefficient = Callable[[int], Any]
 """The coefficient of an order above 0, or a `Zero`; it may ask for those of lower orders."""
+
+
+class Scaled:
+    """A coefficient that differs by direction: `factor`, one for all directions or None for 1, times `base`.
+
+    Elementwise operations act on the factor, and the sum over directions of a product of two with one base is that of
+    the squares of the base, times the factors.
+    """
+
+    __slots__ = ("_value", "base", "factor")
+
+    def __init__(self, factor: Any, base: Any) -> None:
+        self.factor, self.base, self._value = factor, base, base if factor is None else None
+
+    @property
+    def value(self) -> Any:
+        """The coefficient itself."""
+        if self._value is None:
+            self._value = mul(self.factor, self.base)
+        return self._value
+
+    def times(self, factor: Any) -> Scaled:
+        """Return it times an array of its shape, or a scalar."""
+        return Scaled(factor if self.factor is None else mul(factor, self.factor), self.base)
+
+    def mapped(self, function: Callable[[Any], Any]) -> Scaled:
+        """Return the result of a linear function that acts on each element."""
+        aval = aval_of(self.base)
+        factor = full(aval.shape, 1, aval.dtype) if self.factor is None else broadcast_to(self.factor, aval.shape)
+        return Scaled(function(factor), self.base)
 
 
 class Series:
@@ -55,9 +85,19 @@ class Series:
 
     def __getitem__(self, order: int) -> Any:
         """Return a coefficient, which may be a symbolic `Zero`."""
+        found = self.part(order)
+        return found.value if type(found) is Scaled else found
+
+    def part(self, order: int) -> Any:
+        """Return a coefficient, which may be a `Zero`, and `Scaled`."""
         while len(self.known) <= order:
             self.known.append(Zero(self.aval) if self._next is None else self._next(len(self.known)))
         return self.known[order]
+
+    def scaled(self, order: int) -> Scaled:
+        """Return a coefficient that differs by direction, and is not zero."""
+        found = self.part(order)
+        return found if type(found) is Scaled else Scaled(None, found)
 
     @property
     def is_constant(self) -> bool:
@@ -110,9 +150,17 @@ class Expansion:
 
     def __init__(self, sum_directions: Sum | None = None) -> None:
         self.sum_directions = sum_directions
+        self._squares: dict[int, tuple[Any, Any]] = {}  # by the identity of what is squared, which is kept alive
         self._made: dict[Any, tuple[list[Series], Operation]] = {}  # keys have identities of the operands
         self._constants: dict[Any, Series] = {}
         self._tangents: dict[Any, tuple[Derived, bool]] = {}
+
+    def sum_squares(self, base: Any) -> Any:
+        """Return the sum over all directions of the squares of a coefficient."""
+        assert self.sum_directions is not None
+        if id(base) not in self._squares:
+            self._squares[id(base)] = self.sum_directions(mul(base, base)), base
+        return self._squares[id(base)][0]
 
     def constant(self, value: Any) -> Series:
         """Return the series of a value that does not vary."""
@@ -182,21 +230,33 @@ class Expansion:
                 if not any(along):
                     return Zero(operation.avals[place])
                 tangent, _ = self._tangent(operation, along)
-                given = [each[order] for each, mark in zip(operands, along, strict=True) if mark]
-                outputs = tangent([*(each.value for each in operands), *given])
-                return outputs[tangent.extra.index(place)] if place in tangent.extra else Zero(operation.avals[place])
+                moving = [each for each, mark in zip(operands, along, strict=True) if mark]
+
+                def push(*given: Any) -> Any:
+                    outputs = tangent([*(each.value for each in operands), *given])
+                    return outputs[tangent.extra.index(place)]
+
+                if place not in tangent.extra:
+                    return Zero(operation.avals[place])
+                if self.sum_directions is not None and len(moving) == 1 == order + moving[0].shift and (
+                        acts_on_each.of(operation.primitive)) and (
+                        moving[0].aval.shape == operation.avals[place].shape):
+                    return moving[0].scaled(order).mapped(push)
+                return push(*(each[order] for each in moving))
 
             def differential(order: int) -> Any:
                 if not right:
                     inputs = [*map(self.constant, derived.captured), *operands,
                               *(derivative(each) for each, mark in zip(operands, marks, strict=True) if mark)]
                     right.extend(self.run(derived.program, inputs))
-                return divided(right[derived.extra.index(place)][order - 1], order)
+                return divided(right[derived.extra.index(place)].part(order - 1), order)
             return linear if is_linear else differential
 
         if self.sum_directions is not None and not is_linear and operation.primitive.regions is not None:
             raise UnsupportedError(f"the second coefficients of {operation.primitive} are not summed over directions")
         shift = max(each.shift for each in operands)
+        if shift and is_linear:
+            return [Series(aval, [], further(place), shift) for place, aval in enumerate(operation.avals)]
         return [Series(aval, [value], further(place) if place in derived.extra else None, shift)
                 for place, (aval, value) in enumerate(zip(operation.avals, operation.values(), strict=True))]
 
@@ -233,17 +293,23 @@ class Expansion:
 
 def derivative(series: Series) -> Series:
     """Return the series of the derivative by `t`."""
-    return Series(series.aval, [], lambda order: times(series[order + 1], order + 1), series.shift + 1)
+    return Series(series.aval, [], lambda order: times(series.part(order + 1), order + 1), series.shift + 1)
 
 
 def times(value: Any, number: int) -> Any:
     """Return a coefficient times a number."""
-    return value if type(value) is Zero or number == 1 else mul(value, scalar_like(number, value))
+    if type(value) is Zero or number == 1:
+        return value
+    return value.times(scalar_like(number, value.base)) if type(value) is Scaled else mul(
+        value, scalar_like(number, value))
 
 
 def divided(value: Any, number: int) -> Any:
     """Return a coefficient divided by a number."""
-    return value if type(value) is Zero or number == 1 else div(value, scalar_like(number, value))
+    if type(value) is Zero or number == 1:
+        return value
+    return value.mapped(lambda factor: divided(factor, number)) if type(value) is Scaled else div(
+        value, scalar_like(number, value))
 
 
 def total(values: Sequence[Any], aval: Aval) -> Any:
@@ -253,7 +319,11 @@ def total(values: Sequence[Any], aval: Aval) -> Any:
         return Zero(aval)
     result = present[0]
     for value in present[1:]:
-        result = add(result, value)
+        if type(result) is type(value) is Scaled and result.base is value.base and None not in (
+                result.factor, value.factor):
+            result = Scaled(add(result.factor, value.factor), result.base)
+        else:
+            result = add(*(each.value if type(each) is Scaled else each for each in (result, value)))
     return result
 
 
@@ -263,12 +333,24 @@ def total(values: Sequence[Any], aval: Aval) -> Any:
 def _term(expansion: Expansion, multiply: Callable[[Any, Any], Any], one: Series, low: int, other: Series, high: int,
           aval: Aval) -> Any:
     """Return the product, of the type `aval`, of the coefficients of orders `low` and `high` of two series."""
-    if Zero in (type(one[low]), type(other[high])):
+    if Zero in (type(one.part(low)), type(other.part(high))):
         return Zero(aval)
-    product = multiply(one[low], other[high])
-    if expansion.sum_directions is not None and low + one.shift == high + other.shift == 1:
-        product = expansion.sum_directions(product)
-    return product
+    degrees = low + one.shift, high + other.shift
+    if expansion.sum_directions is None or 1 not in degrees:
+        return multiply(one[low], other[high])
+    shapes = one.aval.shape, other.aval.shape
+    if multiply is mul and degrees == (0, 1) and shapes[1] == aval.shape:
+        return other.scaled(high).times(one[low])
+    if multiply is mul and degrees == (1, 0) and shapes[0] == aval.shape:
+        return one.scaled(low).times(other[high])
+    if degrees != (1, 1):
+        return multiply(one[low], other[high])
+    if multiply is mul and shapes == (aval.shape,) * 2 and one.scaled(low).base is other.scaled(high).base:
+        product = expansion.sum_squares(one.scaled(low).base)
+        for factor in (one.scaled(low).factor, other.scaled(high).factor):
+            product = product if factor is None else mul(product, factor)
+        return product
+    return expansion.sum_directions(multiply(one[low], other[high]))
 
 
 def _product(expansion: Expansion, operation: Operation) -> list[Series]:
@@ -276,8 +358,11 @@ def _product(expansion: Expansion, operation: Operation) -> list[Series]:
     one, other = operation.operands
     aval, = operation.avals
 
+    def multiply(*values: Any) -> Any:
+        return operation.on(values)[0]
+
     def term(low: int, high: int) -> Any:
-        return _term(expansion, lambda *values: operation.on(values)[0], one, low, other, high, aval)
+        return _term(expansion, mul if operation.primitive is mul_p else multiply, one, low, other, high, aval)
 
     def further(order: int) -> Any:
         if one is other and operation.primitive is mul_p:  # each pair of different orders occurs twice
@@ -285,7 +370,7 @@ def _product(expansion: Expansion, operation: Operation) -> list[Series]:
             middle = [term(order // 2, order // 2)] if order % 2 == 0 else []
             return total([times(twice, 2), *middle], aval)
         return total([term(low, order - low) for low in range(order + 1)], aval)
-    value = term(0, 0) if one.shift == other.shift == 1 else operation.values()[0]
+    value = term(0, 0) if one.shift or other.shift else operation.values()[0]
     return [Series(aval, [value], further, one.shift + other.shift)]
 
 
@@ -300,11 +385,14 @@ def _quotient(expansion: Expansion, operation: Operation) -> list[Series]:
 
     def further(order: int) -> Any:
         known = total([_term(expansion, mul, result, low, below, order - low, aval) for low in range(order)], aval)
-        rest = above[order]
+        rest = above.part(order)
         if type(known) is not Zero:
-            rest = sub(instantiate_zeros(rest), known)
+            rest = sub(instantiate_zeros(above[order]), known.value if type(known) is Scaled else known)
+        if type(rest) is Scaled and above.aval.shape == aval.shape:
+            return rest.mapped(lambda factor: div(factor, below.value))
+        rest = rest.value if type(rest) is Scaled else rest
         return rest if type(rest) is Zero else broadcast_to(div(rest, below.value), aval.shape)
-    result = Series(aval, operation.values(), further, above.shift)
+    result = Series(aval, [] if above.shift else operation.values(), further, above.shift)
     return [result]
 
 
@@ -326,14 +414,14 @@ def _integer_power(expansion: Expansion, operation: Operation) -> list[Series]:
     if power < 0:
         product, = expansion.apply(div_p, {}, [expansion.constant(scalar_like(1, base.value)), product],
                                    operation.avals)
-    return [Series(operation.avals[0], operation.values(), product.__getitem__)]
+    return [Series(operation.avals[0], operation.values(), product.part)]
 
 
 @series_rules.register(square_p)
 def _square(expansion: Expansion, operation: Operation) -> list[Series]:
     base, = operation.operands
     product, = expansion.apply(mul_p, {}, [base, base], operation.avals)
-    return [Series(operation.avals[0], operation.values(), product.__getitem__)]
+    return [Series(operation.avals[0], operation.values(), product.part)]
 
 
 # --- programs ---------------------------------------------------------------------------------------------------------
