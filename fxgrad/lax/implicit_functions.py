@@ -1,0 +1,175 @@
+"""`implicit`: derivatives of what a solver of any kind returned, from the condition that it fulfils."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fxgrad import numpy as fnp
+from fxgrad.engine import tree
+from fxgrad.engine.api.arguments import transformation
+from fxgrad.engine.api.callbacks import pure_callback
+from fxgrad.engine.api.checking import check
+from fxgrad.engine.api.jacobians import jacobian
+from fxgrad.engine.api.residuals import stop_gradient
+from fxgrad.engine.api.reverse import grad
+from fxgrad.engine.frontend.operands import require_concrete
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ArgumentError, ConcretizationError, TreeError
+from fxgrad.flatten_util import ravel_pytree
+from fxgrad.lax.solves import custom_root
+from fxgrad.numpy import linalg
+
+Function = Callable[..., Any]
+
+CONDITIONS = ("root", "argmin", "fixed_point")
+
+
+def implicit(solver: Function | None = None, *, root: Function | None = None, argmin: Function | None = None,
+             fixed_point: Function | None = None, equal: Function | None = None, at_most: Function | None = None,
+             like: Any = None, solve: Function | None = None, tolerance: float | None = 1e-3) -> Any:
+    """Decorate `solver(*args) -> x`: derivatives follow from the condition that `x` fulfils, not from its steps.
+
+    The condition is one of these functions of `x`, an array or a container, and the solver's arguments:
+
+    - `root(x, *args)`, a container like `x`, is 0.
+    - `fixed_point(x, *args)` is `x`.
+    - `argmin(x, *args)`, a scalar, is smallest; where given, subject to `equal(x, *args)` = 0 and `at_most(x, *args)`
+      <= 0, arrays. Constraints that hold with less than `tolerance` to spare count as active.
+
+    The solver is any function: a loop of fxgrad's or of Python's, or one of SciPy's. Where its arguments are known, it
+    is called with their values. One that cannot be traced needs `like` under `jit` and `vmap`: a container with the
+    shapes and dtypes of `x`, or a function of the arguments that returns it; then it is called from compiled code.
+
+    Derivatives of all modes and orders cost one linear system in `x`, and no memory for the solver's steps. The system
+    is solved by its matrix, or by `solve(matvec, b)` for large ones, such as `fxgrad.scipy.sparse.linalg.gmres`
+    without its second result. Raises `CheckError`, compiled too, where the condition does not hold at `x` within
+    `tolerance` times the largest of 1 and `|x|`; None leaves that out. Raises `ArgumentError` unless one
+    condition is given, `TreeError` where it returns another container than `x`. The formula is the implicit function
+    theorem's, dx = -(dF/dx)^-1 (dF/da) da, with the conditions of Karush, Kuhn and Tucker for constraints.
+
+    >>> import numpy as np, fxgrad
+    >>> @fxgrad.implicit(root=lambda x, a: x ** 2 - a)
+    ... def newton(a):
+    ...     x = a
+    ...     for _ in range(30):
+    ...         x = (x + a / x) / 2
+    ...     return x
+    >>> float(newton(4.0)), float(fxgrad.grad(newton)(4.0)), float(fxgrad.grad(fxgrad.grad(newton))(4.0))
+    (2.0, 0.25, -0.03125)
+    """
+    given = [name for name, function in zip(CONDITIONS, (root, argmin, fixed_point), strict=True)
+             if function is not None]
+    if len(given) != 1:
+        raise ArgumentError(at_user_line(
+            f"implicit takes one condition, root, argmin or fixed_point, got {' and '.join(given) or 'none'}. Write "
+            "@fxgrad.implicit(root=lambda x, a: ...)"))
+    if argmin is None and (equal is not None or at_most is not None):
+        raise ArgumentError(at_user_line(
+            f"implicit: equal and at_most are constraints of argmin, and {given[0]} was given. Put the equations into "
+            "it"))
+    if solver is None:
+        return functools.partial(implicit, root=root, argmin=argmin, fixed_point=fixed_point, equal=equal,
+                                 at_most=at_most, like=like, solve=solve, tolerance=tolerance)
+    kind = given[0]
+
+    def residual(x: Any, *args: Any) -> Any:
+        if root is not None:
+            return root(x, *args)
+        if fixed_point is not None:
+            return tree.map(fnp.subtract, fixed_point(x, *args), x)
+        assert argmin is not None
+        return grad(lambda x: argmin(x, *args))(x)
+
+    @transformation("implicit", solver)
+    def solved(*args: Any) -> Any:
+        x = _run(solver, args, like)
+        if equal is not None or at_most is not None:
+            return _constrained(x, args)
+        _verify(x, _residual(x, args), tolerance, f"{kind} of {function_name(solver)}")
+        return custom_root(lambda x: _residual(x, args), x, lambda f, x: x, _tangent_solver(solve))
+
+    def _residual(x: Any, args: tuple[Any, ...]) -> Any:
+        found = residual(x, *args)
+        structure: Any = tree.structure(found)
+        needed: Any = tree.structure(x)
+        if structure != needed:
+            raise TreeError(at_user_line(
+                f"implicit: the condition {kind} of {function_name(solver)} returns {structure}, where a container "
+                f"like x is needed, {needed}"))
+        return found
+
+    def _constrained(x: Any, args: tuple[Any, ...]) -> Any:
+        flat, rebuild = ravel_pytree(x)
+        objective = lambda flat: argmin(rebuild(flat), *args)  # type: ignore[misc]  # noqa: E731
+        equalities = lambda flat: _raveled(equal, rebuild(flat), args, flat)  # noqa: E731
+        bounds = lambda flat: _raveled(at_most, rebuild(flat), args, flat)  # noqa: E731
+        margin = tolerance if tolerance is not None else 1e-3
+        active = bounds(flat) > -margin
+        count = equalities(flat).shape[0]
+
+        def conditions(state: Any) -> Any:
+            flat, one, other = state
+            slope = grad(lambda flat: objective(flat) + fnp.sum(one * equalities(flat)) + fnp.sum(
+                other * bounds(flat)))(flat)
+            return slope, equalities(flat), fnp.where(active, bounds(flat), other)
+
+        # The multipliers that come closest to a slope of 0, those of inactive constraints being 0.
+        matrix = fnp.concatenate([jacobian(equalities)(flat), fnp.where(
+            active[:, None], jacobian(bounds)(flat), 0)]).T
+        multipliers = stop_gradient(linalg.lstsq(matrix, -grad(objective)(flat))[0])
+        state = flat, multipliers[:count], fnp.where(active, multipliers[count:], 0)
+        _verify(state, conditions(state), tolerance, f"argmin of {function_name(solver)} with its constraints")
+        return rebuild(custom_root(conditions, state, lambda f, state: state, _tangent_solver(solve))[0])
+    return solved
+
+
+def _raveled(function: Function | None, x: Any, args: tuple[Any, ...], like: Any) -> Any:
+    """Return the values of constraints as a vector, which is empty without any."""
+    return fnp.zeros(0, like.dtype) if function is None else ravel_pytree(function(x, *args))[0].astype(like.dtype)
+
+
+def _run(solver: Function, args: tuple[Any, ...], like: Any) -> Any:
+    """Return what the solver returns, without derivatives: called with known values, from compiled code, or traced."""
+    args = stop_gradient(args)
+    try:
+        known = tree.map(lambda leaf: require_concrete(leaf, "implicit")[()] if type(leaf) is Tracer else leaf, args)
+    except ConcretizationError:
+        pass  # under jit or vmap
+    else:
+        return solver(*known)
+    if like is not None:
+        shapes = like(*args) if callable(like) else like
+        shapes = tree.map(lambda leaf: leaf if hasattr(leaf, "shape") else np.asarray(leaf), shapes)
+        return pure_callback(lambda *args: tree.map(
+            lambda found, kind: np.asarray(found, kind.dtype), solver(*args), shapes), shapes, *args,
+            vmap_method="sequential")
+    try:
+        return stop_gradient(solver(*args))
+    except (ConcretizationError, TypeError) as error:
+        raise type(error)(f"{error}\n(implicit: {function_name(solver)} cannot be traced. Under jit and vmap, pass "
+                          "like=, an array or a container of the shapes and dtypes of its result)") from error
+
+
+def _verify(x: Any, residual: Any, tolerance: float | None, what: str) -> None:
+    """Raise `CheckError` unless the residual is small, without a part in derivatives."""
+    if tolerance is None:
+        return
+    largest = lambda value: functools.reduce(  # noqa: E731
+        fnp.maximum, [fnp.max(fnp.abs(leaf), initial=0.0) for leaf in tree.leaves(stop_gradient(value))])
+    size, scale = largest(residual), fnp.maximum(1.0, largest(x))
+    check(size <= tolerance * scale, f"implicit: {what} does not hold at what it returned: a residual of {{size}}, "
+          f"where at most {{limit}} is allowed", size=size, limit=tolerance * scale)
+
+
+def _tangent_solver(solve: Function | None) -> Function:
+    """Return the solver of linear systems: by the matrix, or by the user's function of a product and a vector."""
+    def by_matrix(linear: Function, right: Any) -> Any:
+        flat, rebuild = ravel_pytree(right)
+        matrix = jacobian(lambda flat: ravel_pytree(linear(rebuild(flat)))[0])(fnp.zeros_like(flat))
+        return rebuild(linalg.solve(matrix, flat))
+    return by_matrix if solve is None else solve

@@ -1,0 +1,161 @@
+"""`implicit`: derivatives of solvers of every kind are those of closed forms and of differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad import implicit, lax
+from fxgrad.errors import ArgumentError, CheckError, ConcretizationError, TreeError
+
+
+def square(x, a):
+    return x ** 2 - a
+
+
+def by_steps(a):
+    x = a
+    for _ in range(30):
+        x = (x + a / x) / 2
+    return x
+
+
+def by_loop(a):
+    return lax.while_loop(lambda x: fnp.abs(x * x - a) > 1e-13 * a, lambda x: (x + a / x) / 2, a)
+
+
+def by_scipy(a):
+    return scipy.optimize.brentq(lambda x: x * x - a, 0, 10, xtol=1e-14)
+
+
+SOLVERS = {"steps": implicit(by_steps, root=square), "loop": implicit(by_loop, root=square),
+           "scipy": implicit(by_scipy, root=square, like=lambda a: a),
+           "python_control_flow": implicit(fxgrad.python_control_flow(by_steps), root=square),
+           "fixed point": implicit(by_steps, fixed_point=lambda x, a: (x + a / x) / 2 + 0.1 * (x * x - a))}
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_roots_have_derivatives_of_every_order_and_mode(name):
+    root, a = SOLVERS[name], 4.0
+    expected = [2.0, 0.25, -1 / 32, 3 / 256]
+    close = lambda found, wanted: np.testing.assert_allclose(found, wanted, rtol=1e-11)
+    close(root(a), expected[0])
+    close(fxgrad.grad(root)(a), expected[1])
+    close(fxgrad.grad(fxgrad.grad(root))(a), expected[2])
+    close(fxgrad.jvp(root, (a,), (1.0,)), expected[:2])
+    close(fxgrad.derivatives(root, 3)(a), expected)
+    close(fxgrad.jit(fxgrad.value_and_grad(root))(a), expected[:2])
+    close(fxgrad.jit(fxgrad.hessian(root))(a), expected[2])
+    close(fxgrad.vmap(root)(np.array([4.0, 9.0])), [2.0, 3.0])
+    close(fxgrad.jit(fxgrad.vmap(fxgrad.grad(root)))(np.array([4.0, 9.0])), [1 / 4, 1 / 6])
+    close(fxgrad.grad(lambda a: fxgrad.grad(lambda b: root(a * b))(1.0))(a), 1 / 8)  # closes over an outer tracer
+
+
+def test_scipy_is_called_with_known_values_without_more():
+    root = implicit(by_scipy, root=square)
+    np.testing.assert_allclose(fxgrad.grad(fxgrad.grad(root))(4.0), -1 / 32, rtol=1e-11)
+
+
+def test_derivatives_do_not_keep_the_steps():
+    def residuals(steps):
+        solver = implicit(lambda a: lax.fori_loop(0, steps, lambda _, x: (x + a / x) / 2, a), root=square)
+        return [kept[0] for kept in fxgrad.saved_residuals(fxgrad.jit(solver), 4.0)]
+    assert residuals(10) == residuals(1000)
+
+
+def least(p):
+    return scipy.optimize.minimize(lambda x: np.sum((x - p["c"]) ** 4) + np.sum(x ** 2) * p["k"], np.zeros(2),
+                                   tol=1e-12).x
+
+
+def test_minima_of_containers():
+    minimum = implicit(least, argmin=lambda x, p: fnp.sum((x - p["c"]) ** 4) + fnp.sum(x ** 2) * p["k"],
+                       like=lambda p: p["c"])
+    p = {"c": np.array([1.0, 2.0]), "k": 0.5}
+    found = fxgrad.jacobian(minimum)(p)
+    x = minimum(p)
+    curvature = 12 * (x - p["c"]) ** 2 + 2 * p["k"]
+    np.testing.assert_allclose(found["k"], -2 * x / curvature, rtol=1e-4)  # as far as SciPy went
+    np.testing.assert_allclose(found["c"], np.diag(12 * (x - p["c"]) ** 2 / curvature), rtol=1e-4, atol=1e-12)
+    np.testing.assert_allclose(fxgrad.jit(fxgrad.jacobian(minimum))(p)["k"], found["k"], rtol=1e-12)
+
+
+def nearest(a):
+    bounds = [{"type": "eq", "fun": lambda x: x[0] + x[1] - 1}, {"type": "ineq", "fun": lambda x: x[0] - 0.2 * a[1]}]
+    return scipy.optimize.minimize(lambda x: np.sum((x - a) ** 2), np.zeros(2), constraints=bounds, tol=1e-13).x
+
+
+CONSTRAINED = implicit(nearest, argmin=lambda x, a: fnp.sum((x - a) ** 2), equal=lambda x, a: x[0] + x[1] - 1.0,
+                       at_most=lambda x, a: 0.2 * a[1] - x[0], like=lambda a: a)
+
+
+@pytest.mark.parametrize(("a", "expected"), [
+    ([1.0, 0.5], [[0.5, -0.5], [-0.5, 0.5]]),  # the bound is not active
+    ([-1.0, 0.5], [[0.0, 0.2], [0.0, -0.2]])])
+def test_constrained_minima_follow_their_active_constraints(a, expected):
+    np.testing.assert_allclose(fxgrad.jacobian(CONSTRAINED)(np.array(a)), expected, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(fxgrad.jit(fxgrad.jacobian(CONSTRAINED))(np.array(a)), expected, rtol=1e-6, atol=1e-8)
+
+
+def test_large_systems_take_a_solver_of_products():
+    calls = []
+
+    def solve(matvec, right):
+        calls.append(right)
+        return fxgrad.scipy.sparse.linalg.cg(matvec, right, tol=1e-12)[0]
+    with_products = implicit(lambda a: fnp.sqrt(a), root=square, solve=solve)
+    a = np.linspace(1.0, 4.0, 20)
+    np.testing.assert_allclose(fxgrad.grad(lambda a: fnp.sum(with_products(a)))(a), 0.5 / np.sqrt(a), rtol=1e-9)
+    assert calls
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_dtypes_are_those_of_the_solver(dtype):
+    a = np.asarray([4.0, 0.1], dtype)
+    root = implicit(lambda a: fnp.sqrt(a), root=square)
+    assert fxgrad.grad(lambda a: fnp.sum(root(a)))(a).dtype == dtype
+    np.testing.assert_allclose(fxgrad.grad(lambda a: fnp.sum(root(a)))(a), 0.5 / np.sqrt(a), rtol=1e-5)
+    assert root(np.zeros(0, dtype)).shape == (0,)
+
+
+def wrong(a):
+    return a
+
+
+def pair(x, a):
+    return x, a
+
+
+@pytest.mark.parametrize(("kind", "text", "call"), [
+    (CheckError, ("implicit: root of wrong does not hold at what it returned: a residual of 12.0, where at most 0.004 "
+     "is allowed"), lambda: implicit(wrong, root=square)(4.0)),
+    (CheckError, ("implicit: root of wrong does not hold at what it returned: a residual of 12.0, where at most 0.004 "
+     "is allowed"), lambda: fxgrad.jit(fxgrad.grad(implicit(wrong, root=square)))(4.0)),
+    (ArgumentError, ("implicit takes one condition, root, argmin or fixed_point, got none. Write "
+     "@fxgrad.implicit(root=lambda x, a: ...)"), lambda: implicit(wrong)),
+    (ArgumentError, ("implicit takes one condition, root, argmin or fixed_point, got root and argmin. Write "
+     "@fxgrad.implicit(root=lambda x, a: ...)"), lambda: implicit(root=square, argmin=square)),
+    (ArgumentError, ("implicit: equal and at_most are constraints of argmin, and root was given. Put the equations "
+     "into it"), lambda: implicit(root=square, equal=square)),
+    (TreeError, ("implicit: the condition root of wrong returns PyTreeDef((*, *)), where a container like x is needed, "
+     "PyTreeDef(*)"), lambda: implicit(wrong, root=pair)(1.0)),
+])
+def test_what_is_wrong_is_refused(kind, text, call):
+    with pytest.raises(kind) as caught:
+        call()
+    assert str(caught.value).split("\n")[0] == text
+
+
+def test_a_solver_that_cannot_be_traced_needs_shapes_under_jit():
+    with pytest.raises(ConcretizationError) as caught:
+        fxgrad.jit(implicit(by_scipy, root=square))(4.0)
+    assert str(caught.value).split("\n")[-1] == (
+        "(implicit: by_scipy cannot be traced. Under jit and vmap, pass like=, an array or a container of the shapes "
+        "and dtypes of its result)")
+
+
+def test_the_check_may_be_left_out():
+    assert implicit(wrong, root=square, tolerance=None)(4.0) == 4.0
