@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import config, dtypes, tree
+from fxgrad.engine.api.argument_names import Argnames, by_names
 from fxgrad.engine.api.arguments import (
     ONE_LEAF,
     Argnums,
@@ -73,12 +74,14 @@ Budget = int | float | str | None
 
 
 def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-         allow_int: bool = False, memory_budget: Budget = None) -> Callable[..., Any]:
+         allow_int: bool = False, memory_budget: Budget = None, *, argnames: Argnames | None = None,
+         ) -> Callable[..., Any]:
     """Return the function that computes the gradient of `fun`, by reverse mode.
 
     `fun` returns a scalar (shape `()`, real floating; complex with `holomorphic`), or with `has_aux` a pair of a scalar
     and any auxiliary output. `argnums` (an int, or a sequence of ints) selects the positional arguments to
-    differentiate; each is an array, a number, or a container of them. The gradient has the structure, shapes and dtypes
+    differentiate, `argnames` (a name, or a sequence of names) those passed by position or keyword under these names;
+    each is an array, a number, or a container of them. The gradient has the structure, shapes and dtypes
     of those arguments; integer ones, with `allow_int`, get zeros of dtype float0. With `has_aux` the result is a pair
     (gradient, aux). For complex arguments of a real function the convention is jax's. With a `memory_budget` (bytes, or
     text such as "512 MiB") values are recomputed in the backward pass instead of saved, as few as possible, so that
@@ -93,6 +96,9 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
     >>> fxgrad.grad(loss)(np.array([0.0, 1.0]))
     array([0.        , 1.38177329])
     """
+    if argnames is not None:
+        return by_names("grad", grad, fun, argnames, argnums, has_aux=has_aux, holomorphic=holomorphic,
+                        allow_int=allow_int, memory_budget=memory_budget)
     differentiation = _Differentiation("grad", fun, argnums, has_aux, holomorphic, allow_int, memory_budget)
     differentiate, replays = differentiation.differentiate, differentiation.replays
 
@@ -111,7 +117,8 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
 
 
 def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-                   allow_int: bool = False, memory_budget: Budget = None) -> Callable[..., Any]:
+                   allow_int: bool = False, memory_budget: Budget = None, *, argnames: Argnames | None = None,
+                   ) -> Callable[..., Any]:
     """Return the function that computes `(fun(...), gradient)`, sharing the forward work; arguments as for `grad`.
 
     With `has_aux` the result is `((value, aux), gradient)`.
@@ -121,6 +128,9 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
     >>> float(value), float(slope)
     (8.0, 12.0)
     """
+    if argnames is not None:
+        return by_names("value_and_grad", value_and_grad, fun, argnames, argnums, has_aux=has_aux,
+                        holomorphic=holomorphic, allow_int=allow_int, memory_budget=memory_budget)
     differentiation = _Differentiation("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int, memory_budget)
     differentiate, replays = differentiation.differentiate, differentiation.replays
 
