@@ -181,7 +181,7 @@ _NAMES = {
     "tools.profiling.policies": "policy_report",
     "engine.api.checking": "check checked",
     "engine.api.laplacians": "divergence hessian_diag laplacian",
-    "lax.implicit_functions": "implicit",
+    "training.implicit": "implicit",
     "engine.api.taylor": "derivatives jet taylor",
     "engine.api.safe_derivatives": "nan_safe",
     "engine.api.sharded": "shard_map",
