@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,11 +17,14 @@ from fxgrad.engine.api.custom import custom_vjp
 from fxgrad.engine.api.residuals import stop_gradient
 from fxgrad.engine.api.reverse import vjp
 from fxgrad.engine.frontend.operands import as_array_operand
+from fxgrad.engine.higher_order.series import solution_program
 from fxgrad.engine.ops.strong import strong_mul
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, ShapeError, TreeError
 from fxgrad.flatten_util import ravel_pytree
 from fxgrad.lax import complex as complex_of
+from fxgrad.lax.bodies import trace_body
 from fxgrad.lax.loops import scan, while_loop
 
 __all__ = ["odeint"]
@@ -41,7 +45,8 @@ SAFETY, GROWTH, SHRINKAGE = 0.9, 10.0, 0.2
 
 
 def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol: float = 1.4e-8,
-           mxstep: float = math.inf, hmax: float = math.inf, adjoint: str = "continuous") -> Any:
+           mxstep: float = math.inf, hmax: float = math.inf, adjoint: str = "continuous",
+           method: str = "runge-kutta", order: int = 12) -> Any:
     """Return the solution of dy/dt = func(y, t, *args) with y = y0 at t[0], at each of the times `t`.
 
     The arguments are those of `jax.experimental.ode.odeint`. `y0` is an array or a container, and `func` returns one
@@ -50,6 +55,10 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
     square, and at most `hmax`. `func` is not evaluated beyond the last time. Times that `mxstep` steps from the time
     before do not reach, and times after a solution that is no longer finite, have NaN, and so have the gradients of
     values that depend on them.
+
+    With `method="taylor"` a step is the Taylor polynomial of the solution, of degree `order`, as long as its last terms
+    allow (Jorba and Zou, 2005): fewer and longer steps for smooth `func` and small tolerances. `func` is traced, and
+    must have derivatives of that order.
 
     Gradients are with respect to `y0`, `t`, `args`, and closed-over values of `func`:
 
@@ -60,8 +69,8 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
       the computed values. It has all modes and orders. NumPy keeps every step's state for the backward pass, XLA up to
       128 and recomputes the others.
 
-    Raises `ArgumentError` for times that do not rise or another `adjoint`, `ShapeError` or `TreeError` for a `func`
-    that returns something unlike `y0`.
+    Raises `ArgumentError` for times that do not rise, another `adjoint` or `method`, or an order below 2, `ShapeError`
+    or `TreeError` for a `func` that returns something unlike `y0`.
 
     Chen et al., "Neural ordinary differential equations" (2018).
 
@@ -77,8 +86,13 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
         times = _check_times(t)
         if adjoint not in ("continuous", "discrete"):
             raise ArgumentError(at_user_line(f"odeint: adjoint is {adjoint!r}; it is 'continuous' or 'discrete'"))
+        if method not in ("runge-kutta", "taylor"):
+            raise ArgumentError(at_user_line(f"odeint: method is {method!r}; it is 'runge-kutta' or 'taylor'"))
+        if isinstance(order, bool) or not isinstance(order, int) or order < 2:
+            raise ArgumentError(at_user_line(f"odeint: order is {order!r}, where an integer of at least 2 is needed"))
         start, unpack = _pack(y0)
         controls = (rtol, atol, mxstep, hmax)
+        solve_steps = _solve_adaptive if method == "runge-kutta" else functools.partial(_solve_by_series, order)
 
         def field(state: Any, time: Any, *given: Any) -> Any:
             y = unpack(state)
@@ -87,10 +101,10 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
             return _pack(slope)[0].astype(state.dtype)
 
         if adjoint == "discrete":
-            states = _solve_adaptive(lambda state, time: field(state, time, *args), start, times, controls)
+            states = solve_steps(lambda state, time: field(state, time, *args), start, times, controls)
         else:
             converted, captured = closure_convert(field, start, times[0], *args)
-            states = _with_adjoint(converted, controls)(start, times, (*args, *captured))
+            states = _with_adjoint(converted, controls, solve_steps)(start, times, (*args, *captured))
         return scan(lambda _, state: (None, unpack(state)), None, states)[1]
     return solve(y0, t, *args)
 
@@ -233,13 +247,60 @@ def _interpolate(before: Any, now: Any, target: Any) -> Any:
     return low + x * (first + x * (square + x * (cubic + x * quartic)))
 
 
+# --- steps by series -------------------------------------------------------------------------------------------------
+
+
+def _solve_by_series(order: int, field: Field, start: Any, times: Any, controls: Sequence[Any]) -> Any:
+    """Return the states at the times, shape (n, size), by Taylor polynomials whose lengths have no derivative."""
+    rtol, atol, mxstep, hmax = controls
+    body = trace_body("odeint", field, field, [aval_of(start).strong(), aval_of(times[0]).strong()], ["y", "t"])
+    series = solution_program(body.program, order)
+
+    def expand(state: Any, time: Any) -> tuple[Any, Any]:
+        """Return the coefficients of the solution from here on, and the time to which they serve."""
+        terms = series([*body.captured, state, time])
+        scale = atol + rtol * fnp.abs(state)
+        sizes = [SAFETY * fnp.where(size == 0, math.inf, size ** (-1.0 / level)) for level in (order - 1, order)
+                 for size in [_norm(stop_gradient(terms[level - 1] / scale)) if start.size else fnp.asarray(0.0)]]
+        size = fnp.minimum(functools.reduce(fnp.minimum, sizes), hmax).astype(times.dtype)
+        return fnp.stack([state, *terms]), time + stop_gradient(size)
+
+    def value(coefficients: Any, ago: Any) -> Any:
+        ago = ago.astype(start.dtype)
+        return functools.reduce(lambda total, term: total * ago + term, reversed([*coefficients]))
+
+    def advance(carry: Any) -> Any:
+        count, (coefficients, begin, end) = carry
+        moved = value(coefficients, end - begin)
+        terms, following = expand(moved, end)
+        return count + 1, (terms, end, following)
+
+    def reach(carry: Any, target: Any) -> Any:
+        def goes_on(carry: Any) -> Any:
+            count, (_, begin, end) = carry
+            on = (end < target) & (end > begin)
+            return on if mxstep == math.inf else on & (count < mxstep)
+
+        _, now = while_loop(goes_on, advance, (np.int64(0), carry))
+        coefficients, begin, end = now
+        reached = end >= target
+        factor = fnp.where(reached, 1.0, math.nan).astype(start.dtype)  # as for steps of Runge and Kutta
+        state = value(coefficients, target - begin)
+        return now, strong_mul(state, factor) + fnp.where(reached, 0.0, math.nan).astype(start.dtype)
+
+    terms, end = expand(start, times[0])
+    _, states = scan(reach, (terms, times[0], end), times[1:])
+    return fnp.concatenate([start[None], states])
+
+
 # --- the adjoint equation -------------------------------------------------------------------------------------------
 
 
-def _with_adjoint(field: Field, controls: Sequence[Any]) -> Callable[[Any, Any, Any], Any]:
+def _with_adjoint(field: Field, controls: Sequence[Any], solve_steps: Callable[..., Any],
+                  ) -> Callable[[Any, Any, Any], Any]:
     """Return the solution as a function of first state, times and arguments, with its adjoint as gradient."""
     def odeint_with_the_continuous_adjoint(start: Any, times: Any, args: Any) -> Any:  # the name in messages
-        return _solve_adaptive(lambda state, time: field(state, time, *args), start, times, controls)
+        return solve_steps(lambda state, time: field(state, time, *args), start, times, controls)
 
     def forward(start: Any, times: Any, args: Any) -> Any:
         states = odeint_with_the_continuous_adjoint(start, times, args)
@@ -256,7 +317,8 @@ def _with_adjoint(field: Field, controls: Sequence[Any]) -> Callable[[Any, Any, 
                 next(found) if moves else leaf for moves, leaf in zip(moving, leaves, strict=True)]))
 
         parameters = [as_array_operand(leaf) for moves, leaf in zip(moving, leaves, strict=True) if moves]
-        d_state, d_times, d_found = _solve_backwards(dynamics, parameters, states, times, cotangents, controls)
+        d_state, d_times, d_found = _solve_backwards(dynamics, parameters, states, times, cotangents, controls,
+                                                       solve_steps)
         found = iter(d_found)
         return d_state, d_times, tree.unflatten(structure, [
             next(found).astype(fnp.result_type(leaf)) if moves else None for moves, leaf in
@@ -268,7 +330,7 @@ def _with_adjoint(field: Field, controls: Sequence[Any]) -> Callable[[Any, Any, 
 
 
 def _solve_backwards(field: Field, parameters: list[Any], states: Any, times: Any, cotangents: Any,
-                     controls: Sequence[Any]) -> tuple[Any, Any, list[Any]]:
+                     controls: Sequence[Any], solve_steps: Callable[..., Any]) -> tuple[Any, Any, list[Any]]:
     """Return the cotangents of the first state, the times and the parameters, stepping backwards from time to time."""
     def piece(carry: Any, entry: Any) -> Any:
         adjoint, d_parameters = carry
@@ -283,7 +345,7 @@ def _solve_backwards(field: Field, parameters: list[Any], states: Any, times: An
             d_y, *d_rest = pullback(a)
             return _pack((-slope, d_y, d_rest))[0].astype(packed.dtype)
 
-        _, adjoint, d_parameters = unpack(_solve_adaptive(turned, packed, fnp.stack([-end, -begin]), controls)[1])
+        _, adjoint, d_parameters = unpack(solve_steps(turned, packed, fnp.stack([-end, -begin]), controls)[1])
         return (adjoint, d_parameters), d_time
 
     init = fnp.zeros_like(states[0]), [fnp.zeros_like(each) for each in parameters]

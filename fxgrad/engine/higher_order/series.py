@@ -24,6 +24,7 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.series import Expansion, Operation, Series, series_rules
 from fxgrad.engine.transforms.series import series_program as series_program  # noqa: PLC0414  (with these rules)
+from fxgrad.engine.transforms.series import solution_program as solution_program  # noqa: PLC0414
 from fxgrad.errors import UnsupportedError
 
 

@@ -453,3 +453,19 @@ def series_program(program: Program, given: tuple[int | str, ...], order: int, w
     avals = program.in_avals
     along = [aval for aval, count in zip(avals, given, strict=True) if count != ONE for _ in range(int(count))]
     return derive(program, ("series", given, order, wanted, scaled, sum_directions), build, [*avals, *along])
+
+
+def solution_program(program: Program, order: int) -> Derived:
+    """Return the program of the first `order` coefficients of the solution of y' = f(y, t), by time from `t` on.
+
+    `program` is f, of further inputs, `y` and the time, each one array; the result takes the same. Coefficient k + 1 of
+    y is coefficient k of f divided by k + 1, which needs those of y up to k alone.
+    """
+    def build(*values: Any) -> tuple[list[Any], None]:
+        *given, state, time = values
+        expansion, slope = Expansion(), []
+        y = Series(aval_of(state), [state], lambda level: divided(slope[0][level - 1], level))
+        t = Series(aval_of(time), [time, instantiate_one(aval_of(time))])
+        slope += expansion.run(program, [*map(expansion.constant, given), y, t])
+        return [broadcast_to(instantiate_zeros(y[level]), y.aval.shape) for level in range(1, order + 1)], None
+    return derive(program, ("solution", order), build, program.in_avals)
