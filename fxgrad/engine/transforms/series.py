@@ -463,7 +463,8 @@ def solution_program(program: Program, order: int) -> Derived:
     """
     def build(*values: Any) -> tuple[list[Any], None]:
         *given, state, time = values
-        expansion, slope = Expansion(), []
+        expansion = Expansion()
+        slope: list[Series] = []
         y = Series(aval_of(state), [state], lambda level: divided(slope[0][level - 1], level))
         t = Series(aval_of(time), [time, instantiate_one(aval_of(time))])
         slope += expansion.run(program, [*map(expansion.constant, given), y, t])
