@@ -1,4 +1,7 @@
-"""Functions with Python's control flow, converted and compiled, beside the same written by hand with `lax`."""
+"""Functions with Python's control flow, converted and compiled, beside the same written by hand with `lax`.
+
+Most are among those of `tests/engine/control_flow/functions.py`.
+"""
 
 from __future__ import annotations
 
@@ -14,32 +17,16 @@ import fxgrad
 import fxgrad.numpy as fnp
 from benchmarks.models import FXGRAD, JAX, random
 from benchmarks.workload import Peer, Peers, Ratio, Workload
-
-
-def huber(x: Any) -> Any:
-    """A branch of two formulas."""
-    if abs(x) <= 1.0:
-        return 0.5 * x * x
-    return abs(x) - 0.5
+from tests.engine.control_flow import functions
 
 
 def huber_by_hand(lib: Any, x: Any) -> Any:
-    """The same with `cond`."""
+    """`huber` with `cond`."""
     return lib.lax.cond(abs(x) <= 1.0, lambda x: 0.5 * x * x, lambda x: abs(x) - 0.5, x)
 
 
-def tax(income: Any) -> Any:
-    """Three branches."""
-    if income < 10.0:
-        return 0.0 * income
-    elif income < 40.0:
-        return 0.2 * (income - 10.0)
-    due = 6.0 + 0.4 * (income - 40.0)
-    return due
-
-
 def tax_by_hand(lib: Any, income: Any) -> Any:
-    """The same with two `cond`."""
+    """`tax` with two `cond`."""
     def rest(income: Any) -> Any:
         return lib.lax.cond(income < 40.0, lambda x: 0.2 * (x - 10.0), lambda x: 6.0 + 0.4 * (x - 40.0), income)
     return lib.lax.cond(income < 10.0, lambda x: 0.0 * x, rest, income)
@@ -88,83 +75,35 @@ def bisection_by_hand(lib: Any, c: Any) -> Any:
     return 0.5 * (low + high)
 
 
-def mandelbrot(re: Any, im: Any) -> Any:
-    """A loop with two conditions."""
-    x = y = 0.0
-    n = 0
-    while n < 50 and x * x + y * y < 4.0:
-        x, y = x * x - y * y + re, 2.0 * x * y + im
-        n += 1
-    return n
-
-
 def mandelbrot_by_hand(lib: Any, re: Any, im: Any) -> Any:
-    """The same with `while_loop`."""
+    """`mandelbrot` with `while_loop`."""
     def body(state: Any) -> Any:
         x, y, n = state
         return x * x - y * y + re, 2.0 * x * y + im, n + 1
     return lib.lax.while_loop(lambda s: (s[2] < 50) & (s[0] * s[0] + s[1] * s[1] < 4.0), body, (0.0, 0.0, 0))[2]
 
 
-def collatz_steps(n: Any) -> Any:
-    """A conditional expression in a `while` of integers."""
-    steps = 0
-    while n != 1:
-        n = n // 2 if n % 2 == 0 else 3 * n + 1
-        steps += 1
-    return steps
-
-
 def collatz_steps_by_hand(lib: Any, n: Any) -> Any:
-    """The same with `while_loop` and `cond`."""
+    """`collatz_steps` with `while_loop` and `cond`."""
     def body(state: Any) -> Any:
         n, steps = state
         return lib.lax.cond(n % 2 == 0, lambda n: n // 2, lambda n: 3 * n + 1, n), steps + 1
     return lib.lax.while_loop(lambda state: state[0] != 1, body, (n, 0))[1]
 
 
-def fibonacci(n: Any) -> Any:
-    """A loop of traced length."""
-    a, b = 0, 1
-    for _ in range(n):
-        a, b = b, a + b
-    return a
-
-
 def fibonacci_by_hand(lib: Any, n: Any) -> Any:
-    """The same with `fori_loop`."""
+    """`fibonacci` with `fori_loop`."""
     return lib.lax.fori_loop(0, n, lambda _, state: (state[1], state[0] + state[1]), (0, 1))[0]
 
 
-def binary_search(values: Any, wanted: Any) -> Any:
-    """Reads at places that are computed."""
-    low, high = 0, len(values)
-    while low < high:
-        middle = (low + high) // 2
-        if values[middle] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
 def binary_search_by_hand(lib: Any, values: Any, wanted: Any) -> Any:
-    """The same with `while_loop` and `where`."""
+    """`binary_search` with `while_loop` and `where`."""
     def body(state: Any) -> Any:
         low, high = state
         middle = (low + high) // 2
         below = values[middle] < wanted
         return lib.np.where(below, middle + 1, low), lib.np.where(below, high, middle)
     return lib.lax.while_loop(lambda state: state[0] < state[1], body, (0, len(values)))[0]
-
-
-def maximum_subarray(values: Any) -> Any:
-    """A loop over an array."""
-    best = current = values[0]
-    for value in values[1:]:
-        current = value if current < 0 else current + value
-        best = max(best, current)
-    return best
 
 
 def maximum_subarray_by_hand(lib: Any, values: Any) -> Any:
@@ -194,7 +133,7 @@ def edit_distance(one: Any, other: Any, n: Any, m: Any) -> Any:
 
 
 def edit_distance_by_hand(lib: Any, one: Any, other: Any, n: Any, m: Any) -> Any:
-    """The same with two `fori_loop` and `where`."""
+    """`maximum_subarray` with two `fori_loop` and `where`."""
     def outer(i: Any, row: Any) -> Any:
         def inner(j: Any, state: Any) -> Any:
             row, diagonal = state
@@ -208,15 +147,15 @@ def edit_distance_by_hand(lib: Any, one: Any, other: Any, n: Any, m: Any) -> Any
 
 LETTERS = np.arange(31) % 5
 FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {
-    "branch": (huber, huber_by_hand, (np.float32(0.7),)),
-    "three branches": (tax, tax_by_hand, (np.float32(25.0),)),
+    "branch": (functions.huber, huber_by_hand, (np.float32(0.7),)),
+    "three branches": (functions.tax, tax_by_hand, (np.float32(25.0),)),
     "break": (newton_root, newton_root_by_hand, (np.float32(7.0),)),
     "branch in while": (bisection, bisection_by_hand, (np.float32(1.1),)),
-    "two conditions": (mandelbrot, mandelbrot_by_hand, (np.float32(-0.5), np.float32(0.1))),
-    "integers": (collatz_steps, collatz_steps_by_hand, (np.int32(27),)),
-    "traced length": (fibonacci, fibonacci_by_hand, (np.int32(40),)),
-    "search": (binary_search, binary_search_by_hand, (np.sort(random(1000, scale=1)), np.float32(0.3))),
-    "over an array": (maximum_subarray, maximum_subarray_by_hand, (random(24, scale=1),)),
+    "two conditions": (functions.mandelbrot, mandelbrot_by_hand, (np.float32(-0.5), np.float32(0.1))),
+    "integers": (functions.collatz_steps, collatz_steps_by_hand, (np.int32(27),)),
+    "traced length": (functions.fibonacci, fibonacci_by_hand, (np.int32(40),)),
+    "search": (functions.binary_search, binary_search_by_hand, (np.sort(random(1000, scale=1)), np.float32(0.3))),
+    "over an array": (functions.maximum_subarray, maximum_subarray_by_hand, (random(24, scale=1),)),
     "nested loops": (edit_distance, edit_distance_by_hand, (
         LETTERS.astype(np.int32), (LETTERS * 3 % 5).astype(np.int32), np.int32(31), np.int32(31))),
 }
@@ -250,7 +189,8 @@ def first(name: str, small: bool, of_file: bool = False) -> Peers:  # noqa: ARG0
         fxgrad.clear_caches()
         jax.clear_caches()
         if not of_file:
-            fxgrad.python_control_flow(in_the_same_file)
+            for other in (in_the_same_file, functions.clamp_all):
+                fxgrad.python_control_flow(other)
 
     def peer(jitted: Callable[[], Any]) -> Peer:
         return Peer(lambda: jax.block_until_ready(jitted()(*args)), prepare=forget)

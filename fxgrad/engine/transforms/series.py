@@ -29,7 +29,7 @@ from fxgrad.engine.derivation.derive import Derived, derive, rule_inputs
 from fxgrad.engine.ops.arithmetic import div, div_p, mul, mul_p, sub
 from fxgrad.engine.ops.convolution import conv_general_dilated_p
 from fxgrad.engine.ops.exponential import integer_pow_p, square_p
-from fxgrad.engine.ops.pointwise import acts_on_each, add, scalar_like
+from fxgrad.engine.ops.pointwise import acts_on_each, add, scalar_like, sum_of_parts
 from fxgrad.engine.ops.products import dot_general_p
 from fxgrad.engine.ops.strong import strong_dot_general_p, strong_mul_p
 from fxgrad.engine.ops.structural import broadcast_to, full, instantiate_zeros
@@ -315,8 +315,8 @@ def divided(value: Any, number: int) -> Any:
 def total(values: Sequence[Any], aval: Aval) -> Any:
     """Return the sum of coefficients of the type `aval`, a `Zero` if all are."""
     present = [value for value in values if type(value) is not Zero]
-    if not present:
-        return Zero(aval)
+    if not any(type(value) is Scaled for value in present):
+        return sum_of_parts(present, aval)
     result = present[0]
     for value in present[1:]:
         if type(result) is type(value) is Scaled and result.base is value.base and None not in (
