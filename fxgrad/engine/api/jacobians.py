@@ -118,18 +118,21 @@ def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
     return transformation("hessian", fun, argnums)(second)
 
 
-def hvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], argnums: Argnums = 0) -> Any:
+def hvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], argnums: Argnums = 0,
+        has_aux: bool = False) -> Any:
     """Return the Hessian of a scalar function times a vector, without the Hessian: the jvp of the gradient.
 
     `primals` are the arguments; `tangents` a tuple like those at `argnums`. The result is like the
-    gradient. Its cost is a few times that of `fun`.
+    gradient. Its cost is a few times that of `fun`. With `has_aux`, where `fun` returns a pair of a scalar and any
+    auxiliary output, the result is a pair (product, aux).
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.hvp(lambda x: np.sum(x ** 3), (np.array([1.0, 2.0]),), (np.array([1.0, 0.0]),))
     array([6., 0.])
     """
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    return jvp_of("hvp", grad(fun, argnums), primals, tangents, False, numbers)[1]
+    found = jvp_of("hvp", grad(fun, argnums, has_aux), primals, tangents, has_aux, numbers)
+    return found[1:] if has_aux else found[1]
 
 
 def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool,

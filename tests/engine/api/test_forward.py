@@ -116,6 +116,14 @@ def test_hessian_of_containers() -> None:
     assert result["b"]["b"] == 0.0
 
 
+def test_hvp_returns_auxiliary_output() -> None:
+    x, vector = np.array([1.0, 2.0]), np.array([1.0, 0.0])
+    product, aux = hvp(lambda x: (np.sum(x ** 3), {"twice": 2 * x, "text": "kept"}), (x,), (vector,), has_aux=True)
+    np.testing.assert_array_equal(product, [6.0, 0.0])
+    np.testing.assert_array_equal(aux["twice"], [2.0, 4.0])
+    assert aux["text"] == "kept"
+
+
 def test_hvp_of_some_arguments() -> None:
     assert hvp(lambda x, y: x ** 2 * y ** 2, (2.0, 3.0), (1.0,), argnums=1) == 8.0
 
