@@ -18,6 +18,7 @@ from fxgrad.engine.core.cache_keys import param_key
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import calls_user_code, ordering_constraints
 from fxgrad.engine.core.sizes import has_symbolic_dim
+from fxgrad.engine.ops.joining import unstack_p
 from fxgrad.engine.ops.shaping import slice_p
 from fxgrad.engine.ops.structural import convert_element_type_p, reshape_p, transpose_p
 
@@ -160,6 +161,10 @@ def _find_rows(program: Program) -> tuple[dict[Variable, Row], set[Equation]]:
             if row is not None:
                 rows[output] = row
                 reads.add(equation)
+        elif primitive is unstack_p and type(operand) is Variable and operand in early:
+            axis = equation.params["axis"]
+            rows.update((var, Row(operand, axis, index, var.aval.shape)) for index, var in enumerate(equation.outputs))
+            reads.add(equation)
         elif primitive is reshape_p and operand in rows and output is not None:
             row = rows[operand]  # type: ignore[index]
             size = row.base.aval.shape

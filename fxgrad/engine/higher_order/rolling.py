@@ -1,0 +1,369 @@
+"""Repeated blocks of a program as one: rolled into a `scan`, or outlined as one program that is called."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from fxgrad.engine.analyses.repeats import Output, Repeat, Repeats, Row, find_repeats
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.primitive import Primitive, infer_types
+from fxgrad.engine.core.program import Atom, Equation, Program, Source, Variable
+from fxgrad.engine.core.program_properties import memoize
+from fxgrad.engine.core.regions import replace_programs
+from fxgrad.engine.derivation.simplify import remove_dead_code
+from fxgrad.engine.higher_order.call import jit_call_p
+from fxgrad.engine.higher_order.padded_sums import join_padded_sums
+from fxgrad.engine.higher_order.scan import scan_p
+from fxgrad.engine.ops.joining import concatenate_p, stack_p
+from fxgrad.engine.ops.shaping import rev_p, slice_p
+from fxgrad.engine.ops.structural import reshape_p, transpose_p
+
+Chooser = Callable[[Repeat, "Stacks"], str]
+"""(repeat, where its values by copy lie) -> "scan", "call", or "" to leave it as it is."""
+_ROLES = frozenset(("body", "condition", "step", "back", "call", "inline", "recomputed", "branch"))
+"""Roles of nested programs that are searched, too."""
+
+
+def roll_program(program: Program, choose: Chooser, key: Any, at_least: int = 2) -> Program:
+    """Return an equal program in which repeated blocks, chosen by `choose`, are compiled once; nested ones too.
+
+    Returns `program` itself if it has none. The result is memoized under `key`, which stands for `choose`.
+    """
+    return memoize(program, ("rolled", key, at_least), lambda: _roll(program, choose, key, at_least))
+
+
+def _roll(program: Program, choose: Chooser, key: Any, at_least: int) -> Program:
+    inner = [_with_rolled_regions(equation, choose, key, at_least) for equation in program.equations]
+    if any(new is not old for new, old in zip(inner, program.equations, strict=True)):
+        program = program.replace(equations=inner)
+    joined = join_padded_sums(program, at_least)
+    found = find_repeats(joined, at_least)
+    stacks = Stacks(found)
+    chosen = [(repeat, choose(repeat, stacks)) for repeat in found.repeats]
+    if not any(how for _, how in chosen):
+        return program
+    return _Rewriting(joined, found, [(repeat, how) for repeat, how in chosen if how]).program()
+
+
+def _with_rolled_regions(equation: Equation, choose: Chooser, key: Any, at_least: int) -> Equation:
+    if equation.primitive.regions is None:
+        return equation
+    regions = equation.regions
+    programs = [roll_program(region.program, choose, key, at_least) if region.role in _ROLES else region.program
+                for region in regions]
+    if all(new is region.program for new, region in zip(programs, regions, strict=True)):
+        return equation
+    return equation.replace(equation.inputs, replace_programs(equation.params, regions, programs))
+
+
+class Run(NamedTuple):
+    """Entries `first`, `first + step`, ... of an array along an axis, one for each copy; `step` is 1 or -1."""
+
+    base: Variable
+    axis: int
+    first: int
+    step: int
+
+
+class Stacks:
+    """Where the values lie that differ by copy: as entries of one array, or apart."""
+
+    def __init__(self, found: Repeats) -> None:
+        self._rows = found.rows
+        self._source: dict[Atom, tuple[int, Output, int]] = {}
+        for number, repeat in enumerate(found.repeats):
+            for copy, equations in enumerate(repeat.copies):
+                for place, equation in enumerate(equations):
+                    for index, var in enumerate(equation.outputs):
+                        self._source[var] = number, Output(place, index), copy
+
+    def is_stacked(self, column: Sequence[Atom]) -> bool:
+        """Return whether the values are the entries of an array that the caller has, in order or in reverse."""
+        rows = [self._rows.get(atom) for atom in column]  # type: ignore[call-overload]
+        return run_of_rows(rows) is not None
+
+    def is_computed(self, column: Sequence[Atom]) -> bool:
+        """Return whether the copies of another block, in order or in reverse, compute the values."""
+        made = [self._source.get(atom) for atom in column]
+        if any(each is None or each[:2] != made[0][:2] for each in made):  # type: ignore[index]
+            return False
+        places = [each[2] for each in made if each is not None]
+        return _step_of(places) is not None
+
+    def reads_itself(self, repeat: Repeat) -> bool:
+        """Return whether copies read values of other copies than the one before."""
+        made = {var for equations in repeat.copies for equation in equations for var in equation.outputs}
+        return any(not made.isdisjoint(column) for column in repeat.flow.by_copy)
+
+
+def _step_of(places: Sequence[int]) -> int | None:
+    """Return 1 or -1 if the numbers go up or down by one, or None."""
+    for step in (1, -1):
+        if all(other - one == step for one, other in zip(places, places[1:], strict=False)):
+            return step
+    return None
+
+
+def run_of_rows(rows: Sequence[Row | None]) -> Run | None:
+    """Return the run that entries are, or None."""
+    first = rows[0]
+    if first is None or any(row is None or row[:2] != first[:2] or row.shape != first.shape for row in rows):
+        return None
+    step = _step_of([row.index for row in rows if row is not None])
+    return None if step is None else Run(first.base, first.axis, first.index, step)
+
+
+class _Rewriting:
+    """One rewriting: the new equations, and values that are entries of arrays until somebody reads them alone."""
+
+    def __init__(self, program: Program, found: Repeats, chosen: Sequence[tuple[Repeat, str]]) -> None:
+        self._program, self._chosen = program, chosen
+        self._equations: list[Equation] = []
+        self._rows = dict(found.rows)
+        self._read: set[Atom] = set()
+        self._source: Source | None = None
+        self._last: dict[Equation, tuple[int, int]] = {}
+        self._inside: set[Equation] = set()
+        for number, (repeat, _) in enumerate(chosen):
+            for copy, equations in enumerate(repeat.copies):
+                self._last[equations[-1]] = number, copy
+                self._inside.update(equations)
+        self._reads = {equation for equation in program.equations if equation.outputs[:1] and
+                       equation.outputs[0] in found.rows}
+        self._used = self._used_outside()
+        self._blocks: dict[int, tuple[Program, list[Output]]] = {}
+
+    def _used_outside(self) -> set[Atom]:
+        """Return the values that are read outside of the copies, or by a copy that is not the next one."""
+        used: set[Atom] = {*self._program.outputs}
+        for equation in self._program.equations:
+            if equation not in self._inside:
+                used.update(equation.inputs)
+        for repeat, _ in self._chosen:
+            flow = repeat.flow
+            used.update(flow.shared, (carry.first for carry in flow.carried), *flow.by_copy)
+        return used
+
+    def program(self) -> Program:
+        """Return the rewritten program."""
+        for equation in self._program.equations:
+            ended = self._last.get(equation)
+            if ended is not None:
+                self._end_of_copy(*ended)
+            elif equation not in self._inside and equation not in self._reads:
+                self._outside(equation)
+        for atom in self._program.outputs:
+            self._value(atom)
+        return remove_dead_code(self._program.replace(equations=self._equations))
+
+    def _end_of_copy(self, number: int, copy: int) -> None:
+        repeat, how = self._chosen[number]
+        self._source = _outer_source(repeat.copies[copy][0].source)
+        if how == "call":
+            self._call(number, copy)
+        elif copy == len(repeat.copies) - 1:
+            self._scan(number)
+
+    def _outside(self, equation: Equation) -> None:
+        self._source = equation.source
+        if equation.primitive is reshape_p and equation.inputs[0] in self._rows:
+            row = self._rows[equation.inputs[0]]  # type: ignore[index]
+            self._rows[equation.outputs[0]] = row._replace(shape=equation.params["shape"])
+        elif equation.primitive in (concatenate_p, stack_p):
+            self._join(equation)
+        else:
+            self._equations.append(equation.replace([self._value(atom) for atom in equation.inputs]))
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def _bind(self, primitive: Primitive, inputs: list[Atom], params: dict[str, Any],
+              outputs: list[Variable] | None = None) -> list[Variable]:
+        made = outputs or [Variable(aval) for aval in infer_types(primitive, [atom.aval for atom in inputs], params)]
+        self._equations.append(Equation(primitive, inputs, params, made, self._source))
+        return made
+
+    def _value(self, atom: Atom) -> Atom:
+        """Return the value, read from the array that it is an entry of, if it is one and was not read before."""
+        row = self._rows.get(atom)  # type: ignore[call-overload]
+        if row is None or atom in self._read:
+            return atom
+        self._read.add(atom)
+        assert type(atom) is Variable
+        size = row.base.aval.shape
+        starts, limits = [0] * len(size), [*size]
+        starts[row.axis], limits[row.axis] = row.index, row.index + 1
+        entry: Variable | None = atom if len(atom.aval.shape) == len(size) and row.shape == (
+            *size[:row.axis], 1, *size[row.axis + 1:]) else None
+        params = {"start_indices": (*starts,), "limit_indices": (*limits,), "strides": (1,) * len(size)}
+        cut, = self._bind(slice_p, [row.base], params, None if entry is None else [entry])
+        if entry is None:
+            self._bind(reshape_p, [cut], {"shape": row.shape}, [atom])
+        return atom
+
+    def _stacked(self, run: Run, count: int, shape: tuple[int, ...], forward: bool) -> Variable:
+        """Return the entries of a run along a first axis, in the order of copies if `forward`, else in reverse."""
+        base, size = run.base, run.base.aval.shape
+        low = min(run.first, run.first + run.step * (count - 1))
+        if count != size[run.axis]:
+            starts, limits = [0] * len(size), [*size]
+            starts[run.axis], limits[run.axis] = low, low + count
+            base, = self._bind(slice_p, [base], {"start_indices": (*starts,), "limit_indices": (*limits,),
+                                                 "strides": (1,) * len(size)})
+        if run.axis:
+            order = (run.axis, *(axis for axis in range(len(size)) if axis != run.axis))
+            base, = self._bind(transpose_p, [base], {"permutation": order})
+        if base.aval.shape != (count, *shape):
+            base, = self._bind(reshape_p, [base], {"shape": (count, *shape)})
+        if (run.step > 0) != forward:
+            base, = self._bind(rev_p, [base], {"dimensions": (0,)})
+        return base
+
+    def _join(self, equation: Equation) -> None:
+        """Join arrays by concatenation or as a stack; entries of one array in a row are one piece of it."""
+        is_stack = equation.primitive is stack_p
+        axis = equation.params["axis" if is_stack else "dimension"]
+        pieces: list[Atom] = []
+        begin, atoms = 0, equation.inputs
+        while begin < len(atoms):
+            end, found = begin + 1, None
+            while end < len(atoms):
+                run = run_of_rows([self._rows.get(atom) for atom in atoms[begin:end + 1]][-2:])  # type: ignore[call-overload]
+                if run is None or (found is not None and run.step != found.step):
+                    break
+                found = found or run
+                end += 1
+            if found is None:
+                piece = self._value(atoms[begin])
+                if is_stack:
+                    shape = piece.aval.shape
+                    piece, = self._bind(reshape_p, [piece], {"shape": (*shape[:axis], 1, *shape[axis:])})
+            else:
+                piece = self._joined_run(found, end - begin, atoms[begin].aval.shape, axis, is_stack)
+            pieces.append(piece)
+            begin = end
+        if len(pieces) == len(atoms):
+            self._equations.append(equation.replace([self._value(atom) for atom in atoms]))
+        elif len(pieces) == 1:  # an equation of its own, which binds the output
+            self._bind(reshape_p, pieces, {"shape": equation.outputs[0].aval.shape}, equation.outputs)
+        else:
+            self._bind(concatenate_p, pieces, {"dimension": axis}, equation.outputs)
+
+    def _joined_run(self, run: Run, count: int, shape: tuple[int, ...], axis: int, is_stack: bool) -> Atom:
+        whole = self._stacked(run, count, shape, forward=True)
+        if axis:
+            order = (*range(1, axis + 1), 0, *range(axis + 1, len(shape) + 1))
+            whole, = self._bind(transpose_p, [whole], {"permutation": order})
+        if not is_stack:
+            whole, = self._bind(reshape_p, [whole], {
+                "shape": (*shape[:axis], count * shape[axis], *shape[axis + 1:])})
+        return whole
+
+    # --- blocks ------------------------------------------------------------------------------------------------------
+
+    def _call(self, number: int, copy: int) -> None:
+        """Call the block for one copy."""
+        repeat = self._chosen[number][0]
+        flow = repeat.flow
+        if number not in self._blocks:
+            carried = dict.fromkeys(carry.output for carry in flow.carried)
+            wanted = [output for output in _all_outputs(repeat) if output in carried or any(
+                _output_of(equations, output) in self._used for equations in repeat.copies)]
+            self._blocks[number] = _block(repeat, wanted), wanted
+        block, wanted = self._blocks[number]
+        before = [carry.first if copy == 0 else _output_of(repeat.copies[copy - 1], carry.output)
+                  for carry in flow.carried]
+        inputs = [self._value(atom) for atom in (*flow.shared, *before, *(column[copy] for column in flow.by_copy))]
+        self._bind(jit_call_p, inputs, {"program": block, "name": _name_of(repeat)},
+                   [_output_of(repeat.copies[copy], output) for output in wanted])
+
+    def _scan(self, number: int) -> None:
+        """Run all copies of the block in one loop."""
+        repeat = self._chosen[number][0]
+        flow, count = repeat.flow, len(repeat.copies)
+        carried = [carry.output for carry in flow.carried]
+        stacked = [output for output in _all_outputs(repeat) if any(
+            _output_of(equations, output) in self._used
+            for equations in (repeat.copies[:-1] if output in carried else repeat.copies))]
+        runs = [run_of_rows([self._rows.get(atom) for atom in column])  # type: ignore[call-overload]
+                for column in flow.by_copy]
+        steps = [run.step for run in runs if run is not None]
+        forward = not steps or sum(steps) >= 0
+        xs: list[Atom] = []
+        for run, column in zip(runs, flow.by_copy, strict=True):
+            if run is not None:
+                xs.append(self._stacked(run, count, column[0].aval.shape, forward))
+            else:
+                values = [self._value(atom) for atom in (column if forward else column[::-1])]
+                xs += self._bind(stack_p, values, {"axis": 0})
+        inputs = [*map(self._value, flow.shared), *(self._value(carry.first) for carry in flow.carried), *xs]
+        block = _block(repeat, [*carried, *stacked])
+        final: list[Variable] = []
+        for output, carry in zip(carried, flow.carried, strict=True):
+            var = _output_of(repeat.copies[-1], output)
+            final.append(Variable(_with_vma(carry.first.aval, var.aval)) if var in final else var)
+        stacks = [Variable(block.out_avals[len(carried) + index].update(
+            shape=(count, *block.out_avals[len(carried) + index].shape))) for index in range(len(stacked))]
+        self._bind(scan_p, inputs, {"program": block, "length": count, "reverse": not forward, "unroll": 1,
+                                    "num_consts": len(flow.shared), "num_carry": len(carried)}, [*final, *stacks])
+        for output, stack in zip(stacked, stacks, strict=True):
+            for copy, equations in enumerate(repeat.copies):
+                var = _output_of(equations, output)
+                if var not in final:
+                    self._rows[var] = Row(stack, 0, copy if forward else count - 1 - copy, var.aval.shape)
+
+
+def _with_vma(first: Aval, found: Aval) -> Aval:
+    return found if not first.vma else found.update(vma=found.vma | first.vma)
+
+
+def _output_of(copy: Sequence[Equation], output: Output) -> Variable:
+    return copy[output.place].outputs[output.number]
+
+
+def _all_outputs(repeat: Repeat) -> list[Output]:
+    return [Output(place, number) for place, equation in enumerate(repeat.block)
+            for number in range(len(equation.outputs))]
+
+
+def _block(repeat: Repeat, wanted: Sequence[Output]) -> Program:
+    """Return the program of one copy: (shared, carried, values of the copy) -> `wanted`."""
+    flow = repeat.flow
+    inputs = [Variable(atom.aval) for atom in (*flow.shared, *(carry.first for carry in flow.carried),
+                                               *(column[0] for column in flow.by_copy))]
+    made: list[list[Variable]] = []
+    equations: list[Equation] = []
+    scopes = _scopes(repeat)
+    for equation, operands, scope in zip(repeat.block, flow.operands, scopes, strict=True):
+        atoms: list[Atom] = [inputs[each] if isinstance(each, int) else
+                             each if type(each) is Literal else made[each.place][each.number] for each in operands]
+        made.append([Variable(var.aval) for var in equation.outputs])
+        source = equation.source
+        if source is not None:
+            source = source._replace(scope=scope, origins=())
+        equations.append(Equation(equation.primitive, atoms, equation.params, made[-1], source))
+    return remove_dead_code(Program(inputs, equations, [made[output.place][output.number] for output in wanted]))
+
+
+def _scopes(repeat: Repeat) -> list[str]:
+    """Return the scope of each equation of the block: the names that all copies have in common."""
+    result = []
+    for place, equation in enumerate(repeat.block):
+        scopes = {copy[place].scope for copy in repeat.copies} if equation.scope else {""}
+        parts = [scope.split("/") for scope in scopes]
+        equal = math.inf not in {len(each) for each in parts} and len({len(each) for each in parts}) == 1
+        result.append("/".join(names[0] for names in zip(*parts, strict=True) if len(set(names)) == 1) if equal else "")
+    return result
+
+
+def _outer_source(source: Source | None) -> Source | None:
+    """Return the source of a call of a block: its first line, outside of its scopes."""
+    return None if source is None else source._replace(scope="", origins=(), results=())
+
+
+def _name_of(repeat: Repeat) -> str:
+    """Return the name of a block: that of the function whose line begins it."""
+    source = repeat.block[0].source
+    name = "" if source is None else source.code.co_name
+    return f"{name}_block" if name.isidentifier() else "block"
