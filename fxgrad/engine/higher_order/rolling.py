@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fxgrad.engine.analyses.repeats import Output, Repeat, Repeats, Row, find_repeats
-from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal
+from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Atom, Equation, Program, Source, Variable
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.regions import replace_programs
 from fxgrad.engine.derivation.simplify import remove_dead_code
+from fxgrad.engine.executors.xla import compiled_apart
 from fxgrad.engine.higher_order.call import jit_call_p
 from fxgrad.engine.higher_order.padded_sums import join_padded_sums
 from fxgrad.engine.higher_order.scan import scan_p
@@ -41,7 +44,7 @@ def _roll(program: Program, choose: Chooser, key: Any, at_least: int) -> Program
     joined = join_padded_sums(program, at_least)
     found = find_repeats(joined, at_least)
     stacks = Stacks(found)
-    chosen = [(repeat, choose(repeat, stacks)) for repeat in found.repeats]
+    chosen = [(repeat, stacks.note(repeat, choose(repeat, stacks))) for repeat in found.repeats]
     if not any(how for _, how in chosen):
         return program
     return _Rewriting(joined, found, [(repeat, how) for repeat, how in chosen if how]).program()
@@ -58,6 +61,32 @@ def _with_rolled_regions(equation: Equation, choose: Chooser, key: Any, at_least
     return equation.replace(equation.inputs, replace_programs(equation.params, regions, programs))
 
 
+def merge_equal_numbers(program: Program, captured: Sequence[Any]) -> tuple[Program, list[Any]]:
+    """Return the program with one input for all captured numbers that are equal, and its captured values.
+
+    Each number in the code is an input of its own, since other calls may have another one there. So copies of a block
+    would read different inputs for the same number. The program is memoized by which numbers are equal.
+    """
+    first: dict[Any, int] = {}
+    pattern = tuple([first.setdefault(
+        (var.aval, cache_key(value)) if type(value) in PYTHON_SCALARS or isinstance(value, np.generic) else index, index)
+        for index, (var, value) in enumerate(zip(program.inputs, captured, strict=False))])
+    kept = [index for index, same in enumerate(pattern) if index == same]
+    if len(kept) == len(pattern):
+        return program, [*captured]
+
+    def merged() -> Program:
+        to: dict[Atom, Atom] = {program.inputs[index]: program.inputs[same]
+                                for index, same in enumerate(pattern) if index != same}
+        equations = [equation if to.keys().isdisjoint(equation.inputs) else
+                     equation.replace([to.get(atom, atom) for atom in equation.inputs])
+                     for equation in program.equations]
+        return program.replace(
+            inputs=[*(program.inputs[index] for index in kept), *program.inputs[len(pattern):]], equations=equations,
+            outputs=[to.get(atom, atom) for atom in program.outputs], captured=len(kept))
+    return memoize(program, ("equal numbers", pattern), merged), [captured[index] for index in kept]
+
+
 class Run(NamedTuple):
     """Entries `first`, `first + step`, ... of an array along an axis, one for each copy; `step` is 1 or -1."""
 
@@ -72,25 +101,31 @@ class Stacks:
 
     def __init__(self, found: Repeats) -> None:
         self._rows = found.rows
-        self._source: dict[Atom, tuple[int, Output, int]] = {}
-        for number, repeat in enumerate(found.repeats):
+        self._made: dict[Atom, tuple[Equation, int, int]] = {}
+
+    def note(self, repeat: Repeat, how: str) -> str:
+        """Note the choice for a repeat, and return it: what is computed in a loop is stacked for the next ones."""
+        if how == "scan":
             for copy, equations in enumerate(repeat.copies):
-                for place, equation in enumerate(equations):
-                    for index, var in enumerate(equation.outputs):
-                        self._source[var] = number, Output(place, index), copy
+                for first, equation in zip(repeat.block, equations, strict=True):
+                    self._made.update((var, (first, number, copy)) for number, var in enumerate(equation.outputs))
+        return how
 
-    def is_stacked(self, column: Sequence[Atom]) -> bool:
-        """Return whether the values are the entries of an array that the caller has, in order or in reverse."""
+    def are_stacked(self, repeat: Repeat) -> bool:
+        """Return whether all values that differ by copy are scalars, or the entries of one array, in order or reverse.
+
+        Such an array is one that the caller has, or that a loop of the copies of another block makes.
+        """
+        return all(self._is_stacked(column) for column in repeat.flow.by_copy)
+
+    def _is_stacked(self, column: Sequence[Atom]) -> bool:
         rows = [self._rows.get(atom) for atom in column]  # type: ignore[call-overload]
-        return run_of_rows(rows) is not None
-
-    def is_computed(self, column: Sequence[Atom]) -> bool:
-        """Return whether the copies of another block, in order or in reverse, compute the values."""
-        made = [self._source.get(atom) for atom in column]
+        if not column[0].aval.shape or run_of_rows(rows) is not None:
+            return True
+        made = [self._made.get(atom) for atom in column]
         if any(each is None or each[:2] != made[0][:2] for each in made):  # type: ignore[index]
             return False
-        places = [each[2] for each in made if each is not None]
-        return _step_of(places) is not None
+        return _step_of([each[2] for each in made if each is not None]) is not None
 
     def reads_itself(self, repeat: Repeat) -> bool:
         """Return whether copies read values of other copies than the one before."""
@@ -271,6 +306,7 @@ class _Rewriting:
             wanted = [output for output in _all_outputs(repeat) if output in carried or any(
                 _output_of(equations, output) in self._used for equations in repeat.copies)]
             self._blocks[number] = _block(repeat, wanted), wanted
+            compiled_apart.put(self._blocks[number][0], True)
         block, wanted = self._blocks[number]
         before = [carry.first if copy == 0 else _output_of(repeat.copies[copy - 1], carry.output)
                   for carry in flow.carried]
@@ -352,8 +388,9 @@ def _scopes(repeat: Repeat) -> list[str]:
     for place, equation in enumerate(repeat.block):
         scopes = {copy[place].scope for copy in repeat.copies} if equation.scope else {""}
         parts = [scope.split("/") for scope in scopes]
-        equal = math.inf not in {len(each) for each in parts} and len({len(each) for each in parts}) == 1
-        result.append("/".join(names[0] for names in zip(*parts, strict=True) if len(set(names)) == 1) if equal else "")
+        is_regular = len({len(names) for names in parts}) == 1
+        result.append("/".join(names[0] for names in zip(*parts, strict=True) if len({*names}) == 1) if is_regular
+                      else "")
     return result
 
 
@@ -367,3 +404,19 @@ def _name_of(repeat: Repeat) -> str:
     source = repeat.block[0].source
     name = "" if source is None else source.code.co_name
     return f"{name}_block" if name.isidentifier() else "block"
+
+
+# --- choices ---------------------------------------------------------------------------------------------------------
+
+
+def _choose(repeat: Repeat, stacks: Stacks) -> str:
+    """Choose a scan where nothing has to be stacked for it, and else calls."""
+    return "scan" if not stacks.reads_itself(repeat) and stacks.are_stacked(repeat) else "call"
+
+
+choose_by_hand: dict[str | None, Chooser] = {
+    None: _choose,
+    "scan": lambda repeat, stacks: "call" if stacks.reads_itself(repeat) else "scan",
+    "call": lambda repeat, stacks: "call",
+}
+"""The choice of a loop or of calls, by the argument of `roll`."""
