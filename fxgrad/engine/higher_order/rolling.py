@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
+from fxgrad.engine import config
 from fxgrad.engine.analyses.repeats import Output, Repeat, Repeats, Row, find_repeats
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal
 from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Atom, Equation, Program, Source, Variable
-from fxgrad.engine.core.program_properties import memoize
+from fxgrad.engine.core.program_properties import count_equations, memoize
 from fxgrad.engine.core.regions import replace_programs
 from fxgrad.engine.derivation.simplify import remove_dead_code
 from fxgrad.engine.executors.xla import compiled_apart
@@ -420,3 +422,32 @@ choose_by_hand: dict[str | None, Chooser] = {
     "call": lambda repeat, stacks: "call",
 }
 """The choice of a loop or of calls, by the argument of `roll`."""
+
+_FEWEST_COPIES = 4
+_SMALLEST_BLOCK = 12
+"""In equations, nested ones included: the iteration of a loop takes about a microsecond, and so does a call."""
+_LEAST_SAVED = 150
+"""Equations that are not compiled: fewer take XLA less than a tenth of a second."""
+
+
+def _choose_for_jit(repeat: Repeat, stacks: Stacks) -> str:
+    size = sum(1 + sum(map(count_equations, equation.programs)) for equation in repeat.block)
+    pays = size >= _SMALLEST_BLOCK and size * (len(repeat.copies) - 1) >= _LEAST_SAVED
+    return _choose(repeat, stacks) if pays else ""
+
+
+def may_roll(program: Program) -> bool:
+    """Return whether a program is large enough for `jit` to search it for repeated blocks.
+
+    Only on CPUs: elsewhere calls are inlined, and an iteration of a loop takes longer than the kernels of a small block.
+    """
+    return count_equations(program) > _LEAST_SAVED and config.roll_repeats and jax.default_backend() == "cpu"
+
+
+def roll_where_it_pays(program: Program) -> Program:
+    """Return the program as `jit` compiles it: rolled where compilation is predicted to take less, and a call no more.
+
+    A scan is chosen where all values that differ by copy lie stacked, and else calls of one function. The program
+    itself is returned if it is small, after looking at its length alone.
+    """
+    return roll_program(program, _choose_for_jit, "jit", _FEWEST_COPIES) if may_roll(program) else program
