@@ -84,8 +84,8 @@ class Repeats(NamedTuple):
 def find_repeats(program: Program, at_least: int = 2) -> Repeats:
     """Return the repeats in the equations of `program` itself, of `at_least` so many copies, without overlaps.
 
-    Equations with effects, with collectives and with user code repeat nothing. Reads of an entry of an input (`w[3]`),
-    which differ by a parameter, belong to no copy: they are `rows`.
+    Equations with effects, with collectives and with user code repeat nothing. Reads of the entries of an array
+    (`w[0]`, `w[1]`, ...), which differ by a parameter, belong to no copy: they are `rows`.
 
     >>> import fxgrad, numpy as np
     >>> def function(x, w):
@@ -99,13 +99,22 @@ def find_repeats(program: Program, at_least: int = 2) -> Repeats:
     >>> [(row.index, row.axis) for row in found.rows.values()]
     [(0, 0), (1, 0), (2, 0), (3, 0)]
     """
-    rows, reads = _find_rows(program)
-    core = [equation for equation in program.equations if equation not in reads]
-    symbols = _symbols(core)
-    finder = _Finder(core, program.outputs)
+    inside: set[Variable] = set()
+    while True:
+        rows, reads = _find_rows(program, inside)
+        found = _find_in([equation for equation in program.equations if equation not in reads], at_least)
+        wrong = {base for repeat in found[0] for base in _bases_within(repeat, rows)}
+        if not wrong:
+            return Repeats(found[0], rows, found[1])
+        inside |= wrong  # arrays that the copies themselves compute: their entries belong to the copies
+
+
+def _find_in(core: Sequence[Equation], at_least: int) -> tuple[list[Repeat], int]:
+    """Return the repeats of `core`, and the number of equations and operands looked at."""
+    finder = _Finder(core)
     taken: list[tuple[int, int]] = []
     found: list[tuple[int, Repeat]] = []
-    candidates = _candidates(symbols)
+    candidates = _candidates(_symbols(core))
     while candidates:
         _, start, length, period = candidates.pop()
         clear = _clear_part(start, start + length, taken)
@@ -117,11 +126,22 @@ def find_repeats(program: Program, at_least: int = 2) -> Repeats:
         begin, count, flow, end = finder.verify(start, length, period)
         if count >= at_least:
             taken.append((begin, begin + count * period))
-            copies = [core[begin + copy * period:begin + (copy + 1) * period] for copy in range(count)]
+            copies = [[*core[begin + copy * period:begin + (copy + 1) * period]] for copy in range(count)]
             found.append((begin, Repeat(copies, flow)))
             _insert(candidates, start, begin, period)
         _insert(candidates, end, start + length, period)
-    return Repeats([repeat for _, repeat in sorted(found, key=lambda each: each[0])], rows, finder.work)
+    return [repeat for _, repeat in sorted(found, key=lambda each: each[0])], finder.work
+
+
+def _bases_within(repeat: Repeat, rows: dict[Variable, Row]) -> set[Variable]:
+    """Return the arrays, computed by copies, whose entries the copies read."""
+    flow = repeat.flow
+    read = {*flow.shared, *(carry.first for carry in flow.carried),
+            *(atom for column in flow.by_copy for atom in column)}
+    bases = {rows[atom].base for atom in read if atom in rows}  # type: ignore[index]
+    if not bases:
+        return bases
+    return bases.intersection(*[{var for copy in repeat.copies for equation in copy for var in equation.outputs}])
 
 
 # --- symbols ---------------------------------------------------------------------------------------------------------
@@ -146,49 +166,58 @@ def _symbols(equations: Sequence[Equation]) -> np.ndarray[Any, Any]:
     return result
 
 
-def _find_rows(program: Program) -> tuple[dict[Variable, Row], set[Equation]]:
-    """Return the values that are entries of inputs, or of inputs converted or reshaped, and the equations for them."""
+def _find_rows(program: Program, inside: set[Variable]) -> tuple[dict[Variable, Row], set[Equation]]:
+    """Return the values that are entries of an array, and the equations that read them.
+
+    The array is an input (converted or reshaped, too), or one of which several entries are read; none of `inside`.
+    """
     early: set[Atom] = {*program.inputs}
+    cuts: dict[Variable, list[tuple[Equation, Row]]] = {}
+    for equation in program.equations:
+        primitive = equation.primitive
+        if primitive is slice_p or primitive is unstack_p:
+            operand = equation.inputs[0]
+            if type(operand) is Variable and operand not in inside:
+                found = _rows_of(operand, equation)
+                if found:
+                    cuts.setdefault(operand, []).extend((equation, row) for row in found)
+        elif primitive in _KEEPS_ENTRIES and equation.inputs[0] in early:
+            early.update(equation.outputs)
     rows: dict[Variable, Row] = {}
     reads: set[Equation] = set()
-    for equation in program.equations:
-        operand = equation.inputs[0] if equation.inputs else None
-        if operand not in early and operand not in rows:
-            continue
-        primitive, output = equation.primitive, equation.outputs[0] if equation.outputs else None
-        if primitive is slice_p and type(operand) is Variable and operand in early and output is not None:
-            row = _row_of_slice(operand, equation.params)
-            if row is not None:
-                rows[output] = row
+    for base, each in cuts.items():
+        if base in early or len({row.index for _, row in each}) >= _SEVERAL:
+            for equation, row in each:
+                rows[equation.outputs[row.index if len(equation.outputs) > 1 else 0]] = row
                 reads.add(equation)
-        elif primitive is unstack_p and type(operand) is Variable and operand in early:
-            axis = equation.params["axis"]
-            rows.update((var, Row(operand, axis, index, var.aval.shape)) for index, var in enumerate(equation.outputs))
-            reads.add(equation)
-        elif primitive is reshape_p and operand in rows and output is not None:
-            row = rows[operand]  # type: ignore[index]
+    for equation in program.equations if rows else ():
+        row = rows.get(equation.inputs[0]) if equation.primitive is reshape_p else None  # type: ignore[arg-type]
+        if row is not None and len(row.shape) == len(row.base.aval.shape):
             size = row.base.aval.shape
-            if equation.params["shape"] == size[:row.axis] + size[row.axis + 1:] and row.shape != equation.params["shape"]:
-                rows[output] = row._replace(shape=equation.params["shape"])
+            if equation.params["shape"] == size[:row.axis] + size[row.axis + 1:]:
+                rows[equation.outputs[0]] = row._replace(shape=equation.params["shape"])
                 reads.add(equation)
-        elif primitive in _KEEPS_ENTRIES and output is not None:
-            early.add(output)
     return rows, reads
 
 
+_SEVERAL = 4
 _KEEPS_ENTRIES = frozenset((convert_element_type_p, reshape_p, transpose_p))
 
 
-def _row_of_slice(base: Variable, params: dict[str, Any]) -> Row | None:
-    shape = base.aval.shape
-    starts, limits, strides = params["start_indices"], params["limit_indices"], params["strides"]
-    if has_symbolic_dim(*shape) or any(stride != 1 for stride in strides):
-        return None
+def _rows_of(base: Variable, equation: Equation) -> list[Row]:
+    """Return the entries of `base` that an equation reads, one for each output; none if it reads something else."""
+    shape, params = base.aval.shape, equation.params
+    if has_symbolic_dim(*shape):
+        return []
+    if equation.primitive is unstack_p:
+        axis = params["axis"]
+        return [Row(base, axis, index, var.aval.shape) for index, var in enumerate(equation.outputs)]
+    starts, limits = params["start_indices"], params["limit_indices"]
     cut = [axis for axis, size in enumerate(shape) if (starts[axis], limits[axis]) != (0, size)]
-    if len(cut) != 1 or limits[cut[0]] - starts[cut[0]] != 1:
-        return None
+    if len(cut) != 1 or limits[cut[0]] - starts[cut[0]] != 1 or any(stride != 1 for stride in params["strides"]):
+        return []
     axis = cut[0]
-    return Row(base, axis, starts[axis], (*shape[:axis], 1, *shape[axis + 1:]))
+    return [Row(base, axis, starts[axis], (*shape[:axis], 1, *shape[axis + 1:]))]
 
 
 # --- candidates ------------------------------------------------------------------------------------------------------
@@ -254,11 +283,10 @@ def _periods(symbols: np.ndarray[Any, Any]) -> list[int]:
 class _Finder:
     """Compares the data flow of copies; `core` are the equations that may repeat."""
 
-    def __init__(self, core: Sequence[Equation], outputs: Sequence[Atom]) -> None:
+    def __init__(self, core: Sequence[Equation]) -> None:
         self._core = core
         self._made: dict[Atom, tuple[int, int]] = {
             var: (place, number) for place, equation in enumerate(core) for number, var in enumerate(equation.outputs)}
-        self._outputs = outputs
         self.work = len(core)
 
     def verify(self, start: int, length: int, period: int) -> tuple[int, int, Flow, int]:
@@ -311,15 +339,17 @@ class _Finder:
             if len(atoms) != len(slots):
                 count = copy
                 break
-            here, previous = zip(*(self._from(atom, first, period) for atom in atoms), strict=True) if atoms else ((), ())
+            pairs = [self._from(atom, first, period) for atom in atoms]
+            here, previous = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
             if copy == 0:
-                inner = [*here]
-            elif [*here] != inner:
+                inner = here
+            elif here != inner:
                 count = copy
                 break
             if copy == 1:
-                before = [*previous]
-            elif copy > 1 and any(one is not None and one != other for one, other in zip(before, previous, strict=True)):
+                before = previous
+            elif copy > 1 and any(one is not None and one != other
+                                  for one, other in zip(before, previous, strict=True)):
                 count = copy
                 break
             for column, atom in zip(columns, atoms, strict=True):

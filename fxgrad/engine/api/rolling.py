@@ -19,9 +19,9 @@ def roll(fun: Callable[..., Any], *, by: str | None = None, at_least: int = 3) -
 
     Blocks are equal up to the values that they read and the numbers in them. By "scan" they become one
     `fxgrad.lax.scan`: layers whose parameters lie stacked (`w[i]` of one array) are scanned over in place, forward and
-    backward; parameters in separate arrays are stacked first, at each call. By "call" they become calls of one function,
-    which XLA compiles once on CPUs; parameters stay where they are. None chooses a scan where nothing is stacked for it,
-    and else calls. A block that reads values of other copies than the one before it is always called.
+    backward; parameters in separate arrays are stacked first, at each call. By "call" they become calls of one
+    function, which XLA compiles apart on CPUs; parameters stay where they are. None chooses a scan where nothing has to
+    be stacked for it, and else calls. A block that reads values of other copies than the one before is always called.
 
     Blocks of fewer than `at_least` copies stay as they are, and so do those with effects, collective operations or
     code that runs at each call (callbacks). The results are equal up to the rounding of compiled code. It composes with

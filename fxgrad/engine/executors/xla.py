@@ -241,13 +241,13 @@ class _Emission:
 
 
 compiled_apart: ProgramAttribute[bool] = ProgramAttribute("compiled apart")
-"""Whether XLA is to keep calls of a program as calls. Inlined, they take it time that grows faster than their number."""
+"""Whether XLA is to keep calls of a program: the time it takes for inlined ones grows faster than their number."""
 _MANY_CALLS, _LARGE_FUNCTION = 8, 24
 """Nested jitted functions stay apart from so many calls and so many equations on."""
 
 
 def _stays_apart(program: Program, times: int) -> bool:
-    """Return whether XLA is told not to inline the calls of a program; only its CPU backend is known to compile them."""
+    """Return whether XLA is told not to inline calls of a program; only its CPU backend is known to compile these."""
     if jax.default_backend() != "cpu":
         return False
     return compiled_apart.of(program) or (times >= _MANY_CALLS and count_equations(program) >= _LARGE_FUNCTION)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -73,7 +74,7 @@ def _padded(equation: Equation) -> _Sum | None:
 
 def _are_disjoint(found: _Sum) -> bool:
     places = sorted((begin, end) for begin, end, _ in found.pieces)
-    return all(one[1] <= other[0] for one, other in zip(places, places[1:], strict=False))
+    return all(one[1] <= other[0] for one, other in itertools.pairwise(places))
 
 
 def _concatenation(equation: Equation, found: _Sum) -> list[Equation]:

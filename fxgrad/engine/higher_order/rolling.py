@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -9,6 +10,8 @@ import jax
 import numpy as np
 
 from fxgrad.engine import config
+from fxgrad.engine.analyses import fusing
+from fxgrad.engine.analyses.fusing import fusion_kind
 from fxgrad.engine.analyses.repeats import Output, Repeat, Repeats, Row, find_repeats
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal
 from fxgrad.engine.core.cache_keys import cache_key
@@ -43,13 +46,16 @@ def _roll(program: Program, choose: Chooser, key: Any, at_least: int) -> Program
     inner = [_with_rolled_regions(equation, choose, key, at_least) for equation in program.equations]
     if any(new is not old for new, old in zip(inner, program.equations, strict=True)):
         program = program.replace(equations=inner)
+    if any(var.aval.vma for var in program.inputs):
+        return program  # what one device of a mesh runs
     joined = join_padded_sums(program, at_least)
     found = find_repeats(joined, at_least)
     stacks = Stacks(found)
     chosen = [(repeat, stacks.note(repeat, choose(repeat, stacks))) for repeat in found.repeats]
     if not any(how for _, how in chosen):
         return program
-    return _Rewriting(joined, found, [(repeat, how) for repeat, how in chosen if how]).program()
+    return _Rewriting(joined, found, [(repeat, how) for repeat, how in chosen if how],
+                      lambda block: roll_program(block, choose, key, at_least)).program()
 
 
 def _with_rolled_regions(equation: Equation, choose: Chooser, key: Any, at_least: int) -> Equation:
@@ -70,8 +76,9 @@ def merge_equal_numbers(program: Program, captured: Sequence[Any]) -> tuple[Prog
     would read different inputs for the same number. The program is memoized by which numbers are equal.
     """
     first: dict[Any, int] = {}
-    pattern = tuple([first.setdefault(
-        (var.aval, cache_key(value)) if type(value) in PYTHON_SCALARS or isinstance(value, np.generic) else index, index)
+    pattern = tuple([
+        first.setdefault((var.aval, cache_key(value)), index)
+        if type(value) in PYTHON_SCALARS or isinstance(value, np.generic) else index
         for index, (var, value) in enumerate(zip(program.inputs, captured, strict=False))])
     kept = [index for index, same in enumerate(pattern) if index == same]
     if len(kept) == len(pattern):
@@ -138,7 +145,7 @@ class Stacks:
 def _step_of(places: Sequence[int]) -> int | None:
     """Return 1 or -1 if the numbers go up or down by one, or None."""
     for step in (1, -1):
-        if all(other - one == step for one, other in zip(places, places[1:], strict=False)):
+        if all(other - one == step for one, other in itertools.pairwise(places)):
             return step
     return None
 
@@ -155,8 +162,9 @@ def run_of_rows(rows: Sequence[Row | None]) -> Run | None:
 class _Rewriting:
     """One rewriting: the new equations, and values that are entries of arrays until somebody reads them alone."""
 
-    def __init__(self, program: Program, found: Repeats, chosen: Sequence[tuple[Repeat, str]]) -> None:
-        self._program, self._chosen = program, chosen
+    def __init__(self, program: Program, found: Repeats, chosen: Sequence[tuple[Repeat, str]],
+                 roll_block: Callable[[Program], Program]) -> None:
+        self._program, self._chosen, self._roll_block = program, chosen, roll_block
         self._equations: list[Equation] = []
         self._rows = dict(found.rows)
         self._read: set[Atom] = set()
@@ -234,14 +242,14 @@ class _Rewriting:
         entry: Variable | None = atom if len(atom.aval.shape) == len(size) and row.shape == (
             *size[:row.axis], 1, *size[row.axis + 1:]) else None
         params = {"start_indices": (*starts,), "limit_indices": (*limits,), "strides": (1,) * len(size)}
-        cut, = self._bind(slice_p, [row.base], params, None if entry is None else [entry])
+        cut, = self._bind(slice_p, [self._value(row.base)], params, None if entry is None else [entry])
         if entry is None:
             self._bind(reshape_p, [cut], {"shape": row.shape}, [atom])
         return atom
 
-    def _stacked(self, run: Run, count: int, shape: tuple[int, ...], forward: bool) -> Variable:
+    def _stacked(self, run: Run, count: int, shape: tuple[int, ...], forward: bool) -> Atom:
         """Return the entries of a run along a first axis, in the order of copies if `forward`, else in reverse."""
-        base, size = run.base, run.base.aval.shape
+        base, size = self._value(run.base), run.base.aval.shape
         low = min(run.first, run.first + run.step * (count - 1))
         if count != size[run.axis]:
             starts, limits = [0] * len(size), [*size]
@@ -307,7 +315,7 @@ class _Rewriting:
             carried = dict.fromkeys(carry.output for carry in flow.carried)
             wanted = [output for output in _all_outputs(repeat) if output in carried or any(
                 _output_of(equations, output) in self._used for equations in repeat.copies)]
-            self._blocks[number] = _block(repeat, wanted), wanted
+            self._blocks[number] = self._roll_block(_block(repeat, wanted)), wanted
             compiled_apart.put(self._blocks[number][0], True)
         block, wanted = self._blocks[number]
         before = [carry.first if copy == 0 else _output_of(repeat.copies[copy - 1], carry.output)
@@ -336,7 +344,7 @@ class _Rewriting:
                 values = [self._value(atom) for atom in (column if forward else column[::-1])]
                 xs += self._bind(stack_p, values, {"axis": 0})
         inputs = [*map(self._value, flow.shared), *(self._value(carry.first) for carry in flow.carried), *xs]
-        block = _block(repeat, [*carried, *stacked])
+        block = self._roll_block(_block(repeat, [*carried, *stacked]))
         final: list[Variable] = []
         for output, carry in zip(carried, flow.carried, strict=True):
             var = _output_of(repeat.copies[-1], output)
@@ -345,10 +353,11 @@ class _Rewriting:
             shape=(count, *block.out_avals[len(carried) + index].shape))) for index in range(len(stacked))]
         self._bind(scan_p, inputs, {"program": block, "length": count, "reverse": not forward, "unroll": 1,
                                     "num_consts": len(flow.shared), "num_carry": len(carried)}, [*final, *stacks])
+        ended = {*final}
         for output, stack in zip(stacked, stacks, strict=True):
             for copy, equations in enumerate(repeat.copies):
                 var = _output_of(equations, output)
-                if var not in final:
+                if var not in ended:
                     self._rows[var] = Row(stack, 0, copy if forward else count - 1 - copy, var.aval.shape)
 
 
@@ -425,21 +434,25 @@ choose_by_hand: dict[str | None, Chooser] = {
 
 _FEWEST_COPIES = 4
 _SMALLEST_BLOCK = 12
-"""In equations, nested ones included: the iteration of a loop takes about a microsecond, and so does a call."""
+"""In equations, nested ones included. An iteration takes about a microsecond, and so does a call; XLA may compute many
+copies of a smaller block at once, unless it has operations that are not fused."""
+_OWN_KERNELS = frozenset((fusing.DOT, fusing.CONVOLUTION, fusing.KERNEL))
 _LEAST_SAVED = 150
 """Equations that are not compiled: fewer take XLA less than a tenth of a second."""
 
 
 def _choose_for_jit(repeat: Repeat, stacks: Stacks) -> str:
     size = sum(1 + sum(map(count_equations, equation.programs)) for equation in repeat.block)
-    pays = size >= _SMALLEST_BLOCK and size * (len(repeat.copies) - 1) >= _LEAST_SAVED
-    return _choose(repeat, stacks) if pays else ""
+    if size * (len(repeat.copies) - 1) < _LEAST_SAVED:
+        return ""
+    is_large = size >= _SMALLEST_BLOCK or any(fusion_kind(equation) in _OWN_KERNELS for equation in repeat.block)
+    return _choose(repeat, stacks) if is_large else ""
 
 
 def may_roll(program: Program) -> bool:
     """Return whether a program is large enough for `jit` to search it for repeated blocks.
 
-    Only on CPUs: elsewhere calls are inlined, and an iteration of a loop takes longer than the kernels of a small block.
+    Only on CPUs: elsewhere calls are inlined, and an iteration of a loop may take longer than the kernels of a block.
     """
     return count_equations(program) > _LEAST_SAVED and config.roll_repeats and jax.default_backend() == "cpu"
 
