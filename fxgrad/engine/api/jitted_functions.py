@@ -450,6 +450,7 @@ class JittedFunction:
             make = functools.partial(_compile_own, weakref.ref(self), self._fun, self._options)
             found = self._executables.setdefault(default, Executables(DispatchPlans(default), make,
                                                                       self._shardings.mesh))
+            found.rolls = found.rolls and not self._shardings
         return found
 
     def trace_for_jax(self, args: Args, kwargs: Kwargs) -> Any:
