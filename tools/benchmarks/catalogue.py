@@ -15,6 +15,7 @@ from benchmarks import (
     gradients,
     library_calls,
     programs,
+    rolling,
     second_order,
     training,
     unjitted_models,
@@ -24,7 +25,7 @@ from benchmarks.workload import Workload
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for module in (gradients, second_order, custom_rules, unjitted_models, library_calls, dataflow, first_calls,
-                   programs, dispatch, compiled, control_flow, checked_calls, training, cheap_gradients,
+                   programs, dispatch, compiled, rolling, control_flow, checked_calls, training, cheap_gradients,
                    derivatives)
     for workload in module.WORKLOADS}
 
