@@ -1,4 +1,4 @@
-"""Functions of repeated blocks, written for any namespace of NumPy's names: layers, steps in time, steps of training."""
+"""Functions of repeated blocks, for any namespace of NumPy's names: layers, steps in time, steps of training."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def stacked_mlp(xp: Any, stack: Any, x: Any) -> Any:
 
 
 def _attention_layer(seed: int, width: int) -> dict[str, Any]:
-    return {**_layer(seed, width), "mix": _random(width, 3 * width, seed=seed), "back": _random(width, width, seed=seed)}
+    return {**_layer(seed, width), "mix": _random(width, 3 * width, seed=seed),
+            "back": _random(width, width, seed=seed)}
 
 
 def transformer(xp: Any, each: Any, x: Any) -> Any:

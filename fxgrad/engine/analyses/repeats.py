@@ -2,7 +2,7 @@
 
 Equations get symbols, and a stretch of period p is one where each symbol equals the one p places later (a tandem
 repeat). Candidates for p are the distances between consecutive equal k-grams, for k = 1, 2, 4, ..., whose ranks double
-(Karp, Miller and Rosenberg, 1972). Then the data flow is compared: see `Flow`. The work is n log n.
+(Karp, Miller and Rosenberg, 1972). Then the data flow is compared: see `BlockFlow`. The work is n log n.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Carry(NamedTuple):
     output: Output
 
 
-class Flow(NamedTuple):
+class BlockFlow(NamedTuple):
     """Where the copies of a block get their operands.
 
     `operands` has for each equation of the block, for each of its operands, the `Output` of an equation of the same
@@ -64,7 +64,7 @@ class Repeat(NamedTuple):
     """Copies of a block: equations of a program, by copy, and their data flow."""
 
     copies: list[list[Equation]]
-    flow: Flow
+    flow: BlockFlow
 
     @property
     def block(self) -> list[Equation]:
@@ -96,8 +96,8 @@ def find_repeats(program: Program, at_least: int = 2) -> Repeats:
     >>> found = find_repeats(program)
     >>> [(len(repeat.copies), [str(each.primitive) for each in repeat.block]) for repeat in found.repeats]
     [(4, ['mul', 'tanh'])]
-    >>> [(row.index, row.axis) for row in found.rows.values()]
-    [(0, 0), (1, 0), (2, 0), (3, 0)]
+    >>> [found.rows[atom].index for atom in found.repeats[0].flow.by_copy[0]]
+    [0, 1, 2, 3]
     """
     inside: set[Variable] = set()
     while True:
@@ -289,7 +289,7 @@ class _Finder:
             var: (place, number) for place, equation in enumerate(core) for number, var in enumerate(equation.outputs)}
         self.work = len(core)
 
-    def verify(self, start: int, length: int, period: int) -> tuple[int, int, Flow, int]:
+    def verify(self, start: int, length: int, period: int) -> tuple[int, int, BlockFlow, int]:
         """Return where equal copies begin in a stretch, how many there are, their flow, and where they stop."""
         begin = start + self._phase(start, length, period)
         count = (start + length - begin) // period
@@ -326,7 +326,7 @@ class _Finder:
         return min(range(period), key=lambda phase: (
             -(-int(crossing[phase]) // max(counts[phase], 1)), -counts[phase], int(bytes_[phase]), phase))
 
-    def _flow(self, begin: int, count: int, period: int) -> tuple[Flow, int]:
+    def _flow(self, begin: int, count: int, period: int) -> tuple[BlockFlow, int]:
         """Return the flow of the copies from `begin` on, up to the first one whose flow differs, and their number."""
         slots = [(place, index) for place in range(period) for index in range(len(self._core[begin + place].inputs))]
         columns: list[list[Atom]] = [[] for _ in slots]
@@ -366,7 +366,7 @@ class _Finder:
 
 
 def _classify(block: Sequence[Equation], columns: Sequence[list[Atom]], inner: Sequence[Output | None],
-              before: Sequence[Output | None]) -> Flow:
+              before: Sequence[Output | None]) -> BlockFlow:
     shared: dict[Atom, int] = {}
     carried: dict[Carry, int] = {}
     by_copy: dict[tuple[Atom, ...], int] = {}
@@ -382,7 +382,7 @@ def _classify(block: Sequence[Equation], columns: Sequence[list[Atom]], inner: S
             kinds.append((2, by_copy.setdefault((*column,), len(by_copy))))
     starts = 0, len(shared), len(shared) + len(carried)
     numbered = iter(starts[kind[0]] + kind[1] if type(kind) is tuple else kind for kind in kinds)
-    return Flow([[next(numbered) for _ in equation.inputs] for equation in block],
+    return BlockFlow([[next(numbered) for _ in equation.inputs] for equation in block],
                 [*shared], [*carried], [*by_copy])
 
 

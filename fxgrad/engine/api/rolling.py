@@ -36,8 +36,8 @@ def roll(fun: Callable[..., Any], *, by: str | None = None, at_least: int = 3) -
     ...         x = np.tanh(weights[i] @ x)
     ...     return x
     >>> program = fxgrad.make_program(fxgrad.roll(network))(np.ones((4, 2, 2)), np.ones(2))
-    >>> print(fxgrad.text.program_text(program, source=False).splitlines()[1].strip())
-    a: f64[2] = scan(carry(b=x), over(c=weights)):
+    >>> [(str(equation.primitive), equation.params["length"]) for equation in program.equations]
+    [('scan', 4)]
     """
     if by not in (None, "scan", "call"):
         raise ArgumentError(at_user_line(f"roll: by={by!r}, where 'scan', 'call' or None is needed"))

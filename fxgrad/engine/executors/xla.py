@@ -24,6 +24,7 @@ from fxgrad.engine.core.walk import eval_program, value_of
 from fxgrad.engine.derivation.guards import Guard, collect_guards, memoize_guarded
 from fxgrad.engine.executors import explicit, failures
 from fxgrad.engine.executors.lines import Lines
+from fxgrad.engine.executors.platforms import default_device
 from fxgrad.engine.executors.speculative import Speculation, speculation_of
 from fxgrad.engine.ops.below_byte import lowering_for
 from fxgrad.engine.ops.strong import is_finite_xla
@@ -248,7 +249,7 @@ _MANY_CALLS, _LARGE_FUNCTION = 8, 24
 
 def _stays_apart(program: Program, times: int) -> bool:
     """Return whether XLA is told not to inline calls of a program; only its CPU backend is known to compile these."""
-    if jax.default_backend() != "cpu":
+    if default_device().platform != "cpu":
         return False
     return compiled_apart.of(program) or (times >= _MANY_CALLS and count_equations(program) >= _LARGE_FUNCTION)
 

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from fxgrad.engine import config
@@ -20,6 +19,7 @@ from fxgrad.engine.core.program import Atom, Equation, Program, Source, Variable
 from fxgrad.engine.core.program_properties import count_equations, memoize
 from fxgrad.engine.core.regions import replace_programs
 from fxgrad.engine.derivation.simplify import remove_dead_code
+from fxgrad.engine.executors.platforms import default_device
 from fxgrad.engine.executors.xla import compiled_apart
 from fxgrad.engine.higher_order.call import jit_call_p
 from fxgrad.engine.higher_order.padded_sums import join_padded_sums
@@ -454,7 +454,7 @@ def may_roll(program: Program) -> bool:
 
     Only on CPUs: elsewhere calls are inlined, and an iteration of a loop may take longer than the kernels of a block.
     """
-    return count_equations(program) > _LEAST_SAVED and config.roll_repeats and jax.default_backend() == "cpu"
+    return count_equations(program) > _LEAST_SAVED and config.roll_repeats and default_device().platform == "cpu"
 
 
 def roll_where_it_pays(program: Program) -> Program:

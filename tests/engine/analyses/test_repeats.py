@@ -1,4 +1,4 @@
-"""Repeated stretches are found with their data flow: planted ones, near ones, rotated ones, in time linear in the size."""
+"""Repeated stretches are found with their data flow: planted, near and rotated ones, in time linear in the size."""
 
 from __future__ import annotations
 

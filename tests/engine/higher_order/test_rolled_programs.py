@@ -73,7 +73,8 @@ def test_scans_read_stacked_parameters_where_they_lie() -> None:
     assert set(program.inputs) >= {atom for atom in loop.inputs if hasattr(atom, "aval")}
     backward = fxgrad.make_program(fxgrad.roll(fxgrad.grad(functools.partial(model.function, fnp))))(*args)
     loops = [each for each in backward.equations if str(each.primitive) == "scan"]
-    assert [(each.params["length"], each.params["reverse"]) for each in loops] == [(DEPTH - 1, False), (DEPTH - 1, True)]
+    assert [(each.params["length"], each.params["reverse"]) for each in loops] == [
+        (DEPTH - 1, False), (DEPTH - 1, True)]
     assert not any(str(each.primitive) in ("pad", "stack", "rev") for each in backward.equations)
 
 
