@@ -24,9 +24,13 @@ from fxgrad.engine.executors.xla import compiled_apart
 from fxgrad.engine.higher_order.call import jit_call_p
 from fxgrad.engine.higher_order.padded_sums import join_padded_sums
 from fxgrad.engine.higher_order.scan import scan_p
+from fxgrad.engine.ops.arithmetic import mul_p, sub_p
+from fxgrad.engine.ops.creation import iota_p
+from fxgrad.engine.ops.dynamic import dynamic_update_slice_p
 from fxgrad.engine.ops.joining import concatenate_p, stack_p
+from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.shaping import rev_p, slice_p
-from fxgrad.engine.ops.structural import reshape_p, transpose_p
+from fxgrad.engine.ops.structural import broadcast_to_p, reshape_p, transpose_p
 
 Chooser = Callable[[Repeat, "Stacks"], str]
 """(repeat, where its values by copy lie) -> "scan", "call", or "" to leave it as it is."""
@@ -34,36 +38,46 @@ _ROLES = frozenset(("body", "condition", "step", "back", "call", "inline", "reco
 """Roles of nested programs that are searched, too."""
 
 
-def roll_program(program: Program, choose: Chooser, key: Any, at_least: int = 2) -> Program:
-    """Return an equal program in which repeated blocks, chosen by `choose`, are compiled once; nested ones too.
+class Way(NamedTuple):
+    """How programs are rolled: the choice for each repeat of `at_least` so many copies.
 
-    Returns `program` itself if it has none. The result is memoized under `key`, which stands for `choose`.
+    If results are joined `in_place`, loops write them into the array that they are a part of. That saves a copy where
+    updates are in place, as in compiled code.
     """
-    return memoize(program, ("rolled", key, at_least), lambda: _roll(program, choose, key, at_least))
+
+    choose: Chooser
+    at_least: int
+    in_place: bool = False
 
 
-def _roll(program: Program, choose: Chooser, key: Any, at_least: int) -> Program:
-    inner = [_with_rolled_regions(equation, choose, key, at_least) for equation in program.equations]
+def roll_program(program: Program, way: Way) -> Program:
+    """Return an equal program in which repeated blocks are compiled once; nested ones too.
+
+    Returns `program` itself if it has none.
+    """
+    return memoize(program, ("rolled", *way), lambda: _roll(program, way))
+
+
+def _roll(program: Program, way: Way) -> Program:
+    inner = [_with_rolled_regions(equation, way) for equation in program.equations]
     if any(new is not old for new, old in zip(inner, program.equations, strict=True)):
         program = program.replace(equations=inner)
     if any(var.aval.vma for var in program.inputs):
         return program  # what one device of a mesh runs
-    joined = join_padded_sums(program, at_least)
-    found = find_repeats(joined, at_least)
+    joined = join_padded_sums(program, way.at_least)
+    found = find_repeats(joined, way.at_least)
     stacks = Stacks(found)
-    chosen = [(repeat, stacks.note(repeat, choose(repeat, stacks))) for repeat in found.repeats]
+    chosen = [(repeat, stacks.note(repeat, way.choose(repeat, stacks))) for repeat in found.repeats]
     if not any(how for _, how in chosen):
         return program
-    return _Rewriting(joined, found, [(repeat, how) for repeat, how in chosen if how],
-                      lambda block: roll_program(block, choose, key, at_least)).program()
+    return _Rewriting(joined, found, [(repeat, how) for repeat, how in chosen if how], way).program()
 
 
-def _with_rolled_regions(equation: Equation, choose: Chooser, key: Any, at_least: int) -> Equation:
+def _with_rolled_regions(equation: Equation, way: Way) -> Equation:
     if equation.primitive.regions is None:
         return equation
     regions = equation.regions
-    programs = [roll_program(region.program, choose, key, at_least) if region.role in _ROLES else region.program
-                for region in regions]
+    programs = [roll_program(region.program, way) if region.role in _ROLES else region.program for region in regions]
     if all(new is region.program for new, region in zip(programs, regions, strict=True)):
         return equation
     return equation.replace(equation.inputs, replace_programs(equation.params, regions, programs))
@@ -162,9 +176,8 @@ def run_of_rows(rows: Sequence[Row | None]) -> Run | None:
 class _Rewriting:
     """One rewriting: the new equations, and values that are entries of arrays until somebody reads them alone."""
 
-    def __init__(self, program: Program, found: Repeats, chosen: Sequence[tuple[Repeat, str]],
-                 roll_block: Callable[[Program], Program]) -> None:
-        self._program, self._chosen, self._roll_block = program, chosen, roll_block
+    def __init__(self, program: Program, found: Repeats, chosen: Sequence[tuple[Repeat, str]], way: Way) -> None:
+        self._program, self._chosen, self._way = program, chosen, way
         self._equations: list[Equation] = []
         self._rows = dict(found.rows)
         self._read: set[Atom] = set()
@@ -179,6 +192,8 @@ class _Rewriting:
                        equation.outputs[0] in found.rows}
         self._used = self._used_outside()
         self._blocks: dict[int, tuple[Program, list[Output]]] = {}
+        self._readers = self._readers_of_copies() if way.in_place else {}
+        self._filled: dict[Equation, tuple[Variable, range]] = {}
 
     def _used_outside(self) -> set[Atom]:
         """Return the values that are read outside of the copies, or by a copy that is not the next one."""
@@ -190,6 +205,27 @@ class _Rewriting:
             flow = repeat.flow
             used.update(flow.shared, (carry.first for carry in flow.carried), *flow.by_copy)
         return used
+
+    def _readers_of_copies(self) -> dict[Atom, list[Equation | None]]:
+        """Return for each value that a copy computes the equations outside of that copy that read it.
+
+        None stands for the outputs of the program.
+        """
+        place: dict[Equation, tuple[int, int]] = {}
+        readers: dict[Atom, list[Equation | None]] = {}
+        maker: dict[Atom, tuple[int, int]] = {}
+        for number, (repeat, _) in enumerate(self._chosen):
+            for copy, equations in enumerate(repeat.copies):
+                for equation in equations:
+                    place[equation] = number, copy
+                    maker.update((var, (number, copy)) for var in equation.outputs)
+        for equation in self._program.equations:
+            for atom in equation.inputs:
+                if atom in maker and maker[atom] != place.get(equation):
+                    readers.setdefault(atom, []).append(equation)
+        for atom in self._program.outputs:
+            readers.setdefault(atom, []).append(None)
+        return readers
 
     def program(self) -> Program:
         """Return the rewritten program."""
@@ -213,7 +249,9 @@ class _Rewriting:
 
     def _outside(self, equation: Equation) -> None:
         self._source = equation.source
-        if equation.primitive is reshape_p and equation.inputs[0] in self._rows:
+        if equation in self._filled:
+            self._fill(equation, *self._filled[equation])
+        elif equation.primitive is reshape_p and equation.inputs[0] in self._rows:
             row = self._rows[equation.inputs[0]]  # type: ignore[index]
             self._rows[equation.outputs[0]] = row._replace(shape=equation.params["shape"])
         elif equation.primitive in (concatenate_p, stack_p):
@@ -267,10 +305,20 @@ class _Rewriting:
 
     def _join(self, equation: Equation) -> None:
         """Join arrays by concatenation or as a stack; entries of one array in a row are one piece of it."""
-        is_stack = equation.primitive is stack_p
-        axis = equation.params["axis" if is_stack else "dimension"]
+        is_stack, axis = _joining_of(equation)
+        atoms = equation.inputs
+        pieces = self._pieces(atoms, axis, is_stack)
+        if len(pieces) == len(atoms):
+            self._equations.append(equation.replace([self._value(atom) for atom in atoms]))
+        elif len(pieces) == 1:  # an equation of its own, which binds the output
+            self._bind(reshape_p, pieces, {"shape": equation.outputs[0].aval.shape}, equation.outputs)
+        else:
+            self._bind(concatenate_p, pieces, {"dimension": axis}, equation.outputs)
+
+    def _pieces(self, atoms: Sequence[Atom], axis: int, is_stack: bool) -> list[Atom]:
+        """Return arrays whose concatenation joins `atoms`."""
         pieces: list[Atom] = []
-        begin, atoms = 0, equation.inputs
+        begin = 0
         while begin < len(atoms):
             end, found = begin + 1, None
             while end < len(atoms):
@@ -288,12 +336,23 @@ class _Rewriting:
                 piece = self._joined_run(found, end - begin, atoms[begin].aval.shape, axis, is_stack)
             pieces.append(piece)
             begin = end
-        if len(pieces) == len(atoms):
-            self._equations.append(equation.replace([self._value(atom) for atom in atoms]))
-        elif len(pieces) == 1:  # an equation of its own, which binds the output
-            self._bind(reshape_p, pieces, {"shape": equation.outputs[0].aval.shape}, equation.outputs)
-        else:
-            self._bind(concatenate_p, pieces, {"dimension": axis}, equation.outputs)
+        return pieces
+
+    def _fill(self, equation: Equation, whole: Variable, covered: range) -> None:
+        """Write the arrays that the equation joins, but those that a loop has written, into the array of the loop."""
+        is_stack, axis = _joining_of(equation)
+        atoms = equation.inputs
+        size = 1 if is_stack else atoms[covered[0]].aval.shape[0]
+        before = self._pieces(atoms[:covered[0]], axis, is_stack)
+        after = self._pieces(atoms[covered[-1] + 1:], axis, is_stack)
+        row = 0
+        for number, piece in enumerate((*before, *after), 1):
+            if number == len(before) + 1:
+                row += size * len(covered)
+            is_last = number == len(before) + len(after)
+            whole, = self._bind(dynamic_update_slice_p, [whole, piece, *_starts(whole.aval, row)], {},
+                                equation.outputs if is_last else None)
+            row += piece.aval.shape[0]
 
     def _joined_run(self, run: Run, count: int, shape: tuple[int, ...], axis: int, is_stack: bool) -> Atom:
         whole = self._stacked(run, count, shape, forward=True)
@@ -315,7 +374,7 @@ class _Rewriting:
             carried = dict.fromkeys(carry.output for carry in flow.carried)
             wanted = [output for output in _all_outputs(repeat) if output in carried or any(
                 _output_of(equations, output) in self._used for equations in repeat.copies)]
-            self._blocks[number] = self._roll_block(_block(repeat, wanted)), wanted
+            self._blocks[number] = roll_program(_block(repeat, wanted), self._way), wanted
             compiled_apart.put(self._blocks[number][0], True)
         block, wanted = self._blocks[number]
         before = [carry.first if copy == 0 else _output_of(repeat.copies[copy - 1], carry.output)
@@ -344,21 +403,113 @@ class _Rewriting:
                 values = [self._value(atom) for atom in (column if forward else column[::-1])]
                 xs += self._bind(stack_p, values, {"axis": 0})
         inputs = [*map(self._value, flow.shared), *(self._value(carry.first) for carry in flow.carried), *xs]
-        block = self._roll_block(_block(repeat, [*carried, *stacked]))
+        parts = [(output, part) for output in stacked if (part := self._part_of(repeat, output)) is not None]
+        stacked = [output for output in stacked if output not in [part[0] for part in parts]]
+        block = roll_program(_block(repeat, [*carried, *stacked, *(output for output, _ in parts)]), self._way)
         final: list[Variable] = []
         for output, carry in zip(carried, flow.carried, strict=True):
             var = _output_of(repeat.copies[-1], output)
             final.append(Variable(_with_vma(carry.first.aval, var.aval)) if var in final else var)
         stacks = [Variable(block.out_avals[len(carried) + index].update(
             shape=(count, *block.out_avals[len(carried) + index].shape))) for index in range(len(stacked))]
+        num_carry = len(carried)
+        if parts:
+            wholes = [self._bind(broadcast_to_p, [Literal(0, Aval((), part.joined.outputs[0].aval.dtype))],
+                                 {"shape": part.joined.outputs[0].aval.shape})[0] for _, part in parts]
+            offsets = [self._offsets(part, count, forward) for _, part in parts]
+            block = _write_parts(block, [part for _, part in parts], len(flow.shared), num_carry, len(stacked))
+            num_carry += len(parts)
+            inputs = [*inputs[:len(flow.shared) + len(carried)], *wholes,
+                      *inputs[len(flow.shared) + len(carried):], *offsets]
+            for _, part in parts:
+                is_whole = len(part.covered) == len(part.joined.inputs)
+                final.append(part.joined.outputs[0] if is_whole else Variable(part.joined.outputs[0].aval))
+                self._filled[part.joined] = final[-1], part.covered
         self._bind(scan_p, inputs, {"program": block, "length": count, "reverse": not forward, "unroll": 1,
-                                    "num_consts": len(flow.shared), "num_carry": len(carried)}, [*final, *stacks])
+                                    "num_consts": len(flow.shared), "num_carry": num_carry}, [*final, *stacks])
         ended = {*final}
         for output, stack in zip(stacked, stacks, strict=True):
             for copy, equations in enumerate(repeat.copies):
                 var = _output_of(equations, output)
                 if var not in ended:
                     self._rows[var] = Row(stack, 0, copy if forward else count - 1 - copy, var.aval.shape)
+
+
+    def _part_of(self, repeat: Repeat, output: Output) -> _Part | None:
+        """Return the array that the values of an output by copy are joined to, if nothing else reads them."""
+        values = [_output_of(equations, output) for equations in repeat.copies]
+        readers = [self._readers.get(value, ()) for value in values]
+        joined = readers[0][0] if readers[0] else None
+        if joined is None or any([*each] != [joined] for each in readers) or joined in self._inside or (
+                joined in self._filled or joined.primitive not in (concatenate_p, stack_p)):
+            return None
+        is_stack, axis = _joining_of(joined)
+        places = {atom: place for place, atom in enumerate(joined.inputs)}
+        covered = [places[value] for value in values]
+        step = _step_of(covered)
+        if axis or step is None or joined.outputs[0].aval.weak or len(places) != len(joined.inputs):
+            return None
+        before = joined.inputs[:min(covered)]
+        first = len(before) if is_stack else sum(atom.aval.shape[0] for atom in before)
+        return _Part(joined, range(min(covered), max(covered) + 1), step, first, is_stack,
+                     1 if is_stack else values[0].aval.shape[0])
+
+    def _offsets(self, part: _Part, count: int, forward: bool) -> Atom:
+        """Return where each step of a loop writes its entries, in the order of its stacks."""
+        numbers, = self._bind(iota_p, [], {"dtype": np.dtype(np.int32), "shape": (count,), "dimension": 0})
+        scaled, = self._bind(mul_p, [numbers, _int32(part.size)], {})
+        if (part.step > 0) == forward:
+            return self._bind(add_p, [scaled, _int32(part.first)], {})[0]
+        return self._bind(sub_p, [_int32(part.first + part.size * (count - 1)), scaled], {})[0]
+
+
+class _Part(NamedTuple):
+    """Values by copy that are the inputs at `covered` of the equation `joined`, in order or in reverse (`step`).
+
+    They begin at row `first` of its result, and each has `size` rows.
+    """
+
+    joined: Equation
+    covered: range
+    step: int
+    first: int
+    is_stack: bool
+    size: int
+
+
+def _joining_of(equation: Equation) -> tuple[bool, int]:
+    """Return whether an equation stacks, and the axis along which it joins."""
+    is_stack = equation.primitive is stack_p
+    return is_stack, equation.params["axis" if is_stack else "dimension"]
+
+
+def _int32(number: int) -> Literal:
+    return Literal(number, Aval((), np.dtype(np.int32)))
+
+
+def _starts(aval: Aval, row: Atom | int) -> list[Atom]:
+    """Return the operands that say where a window begins: at a row."""
+    return [_int32(row) if isinstance(row, int) else row, *[_int32(0)] * (len(aval.shape) - 1)]
+
+
+def _write_parts(block: Program, parts: Sequence[_Part], num_consts: int, num_carry: int, num_stacked: int) -> Program:
+    """Return the body that writes its last outputs into carried arrays, where further entries say."""
+    carried = num_consts + num_carry
+    wholes = [Variable(part.joined.outputs[0].aval) for part in parts]
+    offsets = [Variable(_int32(0).aval) for _ in parts]
+    equations = [*block.equations]
+    written: list[Atom] = []
+    for part, whole, offset, value in zip(parts, wholes, offsets, block.outputs[num_carry + num_stacked:], strict=True):
+        if part.is_stack:
+            shape = (1, *value.aval.shape)
+            row = Variable(value.aval.update(shape=shape))
+            equations.append(Equation(reshape_p, [value], {"shape": shape}, [row], part.joined.source))
+            value = row  # noqa: PLW2901
+        written.append(Variable(whole.aval))
+        equations.append(Equation(dynamic_update_slice_p, [whole, value, *_starts(whole.aval, offset)], {},
+                                  [written[-1]], part.joined.source))  # type: ignore[list-item]
+    return Program([*block.inputs[:carried], *wholes, *block.inputs[carried:], *offsets], equations,
+                   [*block.outputs[:num_carry], *written, *block.outputs[num_carry:num_carry + num_stacked]])
 
 
 def _with_vma(first: Aval, found: Aval) -> Aval:
@@ -463,4 +614,4 @@ def roll_where_it_pays(program: Program) -> Program:
     A scan is chosen where all values that differ by copy lie stacked, and else calls of one function. The program
     itself is returned if it is small, after looking at its length alone.
     """
-    return roll_program(program, _choose_for_jit, "jit", _FEWEST_COPIES) if may_roll(program) else program
+    return roll_program(program, Way(_choose_for_jit, _FEWEST_COPIES, in_place=True)) if may_roll(program) else program

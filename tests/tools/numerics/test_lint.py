@@ -253,9 +253,8 @@ def test_many_copies_of_a_block_are_found_with_their_lines_and_what_to_write() -
     finding, = fxgrad.lint(stacked)(x, w)
     assert finding == (
         f"test_lint.py:{first}", f"96 copies of lines {first} to {first + 1}",
-        "fxgrad.lax.scan over the stacked arrays, or fxgrad.roll(f), which finds the loop. On CPUs jit does so by "
-        "itself",
-        "repeats", first)
+        ("fxgrad.lax.scan over the stacked arrays, or fxgrad.roll(f), which finds the loop. On CPUs jit does so by "
+         "itself"), "repeats", first)
     finding, = fxgrad.lint(apart)(x, [*w])
     assert finding.fault == f"96 copies of lines {first} to {first + 1}"
     assert finding.write == ('fxgrad.roll(f, by="call"), or stack the parameters once and write fxgrad.lax.scan. '
