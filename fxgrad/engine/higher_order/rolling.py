@@ -24,9 +24,9 @@ from fxgrad.engine.executors.xla import compiled_apart
 from fxgrad.engine.higher_order.call import jit_call_p
 from fxgrad.engine.higher_order.padded_sums import join_padded_sums
 from fxgrad.engine.higher_order.scan import scan_p
-from fxgrad.engine.ops.arithmetic import mul_p, sub_p
+from fxgrad.engine.ops.arithmetic import mul_p
 from fxgrad.engine.ops.creation import iota_p
-from fxgrad.engine.ops.dynamic import dynamic_update_slice_p
+from fxgrad.engine.ops.dynamic import dynamic_slice_p, dynamic_update_slice_p
 from fxgrad.engine.ops.joining import concatenate_p, stack_p
 from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.shaping import rev_p, slice_p
@@ -117,6 +117,21 @@ class Run(NamedTuple):
     axis: int
     first: int
     step: int
+
+    def is_whole(self, order: _Order) -> bool:
+        """Return whether a loop in this order takes the array as it is."""
+        return self.axis == 0 and self.base.aval.shape[0] == order.count and (self.step > 0) == order.forward
+
+
+class _Order(NamedTuple):
+    """The number of copies, and whether a loop over them counts up."""
+
+    count: int
+    forward: bool
+
+    def of_copies(self, first: int, step: int) -> tuple[int, int]:
+        """Return first number and difference, by index, of numbers that are `first + step * copy`."""
+        return (first, step) if self.forward else (first + step * (self.count - 1), -step)
 
 
 class Stacks:
@@ -394,46 +409,55 @@ class _Rewriting:
         runs = [run_of_rows([self._rows.get(atom) for atom in column])  # type: ignore[call-overload]
                 for column in flow.by_copy]
         steps = [run.step for run in runs if run is not None]
-        forward = not steps or sum(steps) >= 0
-        xs: list[Atom] = []
-        for run, column in zip(runs, flow.by_copy, strict=True):
-            if run is not None:
-                xs.append(self._stacked(run, count, column[0].aval.shape, forward))
-            else:
-                values = [self._value(atom) for atom in (column if forward else column[::-1])]
-                xs += self._bind(stack_p, values, {"axis": 0})
-        inputs = [*map(self._value, flow.shared), *(self._value(carry.first) for carry in flow.carried), *xs]
+        order = _Order(count, not steps or sum(steps) >= 0)
         parts = [(output, part) for output in stacked if (part := self._part_of(repeat, output)) is not None]
-        stacked = [output for output in stacked if output not in [part[0] for part in parts]]
+        apart = {output for output, _ in parts}
+        stacked = [output for output in stacked if output not in apart]
         block = roll_program(_block(repeat, [*carried, *stacked, *(output for output, _ in parts)]), self._way)
+        body = _Body(block, len(flow.shared), len(flow.carried), order)
+        consts: list[Atom] = [*map(self._value, flow.shared)]
+        xs: list[Atom] = []
+        for var, run, column in zip(body.by_copy, runs, flow.by_copy, strict=True):
+            if run is None:
+                values = [self._value(atom) for atom in (column if order.forward else column[::-1])]
+                xs += self._bind(stack_p, values, {"axis": 0})
+            elif self._way.in_place and not run.is_whole(order):
+                consts.append(self._value(run.base))
+                body.read(var, run)
+                continue
+            else:
+                xs.append(self._stacked(run, count, column[0].aval.shape, order.forward))
+            body.xs.append(var)
+        carry = [self._value(carry.first) for carry in flow.carried]
         final: list[Variable] = []
-        for output, carry in zip(carried, flow.carried, strict=True):
+        for output in carried:
             var = _output_of(repeat.copies[-1], output)
-            final.append(Variable(_with_vma(carry.first.aval, var.aval)) if var in final else var)
-        stacks = [Variable(block.out_avals[len(carried) + index].update(
-            shape=(count, *block.out_avals[len(carried) + index].shape))) for index in range(len(stacked))]
-        num_carry = len(carried)
-        if parts:
-            wholes = [self._bind(broadcast_to_p, [Literal(0, Aval((), part.joined.outputs[0].aval.dtype))],
-                                 {"shape": part.joined.outputs[0].aval.shape})[0] for _, part in parts]
-            offsets = [self._offsets(part, count, forward) for _, part in parts]
-            block = _write_parts(block, [part for _, part in parts], len(flow.shared), num_carry, len(stacked))
-            num_carry += len(parts)
-            inputs = [*inputs[:len(flow.shared) + len(carried)], *wholes,
-                      *inputs[len(flow.shared) + len(carried):], *offsets]
-            for _, part in parts:
-                is_whole = len(part.covered) == len(part.joined.inputs)
-                final.append(part.joined.outputs[0] if is_whole else Variable(part.joined.outputs[0].aval))
-                self._filled[part.joined] = final[-1], part.covered
-        self._bind(scan_p, inputs, {"program": block, "length": count, "reverse": not forward, "unroll": 1,
-                                    "num_consts": len(flow.shared), "num_carry": num_carry}, [*final, *stacks])
+            final.append(Variable(var.aval) if var in final else var)
+        for (_, part), value in zip(parts, block.outputs[len(carried) + len(stacked):], strict=True):
+            joined = part.joined.outputs[0]
+            carry += self._bind(broadcast_to_p, [Literal(0, Aval((), joined.aval.dtype))], {"shape": joined.aval.shape})
+            body.write(value, part)
+            final.append(joined if len(part.covered) == len(part.joined.inputs) else Variable(joined.aval))
+            self._filled[part.joined] = final[-1], part.covered
+        xs += [self._numbers(first, step, count) for first, step in body.places]
+        stacks = [Variable(atom.aval.update(shape=(count, *atom.aval.shape)))
+                  for atom in block.outputs[len(carried):len(carried) + len(stacked)]]
+        self._bind(scan_p, [*consts, *carry, *xs], {
+            "program": body.program(len(stacked)), "length": count, "reverse": not order.forward, "unroll": 1,
+            "num_consts": len(consts), "num_carry": len(carry)}, [*final, *stacks])
         ended = {*final}
         for output, stack in zip(stacked, stacks, strict=True):
             for copy, equations in enumerate(repeat.copies):
                 var = _output_of(equations, output)
                 if var not in ended:
-                    self._rows[var] = Row(stack, 0, copy if forward else count - 1 - copy, var.aval.shape)
+                    self._rows[var] = Row(stack, 0, copy if order.forward else count - 1 - copy, var.aval.shape)
 
+    def _numbers(self, first: int, step: int, count: int) -> Atom:
+        """Return `first`, `first + step`, ..., in int32."""
+        numbers, = self._bind(iota_p, [], {"dtype": np.dtype(np.int32), "shape": (count,), "dimension": 0})
+        if step != 1:
+            numbers, = self._bind(mul_p, [numbers, _int32(step)], {})
+        return self._bind(add_p, [numbers, _int32(first)], {})[0] if first else numbers
 
     def _part_of(self, repeat: Repeat, output: Output) -> _Part | None:
         """Return the array that the values of an output by copy are joined to, if nothing else reads them."""
@@ -453,14 +477,6 @@ class _Rewriting:
         first = len(before) if is_stack else sum(atom.aval.shape[0] for atom in before)
         return _Part(joined, range(min(covered), max(covered) + 1), step, first, is_stack,
                      1 if is_stack else values[0].aval.shape[0])
-
-    def _offsets(self, part: _Part, count: int, forward: bool) -> Atom:
-        """Return where each step of a loop writes its entries, in the order of its stacks."""
-        numbers, = self._bind(iota_p, [], {"dtype": np.dtype(np.int32), "shape": (count,), "dimension": 0})
-        scaled, = self._bind(mul_p, [numbers, _int32(part.size)], {})
-        if (part.step > 0) == forward:
-            return self._bind(add_p, [scaled, _int32(part.first)], {})[0]
-        return self._bind(sub_p, [_int32(part.first + part.size * (count - 1)), scaled], {})[0]
 
 
 class _Part(NamedTuple):
@@ -487,33 +503,69 @@ def _int32(number: int) -> Literal:
     return Literal(number, Aval((), np.dtype(np.int32)))
 
 
-def _starts(aval: Aval, row: Atom | int) -> list[Atom]:
-    """Return the operands that say where a window begins: at a row."""
-    return [_int32(row) if isinstance(row, int) else row, *[_int32(0)] * (len(aval.shape) - 1)]
+def _starts(aval: Aval, row: Atom | int, axis: int = 0) -> list[Atom]:
+    """Return the operands that say where a window begins: at a row along an axis."""
+    starts: list[Atom] = [_int32(0)] * len(aval.shape)
+    starts[axis] = _int32(row) if isinstance(row, int) else row
+    return starts
 
 
-def _write_parts(block: Program, parts: Sequence[_Part], num_consts: int, num_carry: int, num_stacked: int) -> Program:
-    """Return the body that writes its last outputs into carried arrays, where further entries say."""
-    carried = num_consts + num_carry
-    wholes = [Variable(part.joined.outputs[0].aval) for part in parts]
-    offsets = [Variable(_int32(0).aval) for _ in parts]
-    equations = [*block.equations]
-    written: list[Atom] = []
-    for part, whole, offset, value in zip(parts, wholes, offsets, block.outputs[num_carry + num_stacked:], strict=True):
+class _Body:
+    """The body of a loop over copies: the block, with entries that it reads and writes by number.
+
+    `by_copy` are the inputs of the block that differ by copy, `xs` those that are entries of stacks. `places` are the
+    first number and the difference of further scanned numbers.
+    """
+
+    def __init__(self, block: Program, num_shared: int, num_carried: int, order: _Order) -> None:
+        self._block, self._order = block, order
+        self._shared, self._carried = block.inputs[:num_shared], block.inputs[num_shared:num_shared + num_carried]
+        self.by_copy = block.inputs[num_shared + num_carried:]
+        self.xs: list[Variable] = []
+        self.places: dict[tuple[int, int], Variable] = {}
+        self._bases: list[Variable] = []
+        self._wholes: list[Variable] = []
+        self._written: list[Atom] = []
+        self._before: list[Equation] = []
+        self._after: list[Equation] = []
+
+    def _place(self, first: int, step: int) -> Variable:
+        """Return the scanned number that is `first + step * copy`."""
+        key = self._order.of_copies(first, step)
+        return self.places.setdefault(key, Variable(_int32(0).aval))
+
+    def read(self, var: Variable, run: Run) -> None:
+        """Read an input of the block from an array that is passed whole."""
+        base = Variable(run.base.aval)
+        self._bases.append(base)
+        sizes = (*base.aval.shape[:run.axis], 1, *base.aval.shape[run.axis + 1:])
+        cut = Variable(base.aval.update(shape=sizes))
+        starts = _starts(base.aval, self._place(run.first, run.step), run.axis)
+        self._before.append(Equation(dynamic_slice_p, [base, *starts], {"slice_sizes": sizes}, [cut]))
+        self._before.append(Equation(reshape_p, [cut], {"shape": var.aval.shape}, [var]))
+
+    def write(self, value: Atom, part: _Part) -> None:
+        """Write an output of the block into an array that is carried."""
+        whole = part.joined.outputs[0].aval
+        source = part.joined.source
         if part.is_stack:
-            shape = (1, *value.aval.shape)
-            row = Variable(value.aval.update(shape=shape))
-            equations.append(Equation(reshape_p, [value], {"shape": shape}, [row], part.joined.source))
-            value = row  # noqa: PLW2901
-        written.append(Variable(whole.aval))
-        equations.append(Equation(dynamic_update_slice_p, [whole, value, *_starts(whole.aval, offset)], {},
-                                  [written[-1]], part.joined.source))  # type: ignore[list-item]
-    return Program([*block.inputs[:carried], *wholes, *block.inputs[carried:], *offsets], equations,
-                   [*block.outputs[:num_carry], *written, *block.outputs[num_carry:num_carry + num_stacked]])
+            row = Variable(value.aval.update(shape=(1, *value.aval.shape)))
+            self._after.append(Equation(reshape_p, [value], {"shape": row.aval.shape}, [row], source))
+            value = row
+        first = part.first if part.step > 0 else part.first + part.size * (self._order.count - 1)
+        before, after = Variable(whole), Variable(whole)
+        self._wholes.append(before)
+        self._written.append(after)
+        self._after.append(Equation(dynamic_update_slice_p, [
+            before, value, *_starts(whole, self._place(first, part.size * part.step))], {}, [after], source))
 
-
-def _with_vma(first: Aval, found: Aval) -> Aval:
-    return found if not first.vma else found.update(vma=found.vma | first.vma)
+    def program(self, num_stacked: int) -> Program:
+        """Return the program of the body, whose last `num_stacked` outputs are stacked."""
+        count = len(self._carried)
+        outputs = self._block.outputs
+        return Program([*self._shared, *self._bases, *self._carried, *self._wholes, *self.xs, *self.places.values()],
+                       [*self._before, *self._block.equations, *self._after],
+                       [*outputs[:count], *self._written, *outputs[count:count + num_stacked]])
 
 
 def _output_of(copy: Sequence[Equation], output: Output) -> Variable:
