@@ -18,7 +18,7 @@ from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Atom, Equation, Program, Source, Variable
 from fxgrad.engine.core.program_properties import count_equations, memoize
 from fxgrad.engine.core.regions import replace_programs
-from fxgrad.engine.derivation.simplify import remove_dead_code
+from fxgrad.engine.derivation.simplify import merge_equal_equations, remove_dead_code
 from fxgrad.engine.executors.platforms import default_device
 from fxgrad.engine.executors.xla import compiled_apart
 from fxgrad.engine.higher_order.call import jit_call_p
@@ -64,7 +64,7 @@ def _roll(program: Program, way: Way) -> Program:
         program = program.replace(equations=inner)
     if any(var.aval.vma for var in program.inputs):
         return program  # what one device of a mesh runs
-    joined = join_padded_sums(program, way.at_least)
+    joined = join_padded_sums(merge_equal_equations(program), way.at_least)
     found = find_repeats(joined, way.at_least)
     stacks = Stacks(found)
     chosen = [(repeat, stacks.note(repeat, way.choose(repeat, stacks))) for repeat in found.repeats]
