@@ -12,7 +12,7 @@ import numpy as np
 
 import fxgrad
 from benchmarks.models import FXGRAD, JAX
-from benchmarks.workload import Bar, Memory, Peer, Peers, Ratio, Workload, nothing
+from benchmarks.workload import Bar, Memory, Peer, Peers, Ratio, Workload
 
 BY_HAND, UNROLLED, ONE = "jax.jit, scan by hand", "unrolled", "one copy"
 
@@ -263,17 +263,30 @@ def _comparable(name: str, result: Any) -> Any:
 
 
 def of_compilation(name: str, depth: int, gradient: bool, small: bool) -> Peers:
-    """Lowering and compilation, each of a function made anew."""
+    """Compilation by XLA, each time of a function that is made and lowered anew."""
     peers: Peers = {}
     for peer, (make, args) in functions(CASES[name], 3 if small else depth, gradient).items():
         if peer != UNROLLED:
-            peers[peer] = Peer(functools.partial(_compile, peer, make, args), None, prepare=nothing)
+            compilation = _Compilation(functools.partial(lowered, peer, make, args))
+            peers[peer] = Peer(compilation.run, None, prepare=compilation.prepare)
     return peers
 
 
-def _compile(peer: str, make: Callable[[], Any], args: tuple[Any, ...]) -> None:
-    jax.clear_caches()
-    lowered(peer, make, args).compile()
+class _Compilation:
+    """A lowered function, and its compilation."""
+
+    def __init__(self, lower: Callable[[], Any]) -> None:
+        self._lower, self._stage = lower, None
+
+    def prepare(self) -> None:
+        """Lower the function again."""
+        jax.clear_caches()
+        self._stage = self._lower()
+
+    def run(self) -> None:
+        """Compile it."""
+        assert self._stage is not None
+        self._stage.compile()
 
 
 BARS: tuple[Bar, ...] = (Ratio(UNROLLED, 1.05), Memory(BY_HAND, 1.1))
