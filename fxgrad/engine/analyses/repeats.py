@@ -68,8 +68,8 @@ class Repeat(NamedTuple):
 
     @property
     def block(self) -> list[Equation]:
-        """The equations of the first copy."""
-        return self.copies[0]
+        """The equations of a copy in the middle: those at the ends may be partial ones that were completed."""
+        return self.copies[len(self.copies) // 2]
 
 
 class Repeats(NamedTuple):
@@ -114,7 +114,7 @@ def _find_in(core: Sequence[Equation], at_least: int) -> tuple[list[Repeat], int
     finder = _Finder(core)
     taken: list[tuple[int, int]] = []
     found: list[tuple[int, Repeat]] = []
-    candidates = _candidates(_symbols(core))
+    candidates = _candidates(symbols_of(core))
     while candidates:
         _, start, length, period = candidates.pop()
         clear = _clear_part(start, start + length, taken)
@@ -147,7 +147,7 @@ def _bases_within(repeat: Repeat, rows: dict[Variable, Row]) -> set[Variable]:
 # --- symbols ---------------------------------------------------------------------------------------------------------
 
 
-def _symbols(equations: Sequence[Equation]) -> np.ndarray[Any, Any]:
+def symbols_of(equations: Sequence[Equation]) -> np.ndarray[Any, Any]:
     """Return a number for each equation, equal for those that compute the same function of their operands."""
     numbers: dict[Any, int] = {}
     result = np.empty(len(equations), np.int64)

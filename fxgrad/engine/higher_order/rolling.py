@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.engine import config
+from fxgrad.engine import config, dtypes
 from fxgrad.engine.analyses import fusing
 from fxgrad.engine.analyses.fusing import fusion_kind
-from fxgrad.engine.analyses.repeats import Output, Repeat, Repeats, Row, find_repeats
+from fxgrad.engine.analyses.repeat_ends import Surroundings, with_first_copy, with_last_copy
+from fxgrad.engine.analyses.repeats import Output, Repeat, Repeats, Row, find_repeats, symbols_of
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal
 from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Atom, Equation, Program, Source, Variable
-from fxgrad.engine.core.program_properties import count_equations, memoize
+from fxgrad.engine.core.program_properties import count_equations, has_effects, memoize
 from fxgrad.engine.core.regions import replace_programs
 from fxgrad.engine.derivation.simplify import merge_equal_equations, remove_dead_code
 from fxgrad.engine.executors.platforms import default_device
@@ -70,7 +72,9 @@ def _roll(program: Program, way: Way) -> Program:
     chosen = [(repeat, stacks.note(repeat, way.choose(repeat, stacks))) for repeat in found.repeats]
     if not any(how for _, how in chosen):
         return program
-    return _Rewriting(joined, found, [(repeat, how) for repeat, how in chosen if how], way).program()
+    chosen = [(repeat, how) for repeat, how in chosen if how]
+    joined, chosen = _with_ends(joined, stacks, chosen)
+    return _Rewriting(joined, found, chosen, way).program()
 
 
 def _with_rolled_regions(equation: Equation, way: Way) -> Equation:
@@ -135,18 +139,28 @@ class _Order(NamedTuple):
 
 
 class Stacks:
-    """Where the values lie that differ by copy: as entries of one array, or apart."""
+    """Where the values lie that differ by copy: as entries of one array, or apart.
+
+    Loops stack what they compute: `note` enters their repeats.
+    """
 
     def __init__(self, found: Repeats) -> None:
-        self._rows = found.rows
-        self._made: dict[Atom, tuple[Equation, int, int]] = {}
+        self.rows = found.rows
+        self._loops: list[Repeat] = []
+        self._made: dict[Atom, tuple[int, Output, int]] = {}
 
-    def note(self, repeat: Repeat, how: str) -> str:
-        """Note the choice for a repeat, and return it: what is computed in a loop is stacked for the next ones."""
+    def note(self, repeat: Repeat, how: str, again: Repeat | None = None) -> str:
+        """Note the choice for a repeat, in place of that for `again`; return it."""
         if how == "scan":
+            if again is None:
+                self._loops.append(repeat)
+            loop = len(self._loops) - 1 if again is None else next(
+                number for number, other in enumerate(self._loops) if other is again)
+            self._loops[loop] = repeat
             for copy, equations in enumerate(repeat.copies):
-                for first, equation in zip(repeat.block, equations, strict=True):
-                    self._made.update((var, (first, number, copy)) for number, var in enumerate(equation.outputs))
+                for place, equation in enumerate(equations):
+                    self._made.update((var, (loop, Output(place, number), copy))
+                                      for number, var in enumerate(equation.outputs))
         return how
 
     def are_stacked(self, repeat: Repeat) -> bool:
@@ -154,16 +168,44 @@ class Stacks:
 
         Such an array is one that the caller has, or that a loop of the copies of another block makes.
         """
-        return all(self._is_stacked(column) for column in repeat.flow.by_copy)
+        return all(map(self.is_stacked, repeat.flow.by_copy))
 
-    def _is_stacked(self, column: Sequence[Atom]) -> bool:
-        rows = [self._rows.get(atom) for atom in column]  # type: ignore[call-overload]
-        if not column[0].aval.shape or run_of_rows(rows) is not None:
-            return True
+    def is_stacked(self, column: Sequence[Atom]) -> bool:
+        """Return whether the values of one input are scalars, or the entries of one array, in order or reverse."""
+        return not column[0].aval.shape or run_of_rows(self._rows_of(column)) is not None or (
+            self._run_of_results(column) is not None)
+
+    def _rows_of(self, column: Sequence[Atom]) -> list[Row | None]:
+        return [self.rows.get(atom) for atom in column]  # type: ignore[call-overload]
+
+    def _run_of_results(self, column: Sequence[Atom]) -> tuple[int, Output, list[int], int] | None:
+        """Return the loop, its output, the copies and the step between them, if the values are results of a loop."""
         made = [self._made.get(atom) for atom in column]
-        if any(each is None or each[:2] != made[0][:2] for each in made):  # type: ignore[index]
-            return False
-        return _step_of([each[2] for each in made if each is not None]) is not None
+        first = made[0]
+        if first is None or any(each is None or each[:2] != first[:2] for each in made):
+            return None
+        copies = [each[2] for each in made if each is not None]
+        step = _step_of(copies)
+        return None if step is None else (*first[:2], copies, step)
+
+    def guess(self, column: Sequence[Atom], side: int) -> Atom | None:
+        """Return the value after the last one of a column (`side` is 1), or before the first (-1), if it is known."""
+        run = run_of_rows(self._rows_of(column))
+        if run is not None:
+            index = run.first + run.step * (len(column) if side > 0 else -1)
+            row = self.rows[column[0]]  # type: ignore[index]
+            if not 0 <= index < run.base.aval.shape[run.axis]:
+                return None
+            var = Variable(column[0].aval)
+            self.rows[var] = row._replace(index=index)
+            return var
+        results = self._run_of_results(column)
+        if results is None:
+            return None
+        loop, output, copies, step = results
+        index = copies[-1] + step if side > 0 else copies[0] - step
+        known = self._loops[loop].copies
+        return _output_of(known[index], output) if 0 <= index < len(known) else None
 
     def reads_itself(self, repeat: Repeat) -> bool:
         """Return whether copies read values of other copies than the one before."""
@@ -188,6 +230,99 @@ def run_of_rows(rows: Sequence[Row | None]) -> Run | None:
     return None if step is None else Run(first.base, first.axis, first.index, step)
 
 
+# --- ends ------------------------------------------------------------------------------------------------------------
+
+Chosen = list[tuple[Repeat, str]]
+_ENDS = 2
+"""Partial copies that are taken into a loop at each end, at most."""
+
+
+def _with_ends(program: Program, stacks: Stacks, chosen: Chosen) -> tuple[Program, Chosen]:
+    """Return the chosen repeats with partial copies at the ends of loops, and the program in an order for them."""
+    if has_effects(program) or not any(how == "scan" for _, how in chosen):
+        return program, chosen
+    reads = _reads(program, stacks.rows)
+    core = [equation for equation in program.equations if equation not in reads]
+    around = Surroundings(core, symbols_of(core), {
+        equation for repeat, _ in chosen for equations in repeat.copies for equation in equations})
+    fillers: list[Equation] = []
+
+    def zeros(aval: Aval) -> Atom | None:
+        if dtypes.is_key(aval.dtype):
+            return None
+        zero = Literal(0, Aval((), aval.dtype))
+        if aval.shape:
+            var = Variable(Aval(aval.shape, aval.dtype))
+            fillers.append(Equation(broadcast_to_p, [zero], {"shape": aval.shape}, [var]))
+            return var
+        return Literal(0, aval)
+
+    ordered: list[Equation] | None = None
+    for number, (first, how) in enumerate(chosen):
+        repeat = first
+        for extend in (with_first_copy, with_last_copy) * _ENDS if how == "scan" else ():
+            longer = extend(repeat, around, stacks.guess, zeros)
+            if longer is None or stacks.reads_itself(longer):
+                continue
+            pairs = zip(repeat.flow.by_copy, longer.flow.by_copy, strict=True)
+            if any(stacks.is_stacked(old) and not stacks.is_stacked(new) for old, new in pairs):
+                continue
+            chosen_then = [*chosen[:number], (longer, how), *chosen[number + 1:]]
+            found = _ordered(core, stacks.rows, chosen_then)
+            if found is not None:
+                stacks.note(longer, how, again=repeat)
+                chosen, ordered, repeat = chosen_then, found, longer
+                around.taken.update(equation for equations in longer.copies for equation in equations)
+    if ordered is None:
+        return program, chosen
+    in_order = [*(each for each in program.equations if each in reads), *fillers, *ordered]
+    return program.replace(equations=in_order), chosen
+
+
+def _reads(program: Program, rows: dict[Variable, Row]) -> set[Equation]:
+    """Return the equations that read entries of arrays and nothing else."""
+    return {equation for equation in program.equations if equation.outputs[:1] and equation.outputs[0] in rows}
+
+
+def _ordered(equations: Sequence[Equation], rows: dict[Variable, Row], chosen: Chosen) -> list[Equation] | None:
+    """Return the equations in an order in which loops, and calls, stand in one place; None if there is none.
+
+    It is the given order as far as possible.
+    """
+    position = {equation: place for place, equation in enumerate(equations)}
+    groups: list[list[Equation]] = []
+    for repeat, how in chosen:
+        groups += [[each for copy in repeat.copies for each in copy]] if how == "scan" else repeat.copies
+    node: dict[Equation, int] = {equation: number for number, group in enumerate(groups) for equation in group}
+    for equation in equations:
+        if equation not in node:
+            node[equation] = len(groups)
+            groups.append([equation])
+    maker = {var: node[equation] for equation in node for var in equation.outputs}
+    after: list[list[int]] = [[] for _ in groups]
+    missing = [0] * len(groups)
+    for number, group in enumerate(groups):
+        read = {atom for equation in group for atom in equation.inputs}
+        read = {rows[atom].base if atom in rows else atom for atom in read}  # type: ignore[index]
+        for before in {maker[atom] for atom in read if atom in maker} - {number}:
+            after[before].append(number)
+            missing[number] += 1
+    priority = [max(position.get(equation, -1) for equation in group) for group in groups]
+    ready = [(priority[number], number) for number, count in enumerate(missing) if not count]
+    heapq.heapify(ready)
+    result: list[Equation] = []
+    count = 0
+    while ready:
+        _, number = heapq.heappop(ready)
+        result += groups[number]
+        count += 1
+        for other in after[number]:
+            missing[other] -= 1
+            if not missing[other]:
+                heapq.heappush(ready, (priority[other], other))
+    return result if count == len(groups) else None
+
+
 class _Rewriting:
     """One rewriting: the new equations, and values that are entries of arrays until somebody reads them alone."""
 
@@ -203,8 +338,7 @@ class _Rewriting:
             for copy, equations in enumerate(repeat.copies):
                 self._last[equations[-1]] = number, copy
                 self._inside.update(equations)
-        self._reads = {equation for equation in program.equations if equation.outputs[:1] and
-                       equation.outputs[0] in found.rows}
+        self._reads = _reads(program, found.rows)
         self._used = self._used_outside()
         self._blocks: dict[int, tuple[Program, list[Output]]] = {}
         self._readers = self._readers_of_copies() if way.in_place else {}
@@ -219,6 +353,7 @@ class _Rewriting:
         for repeat, _ in self._chosen:
             flow = repeat.flow
             used.update(flow.shared, (carry.first for carry in flow.carried), *flow.by_copy)
+        used.update(row.base for row in self._rows.values())
         return used
 
     def _readers_of_copies(self) -> dict[Atom, list[Equation | None]]:
