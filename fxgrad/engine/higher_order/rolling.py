@@ -17,13 +17,13 @@ from fxgrad.engine.analyses.repeats import Output, Repeat, Repeats, Row, find_re
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal
 from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.primitive import Primitive, infer_types
-from fxgrad.engine.core.program import Atom, Equation, Program, Source, Variable
+from fxgrad.engine.core.program import Atom, Equation, Program, Source, Variable, join_scopes
 from fxgrad.engine.core.program_properties import count_equations, has_effects, memoize
 from fxgrad.engine.core.regions import replace_programs
 from fxgrad.engine.derivation.simplify import merge_equal_equations, remove_dead_code
 from fxgrad.engine.executors.platforms import default_device
 from fxgrad.engine.executors.xla import compiled_apart
-from fxgrad.engine.higher_order.call import jit_call_p
+from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
 from fxgrad.engine.higher_order.padded_sums import join_padded_sums
 from fxgrad.engine.higher_order.scan import scan_p
 from fxgrad.engine.ops.arithmetic import mul_p
@@ -66,7 +66,9 @@ def _roll(program: Program, way: Way) -> Program:
         program = program.replace(equations=inner)
     if any(var.aval.vma for var in program.inputs):
         return program  # what one device of a mesh runs
-    joined = join_padded_sums(merge_equal_equations(program), way.at_least)
+    # Derivatives inline named calls; so in compiled code, where nobody sees them, the others do too.
+    flat = _without_named_calls(program) if way.in_place else program
+    joined = join_padded_sums(merge_equal_equations(flat), way.at_least)
     found = find_repeats(joined, way.at_least)
     stacks = Stacks(found)
     chosen = [(repeat, stacks.note(repeat, way.choose(repeat, stacks))) for repeat in found.repeats]
@@ -75,6 +77,40 @@ def _roll(program: Program, way: Way) -> Program:
     chosen = [(repeat, how) for repeat, how in chosen if how]
     joined, chosen = _with_ends(joined, stacks, chosen)
     return _Rewriting(joined, found, chosen, way).program()
+
+
+def _without_named_calls(program: Program) -> Program:
+    """Return the program with named calls inlined, in scopes of their names."""
+    if not any(equation.primitive is named_call_p for equation in program.equations):
+        return program
+    equations: list[Equation] = []
+
+    def inline(called: Equation, to: dict[Atom, Atom], around: Source | None) -> None:
+        """Add the equations of a call; `to` has the values of its variables, `around` is the source of the call."""
+        inner: Program = called.params["program"]
+        env: dict[Atom, Atom] = dict(zip(inner.inputs, (to.get(atom, atom) for atom in called.inputs), strict=True))
+        scope = called.params["name"] if around is None else join_scopes(around.scope, called.params["name"])
+        for equation in inner.equations:
+            source = equation.source.inside(scope) if equation.source is not None else (
+                None if around is None else around._replace(scope=scope, origins=(), results=()))
+            if equation.primitive is named_call_p:
+                inline(equation, env, source)
+                continue
+            made = [Variable(var.aval) for var in equation.outputs]
+            equations.append(Equation(equation.primitive, [env.get(atom, atom) for atom in equation.inputs],
+                                      equation.params, made, source))
+            env.update(zip(equation.outputs, made, strict=True))
+        to.update(zip(called.outputs, (env.get(atom, atom) for atom in inner.outputs), strict=True))
+
+    values: dict[Atom, Atom] = {}
+    for equation in program.equations:
+        if equation.primitive is named_call_p:
+            inline(equation, values, equation.source)
+        elif values:
+            equations.append(equation.replace([values.get(atom, atom) for atom in equation.inputs]))
+        else:
+            equations.append(equation)
+    return program.replace(equations=equations, outputs=[values.get(atom, atom) for atom in program.outputs])
 
 
 def _with_rolled_regions(equation: Equation, way: Way) -> Equation:
