@@ -17,8 +17,10 @@ Guess = Callable[[Sequence[Atom], int], "Atom | None"]
 """(the values of an input by copy, 1 or -1) -> the value expected after the last or before the first copy, or None."""
 Zeros = Callable[[Aval], "Atom | None"]
 """Makes an array for values that nobody uses."""
-_LEAST_SHARE = 0.5
-"""The part of the block that a copy must have."""
+_LEAST_SHARE = 0.25
+"""The part of the equations of the block that a copy must have."""
+_MOST_WORK = 0.05
+"""The part of the operations of all copies that may be added."""
 
 
 class Surroundings:
@@ -136,7 +138,7 @@ def with_first_copy(repeat: Repeat, around: Surroundings, guess: Guess, zeros: Z
     if not flow.carried or not all(copy.match_back(carry.output, carry.first) for carry in flow.carried):
         return None
     copy.match_forward()
-    found = _completed(copy, guess, zeros, -1)
+    found = _completed(copy, len(repeat.copies), guess, zeros, -1)
     if found is None:
         return None
     equations, carried, by_copy = found
@@ -152,7 +154,7 @@ def with_last_copy(repeat: Repeat, around: Surroundings, guess: Guess, zeros: Ze
     for number, carry in enumerate(flow.carried, len(flow.shared)):
         copy.inputs[number] = repeat.copies[-1][carry.output.place].outputs[carry.output.number]
     copy.match_forward()
-    found = _completed(copy, guess, zeros, 1)
+    found = _completed(copy, len(repeat.copies), guess, zeros, 1)
     if found is None:
         return None
     equations, _, by_copy = found
@@ -161,11 +163,18 @@ def with_last_copy(repeat: Repeat, around: Surroundings, guess: Guess, zeros: Ze
         [(*column, atom) for atom, column in zip(by_copy, flow.by_copy, strict=True)]))
 
 
-def _completed(copy: _Copy, guess: Guess, zeros: Zeros, step: int,
+def _completed(copy: _Copy, copies: int, guess: Guess, zeros: Zeros, step: int,
                ) -> tuple[list[Equation], list[Atom], list[Atom]] | None:
-    """Return the equations of a copy, its carried inputs and those by copy, if it has enough of the block."""
+    """Return the equations of a copy beside so many `copies`, its carried inputs and those by copy.
+
+    None if it has too little of the block, or completing it would take too long.
+    """
     flow = copy.flow
     if len(copy.matched) < _LEAST_SHARE * len(copy.block):
+        return None
+    work = [equation.cost.flops for equation in copy.block]
+    added = sum(flops for place, flops in enumerate(work) if place not in copy.matched)
+    if added > _MOST_WORK * copies * sum(work):
         return None
     begin = len(flow.shared)
     middle = begin + len(flow.carried)

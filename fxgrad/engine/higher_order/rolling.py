@@ -70,13 +70,8 @@ def _roll(program: Program, way: Way) -> Program:
     flat = _without_named_calls(program) if way.in_place else program
     joined = join_padded_sums(merge_equal_equations(flat), way.at_least)
     found = find_repeats(joined, way.at_least)
-    stacks = Stacks(found)
-    chosen = [(repeat, stacks.note(repeat, way.choose(repeat, stacks))) for repeat in found.repeats]
-    if not any(how for _, how in chosen):
-        return program
-    chosen = [(repeat, how) for repeat, how in chosen if how]
-    joined, chosen = _with_ends(joined, stacks, chosen)
-    return _Rewriting(joined, found, chosen, way).program()
+    joined, chosen = _choose_all(joined, found, way)
+    return _Rewriting(joined, found, chosen, way).program() if chosen else program
 
 
 def _without_named_calls(program: Program) -> Program:
@@ -273,14 +268,16 @@ _ENDS = 2
 """Partial copies that are taken into a loop at each end, at most."""
 
 
-def _with_ends(program: Program, stacks: Stacks, chosen: Chosen) -> tuple[Program, Chosen]:
+def _choose_all(program: Program, found: Repeats, way: Way) -> tuple[Program, Chosen]:
     """Return the chosen repeats with partial copies at the ends of loops, and the program in an order for them."""
-    if has_effects(program) or not any(how == "scan" for _, how in chosen):
-        return program, chosen
+    stacks = Stacks(found)
+    if has_effects(program) or not found.repeats:  # effects keep their order
+        chosen = [(repeat, stacks.note(repeat, way.choose(repeat, stacks))) for repeat in found.repeats]
+        return program, [each for each in chosen if each[1]]
     reads = _reads(program, stacks.rows)
     core = [equation for equation in program.equations if equation not in reads]
     around = Surroundings(core, symbols_of(core), {
-        equation for repeat, _ in chosen for equations in repeat.copies for equation in equations})
+        equation for repeat in found.repeats for equations in repeat.copies for equation in equations})
     fillers: list[Equation] = []
 
     def zeros(aval: Aval) -> Atom | None:
@@ -294,8 +291,10 @@ def _with_ends(program: Program, stacks: Stacks, chosen: Chosen) -> tuple[Progra
         return Literal(0, aval)
 
     ordered: list[Equation] | None = None
-    for number, (first, how) in enumerate(chosen):
-        repeat = first
+    chosen = [(repeat, "scan") for repeat in found.repeats]  # those to come in one place, as if all were loops
+    for number, repeat in enumerate(found.repeats):
+        how = stacks.note(repeat, way.choose(repeat, stacks))
+        chosen[number] = repeat, how
         for extend in (with_first_copy, with_last_copy) * _ENDS if how == "scan" else ():
             longer = extend(repeat, around, stacks.guess, zeros)
             if longer is None or stacks.reads_itself(longer):
@@ -304,11 +303,12 @@ def _with_ends(program: Program, stacks: Stacks, chosen: Chosen) -> tuple[Progra
             if any(stacks.is_stacked(old) and not stacks.is_stacked(new) for old, new in pairs):
                 continue
             chosen_then = [*chosen[:number], (longer, how), *chosen[number + 1:]]
-            found = _ordered(core, stacks.rows, chosen_then)
-            if found is not None:
+            order = _ordered(core, stacks.rows, chosen_then)
+            if order is not None:
                 stacks.note(longer, how, again=repeat)
-                chosen, ordered, repeat = chosen_then, found, longer
+                chosen, ordered, repeat = chosen_then, order, longer  # noqa: PLW2901
                 around.taken.update(equation for equations in longer.copies for equation in equations)
+    chosen = [each for each in chosen if each[1]]
     if ordered is None:
         return program, chosen
     in_order = [*(each for each in program.equations if each in reads), *fillers, *ordered]
@@ -328,7 +328,8 @@ def _ordered(equations: Sequence[Equation], rows: dict[Variable, Row], chosen: C
     position = {equation: place for place, equation in enumerate(equations)}
     groups: list[list[Equation]] = []
     for repeat, how in chosen:
-        groups += [[each for copy in repeat.copies for each in copy]] if how == "scan" else repeat.copies
+        if how:
+            groups += [[each for copy in repeat.copies for each in copy]] if how == "scan" else repeat.copies
     node: dict[Equation, int] = {equation: number for number, group in enumerate(groups) for equation in group}
     for equation in equations:
         if equation not in node:
@@ -811,16 +812,17 @@ _SMALLEST_BLOCK = 12
 """In equations, nested ones included. An iteration takes about a microsecond, and so does a call; XLA may compute many
 copies of a smaller block at once, unless it has operations that are not fused."""
 _OWN_KERNELS = frozenset((fusing.DOT, fusing.CONVOLUTION, fusing.KERNEL))
+_KERNEL_SIZE = 12
+"""What an operation of its own kernel counts for."""
 _LEAST_SAVED = 150
 """Equations that are not compiled: fewer take XLA less than a tenth of a second."""
 
 
 def _choose_for_jit(repeat: Repeat, stacks: Stacks) -> str:
-    size = sum(1 + sum(map(count_equations, equation.programs)) for equation in repeat.block)
-    if size * (len(repeat.copies) - 1) < _LEAST_SAVED:
-        return ""
-    is_large = size >= _SMALLEST_BLOCK or any(fusion_kind(equation) in _OWN_KERNELS for equation in repeat.block)
-    return _choose(repeat, stacks) if is_large else ""
+    size = sum(_KERNEL_SIZE if fusion_kind(equation) in _OWN_KERNELS else
+               1 + sum(map(count_equations, equation.programs)) for equation in repeat.block)
+    pays = size >= _SMALLEST_BLOCK and size * (len(repeat.copies) - 1) >= _LEAST_SAVED
+    return _choose(repeat, stacks) if pays else ""
 
 
 def may_roll(program: Program) -> bool:
