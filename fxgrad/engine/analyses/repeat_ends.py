@@ -57,7 +57,7 @@ class _Copy:
                 if self.inputs.get(operand, inputs.get(operand, atom)) != atom:
                     return False
                 inputs[operand] = atom
-            elif type(operand) is Literal:
+            elif isinstance(operand, Literal):
                 if operand != atom:
                     return False
             elif operand.place in self.matched:
@@ -94,7 +94,7 @@ class _Copy:
         for place, operands in enumerate(self.flow.operands):
             if place in self.matched:
                 continue
-            atoms = [self.inputs.get(operand) if isinstance(operand, int) else operand if type(operand) is Literal
+            atoms = [self.inputs.get(operand) if isinstance(operand, int) else operand if isinstance(operand, Literal)
                      else self.matched[operand.place].outputs[operand.number] if operand.place in self.matched else None
                      for operand in operands]
             known = next((atom for atom in atoms if type(atom) is Variable), None)
@@ -119,7 +119,7 @@ class _Copy:
                     self.inputs[operand] = atom
                     atoms.append(atom)
                 else:
-                    atoms.append(operand if type(operand) is Literal else
+                    atoms.append(operand if isinstance(operand, Literal) else
                                  equations[operand.place].outputs[operand.number])
             equations.append(Equation(model.primitive, atoms, model.params,
                                       [Variable(var.aval) for var in model.outputs], model.source))

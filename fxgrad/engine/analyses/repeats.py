@@ -24,11 +24,11 @@ from fxgrad.engine.ops.structural import convert_element_type_p, reshape_p, tran
 
 
 class Row(NamedTuple):
-    """An entry of an array: `base` at `index` along `axis`, of the shape `shape`."""
+    """An entry of an array: `base` at `place` along `axis`, of the shape `shape`."""
 
     base: Variable
     axis: int
-    index: int
+    place: int
     shape: Shape
 
 
@@ -76,7 +76,7 @@ class Repeats(NamedTuple):
     """The repeats of a program, in order, and the entries of arrays that are read outside of them."""
 
     repeats: list[Repeat]
-    rows: dict[Variable, Row]
+    rows: dict[Atom, Row]
     work: int
     """The number of operands and equations that were looked at."""
 
@@ -96,7 +96,7 @@ def find_repeats(program: Program, at_least: int = 2) -> Repeats:
     >>> found = find_repeats(program)
     >>> [(len(repeat.copies), [str(each.primitive) for each in repeat.block]) for repeat in found.repeats]
     [(4, ['mul', 'tanh'])]
-    >>> [found.rows[atom].index for atom in found.repeats[0].flow.by_copy[0]]
+    >>> [found.rows[atom].place for atom in found.repeats[0].flow.by_copy[0]]
     [0, 1, 2, 3]
     """
     inside: set[Variable] = set()
@@ -133,12 +133,12 @@ def _find_in(core: Sequence[Equation], at_least: int) -> tuple[list[Repeat], int
     return [repeat for _, repeat in sorted(found, key=lambda each: each[0])], finder.work
 
 
-def _bases_within(repeat: Repeat, rows: dict[Variable, Row]) -> set[Variable]:
+def _bases_within(repeat: Repeat, rows: dict[Atom, Row]) -> set[Variable]:
     """Return the arrays, computed by copies, whose entries the copies read."""
     flow = repeat.flow
     read = {*flow.shared, *(carry.first for carry in flow.carried),
             *(atom for column in flow.by_copy for atom in column)}
-    bases = {rows[atom].base for atom in read if atom in rows}  # type: ignore[index]
+    bases = {rows[atom].base for atom in read if atom in rows}
     if not bases:
         return bases
     return bases.intersection(*[{var for copy in repeat.copies for equation in copy for var in equation.outputs}])
@@ -166,7 +166,7 @@ def symbols_of(equations: Sequence[Equation]) -> np.ndarray[Any, Any]:
     return result
 
 
-def _find_rows(program: Program, inside: set[Variable]) -> tuple[dict[Variable, Row], set[Equation]]:
+def _find_rows(program: Program, inside: set[Variable]) -> tuple[dict[Atom, Row], set[Equation]]:
     """Return the values that are entries of an array, and the equations that read them.
 
     The array is an input (converted or reshaped, too), or one of which several entries are read; none of `inside`.
@@ -183,19 +183,19 @@ def _find_rows(program: Program, inside: set[Variable]) -> tuple[dict[Variable, 
                     cuts.setdefault(operand, []).extend((equation, row) for row in found)
         elif primitive in _KEEPS_ENTRIES and equation.inputs[0] in early:
             early.update(equation.outputs)
-    rows: dict[Variable, Row] = {}
+    rows: dict[Atom, Row] = {}
     reads: set[Equation] = set()
     for base, each in cuts.items():
-        if base in early or len({row.index for _, row in each}) >= _SEVERAL:
+        if base in early or len({row.place for _, row in each}) >= _SEVERAL:
             for equation, row in each:
-                rows[equation.outputs[row.index if len(equation.outputs) > 1 else 0]] = row
+                rows[equation.outputs[row.place if len(equation.outputs) > 1 else 0]] = row
                 reads.add(equation)
     for equation in program.equations if rows else ():
-        row = rows.get(equation.inputs[0]) if equation.primitive is reshape_p else None  # type: ignore[arg-type]
-        if row is not None and len(row.shape) == len(row.base.aval.shape):
-            size = row.base.aval.shape
-            if equation.params["shape"] == size[:row.axis] + size[row.axis + 1:]:
-                rows[equation.outputs[0]] = row._replace(shape=equation.params["shape"])
+        entry = rows.get(equation.inputs[0]) if equation.primitive is reshape_p else None
+        if entry is not None and len(entry.shape) == len(entry.base.aval.shape):
+            size = entry.base.aval.shape
+            if equation.params["shape"] == size[:entry.axis] + size[entry.axis + 1:]:
+                rows[equation.outputs[0]] = entry._replace(shape=equation.params["shape"])
                 reads.add(equation)
     return rows, reads
 

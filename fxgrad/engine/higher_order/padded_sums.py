@@ -32,7 +32,7 @@ def join_padded_sums(program: Program, at_least: int) -> Program:
     for equation in program.equations:
         uses.update(equation.inputs)
     sums: dict[Atom, _Sum] = {}
-    joined: dict[Variable, _Sum] = {}
+    joined: dict[Atom, _Sum] = {}
     for equation in program.equations:
         if equation.primitive is pad_p:
             found = _padded(equation)
@@ -49,7 +49,7 @@ def join_padded_sums(program: Program, at_least: int) -> Program:
             output = equation.outputs[0]
             sums[output] = joined[output] = left
             for atom in equation.inputs:
-                joined.pop(atom, None)  # type: ignore[call-overload]
+                joined.pop(atom, None)
     joined = {var: each for var, each in joined.items() if len(each.pieces) >= at_least and _are_disjoint(each)}
     if not joined:
         return program

@@ -155,18 +155,18 @@ class Run(NamedTuple):
 
     def is_whole(self, order: _Order) -> bool:
         """Return whether a loop in this order takes the array as it is."""
-        return self.axis == 0 and self.base.aval.shape[0] == order.count and (self.step > 0) == order.forward
+        return self.axis == 0 and self.base.aval.shape[0] == order.length and (self.step > 0) == order.forward
 
 
 class _Order(NamedTuple):
     """The number of copies, and whether a loop over them counts up."""
 
-    count: int
+    length: int
     forward: bool
 
     def of_copies(self, first: int, step: int) -> tuple[int, int]:
         """Return first number and difference, by index, of numbers that are `first + step * copy`."""
-        return (first, step) if self.forward else (first + step * (self.count - 1), -step)
+        return (first, step) if self.forward else (first + step * (self.length - 1), -step)
 
 
 class Stacks:
@@ -207,7 +207,7 @@ class Stacks:
             self._run_of_results(column) is not None)
 
     def _rows_of(self, column: Sequence[Atom]) -> list[Row | None]:
-        return [self.rows.get(atom) for atom in column]  # type: ignore[call-overload]
+        return [self.rows.get(atom) for atom in column]
 
     def _run_of_results(self, column: Sequence[Atom]) -> tuple[int, Output, list[int], int] | None:
         """Return the loop, its output, the copies and the step between them, if the values are results of a loop."""
@@ -224,11 +224,11 @@ class Stacks:
         run = run_of_rows(self._rows_of(column))
         if run is not None:
             index = run.first + run.step * (len(column) if side > 0 else -1)
-            row = self.rows[column[0]]  # type: ignore[index]
+            row = self.rows[column[0]]
             if not 0 <= index < run.base.aval.shape[run.axis]:
                 return None
             var = Variable(column[0].aval)
-            self.rows[var] = row._replace(index=index)
+            self.rows[var] = row._replace(place=index)
             return var
         results = self._run_of_results(column)
         if results is None:
@@ -257,8 +257,8 @@ def run_of_rows(rows: Sequence[Row | None]) -> Run | None:
     first = rows[0]
     if first is None or any(row is None or row[:2] != first[:2] or row.shape != first.shape for row in rows):
         return None
-    step = _step_of([row.index for row in rows if row is not None])
-    return None if step is None else Run(first.base, first.axis, first.index, step)
+    step = _step_of([row.place for row in rows if row is not None])
+    return None if step is None else Run(first.base, first.axis, first.place, step)
 
 
 # --- ends ------------------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def _choose_all(program: Program, found: Repeats, way: Way) -> tuple[Program, Ch
         return program, [each for each in chosen if each[1]]
     reads = _reads(program, stacks.rows)
     core = [equation for equation in program.equations if equation not in reads]
-    around = Surroundings(core, symbols_of(core), {
+    around = Surroundings(core, symbols_of(core).tolist(), {
         equation for repeat in found.repeats for equations in repeat.copies for equation in equations})
     fillers: list[Equation] = []
 
@@ -315,12 +315,12 @@ def _choose_all(program: Program, found: Repeats, way: Way) -> tuple[Program, Ch
     return program.replace(equations=in_order), chosen
 
 
-def _reads(program: Program, rows: dict[Variable, Row]) -> set[Equation]:
+def _reads(program: Program, rows: dict[Atom, Row]) -> set[Equation]:
     """Return the equations that read entries of arrays and nothing else."""
     return {equation for equation in program.equations if equation.outputs[:1] and equation.outputs[0] in rows}
 
 
-def _ordered(equations: Sequence[Equation], rows: dict[Variable, Row], chosen: Chosen) -> list[Equation] | None:
+def _ordered(equations: Sequence[Equation], rows: dict[Atom, Row], chosen: Chosen) -> list[Equation] | None:
     """Return the equations in an order in which loops, and calls, stand in one place; None if there is none.
 
     It is the given order as far as possible.
@@ -335,12 +335,12 @@ def _ordered(equations: Sequence[Equation], rows: dict[Variable, Row], chosen: C
         if equation not in node:
             node[equation] = len(groups)
             groups.append([equation])
-    maker = {var: node[equation] for equation in node for var in equation.outputs}
+    maker: dict[Atom, int] = {var: node[equation] for equation in node for var in equation.outputs}
     after: list[list[int]] = [[] for _ in groups]
     missing = [0] * len(groups)
     for number, group in enumerate(groups):
         read = {atom for equation in group for atom in equation.inputs}
-        read = {rows[atom].base if atom in rows else atom for atom in read}  # type: ignore[index]
+        read = {rows[atom].base if atom in rows else atom for atom in read}
         for before in {maker[atom] for atom in read if atom in maker} - {number}:
             after[before].append(number)
             missing[number] += 1
@@ -439,7 +439,7 @@ class _Rewriting:
         if equation in self._filled:
             self._fill(equation, *self._filled[equation])
         elif equation.primitive is reshape_p and equation.inputs[0] in self._rows:
-            row = self._rows[equation.inputs[0]]  # type: ignore[index]
+            row = self._rows[equation.inputs[0]]
             self._rows[equation.outputs[0]] = row._replace(shape=equation.params["shape"])
         elif equation.primitive in (concatenate_p, stack_p):
             self._join(equation)
@@ -456,14 +456,14 @@ class _Rewriting:
 
     def _value(self, atom: Atom) -> Atom:
         """Return the value, read from the array that it is an entry of, if it is one and was not read before."""
-        row = self._rows.get(atom)  # type: ignore[call-overload]
+        row = self._rows.get(atom)
         if row is None or atom in self._read:
             return atom
         self._read.add(atom)
         assert type(atom) is Variable
         size = row.base.aval.shape
         starts, limits = [0] * len(size), [*size]
-        starts[row.axis], limits[row.axis] = row.index, row.index + 1
+        starts[row.axis], limits[row.axis] = row.place, row.place + 1
         entry: Variable | None = atom if len(atom.aval.shape) == len(size) and row.shape == (
             *size[:row.axis], 1, *size[row.axis + 1:]) else None
         params = {"start_indices": (*starts,), "limit_indices": (*limits,), "strides": (1,) * len(size)}
@@ -509,7 +509,7 @@ class _Rewriting:
         while begin < len(atoms):
             end, found = begin + 1, None
             while end < len(atoms):
-                run = run_of_rows([self._rows.get(atom) for atom in atoms[begin:end + 1]][-2:])  # type: ignore[call-overload]
+                run = run_of_rows([self._rows.get(atom) for atom in atoms[begin:end + 1]][-2:])
                 if run is None or (found is not None and run.step != found.step):
                     break
                 found = found or run
@@ -578,7 +578,7 @@ class _Rewriting:
         stacked = [output for output in _all_outputs(repeat) if any(
             _output_of(equations, output) in self._used
             for equations in (repeat.copies[:-1] if output in carried else repeat.copies))]
-        runs = [run_of_rows([self._rows.get(atom) for atom in column])  # type: ignore[call-overload]
+        runs = [run_of_rows([self._rows.get(atom) for atom in column])
                 for column in flow.by_copy]
         steps = [run.step for run in runs if run is not None]
         order = _Order(count, not steps or sum(steps) >= 0)
@@ -724,7 +724,7 @@ class _Body:
             row = Variable(value.aval.update(shape=(1, *value.aval.shape)))
             self._after.append(Equation(reshape_p, [value], {"shape": row.aval.shape}, [row], source))
             value = row
-        first = part.first if part.step > 0 else part.first + part.size * (self._order.count - 1)
+        first = part.first if part.step > 0 else part.first + part.size * (self._order.length - 1)
         before, after = Variable(whole), Variable(whole)
         self._wholes.append(before)
         self._written.append(after)
@@ -759,7 +759,7 @@ def _block(repeat: Repeat, wanted: Sequence[Output]) -> Program:
     scopes = _scopes(repeat)
     for equation, operands, scope in zip(repeat.block, flow.operands, scopes, strict=True):
         atoms: list[Atom] = [inputs[each] if isinstance(each, int) else
-                             each if type(each) is Literal else made[each.place][each.number] for each in operands]
+                             each if isinstance(each, Literal) else made[each.place][each.number] for each in operands]
         made.append([Variable(var.aval) for var in equation.outputs])
         source = equation.source
         if source is not None:

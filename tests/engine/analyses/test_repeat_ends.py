@@ -54,7 +54,7 @@ def test_what_is_computed_in_addition_may_be_anything() -> None:
     w, x = np.ones((24, 4)), np.array([0.0, 0.5, 1.0, 2.0])
     with np.errstate(all="ignore"):
         program, found, wanted = rolled(fxgrad.value_and_grad(function), w, x)
-    assert lengths(program) == [24, 24]
+    assert lengths(program) == [24, 23]  # the first step back begins with ones
     assert np.isinf(fxgrad.grad(function, argnums=1)(w, x)[0])
     assert not any(np.isnan(each).any() for each in wanted)
     for one, other in zip(found, wanted, strict=True):

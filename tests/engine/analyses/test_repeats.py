@@ -139,7 +139,7 @@ def test_entries_of_an_input_belong_to_no_copy() -> None:
     found = find_repeats(program)
     repeat, = found.repeats
     assert names(repeat) == ["dot_general", "tanh", "add"]
-    ways = [[(found.rows[atom].axis, found.rows[atom].index) for atom in column] for column in repeat.flow.by_copy]
+    ways = [[(found.rows[atom].axis, found.rows[atom].place) for atom in column] for column in repeat.flow.by_copy]
     assert ways == [[(0, 0), (0, 1), (0, 2), (0, 3), (0, 4)], [(1, 4), (1, 3), (1, 2), (1, 1), (1, 0)]]
 
 
