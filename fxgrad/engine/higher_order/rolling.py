@@ -70,8 +70,9 @@ def _roll(program: Program, way: Way) -> Program:
     flat = _without_named_calls(program) if way.in_place else program
     joined = join_padded_sums(merge_equal_equations(flat), way.at_least)
     found = find_repeats(joined, way.at_least)
-    joined, chosen = _choose_all(joined, found, way)
-    return _Rewriting(joined, found, chosen, way).program() if chosen else program
+    stacks = Stacks(found)
+    joined, chosen = _choose_all(joined, found, stacks, way)
+    return _Rewriting(joined, found, chosen, stacks, way).program() if chosen else program
 
 
 def _without_named_calls(program: Program) -> Program:
@@ -179,6 +180,7 @@ class Stacks:
         self.rows = found.rows
         self._loops: list[Repeat] = []
         self._made: dict[Atom, tuple[int, Output, int]] = {}
+        self._entered: dict[Atom, list[tuple[int, int, int]]] = {}
 
     def note(self, repeat: Repeat, how: str, again: Repeat | None = None) -> str:
         """Note the choice for a repeat, in place of that for `again`; return it."""
@@ -192,7 +194,27 @@ class Stacks:
                 for place, equation in enumerate(equations):
                     self._made.update((var, (loop, Output(place, number), copy))
                                       for number, var in enumerate(equation.outputs))
+                for number in range(len(repeat.flow.carried)):
+                    self._entered.setdefault(_entering(repeat, number, copy), []).append((loop, number, copy))
         return how
+
+    def states_of(self, column: Sequence[Atom]) -> tuple[Repeat, int] | None:
+        """Return the loop and the carried value whose states before each copy are the values, if nothing else is."""
+        if not column[0].aval.shape or run_of_rows(self._rows_of(column)) or self._run_of_results(column):
+            return None
+        run = self._run_of_states(column)
+        return None if run is None else (self._loops[run[0]], run[1])
+
+    def _run_of_states(self, column: Sequence[Atom]) -> tuple[int, int, list[int], int] | None:
+        """Return the loop, the carried value, the copies and the step between them, if the values enter its copies."""
+        for loop, number, copy in self._entered.get(column[0], ()):
+            repeat = self._loops[loop]
+            for step in (1, -1):
+                copies = [*range(copy, copy + step * len(column), step)]
+                if all(0 <= each < len(repeat.copies) and _entering(repeat, number, each) is atom
+                       for each, atom in zip(copies, column, strict=True)):
+                    return loop, number, copies, step
+        return None
 
     def are_stacked(self, repeat: Repeat) -> bool:
         """Return whether all values that differ by copy are scalars, or the entries of one array, in order or reverse.
@@ -204,7 +226,7 @@ class Stacks:
     def is_stacked(self, column: Sequence[Atom]) -> bool:
         """Return whether the values of one input are scalars, or the entries of one array, in order or reverse."""
         return not column[0].aval.shape or run_of_rows(self._rows_of(column)) is not None or (
-            self._run_of_results(column) is not None)
+            self._run_of_results(column) is not None or self._run_of_states(column) is not None)
 
     def _rows_of(self, column: Sequence[Atom]) -> list[Row | None]:
         return [self.rows.get(atom) for atom in column]
@@ -230,18 +252,29 @@ class Stacks:
             var = Variable(column[0].aval)
             self.rows[var] = row._replace(place=index)
             return var
-        results = self._run_of_results(column)
-        if results is None:
-            return None
-        loop, output, copies, step = results
-        index = copies[-1] + step if side > 0 else copies[0] - step
-        known = self._loops[loop].copies
-        return _output_of(known[index], output) if 0 <= index < len(known) else None
+        results, states = self._run_of_results(column), self._run_of_states(column)
+        if results is not None:
+            loop, output, copies, step = results
+            index = copies[-1] + step if side > 0 else copies[0] - step
+            if 0 <= index < len(self._loops[loop].copies):
+                return _output_of(self._loops[loop].copies[index], output)
+        if states is not None:
+            loop, number, copies, step = states
+            index = copies[-1] + step if side > 0 else copies[0] - step
+            if 0 <= index < len(self._loops[loop].copies):
+                return _entering(self._loops[loop], number, index)
+        return None
 
     def reads_itself(self, repeat: Repeat) -> bool:
         """Return whether copies read values of other copies than the one before."""
         made = {var for equations in repeat.copies for equation in equations for var in equation.outputs}
         return any(not made.isdisjoint(column) for column in repeat.flow.by_copy)
+
+
+def _entering(repeat: Repeat, number: int, copy: int) -> Atom:
+    """Return a carried value as it enters a copy."""
+    carry = repeat.flow.carried[number]
+    return _output_of(repeat.copies[copy - 1], carry.output) if copy else carry.first
 
 
 def _step_of(places: Sequence[int]) -> int | None:
@@ -268,9 +301,8 @@ _ENDS = 2
 """Partial copies that are taken into a loop at each end, at most."""
 
 
-def _choose_all(program: Program, found: Repeats, way: Way) -> tuple[Program, Chosen]:
+def _choose_all(program: Program, found: Repeats, stacks: Stacks, way: Way) -> tuple[Program, Chosen]:
     """Return the chosen repeats with partial copies at the ends of loops, and the program in an order for them."""
-    stacks = Stacks(found)
     if has_effects(program) or not found.repeats:  # effects keep their order
         chosen = [(repeat, stacks.note(repeat, way.choose(repeat, stacks))) for repeat in found.repeats]
         return program, [each for each in chosen if each[1]]
@@ -363,8 +395,18 @@ def _ordered(equations: Sequence[Equation], rows: dict[Atom, Row], chosen: Chose
 class _Rewriting:
     """One rewriting: the new equations, and values that are entries of arrays until somebody reads them alone."""
 
-    def __init__(self, program: Program, found: Repeats, chosen: Sequence[tuple[Repeat, str]], way: Way) -> None:
+    def __init__(self, program: Program, found: Repeats, chosen: Sequence[tuple[Repeat, str]], stacks: Stacks,
+                 way: Way) -> None:
         self._program, self._chosen, self._way = program, chosen, way
+        self._states: set[tuple[int, int]] = set()  # loops and carried values whose states are stacked
+        self._state_rows: dict[Atom, Row] = {}
+        self._by_state: set[tuple[Atom, ...]] = set()
+        for repeat, how in chosen:
+            for column in repeat.flow.by_copy if how == "scan" else ():
+                states = stacks.states_of(column)
+                if states is not None:
+                    self._states.add((id(states[0]), states[1]))
+                    self._by_state.add(column)
         self._equations: list[Equation] = []
         self._rows = dict(found.rows)
         self._read: set[Atom] = set()
@@ -387,9 +429,10 @@ class _Rewriting:
         for equation in self._program.equations:
             if equation not in self._inside:
                 used.update(equation.inputs)
-        for repeat, _ in self._chosen:
+        for repeat, how in self._chosen:
             flow = repeat.flow
-            used.update(flow.shared, (carry.first for carry in flow.carried), *flow.by_copy)
+            used.update(flow.shared, (carry.first for carry in flow.carried),
+                        *(column for column in flow.by_copy if how == "call" or column not in self._by_state))
         used.update(row.base for row in self._rows.values())
         return used
 
@@ -578,8 +621,9 @@ class _Rewriting:
         stacked = [output for output in _all_outputs(repeat) if any(
             _output_of(equations, output) in self._used
             for equations in (repeat.copies[:-1] if output in carried else repeat.copies))]
-        runs = [run_of_rows([self._rows.get(atom) for atom in column])
-                for column in flow.by_copy]
+        runs = [run_of_rows([(self._state_rows if column in self._by_state else self._rows).get(atom)
+                             for atom in column]) for column in flow.by_copy]
+        states = [place for place in range(len(carried)) if (id(repeat), place) in self._states]
         steps = [run.step for run in runs if run is not None]
         order = _Order(count, not steps or sum(steps) >= 0)
         parts = [(output, part) for output in stacked if (part := self._part_of(repeat, output)) is not None]
@@ -612,13 +656,18 @@ class _Rewriting:
             final.append(joined if len(part.covered) == len(part.joined.inputs) else Variable(joined.aval))
             self._filled[part.joined] = final[-1], part.covered
         xs += [self._numbers(first, step, count) for first, step in body.places]
+        entering = [block.inputs[len(flow.shared) + place] for place in states]
         stacks = [Variable(atom.aval.update(shape=(count, *atom.aval.shape)))
-                  for atom in block.outputs[len(carried):len(carried) + len(stacked)]]
+                  for atom in (*block.outputs[len(carried):len(carried) + len(stacked)], *entering)]
         self._bind(scan_p, [*consts, *carry, *xs], {
-            "program": body.program(len(stacked)), "length": count, "reverse": not order.forward, "unroll": 1,
+            "program": body.program(len(stacked), entering), "length": count, "reverse": not order.forward, "unroll": 1,
             "num_consts": len(consts), "num_carry": len(carry)}, [*final, *stacks])
+        for place, stack in zip(states, stacks[len(stacked):], strict=True):
+            for copy in range(count):
+                atom = _entering(repeat, place, copy)
+                self._state_rows[atom] = Row(stack, 0, copy if order.forward else count - 1 - copy, atom.aval.shape)
         ended = {*final}
-        for output, stack in zip(stacked, stacks, strict=True):
+        for output, stack in zip(stacked, stacks, strict=False):
             for copy, equations in enumerate(repeat.copies):
                 var = _output_of(equations, output)
                 if var not in ended:
@@ -731,13 +780,13 @@ class _Body:
         self._after.append(Equation(dynamic_update_slice_p, [
             before, value, *_starts(whole, self._place(first, part.size * part.step))], {}, [after], source))
 
-    def program(self, num_stacked: int) -> Program:
-        """Return the program of the body, whose last `num_stacked` outputs are stacked."""
+    def program(self, num_stacked: int, entering: Sequence[Atom]) -> Program:
+        """Return the program of the body, which stacks so many outputs of the block, and carried values that enter."""
         count = len(self._carried)
         outputs = self._block.outputs
         return Program([*self._shared, *self._bases, *self._carried, *self._wholes, *self.xs, *self.places.values()],
                        [*self._before, *self._block.equations, *self._after],
-                       [*outputs[:count], *self._written, *outputs[count:count + num_stacked]])
+                       [*outputs[:count], *self._written, *outputs[count:count + num_stacked], *entering])
 
 
 def _output_of(copy: Sequence[Equation], output: Output) -> Variable:

@@ -33,7 +33,7 @@ def lengths(program: Any) -> list[int]:
 
 
 @pytest.mark.parametrize(("name", "expected"), [
-    ("stacked MLP", [24, 24]), ("ODE", [24, 23]), ("Adam", [24, 23]), ("RNN", [24, 22])])
+    ("stacked MLP", [24, 24]), ("ODE", [24, 23]), ("Adam", [24, 23]), ("RNN", [24, 23])])
 def test_loops_of_gradients_take_the_first_and_the_last_copy_along(name: str, expected: list[int]) -> None:
     model = models(24)[name]
     gradient = fxgrad.value_and_grad(functools.partial(model.function, fnp))
@@ -102,5 +102,5 @@ def test_programs_with_effects_keep_their_order() -> None:
 
     w = np.random.default_rng(0).normal(size=(24, 4, 4)) / 2
     program, found, wanted = rolled(fxgrad.grad(function, argnums=1), X, w)
-    assert lengths(program) == [23]
+    assert lengths(program) == [23, 22]
     np.testing.assert_allclose(found[0], wanted[0], rtol=1e-9, atol=1e-12)
