@@ -200,9 +200,7 @@ class Stacks:
 
     def states_of(self, column: Sequence[Atom]) -> tuple[Repeat, int] | None:
         """Return the loop and the carried value whose states before each copy are the values, if nothing else is."""
-        if not column[0].aval.shape or run_of_rows(self._rows_of(column)) or self._run_of_results(column):
-            return None
-        run = self._run_of_states(column)
+        run = self._run_of_states(column) if self.place_of(column) == "states" else None
         return None if run is None else (self._loops[run[0]], run[1])
 
     def _run_of_states(self, column: Sequence[Atom]) -> tuple[int, int, list[int], int] | None:
@@ -221,12 +219,17 @@ class Stacks:
 
         Such an array is one that the caller has, or that a loop of the copies of another block makes.
         """
-        return all(map(self.is_stacked, repeat.flow.by_copy))
+        return all(map(self.place_of, repeat.flow.by_copy))
 
-    def is_stacked(self, column: Sequence[Atom]) -> bool:
-        """Return whether the values of one input are scalars, or the entries of one array, in order or reverse."""
-        return not column[0].aval.shape or run_of_rows(self._rows_of(column)) is not None or (
-            self._run_of_results(column) is not None or self._run_of_states(column) is not None)
+    def place_of(self, column: Sequence[Atom]) -> str:
+        """Return where the values of one input lie in a row: as "scalars", "rows", "results", "states"; or ""."""
+        if not column[0].aval.shape:
+            return "scalars"
+        if run_of_rows(self._rows_of(column)) is not None:
+            return "rows"
+        if self._run_of_results(column) is not None:
+            return "results"
+        return "" if self._run_of_states(column) is None else "states"
 
     def _rows_of(self, column: Sequence[Atom]) -> list[Row | None]:
         return [self.rows.get(atom) for atom in column]
@@ -252,17 +255,17 @@ class Stacks:
             var = Variable(column[0].aval)
             self.rows[var] = row._replace(place=index)
             return var
-        results, states = self._run_of_results(column), self._run_of_states(column)
-        if results is not None:
+        results = self._run_of_results(column)
+        if results is not None:  # not as states, too: then a loop would stack both
             loop, output, copies, step = results
             index = copies[-1] + step if side > 0 else copies[0] - step
-            if 0 <= index < len(self._loops[loop].copies):
-                return _output_of(self._loops[loop].copies[index], output)
+            known = self._loops[loop].copies
+            return _output_of(known[index], output) if 0 <= index < len(known) else None
+        states = self._run_of_states(column)
         if states is not None:
             loop, number, copies, step = states
             index = copies[-1] + step if side > 0 else copies[0] - step
-            if 0 <= index < len(self._loops[loop].copies):
-                return _entering(self._loops[loop], number, index)
+            return _entering(self._loops[loop], number, index) if 0 <= index < len(self._loops[loop].copies) else None
         return None
 
     def reads_itself(self, repeat: Repeat) -> bool:
@@ -332,8 +335,8 @@ def _choose_all(program: Program, found: Repeats, stacks: Stacks, way: Way) -> t
             if longer is None or stacks.reads_itself(longer):
                 continue
             pairs = zip(repeat.flow.by_copy, longer.flow.by_copy, strict=True)
-            if any(stacks.is_stacked(old) and not stacks.is_stacked(new) for old, new in pairs):
-                continue
+            if any(stacks.place_of(old) not in ("", stacks.place_of(new)) for old, new in pairs):
+                continue  # something would have to be stacked, or a loop would stack the same states twice
             chosen_then = [*chosen[:number], (longer, how), *chosen[number + 1:]]
             order = _ordered(core, stacks.rows, chosen_then)
             if order is not None:
