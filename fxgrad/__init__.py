@@ -91,6 +91,7 @@ if _TYPE_CHECKING:
         process_count,
         process_index,
     )
+    from fxgrad.engine.api.rolling import roll
     from fxgrad.engine.api.safe_derivatives import nan_safe
     from fxgrad.engine.api.sharded import shard_map
     from fxgrad.engine.api.specs import symbolic_spec
@@ -158,8 +159,8 @@ __all__ = [
     "make_jaxpr", "make_mesh", "make_program", "memory_analysis", "named_call", "named_scope", "nan_safe", "nn",
     "numpy", "odeint", "onnx", "ops", "optim", "outline", "parse", "pmap", "policy_report", "print_saved_residuals",
     "process_count", "process_index", "pure_callback", "python_control_flow", "random", "remat", "replace_pattern",
-    "reshard", "save", "saved_residuals", "scalarize", "scan", "scipy", "set_default_dtype", "set_mesh", "shard_map",
-    "sharding", "simplify", "simulate", "stabilize", "stablehlo", "stages", "stochastic", "stop_gradient",
+    "reshard", "roll", "save", "saved_residuals", "scalarize", "scan", "scipy", "set_default_dtype", "set_mesh",
+    "shard_map", "sharding", "simplify", "simulate", "stabilize", "stablehlo", "stages", "stochastic", "stop_gradient",
     "straight_through", "subprogram", "switch", "symbolic_spec", "tabulate", "taylor", "test_util", "testing", "text",
     "to_jax", "traffic", "transparent", "tree", "tree_util", "typeof", "typing", "value_and_grad", "value_and_jacobian",
     "visualize", "vjp", "vmap", "while_loop",
@@ -183,6 +184,7 @@ _NAMES = {
     "engine.api.laplacians": "divergence hessian_diag laplacian",
     "training.implicit": "implicit",
     "engine.api.taylor": "derivatives jet taylor",
+    "engine.api.rolling": "roll",
     "engine.api.safe_derivatives": "nan_safe",
     "engine.api.sharded": "shard_map",
     "engine.api.specs": "symbolic_spec",

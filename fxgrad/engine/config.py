@@ -37,6 +37,10 @@ executable_store_bytes: int = 2**30
 """The bound of that folder: the executables that were not used for longest are removed."""
 
 
+roll_repeats: bool = os.environ.get("FXGRAD_ROLL_REPEATS", "on") != "off"
+"""Whether `jit` compiles repeated blocks of large programs once."""
+
+
 def default_float() -> np.dtype[Any]:
     """Return the dtype of float arrays created without one: float32 unless set otherwise."""
     here = _here.get()
@@ -122,6 +126,11 @@ def _set_executable_store_bytes(value: Any) -> None:
     executable_store_bytes = int(value)
 
 
+def _set_roll_repeats(value: Any) -> None:
+    global roll_repeats
+    roll_repeats = as_switch(value)
+
+
 class Setting(NamedTuple):
     """The functions that change a setting and read it."""
 
@@ -136,6 +145,7 @@ _SETTINGS: dict[str, Setting] = {
     "executable_store": Setting(_set_executable_store, lambda: executable_store),
     "executable_store_bytes": Setting(_set_executable_store_bytes, lambda: executable_store_bytes),
     "interning_limit": Setting(_set_limit, lambda: interning_limit),
+    "roll_repeats": Setting(_set_roll_repeats, lambda: roll_repeats),
     "transparent": Setting(_set_transparent, lambda: transparent),
     "enable_x64": Setting(lambda value: set_default_dtype("float64" if as_switch(value) else "float32"),
                           lambda: default_float() == np.float64),
@@ -146,7 +156,7 @@ of_jax: dict[str, Setting] = {}
 
 def update(name: str, value: Any) -> None:
     """Change a setting: `default_dtype`, `traceback_filtering`, `check_level`, `interning_limit`, `transparent`,
-    `executable_store` (a folder, or None) or `executable_store_bytes`.
+    `roll_repeats`, `executable_store` (a folder, or None) or `executable_store_bytes`.
 
     jax's names are accepted if they have a meaning here. `jax_enable_x64` sets the dtype of arrays created without one,
     since arrays keep theirs in any case; `jax_debug_nans`, `jax_debug_infs` and `jax_disable_jit` enter the blocks of

@@ -2,7 +2,8 @@
 
 `total_cost` counts operations and bytes. `liveness` returns the live range of each value; `flow_of` which of them share
 memory; `residuals` the values that reverse mode saves. `intervals_of` bounds
-values. `moves` and its kinds (`ALIAS`, `BARRIER`, `LOOP`), `cheap`,
+values. `find_repeats` finds copies of blocks, and the data flow between them.
+`moves` and its kinds (`ALIAS`, `BARRIER`, `LOOP`), `cheap`,
 `offloaded` and `acts_on_each` are properties of primitives for models of compilers.
 """
 
@@ -16,6 +17,7 @@ from fxgrad.engine.analyses.intervals import operands_of as operand_intervals
 from fxgrad.engine.analyses.intervals import region_inputs as region_intervals
 from fxgrad.engine.analyses.key_reuse import refuse_key_reuse
 from fxgrad.engine.analyses.liveness import LiveRanges, Moment, liveness
+from fxgrad.engine.analyses.repeats import find_repeats
 from fxgrad.engine.analyses.traffic import CollectiveKind, Transfer, total_sent, traffic, traffic_of
 from fxgrad.engine.api.budgets import BudgetPoint, budget_points
 from fxgrad.engine.derivation.derive import gc_paused
@@ -23,7 +25,7 @@ from fxgrad.engine.ops.pointwise import acts_on_each
 from fxgrad.engine.transforms.residuals import residuals
 
 __all__ = ["ALIAS", "BARRIER", "BudgetPoint", "CHEAP", "CollectiveKind", "EXPENSIVE", "Flow", "Interval", "LOOP",
-           "LiveRanges", "Moment", "Transfer", "acts_on_each", "budget_points", "check_program", "flow_of",
-           "gc_paused", "interval_of_constant", "interval_rules", "intervals_of", "liveness", "offloaded",
+           "LiveRanges", "Moment", "Transfer", "acts_on_each", "budget_points", "check_program", "find_repeats",
+           "flow_of", "gc_paused", "interval_of_constant", "interval_rules", "intervals_of", "liveness", "offloaded",
            "operand_intervals", "refuse_key_reuse", "region_intervals", "residuals", "total_cost", "total_sent",
            "traffic", "traffic_of"]

@@ -16,6 +16,7 @@ from benchmarks import (
     laplacians,
     library_calls,
     programs,
+    rolling,
     second_order,
     series,
     training,
@@ -26,8 +27,8 @@ from benchmarks.workload import Workload
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for module in (gradients, second_order, custom_rules, unjitted_models, library_calls, dataflow, first_calls,
-                   programs, dispatch, compiled, control_flow, checked_calls, training, cheap_gradients,
-                   derivatives, series, laplacians)
+                   programs, dispatch, compiled, control_flow, checked_calls, training, cheap_gradients, derivatives,
+                   series, laplacians, rolling)
     for workload in module.WORKLOADS}
 
 

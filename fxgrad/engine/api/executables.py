@@ -40,6 +40,7 @@ from fxgrad.engine.dtypes import DType, float0, from_jax, is_64bit, is_key
 from fxgrad.engine.executors import explicit
 from fxgrad.engine.executors.xla import emit_results, x64
 from fxgrad.engine.frontend.flat import TracedCall, leaf_aval
+from fxgrad.engine.higher_order.rolling import roll_where_it_pays
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line
@@ -86,8 +87,11 @@ def any_multi_device(captured: Sequence[Any]) -> bool:
                for value in captured) and not any(map(is_jax_tracer, captured))
 
 
-def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any], *, on_meshes: bool) -> list[Any]:
+def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any], *, on_meshes: bool,
+              rolls: bool) -> list[Any]:
     """Emit `program` within jax's trace; its inputs have the dtypes that it expects and are never weak.
+
+    If it `rolls`, repeated blocks are compiled once where that pays.
 
     Raises `Unprepared` if jax is not in the x64 mode that the program needs, or if a mesh has Explicit axes and the
     executable is not called `on_meshes`.
@@ -100,6 +104,8 @@ def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any], 
               jax.lax.convert_element_type(leaf, aval.dtype) for leaf, aval in zip(leaves, avals, strict=True)]
     if any(type(value) is Tracer for value in captured):
         raise AssertionError("a tracer was captured by a compiled function; this is a bug in fxgrad")
+    if rolls and not on_meshes:
+        program = roll_where_it_pays(program)
     try:
         return explicit.emit_on_auto_axes(functools.partial(emit_results, program), [*captured, *values],
                                           foreseen=on_meshes)
@@ -232,12 +238,13 @@ class Executables:
     """The executables of a jitted function under one default dtype, and its state; see the head of this file.
 
     `bound` maps signatures to the executables of programs, with the captured values. `mesh` is the mesh that all
-    results lie on. While `looks` is set, calls whose keys lack the argument types search the arguments for numbers,
+    results lie on; nothing `rolls` where arrays lie on several devices, whose communication XLA combines across blocks.
+    While `looks` is set, calls whose keys lack the argument types search the arguments for numbers,
     which jax would make strong. `stored` calls those of the store on disk, if there are any, and else `own`.
     """
 
     __slots__ = ("_called", "_compiled", "_make", "_mesh", "_own", "bound", "looks", "on_meshes", "outputs", "plans",
-                 "sharing", "stored")
+                 "rolls", "sharing", "stored")
 
     def __init__(self, plans: DispatchPlans, make: Callable[[], Any], mesh: Any = None) -> None:
         self.plans = plans
@@ -245,6 +252,7 @@ class Executables:
         self._called: explicit.OnMeshes | None = None
         self.stored: StoredExecutables | None = None
         self.sharing, self.looks, self.on_meshes = Sharing.UNDECIDED, False, mesh is not None
+        self.rolls = mesh is None
         self.bound = BoundedDict(_SIGNATURES)
         self._compiled = BoundedDict(_SIGNATURES)
         self.outputs = OutputWidths()
@@ -325,7 +333,7 @@ class Bound(NamedTuple):
         return self._replace(executable=functools.partial(self.executable.func, captured))
 
 
-def bind_captured(traced: TracedCall, structure: TreeDef, name: str, inline: bool, on_meshes: bool,
+def bind_captured(traced: TracedCall, structure: TreeDef, name: str, inline: bool, on_meshes: bool, rolls: bool,
                   options: dict[str, Any] | None = None) -> Bound:
     """Return a program's executable with this function's captured values; functions that record the program share it.
 
@@ -342,11 +350,11 @@ def bind_captured(traced: TracedCall, structure: TreeDef, name: str, inline: boo
             np.array([value for value in values if isinstance(value, np.generic) and value.dtype == dtype])
             for dtype in _packed_dtypes(layout)]
     if options is None:
-        executable = memoize(traced.program, ("jit", structure, traced.out_tree, layout, inline, on_meshes),
-                             lambda: _compile_program(traced.program, traced.out_tree, layout, name, on_meshes,
+        executable = memoize(traced.program, ("jit", structure, traced.out_tree, layout, inline, on_meshes, rolls),
+                             lambda: _compile_program(traced.program, traced.out_tree, layout, name, on_meshes, rolls,
                                                       {"inline": inline}))
     else:
-        executable = _compile_program(traced.program, traced.out_tree, layout, name, on_meshes, options)
+        executable = _compile_program(traced.program, traced.out_tree, layout, name, on_meshes, rolls, options)
     return Bound(functools.partial(executable, captured), traced.program)
 
 
@@ -370,13 +378,13 @@ def _unpack_captured(captured: Captured, layout: _Layout) -> list[Any]:
             jax.lax.index_in_dim(arrays[dtype], next(scalars[dtype]), keepdims=False) for dtype in layout]
 
 
-def _compile_program(program: Program, out_tree: TreeDef, layout: _Layout, name: str, on_meshes: bool,
+def _compile_program(program: Program, out_tree: TreeDef, layout: _Layout, name: str, on_meshes: bool, rolls: bool,
                      options: dict[str, Any]) -> Executable:
     """Compile `program`: the result takes the captured values, then the dynamic arguments."""
     def of_program(captured: Captured, /, *args: Any, **kwargs: Any) -> Any:
         leaves = tree.leaves((args, kwargs))
-        return tree.unflatten(out_tree,
-                              emit_call(program, _unpack_captured(captured, layout), leaves, on_meshes=on_meshes))
+        return tree.unflatten(out_tree, emit_call(program, _unpack_captured(captured, layout), leaves,
+                                                  on_meshes=on_meshes, rolls=rolls))
 
     of_program.__name__ = of_program.__qualname__ = name
     compiled = jax.jit(of_program, **options)

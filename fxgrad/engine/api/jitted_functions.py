@@ -91,6 +91,7 @@ from fxgrad.engine.executors.xla import is_jax, x64
 from fxgrad.engine.frontend.flat import TracedCall, leaf_aval, trace_flat
 from fxgrad.engine.higher_order.call import jit_call_p
 from fxgrad.engine.higher_order.checks import gather_checks, has_checks
+from fxgrad.engine.higher_order.rolling import may_roll, merge_equal_numbers
 from fxgrad.engine.store.content import Content, Unknown
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing import observers
@@ -278,6 +279,7 @@ class JittedFunction:
     def _plan(self, executables: Executables, call: JittedCall) -> tuple[DispatchPlan, TracedCall | None]:
         """Make the plan of a call; return the trace too, if jax may still request it."""
         avals = argument_avals(call.leaves)
+        executables.rolls = executables.rolls and not any_multi_device(call.leaves)
         if avals is None:  # one is invalid: jax raises, if we do not
             self._static.explain(call.args, call.kwargs)
             return self._general_plan(executables, call), None
@@ -421,7 +423,7 @@ class JittedFunction:
         options = None if self._may_share(call, traced) else self._shardings.jit_options(
             self._options, self._static, call)
         return bind_captured(traced, call.split.structure, function_name(self._fun), self._options["inline"],
-                             executables.on_meshes, options)
+                             executables.on_meshes, executables.rolls, options)
 
     def _plan_of(self, bound: Bound, call: JittedCall) -> DispatchPlan:
         arguments = self._static.dynamic if self._static.any else None
@@ -448,6 +450,7 @@ class JittedFunction:
             make = functools.partial(_compile_own, weakref.ref(self), self._fun, self._options)
             found = self._executables.setdefault(default, Executables(DispatchPlans(default), make,
                                                                       self._shardings.mesh))
+            found.rolls = found.rolls and not self._shardings
         return found
 
     def trace_for_jax(self, args: Args, kwargs: Kwargs) -> Any:
@@ -472,7 +475,7 @@ class JittedFunction:
         self._current_executables().note(call.signature(avals) if call.is_flat else None, CompiledSignature(
             jax.config.jax_enable_x64, has_wide_outputs(program)))  # type: ignore[attr-defined]
         return tree.unflatten(out_tree, emit_call(
-            program, captured, call.leaves, on_meshes=self._current_executables().on_meshes))
+            program, captured, call.leaves, on_meshes=executables.on_meshes, rolls=executables.rolls))
 
     def _trace(self, call: JittedCall, avals: Sequence[Aval], mode: Mode, *, inside: bool = False) -> TracedCall:
         def function(*leaves: Any) -> Any:
@@ -485,8 +488,12 @@ class JittedFunction:
             call.avals = avals
             traced: TracedCall = observers.run_observed(self, call, lambda: trace_flat(
                 function, avals, "jit", self._fun, mode=mode, names=call.leaf_names))
+        else:
+            traced = trace_flat(function, avals, "jit", self._fun, mode=mode, names=call.leaf_names)
+        if inside or not may_roll(traced.program):
             return traced
-        return trace_flat(function, avals, "jit", self._fun, mode=mode, names=call.leaf_names)
+        program, captured = merge_equal_numbers(traced.program, traced.captured)
+        return traced._replace(program=program, captured=captured)
 
     @property
     def function(self) -> Callable[..., Any]:

@@ -111,6 +111,14 @@ def needs_x64(program: Program) -> bool:
 
 
 @program_property
+def count_equations(program: Program) -> int:
+    """Return the number of equations of `program` and all programs nested in it, each counted where it stands."""
+    return len(program.equations) + sum(
+        sum(map(count_equations, equation.programs)) for equation in program.equations
+        if equation.primitive.regions is not None)
+
+
+@program_property
 def definitions(program: Program) -> Mapping[Variable, Equation]:
     """Return the defining equation of each variable of `program` that is no input."""
     return {var: equation for equation in program.equations for var in equation.outputs}

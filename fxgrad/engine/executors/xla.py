@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax import lax
+from jax.experimental.xla_metadata import set_xla_metadata
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.caches import Cache
@@ -18,11 +19,12 @@ from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, keys_to_jax,
 from fxgrad.engine.core.cache_keys import cache_key, param_key
 from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Equation, Program, Variable, subprograms
-from fxgrad.engine.core.program_properties import ProgramAttribute, calls_user_code, needs_x64
+from fxgrad.engine.core.program_properties import ProgramAttribute, calls_user_code, count_equations, needs_x64
 from fxgrad.engine.core.walk import eval_program, value_of
 from fxgrad.engine.derivation.guards import Guard, collect_guards, memoize_guarded
 from fxgrad.engine.executors import explicit, failures
 from fxgrad.engine.executors.lines import Lines
+from fxgrad.engine.executors.platforms import default_device
 from fxgrad.engine.executors.speculative import Speculation, speculation_of
 from fxgrad.engine.ops.below_byte import lowering_for
 from fxgrad.engine.ops.strong import is_finite_xla
@@ -225,13 +227,31 @@ class _Emission:
         """Return `program` as one jax function, if it is used more than once; else None."""
         key = (program, self.is_again)
         function = self._functions.get(key)
-        if function is None and self._occurrences.get(program, 0) > 1 and not calls_user_code(program):
+        times = self._occurrences.get(program, 0)
+        if function is None and times > 1 and not calls_user_code(program):
             def emitted(*inputs: Any) -> list[Any]:
-                return emit(program, inputs)
+                with set_xla_metadata(inlineable=None):  # it is said of the call, not of what is called
+                    return emit(program, inputs)
 
             emitted.__name__ = emitted.__qualname__ = name  # shown in jaxprs, and in the code lowered from them
-            function = self._functions[key] = jax.jit(emitted)
+            function = jax.jit(emitted)
+            if _stays_apart(program, times):
+                function = set_xla_metadata(inlineable="false")(function)
+            self._functions[key] = function
         return function
+
+
+compiled_apart: ProgramAttribute[bool] = ProgramAttribute("compiled apart")
+"""Whether XLA is to keep calls of a program: the time it takes for inlined ones grows faster than their number."""
+_MANY_CALLS, _LARGE_FUNCTION = 8, 24
+"""Nested jitted functions stay apart from so many calls and so many equations on."""
+
+
+def _stays_apart(program: Program, times: int) -> bool:
+    """Return whether XLA is told not to inline calls of a program; only its CPU backend is known to compile these."""
+    if default_device().platform != "cpu":
+        return False
+    return compiled_apart.of(program) or (times >= _MANY_CALLS and count_equations(program) >= _LARGE_FUNCTION)
 
 
 def _are_cuts_finite(values: Sequence[Any], cuts: Sequence[Sequence[Sequence[int]]]) -> Any:

@@ -12,8 +12,8 @@ from typing import Any
 
 import jax
 
+from fxgrad.engine import config
 from fxgrad.engine.caches import cached
-from fxgrad.engine.config import default_float
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,7 +59,7 @@ def environment() -> tuple[Any, ...]:
         jax.config.values.items()) if not name.startswith(_WITHOUT_MEANING)]
     devices = [(device.platform, device.device_kind, device.id) for device in jax.devices()]
     variables = [(name, os.environ.get(name, "")) for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")]
-    return (*_of_process(), default_float().name, settings, devices, variables,
+    return (*_of_process(), config.default_float().name, config.roll_repeats, settings, devices, variables,
             jax.devices()[0].client.platform_version)
 
 

@@ -12,9 +12,10 @@ from rich.table import Table
 from fxgrad.extend import Source
 from fxgrad.text.tables import Report, add_row, new_table
 
-KINDS = ("overflow", "cancellation", "derivative", "keys", "edges")
+KINDS = ("overflow", "cancellation", "derivative", "keys", "repeats", "edges")
 """Kinds of findings: lost numbers; digits that cancel; derivatives that are zero, infinite or NaN; random keys used
-twice; and, reported on request only, failures at the edges of the range of floating-point numbers.
+twice; blocks that a Python loop repeats; and, reported on request only, failures at the edges of the range of
+floating-point numbers.
 """
 
 

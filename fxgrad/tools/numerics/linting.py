@@ -1,4 +1,4 @@
-"""`lint`: the lines of a function that lose numbers or derivatives, and what to write instead."""
+"""`lint`: the lines of a function that lose numbers, derivatives or time, and what to write instead."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fxgrad.extend import Program, at_user_line, trace_program, transformation
 from fxgrad.extend.analyses import refuse_key_reuse
 from fxgrad.extend.tracing import TracedCall, rewrite_before_derivatives
 from fxgrad.tools.numerics.findings import KINDS, Finding, Findings, finding
+from fxgrad.tools.numerics.repeated_lines import repeated_lines
 from fxgrad.tools.numerics.rewriting import find_forms
 from fxgrad.tools.numerics.slopes import infinite_slopes, zero_slopes
 
@@ -18,7 +19,7 @@ Kinds = str | Sequence[str]
 
 
 def lint(fun: Callable[..., Any], *, only: Kinds | None = None, ignore: Kinds = ()) -> Callable[..., Findings]:
-    """Return a function that traces `fun` and reports the lines that lose numbers, digits or derivatives.
+    """Return a function that traces `fun` and reports lines that lose numbers, digits, derivatives or compile time.
 
     It takes the arguments of `fun`, of which only the types matter: arrays, numbers or `ShapeDtypeStruct`s. Nothing is
     computed. Each finding has the line, the fault, what to write, and a kind:
@@ -28,6 +29,7 @@ def lint(fun: Callable[..., Any], *, only: Kinds | None = None, ignore: Kinds = 
       argmax, comparisons, conversions to integers), with a remedy; logarithms, roots and quotients of values held at 0,
       and in a branch of `where`, whose derivatives are NaN;
     - "keys": random keys that are drawn from twice;
+    - "repeats": blocks of which a Python loop records many copies ("96 copies of lines 12 to 19"), to be compiled once;
     - "edges": forms that fail only where squares overflow or underflow, or next to a zero. Reported on request.
 
     `only` (a kind, or several) reports these alone, `ignore` all but these. The result prints as a table, is false if
@@ -51,14 +53,15 @@ def lint(fun: Callable[..., Any], *, only: Kinds | None = None, ignore: Kinds = 
 
         def look(traced: TracedCall) -> TracedCall:
             """Search the functions that `fun` differentiates as they were written."""
-            found.extend(_find_naive_forms(traced.program.replace(constants=traced.captured)))
+            program = traced.program.replace(constants=traced.captured)
+            found.extend((*_find_naive_forms(program), *repeated_lines(program)))
             return traced
 
         with rewrite_before_derivatives(look):
             program = trace_program("lint", fun, args, kwargs)
         title = "" if program.signature is None else program.signature.title or program.signature.name
         found += [*_find_naive_forms(program), *zero_slopes(program), *infinite_slopes(program),
-                  *_find_key_reuse(program)]
+                  *_find_key_reuse(program), *repeated_lines(program)]
         return Findings(title, [each for each in found if each.kind in kinds])
     return findings
 

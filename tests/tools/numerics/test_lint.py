@@ -172,7 +172,8 @@ def test_kinds_are_chosen() -> None:
     with pytest.raises(fxgrad.errors.ArgumentError) as raised:
         lint(several, only="nan")
     assert str(raised.value).splitlines()[0] == (
-        "lint: only='nan'; the kinds of findings are 'overflow', 'cancellation', 'derivative', 'keys', 'edges'")
+        "lint: only='nan'; the kinds of findings are 'overflow', 'cancellation', 'derivative', 'keys', "
+        "'repeats', 'edges'")
 
 
 def test_reports() -> None:
@@ -224,3 +225,45 @@ def test_what_to_write_can_be_written() -> None:
             assert eval(name, {"np": np, "fxgrad": fxgrad}) is not None
         if rule.write.count(", y *") == 0:
             assert compile(rule.write, rule.name, "eval")
+
+
+def layer(x: Any, w: Any) -> Any:
+    hidden = np.tanh(x @ w)
+    return x + np.sin(hidden)
+
+
+def test_many_copies_of_a_block_are_found_with_their_lines_and_what_to_write() -> None:
+    def stacked(x: Any, w: Any) -> Any:
+        for index in range(96):
+            x = layer(x, w[index])
+        return np.sum(x)
+
+    def apart(x: Any, w: Any) -> Any:
+        for each in w:
+            x = layer(x, each)
+        return np.sum(x)
+
+    def steps(x: Any) -> Any:
+        for _ in range(96):
+            x = x - 0.1 * (np.sin(x) + x)
+        return np.sum(x)
+
+    x, w = np.ones(3, "float32"), np.ones((96, 3, 3), "float32")
+    first = layer.__code__.co_firstlineno + 1
+    finding, = fxgrad.lint(stacked)(x, w)
+    assert finding == (
+        f"test_lint.py:{first}", f"96 copies of lines {first} to {first + 1}",
+        ("fxgrad.lax.scan over the stacked arrays, or fxgrad.roll(f), which finds the loop. On CPUs jit does so by "
+         "itself"), "repeats", first)
+    finding, = fxgrad.lint(apart)(x, [*w])
+    assert finding.fault == f"96 copies of lines {first} to {first + 1}"
+    assert finding.write == ('fxgrad.roll(f, by="call"), or stack the parameters once and write fxgrad.lax.scan. '
+                             "On CPUs jit calls one function by itself")
+    finding, = fxgrad.lint(steps)(x)
+    assert finding.fault == f"96 copies of line {steps.__code__.co_firstlineno + 2}"
+    assert finding.write.startswith("fxgrad.lax.scan or fori_loop, or fxgrad.roll(f)")
+    assert not fxgrad.lint(fxgrad.roll(steps))(x)
+    assert not fxgrad.lint(steps, ignore="repeats")(x)
+    assert not fxgrad.lint(lambda x: np.sum(layer(layer(x, w[0]), w[1])))(x)
+    found = fxgrad.lint(fxgrad.grad(stacked))(x, w)
+    assert [finding.fault for finding in found] == [f"96 copies of lines {first} to {first + 1}"]
