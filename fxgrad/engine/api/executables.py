@@ -38,7 +38,7 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import memoize, needs_x64, program_property
 from fxgrad.engine.dtypes import DType, float0, from_jax, is_64bit, is_key
 from fxgrad.engine.executors import explicit
-from fxgrad.engine.executors.xla import emit_results, x64
+from fxgrad.engine.executors.xla import emit_results, running_here, x64
 from fxgrad.engine.frontend.flat import TracedCall, leaf_aval
 from fxgrad.engine.higher_order.rolling import roll_where_it_pays
 from fxgrad.engine.tracing.tracer import Tracer
@@ -107,8 +107,9 @@ def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any], 
     if rolls and not on_meshes:
         program = roll_where_it_pays(program)
     try:
-        return explicit.emit_on_auto_axes(functools.partial(emit_results, program), [*captured, *values],
-                                          foreseen=on_meshes)
+        with running_here():
+            return explicit.emit_on_auto_axes(functools.partial(emit_results, program), [*captured, *values],
+                                              foreseen=on_meshes)
     except explicit.ExplicitAxes:
         raise Unprepared(Need.EXPLICIT_AXES) from None
 

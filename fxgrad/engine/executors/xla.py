@@ -247,9 +247,25 @@ _MANY_CALLS, _LARGE_FUNCTION = 8, 24
 """Nested jitted functions stay apart from so many calls and so many equations on."""
 
 
+_runs_here: ContextVar[bool] = ContextVar("runs_here", default=False)
+
+
+@contextmanager
+def running_here() -> Iterator[None]:
+    """Within the block programs are emitted for this process, on its default device."""
+    token = _runs_here.set(True)
+    try:
+        yield
+    finally:
+        _runs_here.reset(token)
+
+
 def _stays_apart(program: Program, times: int) -> bool:
-    """Return whether XLA is told not to inline calls of a program; only its CPU backend is known to compile these."""
-    if default_device().platform != "cpu":
+    """Return whether XLA is told not to inline calls of a program; only its CPU backend is known to compile these.
+
+    Code that is exported, or that jax compiles as part of something else, may run elsewhere.
+    """
+    if not _runs_here.get() or default_device().platform != "cpu":
         return False
     return compiled_apart.of(program) or (times >= _MANY_CALLS and count_equations(program) >= _LARGE_FUNCTION)
 

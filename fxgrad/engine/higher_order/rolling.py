@@ -215,6 +215,8 @@ _KERNEL_SIZE = 12
 """What an operation of its own kernel counts for."""
 _LEAST_SAVED = 150
 """Equations that are not compiled: fewer take XLA less than a tenth of a second."""
+_FEWEST_EQUATIONS = 60
+"""Smaller programs are not searched: products count for more equations than one, but these would not be enough."""
 
 
 def _choose_for_jit(repeat: Repeat, stacks: Stacks) -> str:
@@ -229,7 +231,7 @@ def may_roll(program: Program) -> bool:
 
     Only on CPUs: elsewhere calls are inlined, and an iteration of a loop may take longer than the kernels of a block.
     """
-    return count_equations(program) > _LEAST_SAVED and config.roll_repeats and default_device().platform == "cpu"
+    return count_equations(program) >= _FEWEST_EQUATIONS and config.roll_repeats and default_device().platform == "cpu"
 
 
 def roll_where_it_pays(program: Program) -> Program:

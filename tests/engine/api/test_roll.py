@@ -363,6 +363,21 @@ def test_nested_jitted_functions_stay_apart_for_xla() -> None:
     assert compiled.count(" call(") >= 10
 
 
+def test_exported_code_and_code_for_jax_have_plain_calls() -> None:
+    """They may be compiled by other backends, which are not known to compile calls."""
+    inner = fxgrad.jit(lambda x, w: block(block(x, w), w))
+
+    def function(x: Any, *w: Any) -> Any:
+        for each in w:
+            x = inner(x, each)
+        return fnp.sum(x)
+
+    exported = fxgrad.export(function, platforms=("cpu", "cuda"))(X, *W[:10])
+    assert "inlineable" not in exported.stablehlo
+    assert "inlineable" not in text_of(jax.jit(fxgrad.to_jax(function)), X, *W[:10])
+    assert "inlineable" in text_of(fxgrad.jit(function), X, *W[:10])
+
+
 def test_errors_name_the_line_inside_a_block() -> None:
     def function(x: Any, w: Any) -> Any:
         for index in range(5):
