@@ -162,6 +162,8 @@ class Dependence:
         """Return the dependence of what combines each element with all before it along `axis` (behind, if `reverse`)."""
         axis %= len(self.shape)
         length = self.shape[axis]
+        if not self.size or length <= 1:
+            return self
         if length * sum(term.size for term in self.terms) > _ENTRIES // 8 or self.rest is not None:
             return self.merged((axis,), keep=True).broadcast(self.shape)
         places = np.arange(length)

@@ -156,7 +156,8 @@ def _on_each(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]
     if equation.primitive is select.select_n_p:
         which, *cases = values
         if isinstance(which, np.ndarray):
-            chosen = [case.broadcast(shape).masked(which.astype(np.int64) == number)
+            which = np.clip(which.astype(np.int64), 0, len(cases) - 1)
+            chosen = [case.broadcast(shape).masked(which == number)
                       for number, case in enumerate(cases) if type(case) is Dependence]
             return [union(chosen, shape, walk.width)]
     return [union(_linear(values), shape, walk.width)]
@@ -259,6 +260,9 @@ def _join(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
 
 def _gather_ids(aval: Any, indices: Any, windows: Any, slice_sizes: Any, mode: str) -> Any:
     """Return, for each gathered element, the place in the array that it comes from; -1 if that is out of range."""
+    if mode == "checked":  # negative ones count from the end
+        sizes = np.array([aval.shape[axis] for axis in windows.start_index_map], np.int64)
+        indices = np.where(indices < 0, indices.astype(np.int64) + sizes, indices)
     return indexing.gather_p.numpy(_places(aval), indices, slice_sizes=slice_sizes, mode="clip" if mode == "clip"
                                    else "fill", fill_value=-1, promises=(), **windows._asdict())[0]
 
@@ -424,17 +428,7 @@ def _convolution(walk: Walk, equation: Equation, values: list[Value]) -> list[Va
         part = None if weights is None else weights[(slice(None), slice(None), *offset)]
         if part is not None and not part.any():
             continue
-        ids = np.zeros([1] * len(counts), np.int64)
-        inside = np.ones([1] * len(counts), bool)
-        for axis, (at, count) in enumerate(zip(offset, counts, strict=True)):
-            extent = moved.shape[2 + axis]
-            place = (np.arange(count) * geometry.window_strides[axis] + at * geometry.rhs_dilation[axis]
-                     - geometry.padding[axis][0])
-            own, rest = np.divmod(place, geometry.lhs_dilation[axis])
-            fits = (rest == 0) & (own >= 0) & (own < extent)
-            shape = [count if each == axis else 1 for each in range(len(counts))]
-            ids = ids * extent + np.where(fits, own, 0).reshape(shape)
-            inside = inside & fits.reshape(shape)
+        ids, inside = _seen(geometry, offset, counts, moved.shape[2:])
         batch, channels = moved.shape[:2]
         space = math.prod(moved.shape[2:])
         outer = np.arange(batch * channels).reshape(batch, channels, *[1] * len(counts)) * space
@@ -453,25 +447,50 @@ def _convolution(walk: Walk, equation: Equation, values: list[Value]) -> list[Va
                                 part[group * per:(group + 1) * per], 0, 1 + len(counts)) for group in range(groups)]
             pieces = [piece.viewed(lambda index: np.moveaxis(index, -2, 1)) for piece in pieces]
             results.append(joined(pieces, [piece.shape for piece in pieces], 1, walk.width))
-    order = [0] * len(out_spec)
-    for place, axis in enumerate(out_spec):
-        order[axis] = place
     total = union(results, (moved.shape[0], made, *counts), walk.width)
-    return [total.viewed(lambda index: index.transpose(*order, len(order)))]
+    return [_in_order(total, out_spec)]
+
+
+def _seen(geometry: Any, offset: Sequence[int], counts: Sequence[int], extents: Sequence[int]) -> tuple[Any, Any]:
+    """Return, by window, the place in the flat image under one place of the kernel, and whether it is inside."""
+    ids = np.zeros([1] * len(counts), np.int64)
+    inside = np.ones([1] * len(counts), bool)
+    for axis, (at, count, extent) in enumerate(zip(offset, counts, extents, strict=True)):
+        place = (np.arange(count) * geometry.window_strides[axis] + at * geometry.rhs_dilation[axis]
+                 - geometry.padding[axis][0])
+        own, rest = np.divmod(place, geometry.lhs_dilation[axis])
+        fits = (rest == 0) & (own >= 0) & (own < extent)
+        shape = [count if each == axis else 1 for each in range(len(counts))]
+        ids = ids * extent + np.where(fits, own, 0).reshape(shape)
+        inside = inside & fits.reshape(shape)
+    return ids, inside
 
 
 def _of_kernel(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
-    """A convolution that is linear in its kernel: features out of the kernel's features, at all places."""
-    geometry = convolution.geometry_of(equation.params)
-    kernel = values[1]
-    if type(values[0]) is Dependence or max(geometry.feature_group_count, geometry.batch_group_count) > 1:
+    """A convolution that is linear in its kernel: each feature from the kernel of the feature, at all places inside."""
+    if type(values[0]) is Dependence:
         return conservative(walk, equation, values)
-    _, rhs_spec, out_spec = geometry.dimension_numbers
-    features = kernel.merged(rhs_spec[1:])  # (features)
-    out = equation.outputs[0].aval.shape
-    return [features.viewed(lambda index: np.broadcast_to(
-        index.reshape(*(-1 if axis == out_spec[1] else 1 for axis in range(len(out))), index.shape[-1]),
-        (*out, index.shape[-1])))]
+    geometry, kernel = convolution.geometry_of(equation.params), values[1]
+    lhs_spec, rhs_spec, out_spec = geometry.dimension_numbers
+    out, image = equation.outputs[0].aval.shape, equation.inputs[0].aval.shape
+    counts = [out[axis] for axis in out_spec[2:]]
+    features = kernel.viewed(lambda index: index.transpose(*rhs_spec, len(rhs_spec))).merged([1])
+    results = []
+    for offset in np.ndindex(*features.shape[1:]):
+        _, inside = _seen(geometry, offset, counts, [image[axis] for axis in lhs_spec[2:]])
+        one = features.viewed(lambda index, at=offset: index[(slice(None), *at)])
+        spread = one.viewed(lambda index: np.broadcast_to(
+            index.reshape(1, -1, *[1] * len(counts), index.shape[-1]),
+            (out[out_spec[0]], index.shape[0], *counts, index.shape[-1])))
+        results.append(spread.masked(inside))
+    total = union(results, (out[out_spec[0]], out[out_spec[1]], *counts), walk.width)
+    return [_in_order(total, out_spec)]
+
+
+def _in_order(found: Dependence, spec: Sequence[int]) -> Dependence:
+    """Return the dependence of an array whose axis `spec[i]` is axis i of this one."""
+    order = np.argsort(spec)
+    return found.viewed(lambda index: index.transpose(*order, len(order)))
 
 
 @sparsity_rules.register(pool.reduce_window_sum_p, pool.select_and_gather_add_p)
