@@ -12,11 +12,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 Shape = tuple[int, ...]
 Indices = Any
 """A NumPy array of integers."""
+
+
+def scipy_sparse() -> Any:
+    """Return the module `scipy.sparse`, which is slow to import."""
+    from scipy import sparse
+    return sparse
+
 
 _TERMS = 12
 """Terms from which on equal indices are looked for."""
@@ -231,7 +237,7 @@ class Dependence:
         """Return the sorted column indices of each row: where each row begins, and the indices."""
         rest = [] if self.rest is None else [self.rest]
         if not self.terms:
-            matrix = _sum(rest) if rest else sparse.csr_array((self.size, self.width), dtype=bool)
+            matrix = _sum(rest) if rest else scipy_sparse().csr_array((self.size, self.width), dtype=bool)
         else:
             table, keeps = _sorted_rows(self.size, _distinct(self.terms))
             if keeps.all():
@@ -256,7 +262,7 @@ class Dependence:
     def matrix(self) -> Any:
         """Return the dependence as a matrix of bools."""
         starts, columns = self.csr()
-        return sparse.csr_array((np.ones(columns.size, bool), columns, starts), shape=(self.size, self.width))
+        return scipy_sparse().csr_array((np.ones(columns.size, bool), columns, starts), shape=(self.size, self.width))
 
 
 def identity(shape: Shape, first: int, width: int) -> Dependence:
@@ -309,7 +315,7 @@ def joined(pieces: Sequence[Dependence | None], shapes: Sequence[Shape], axis: i
 
 def of_matrix(matrix: Any, shape: Shape) -> Dependence:
     """Return the dependence given by a sparse matrix, which has a row for each element of an array of `shape`."""
-    matrix = sparse.csr_array(matrix)
+    matrix = scipy_sparse().csr_array(matrix)
     counts = np.diff(matrix.indptr)
     size, width = matrix.shape
     most = int(counts.max()) if size else 0
@@ -327,7 +333,7 @@ def composed(inner: Dependence, flat: Dependence) -> Dependence:
                      inner.shape, flat.width)
     if inner.size * inner.most * max(flat.most, 1) > _ENTRIES * 8:
         return flat.everywhere(inner.shape)
-    matrix = sparse.csr_array(inner.matrix().astype(np.int32) @ flat.matrix().astype(np.int32)).astype(bool)
+    matrix = scipy_sparse().csr_array(inner.matrix().astype(np.int32) @ flat.matrix().astype(np.int32)).astype(bool)
     return Dependence(inner.shape, flat.width, [], matrix)
 
 
@@ -404,7 +410,7 @@ def _matrix(rows: Indices, columns: Indices, size: int, width: int) -> Any:
     """Return the matrix of these pairs; a negative row or column is none."""
     keeps = (rows >= 0) & (columns >= 0)
     rows, columns = rows[keeps], columns[keeps]
-    matrix = sparse.coo_array((np.ones(rows.size, bool), (rows, columns)), shape=(size, width)).tocsr()
+    matrix = scipy_sparse().coo_array((np.ones(rows.size, bool), (rows, columns)), shape=(size, width)).tocsr()
     matrix.data[:] = True
     return matrix
 
@@ -414,7 +420,7 @@ def _matrix_of_rows(rows: Indices, table: Indices, size: int, width: int) -> Any
 
 
 def _matrix_of_counts(counts: Indices, columns: Indices, width: int) -> Any:
-    return sparse.csr_array((np.ones(columns.size, bool), columns, np.r_[0, np.cumsum(counts)]),
+    return scipy_sparse().csr_array((np.ones(columns.size, bool), columns, np.r_[0, np.cumsum(counts)]),
                             shape=(counts.size, width))
 
 
@@ -433,4 +439,4 @@ def _sum(matrices: Sequence[Any]) -> Any:
     total = matrices[0]
     for matrix in matrices[1:]:
         total = total + matrix
-    return sparse.csr_array(total)
+    return scipy_sparse().csr_array(total)

@@ -12,12 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse import csgraph
 
-from fxgrad.engine.analyses.index_sets import Dependence, composed, identity, joined, of_matrix, union
+from fxgrad.engine.analyses.index_sets import Dependence, composed, identity, joined, of_matrix, scipy_sparse, union
 from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.primitive import MissingRule, Primitive
 from fxgrad.engine.core.program import Equation, Program, Source
 from fxgrad.engine.core.program_properties import calls_user_code, has_effects
@@ -36,7 +33,6 @@ from fxgrad.engine.ops import (
     matrix_functions,
     moving,
     parts,
-    pointwise,
     pool,
     products,
     select,
@@ -72,6 +68,8 @@ class Walk:
     def __init__(self, width: int) -> None:
         self.width = width
         self.blames: list[Blame] = []
+        self.reverse_only = False
+        """Whether an operation was met whose tangents cannot be computed, but its cotangents."""
 
     def run(self, program: Program, inputs: Sequence[Value]) -> list[Value]:
         """Return the values of the outputs of a program, given those of its inputs."""
@@ -138,6 +136,12 @@ def conservative(walk: Walk, equation: Equation, values: list[Value]) -> list[Va
     """Each element of each result may depend on all that the operands depend on."""
     whole = [each.everywhere(()) for each in _linear(values)]
     return [union(whole, (), walk.width).everywhere(var.aval.shape) for var in equation.outputs]
+
+
+def reverse_only(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
+    """Each element may depend on everything, and the program is to be looked at backwards."""
+    walk.reverse_only = True
+    return conservative(walk, equation, values)
 
 
 def _nonlinear(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
@@ -655,7 +659,7 @@ def _closed(walk: Walk, equation: Equation, body: Region, values: list[Value]) -
     marked = {place for place in range(len(inputs)) if type(values[inputs[place].place]) is Dependence}
     while True:  # until no further carry depends on an input
         local = _LocalTurn(inputs, program, values, marked, {*carries})
-        results = local.run()
+        results = local.run(walk)
         more = {carry for carry, place in zip(carries, made, strict=True)
                 if type(results[place]) is Dependence and carry not in marked}
         if not more:
@@ -665,10 +669,10 @@ def _closed(walk: Walk, equation: Equation, body: Region, values: list[Value]) -
     total = sum(local.sizes[place] for place in carried)
     steps = [results[made[carries.index(place)]] for place in carried]
     if carried:
-        one = sparse.vstack([each.matrix() if type(each) is Dependence else sparse.csr_array(
+        one = scipy_sparse().vstack([each.matrix() if type(each) is Dependence else scipy_sparse().csr_array(
             (local.sizes[place], local.width), dtype=bool) for place, each in zip(carried, steps, strict=True)]).tocsr()
     else:
-        one = sparse.csr_array((0, local.width), dtype=bool)
+        one = scipy_sparse().csr_array((0, local.width), dtype=bool)
     closure = _closure(one[:, :total])
     if closure is None:
         return conservative(walk, equation, values)
@@ -681,7 +685,7 @@ def _closed(walk: Walk, equation: Equation, body: Region, values: list[Value]) -
     state = composed(of_matrix(closure, (total,)), joined(start, [each.shape for each in start], 0, walk.width)) if (
         carried) else Dependence((0,), walk.width, [])
     if carried and lengths:
-        reached = sparse.csr_array(closure.astype(np.int32) @ one[:, total:].astype(np.int32)).astype(bool)
+        reached = scipy_sparse().csr_array(closure.astype(np.int32) @ one[:, total:].astype(np.int32)).astype(bool)
         state = union([state, composed(of_matrix(reached, (total,)), joined(
             [*fixed, *single], lengths, 0, walk.width))], (total,), walk.width)
     anytime = joined([*([state] if carried else []), *fixed], [*([(total,)] if carried else []), *(
@@ -726,8 +730,11 @@ class _LocalTurn:
             else:
                 self.values.append(values[link.place] if link.how == "same" else None)
 
-    def run(self) -> list[Value]:
-        return Walk(self.width).run(self.program, self.values)
+    def run(self, walk: Walk) -> list[Value]:
+        own = Walk(self.width)
+        results = own.run(self.program, self.values)
+        walk.reverse_only |= own.reverse_only
+        return results
 
 
 def _flat(walk: Walk, value: Value, size: int) -> Dependence:
@@ -738,12 +745,12 @@ def _flat(walk: Walk, value: Value, size: int) -> Dependence:
 
 def _closure(matrix: Any) -> Any:
     """Return the reflexive and transitive closure of a square matrix of bools; None if it has too many entries."""
-    found = sparse.csr_array(matrix.astype(np.int32) + sparse.eye_array(matrix.shape[0], dtype=np.int32, format="csr"))
+    found = scipy_sparse().csr_array(matrix.astype(np.int32) + scipy_sparse().eye_array(matrix.shape[0], dtype=np.int32, format="csr"))
     while True:
         if found.nnz * (found.nnz / max(found.shape[0], 1)) > 300_000_000:
             return None
         found.data[:] = 1
-        squared = sparse.csr_array(found @ found)
+        squared = scipy_sparse().csr_array(found @ found)
         if squared.nnz == found.nnz:
             return squared.astype(bool)
         found = squared
@@ -766,7 +773,7 @@ def _every_turn(walk: Walk, result: Dependence, anytime: Dependence, entries: Se
         rows, columns = one.pairs()
         turns = np.arange(times)[:, None]
         size = result.size
-        every = sparse.coo_array(
+        every = scipy_sparse().coo_array(
             (np.ones(times * rows.size, bool), ((turns * size + rows).reshape(-1), (turns * width + columns).reshape(-1))),
             shape=(times * size, times * width))
         found.append(composed(of_matrix(every, shape), stacked.viewed(
@@ -791,10 +798,10 @@ def _solve(walk: Walk, equation: Equation, matvec: Region, values: list[Value]) 
                                for link in matvec.inputs])
     if any(type(each) is not Dependence for each in made):
         return conservative(walk, equation, values)
-    matrix = sparse.vstack([each.matrix() for each in made]).tocsr()
+    matrix = scipy_sparse().vstack([each.matrix() for each in made]).tocsr()
     if matrix.shape[0] != matrix.shape[1]:
         return conservative(walk, equation, values)
-    count, labels = csgraph.connected_components(matrix, directed=False)
+    count, labels = scipy_sparse().csgraph.connected_components(matrix, directed=False)
     flat = joined([_flat(walk, each, size) for each, size in zip(right, sizes, strict=True)],
                   [(size,) for size in sizes], 0, walk.width)
     groups = flat.spread(labels, (count,))
