@@ -228,7 +228,8 @@ def compress_symmetric(starts: Indices, indices: Indices) -> Compression:
     """Return the cheapest forward passes for a symmetric matrix: columns apart, or a star coloring."""
     size = starts.size - 1
     best = _by_columns(starts, indices, size, size)
-    if best.columns.count <= 3 or indices.size * 4 > size * size:
+    least = int(np.diff(starts).max(initial=0))
+    if best.columns.count <= max(3, min(least, 8)) or indices.size * 4 > size * size:
         return best
     star = star_coloring(starts, indices)
     if star.count >= best.columns.count:

@@ -20,6 +20,7 @@ from fxgrad.engine.api.arguments import (
     select_arguments,
     transformation,
 )
+from fxgrad.engine.api.eager import ensure_compile_time_eval
 from fxgrad.engine.api.jacobian_passes import Passes, pullback_program
 from fxgrad.engine.api.reverse import grad, trace_differentiated
 from fxgrad.engine.core.avals import Aval, without_literals
@@ -28,9 +29,9 @@ from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.frontend.flat import TracedCall
 from fxgrad.engine.higher_order.groups import select_marked
-from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.indexing import Windows, gather
 from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.structural import convert, reshape, zeros
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tracer import Tracer
@@ -39,6 +40,8 @@ from fxgrad.engine.transforms.linearize import Linearized, linearize_program
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError
 
+_PIECES = 16
+"""The most pieces of the results of the passes that are joined, instead of gathering entry by entry."""
 _PATTERNS = 8
 """The most patterns of one program, for different values that it captured, such as indices."""
 
@@ -147,13 +150,14 @@ def sparse_values(what: str, traced: TracedCall, main: int, moving: Sequence[boo
         else:
             pattern = _symmetric(traced, pattern)
     plan = plan_of(traced, main, moving, pattern, "reverse" if found.reverse_only else mode)
-    derived = sparse_program(traced, main, plan, moving, chunk_size)
     inputs = [*traced.captured, *leaves]
+    is_bcoo = any(type(value) is Tracer or is_jax(value) for value in inputs)
+    derived = sparse_program(traced, main, plan, moving, chunk_size, is_bcoo)
     values = without_literals(derived(inputs))
     count = len(traced.program.outputs)
     if sparse is not True:
         _check_given(what, traced, main, moving, found, plan, inputs, values)
-    return [*values[:count], *(matrix_of(block, data, what)
+    return [*values[:count], *(bcoo_of(plan, block, data) if is_bcoo else scipy_of(block, data, what)
                                for block, data in zip(plan.blocks, values[count:], strict=True))]
 
 
@@ -234,12 +238,33 @@ class Block(NamedTuple):
 
 
 class SparsePlan:
-    """How a sparse matrix is computed: its pattern, its compression, and its blocks by output and input."""
+    """How a sparse matrix is computed: its pattern, its compression, and its blocks by output and input.
+
+    A BCOO may have its entries in any order. `pieces` are the ranges of the results of the passes that are the entries,
+    in the order of colors; it is None for several blocks, and where there are many.
+    """
 
     def __init__(self, pattern: Pattern, mode: str, outputs: Sequence[Aval], inputs: Sequence[Aval]) -> None:
         self.pattern = pattern
         self.compression: Compression = pattern.compression(mode)
         self.blocks = _blocks_of(pattern, [aval.size for aval in outputs], [aval.size for aval in inputs])
+        self.pieces: list[tuple[int, int]] | None = None
+        self._order = None
+        places = self.compression.places
+        if len(self.blocks) == 1 and places.size:
+            order = np.argsort(places)
+            ordered = places[order]
+            ends = np.flatnonzero(np.diff(ordered) != 1)
+            if ends.size < _PIECES:
+                self._order = order
+                self.pieces = [(int(first), int(last) + 1) for first, last in zip(
+                    ordered[np.r_[0, ends + 1]], ordered[np.r_[ends, -1]], strict=True)]
+
+    def coordinates(self, block: Block) -> tuple[Any, bool]:
+        """Return the row and the column of each entry of a BCOO, and whether they are sorted."""
+        rows = np.repeat(np.arange(block.shape[0], dtype=np.int32), np.diff(block.starts))
+        found = np.stack([rows, block.indices], 1)
+        return (found, True) if self._order is None else (found[self._order], False)
 
 
 def _blocks_of(pattern: Pattern, heights: Sequence[int], widths: Sequence[int]) -> list[Block]:
@@ -270,30 +295,36 @@ def plan_of(traced: TracedCall, main: int, moving: Sequence[bool], pattern: Patt
 
 
 def sparse_program(traced: TracedCall, main: int, plan: SparsePlan, moving: Sequence[bool], chunk_size: int | None,
-                   ) -> Derived:
-    """Return the program inputs -> (outputs, entries of each block)."""
+                   is_bcoo: bool) -> Derived:
+    """Return the program inputs -> (outputs, entries of each block), for a BCOO in any order."""
     program = traced.program
     inputs, outputs = select_marked(program.in_avals[program.captured:], moving), program.out_avals[:main]
     wrt = traced.wrt(moving)
 
     def build(*primals: Any) -> tuple[list[Any], None]:
         derived = linearize_program(program, wrt)
-        results = derived(primals)
+        with ensure_compile_time_eval():  # what is linear in known seeds alone is computed once
+            return [*(results := derived(primals))[:len(program.outputs)], *entries(derived.extra, results)], None
+
+    def entries(half: Linearized, results: Sequence[Any]) -> list[Any]:
         count = len(program.outputs)
-        passes = Passes(program, derived.extra, results[count:], main)
+        passes = Passes(program, half, results[count:], main)
         columns, rows, places = plan.compression
         dtype = np.result_type(*(aval.dtype for aval in outputs), *(aval.dtype for aval in inputs)) if (
             len({aval.dtype for aval in (*outputs, *inputs)}) > 1) else outputs[0].dtype
         parts = [*_products(passes.push, columns, inputs, outputs, chunk_size, dtype),
                  *_products(passes.pull, rows, outputs, inputs, chunk_size, dtype)]
         flat = parts[0] if len(parts) == 1 else concatenate(parts, 0) if parts else None
+        if is_bcoo and plan.pieces is not None:
+            cut = [slice_in_dim(flat, first, last, 0) for first, last in plan.pieces]
+            return cut if len(cut) == 1 else [concatenate(cut, 0)]
         blocks = []
         for block in plan.blocks:
             chosen = places if block.entries is None else places[block.entries]
             blocks.append(zeros(Aval((0,), dtype)) if flat is None or not chosen.size else _entries(flat, chosen))
-        return [*results[:count], *blocks], None
+        return blocks
 
-    return derive(program, ("sparse jacobian", plan, main, chunk_size, *moving), build, program.in_avals)
+    return derive(program, ("sparse jacobian", plan, main, chunk_size, is_bcoo, *moving), build, program.in_avals)
 
 
 def _products(apply: Callable[[Sequence[Any], int], list[Any]], coloring: Coloring, sources: Sequence[Aval],
@@ -309,7 +340,7 @@ def _products(apply: Callable[[Sequence[Any], int], list[Any]], coloring: Colori
             own = coloring.colors[first:first + aval.size].reshape(1, *aval.shape)
             first += aval.size
             numbers = np.arange(start, start + size, dtype=np.int32).reshape(size, *[1] * aval.ndim)
-            seeds.append(convert(eq(own, numbers), aval.dtype))
+            seeds.append((own == numbers).astype(aval.dtype))
         found = apply(seeds, size)
         rows = [convert(reshape(value, (size, aval.size)), dtype) for value, aval in zip(found, targets, strict=True)]
         whole = rows[0] if len(rows) == 1 else concatenate(rows, 1)
@@ -323,15 +354,17 @@ def _entries(flat: Any, places: Any) -> Any:
     return gather(flat, places.astype(kind)[:, None], Windows((), (0,), (0,)), (1,), mode="promise_in_bounds")
 
 
-def matrix_of(block: Block, data: Any, what: str) -> Any:
-    """Return a block as a SciPy array if its entries are NumPy's, else as a BCOO."""
-    if type(data) is Tracer or is_jax(data):
-        from jax.experimental import sparse
-        rows = np.repeat(np.arange(block.shape[0], dtype=np.int32), np.diff(block.starts))
-        indices = np.stack([rows, block.indices], 1)
-        like = sparse.BCOO((np.zeros(1, np.float32), np.zeros((1, 2), np.int32)), shape=block.shape,
-                           indices_sorted=True, unique_indices=True)
-        return jax.tree.unflatten(jax.tree.structure(like), [data, indices])  # its constructor takes jax's arrays alone
+def bcoo_of(plan: SparsePlan, block: Block, data: Any) -> Any:
+    """Return a block as a BCOO, for a traced function as well."""
+    from jax.experimental import sparse
+    indices, is_sorted = plan.coordinates(block)
+    like = sparse.BCOO((np.zeros(1, np.float32), np.zeros((1, 2), np.int32)), shape=block.shape,
+                       indices_sorted=is_sorted, unique_indices=True)
+    return jax.tree.unflatten(jax.tree.structure(like), [data, indices])  # its constructor takes jax's arrays alone
+
+
+def scipy_of(block: Block, data: Any, what: str) -> Any:
+    """Return a block as a SciPy array."""
     from scipy import sparse
     data = np.asarray(data)
     if data.dtype.kind not in "fc" or data.dtype.itemsize < 4:
@@ -362,7 +395,7 @@ def _check_given(what: str, traced: TracedCall, main: int, moving: Sequence[bool
     if plan in checked or any(type(value) is Tracer for value in values):
         return
     own = plan_of(traced, main, moving, found.pattern, "reverse" if found.reverse_only else "auto")
-    whole = without_literals(sparse_program(traced, main, own, moving, None)(inputs))
+    whole = without_literals(sparse_program(traced, main, own, moving, None, is_bcoo=False)(inputs))
     count = len(traced.program.outputs)
     for number, (block, given) in enumerate(zip(own.blocks, plan.blocks, strict=True)):
         width = block.shape[1]
