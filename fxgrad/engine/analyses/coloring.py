@@ -177,7 +177,7 @@ def compress(starts: Indices, indices: Indices, width: int, mode: str) -> Compre
         if mode == "reverse":
             return reverse
     best = min([each for each in (forward, reverse) if each is not None], key=lambda each: each.cost)
-    return _mixed(starts, indices, of_column, members, best)
+    return _mixed(starts, indices, of_column, best)
 
 
 def _by_columns(starts: Indices, indices: Indices, width: int, height: int) -> Compression:
@@ -191,7 +191,7 @@ def _by_rows(starts: Indices, indices: Indices, colors: Coloring, height: int, w
     return Compression(NOTHING, colors, colors.colors[rows].astype(np.int64) * width + indices)
 
 
-def _mixed(starts: Indices, indices: Indices, of_column: Indices, members: Indices, best: Compression) -> Compression:
+def _mixed(starts: Indices, indices: Indices, of_column: Indices, best: Compression) -> Compression:
     """Take the densest rows by reverse passes, or the densest columns by forward passes, where that is cheaper."""
     height, width = starts.size - 1, of_column.size - 1
     by_row, by_column = np.diff(starts), np.diff(of_column)

@@ -64,7 +64,7 @@ class Dependence:
     # --- moves ---
 
     def viewed(self, view: Callable[[Indices], Indices]) -> Dependence:
-        """Return the dependence of an array made by `view`, which takes and returns arrays with one more, last, axis."""
+        """Return the dependence of an array made by `view`, which maps arrays with one more, last, axis."""
         terms = [view(term) for term in self.terms]
         if self.rest is None and terms:
             return Dependence(terms[0].shape[:-1], self.width, terms)
@@ -165,7 +165,7 @@ class Dependence:
         return Dependence(shape, self.width, terms, matrix).bounded()
 
     def accumulated(self, axis: int, reverse: bool) -> Dependence:
-        """Return the dependence of what combines each element with all before it along `axis` (behind, if `reverse`)."""
+        """Return the dependence of what combines elements with all before them along `axis`; behind, if `reverse`."""
         axis %= len(self.shape)
         length = self.shape[axis]
         if not self.size or length <= 1:
@@ -204,9 +204,9 @@ class Dependence:
     def bounded(self) -> Dependence:
         """Return an equal dependence with few terms; a larger one if it cannot be written out."""
         terms = _distinct(self.terms)
-        if len(terms) <= 1 or (len(terms) <= _TERMS and sum(map(_extent, terms)) <= max(self.width, 64)):
-            if not terms or terms[0].shape[-1] <= self.width or _extent(terms[0]) <= 64:
-                return Dependence(self.shape, self.width, terms, self.rest)
+        few = len(terms) <= _TERMS and sum(map(_extent, terms)) <= max(self.width, 64)
+        if not terms or (few and max(map(_extent, terms)) <= max(self.width, 64)):
+            return Dependence(self.shape, self.width, terms, self.rest)
         return self.compact(terms)
 
     def compact(self, terms: Sequence[Indices]) -> Dependence:
@@ -306,10 +306,8 @@ def joined(pieces: Sequence[Dependence | None], shapes: Sequence[Shape], axis: i
             entries = piece.rest.tocoo()
             rest.append(_matrix(inside.reshape(-1)[entries.row], entries.col, whole, width))
     for count, rows in by_count.items():
-        for row in rows:
-            slots.append(np.concatenate([
-                np.broadcast_to(np.int32(-1), (*shape, count)) if term is None else term
-                for term, shape in zip(row, shapes, strict=True)], axis))
+        slots += [np.concatenate([np.broadcast_to(np.int32(-1), (*shape, count)) if term is None else term
+                                  for term, shape in zip(row, shapes, strict=True)], axis) for row in rows]
     return Dependence(total, width, slots, _sum(rest)).bounded()
 
 

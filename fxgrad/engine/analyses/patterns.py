@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine.analyses.coloring import Compression, compress, compress_symmetric, transposed
-from fxgrad.engine.analyses.sparsity import Blame
+from fxgrad.engine.analyses.sparsity_values import Blame
 
 _SHOWN = 24
 """The most rows and columns that are printed one by one."""
@@ -65,7 +65,7 @@ class Pattern:
         return [*dict.fromkeys(found)]
 
     def compression(self, mode: str = "auto") -> Compression:
-        """Return the products that suffice for all entries, for the mode "auto", "forward", "reverse" or "symmetric"."""
+        """Return products that suffice for all entries; `mode` is "auto", "forward", "reverse" or "symmetric"."""
         found = self._compressions.get(mode)
         if found is None:
             found = self._compressions[mode] = compress_symmetric(self.starts, self.indices) if (

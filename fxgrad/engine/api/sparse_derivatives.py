@@ -12,7 +12,8 @@ from fxgrad.engine.analyses.coloring import Coloring, Compression
 from fxgrad.engine.analyses.index_sets import Dependence, identity
 from fxgrad.engine.analyses.index_sets import joined as join_dependences
 from fxgrad.engine.analyses.patterns import Pattern, pattern_of_matrix
-from fxgrad.engine.analyses.sparsity import Walk, known_values
+from fxgrad.engine.analyses.sparsity import dependences
+from fxgrad.engine.analyses.sparsity_values import Walk, known_values
 from fxgrad.engine.api.arguments import (
     Argnums,
     check_differentiable,
@@ -98,15 +99,15 @@ def _analyze(traced: TracedCall, main: int, half: Linearized, residuals: Sequenc
     inputs = half.linear.in_avals[half.linear.captured:]
     outputs = program.out_avals[:main]
     width, height = _total(inputs), _total(outputs)
-    walk = Walk(width)
-    results = iter(walk.run(half.linear, [*residuals, *_identities(inputs, width)]))
+    values, walk = dependences(half.linear, [*residuals, *_identities(inputs, width)], width)
+    results = iter(values)
     found = [next(results) if marked else None for marked in marks][:main]
     if not walk.reverse_only:
         return Found(_pattern(found, outputs, width, walk), reverse_only=False)
     pulled, captured = pullback_program(program, half, main)
     reached = select_marked(outputs, marks[:main])
-    backward = Walk(_total(reached))
-    rows = backward.run(pulled, [*map(_known, captured), *residuals, *_identities(reached, backward.width)])
+    rows, backward = dependences(pulled, [*map(_known, captured), *residuals, *_identities(reached, _total(reached))],
+                                 _total(reached))
     pattern = _pattern(rows, inputs, backward.width, backward)
     numbers = np.concatenate([np.zeros(0, np.int64), *(
         np.full(aval.size, marked) for aval, marked in zip(outputs, marks, strict=False))]).astype(bool)

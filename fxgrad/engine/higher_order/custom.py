@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from fxgrad.engine.analyses.cost import total_cost
-from fxgrad.engine.analyses.sparsity import reverse_only, sparsity_rules
+from fxgrad.engine.analyses.sparsity_moves import sparsity_rules
+from fxgrad.engine.analyses.sparsity_values import reverse_only
 from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.cache_keys import StructuralKey
