@@ -52,9 +52,6 @@ def _nonlinear(walk: Walk, equation: Equation, values: list[Value]) -> list[Valu
     return conservative(walk, equation, values)
 
 
-sparsity_rules.enter(conservative, *[indexing.scatter_mul_p])
-
-
 @sparsity_rules.register(creation.copy_p, structural.convert_element_type_p, parts.reduce_precision_p, varying.pvary_p,
                          varying.psum_invariant_p, varying.take_equal_p, moving.move_p, select.select_n_p)
 def in_place(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
@@ -197,7 +194,7 @@ def _update_windows(params: dict[str, Any]) -> Any:
         params["operand_batching_dims"], params["scatter_indices_batching_dims"])
 
 
-@sparsity_rules.register(indexing.scatter_add_p, indexing.scatter_sub_p, indexing.scatter_p)
+@sparsity_rules.register(indexing.scatter_add_p, indexing.scatter_sub_p, indexing.scatter_p, indexing.scatter_mul_p)
 def _scatter(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
     operand, indices, updates = values
     aval, shape, params = equation.inputs[0].aval, equation.outputs[0].aval.shape, equation.params

@@ -169,21 +169,29 @@ def _in_order(found: Dependence, spec: Sequence[int]) -> Dependence:
     return found.viewed(lambda index: index.transpose(*order, len(order)))
 
 
+def _window_parts(equation: Equation, shape: Sequence[int], operand: Value) -> list[Any]:
+    """Return, by window of an array of this shape, the elements that may count: one, if the operand is known."""
+    windows = pool.Sliding(*(equation.params[name] for name in pool.Sliding._fields))
+    if not isinstance(operand, np.ndarray):
+        return pool.elements_of_windows(tuple(shape), windows)
+    numbers = np.arange(1, operand.size + 1, dtype=np.float64).reshape(shape)  # 0 is none
+    chosen, = pool.select_and_gather_add_p.numpy(numbers, operand, greatest=equation.params["greatest"],
+                                                 **windows._asdict())
+    return [chosen.astype(np.int64) - 1]
+
+
 @sparsity_rules.register(pool.reduce_window_sum_p, pool.select_and_gather_add_p)
 def _windows(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
-    shape = equation.outputs[0].aval.shape
-    windows = pool.Sliding(*(equation.params[name] for name in pool.Sliding._fields))
-    found = values[0]
-    return [union([found.take(part) for part in pool.elements_of_windows(found.shape, windows)], shape, walk.width)]
+    found, shape = values[0], equation.outputs[0].aval.shape
+    parts = _window_parts(equation, found.shape, values[1] if len(values) > 1 else None)
+    return [union([found.take(part) for part in parts], shape, walk.width)]
 
 
 @sparsity_rules.register(pool.select_and_scatter_add_p)
 def _out_of_windows(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
-    shape = equation.outputs[0].aval.shape
-    windows = pool.Sliding(*(equation.params[name] for name in pool.Sliding._fields))
-    found = values[0]
-    return [union([found.spread(part, shape) for part in pool.elements_of_windows(shape, windows)], shape,
-                  walk.width)]
+    found, shape = values[0], equation.outputs[0].aval.shape
+    parts = _window_parts(equation, shape, values[1])
+    return [union([found.spread(part, shape) for part in parts], shape, walk.width)]
 
 
 # --- linear algebra ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import numpy as np
 from fxgrad.engine.analyses.coloring import Coloring, Compression
 from fxgrad.engine.analyses.index_sets import Dependence, identity
 from fxgrad.engine.analyses.index_sets import joined as join_dependences
-from fxgrad.engine.analyses.patterns import Pattern, pattern_of_matrix
 from fxgrad.engine.analyses.sparsity import dependences
 from fxgrad.engine.analyses.sparsity_values import Walk, known_values
 from fxgrad.engine.api.arguments import (
@@ -24,6 +23,7 @@ from fxgrad.engine.api.arguments import (
 from fxgrad.engine.api.eager import ensure_compile_time_eval
 from fxgrad.engine.api.jacobian_passes import Passes, pullback_program
 from fxgrad.engine.api.reverse import grad, trace_differentiated
+from fxgrad.engine.api.sparse_patterns import Pattern, pattern_of_matrix
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.derivation.derive import Derived, derive

@@ -97,9 +97,9 @@ class Pattern:
         return sparse.csr_array((np.ones(self.nnz, bool), self.indices.copy(), self.starts.copy()), shape=self.shape)
 
     def to_bcoo(self) -> Any:
-        """Return the pattern as a `jax.experimental.sparse.BCOO` of bools."""
+        """Return the pattern as a `jax.experimental.sparse.BCOO` of ones, in float32."""
         from jax.experimental import sparse
-        return sparse.BCOO((np.ones(self.nnz, bool), np.stack([self.rows, self.indices], 1)), shape=self.shape,
+        return sparse.BCOO((np.ones(self.nnz, np.float32), np.stack([self.rows, self.indices], 1)), shape=self.shape,
                            indices_sorted=True, unique_indices=True)
 
     def to_svg(self, size: int = 320) -> str:
