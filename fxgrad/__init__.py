@@ -167,10 +167,11 @@ __all__ = [
     "make_program", "memory_analysis", "named_call", "named_scope", "nan_safe", "nn", "numpy", "odeint", "onnx", "ops",
     "optim", "outline", "parse", "pmap", "policy_report", "print_saved_residuals", "process_count", "process_index",
     "pure_callback", "python_control_flow", "random", "remat", "replace_pattern", "reshard", "save", "saved_residuals",
-    "scalarize", "scan", "scipy", "set_default_dtype", "set_mesh", "shard_map", "sharding", "simplify", "simulate", "sparsity",
-    "stabilize", "stablehlo", "stages", "stochastic", "stop_gradient", "straight_through", "subprogram", "switch",
-    "symbolic_spec", "tabulate", "taylor", "test_util", "testing", "text", "to_jax", "traffic", "transparent", "tree",
-    "tree_util", "typeof", "typing", "value_and_grad", "value_and_hessian", "value_and_jacobian", "visualize", "vjp", "vmap", "while_loop",
+    "scalarize", "scan", "scipy", "set_default_dtype", "set_mesh", "shard_map", "sharding", "simplify", "simulate",
+    "sparsity", "stabilize", "stablehlo", "stages", "stochastic", "stop_gradient", "straight_through", "subprogram",
+    "switch", "symbolic_spec", "tabulate", "taylor", "test_util", "testing", "text", "to_jax", "traffic", "transparent",
+    "tree", "tree_util", "typeof", "typing", "value_and_grad", "value_and_hessian", "value_and_jacobian", "visualize",
+    "vjp", "vmap", "while_loop",
 ]
 
 

@@ -17,6 +17,7 @@ from benchmarks import (
     programs,
     second_order,
     series,
+    sparse,
     training,
     unjitted_models,
 )
@@ -26,7 +27,7 @@ WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for module in (gradients, second_order, custom_rules, unjitted_models, library_calls, dataflow, first_calls,
                    programs, dispatch, compiled, control_flow, checked_calls, training, cheap_gradients,
-                   derivatives, series)
+                   derivatives, series, sparse)
     for workload in module.WORKLOADS}
 
 

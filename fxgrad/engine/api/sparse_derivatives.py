@@ -357,10 +357,10 @@ def _entries(flat: Any, places: Any) -> Any:
 
 def bcoo_of(plan: SparsePlan, block: Block, data: Any) -> Any:
     """Return a block as a BCOO, for a traced function as well."""
-    from jax.experimental import sparse
+    from jax.experimental.sparse import BCOO
     indices, is_sorted = plan.coordinates(block)
-    like = sparse.BCOO((np.zeros(1, np.float32), np.zeros((1, 2), np.int32)), shape=block.shape,
-                       indices_sorted=is_sorted, unique_indices=True)
+    like = BCOO((np.zeros(1, np.float32), np.zeros((1, 2), np.int32)), shape=block.shape,
+                indices_sorted=is_sorted, unique_indices=True)
     return jax.tree.unflatten(jax.tree.structure(like), [data, indices])  # its constructor takes jax's arrays alone
 
 

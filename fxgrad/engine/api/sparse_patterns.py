@@ -98,9 +98,9 @@ class Pattern:
 
     def to_bcoo(self) -> Any:
         """Return the pattern as a `jax.experimental.sparse.BCOO` of ones, in float32."""
-        from jax.experimental import sparse
-        return sparse.BCOO((np.ones(self.nnz, np.float32), np.stack([self.rows, self.indices], 1)), shape=self.shape,
-                           indices_sorted=True, unique_indices=True)
+        from jax.experimental.sparse import BCOO
+        return BCOO((np.ones(self.nnz, np.float32), np.stack([self.rows, self.indices], 1)), shape=self.shape,
+                    indices_sorted=True, unique_indices=True)
 
     def to_svg(self, size: int = 320) -> str:
         """Return a drawing as SVG, at most `size` pixels wide and high; notebooks show it."""

@@ -269,7 +269,8 @@ def test_lines_that_make_rows_dense_are_named() -> None:
 
 def test_patterns_are_drawn_and_converted() -> None:
     pattern = fxgrad.sparsity(lambda x: x[1:] * x[:-1])(X).jacobian
-    assert pattern.to_svg().startswith("<svg") and pattern.to_svg() == pattern._repr_svg_()
+    assert pattern.to_svg().startswith("<svg")
+    assert pattern.to_svg() == pattern._repr_svg_()
     assert (pattern.to_scipy().toarray() == np.asarray(pattern.to_bcoo().todense())).all()
     assert repr(fxgrad.sparsity(lambda x: x * x)(np.ones(100)).jacobian) == (
         "Pattern(100 x 100, 100 entries, 1.00 %)")
