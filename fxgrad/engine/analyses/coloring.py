@@ -21,6 +21,8 @@ _REVERSE = 1.5
 """The cost of a reverse pass, in forward passes."""
 
 
+_SMALL = 64
+"""The size up to which dense symmetric matrices are colored by stars too."""
 _FEW = 6
 """The cost that is not worth a look for a cheaper compression."""
 
@@ -229,7 +231,7 @@ def compress_symmetric(starts: Indices, indices: Indices) -> Compression:
     size = starts.size - 1
     best = _by_columns(starts, indices, size, size)
     least = int(np.diff(starts).max(initial=0))
-    if best.columns.count <= max(3, min(least, 8)) or indices.size * 4 > size * size:
+    if best.columns.count <= max(3, min(least, 8)) or (size > _SMALL and indices.size * 4 > size * size):
         return best
     star = star_coloring(starts, indices)
     if star.count >= best.columns.count:
