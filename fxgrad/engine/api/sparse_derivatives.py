@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from fxgrad.engine.api.arguments import (
     select_arguments,
     transformation,
 )
+from fxgrad.engine.api.dense_products import find_products, push_identity
 from fxgrad.engine.api.eager import ensure_compile_time_eval
 from fxgrad.engine.api.jacobian_passes import Passes, pullback_program
 from fxgrad.engine.api.reverse import grad, trace_differentiated
@@ -35,12 +37,15 @@ from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.structural import convert, reshape, zeros
 from fxgrad.engine.tracebacks import hide_frames
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.linearize import Linearized, linearize_program
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError
 
+_DENSE = 0.5
+"""The share of entries from which on matrices are looked for in the program."""
 _PIECES = 16
 """The most pieces of the results of the passes that are joined, instead of gathering entry by entry."""
 _PATTERNS = 8
@@ -241,31 +246,45 @@ class Block(NamedTuple):
 class SparsePlan:
     """How a sparse matrix is computed: its pattern, its compression, and its blocks by output and input.
 
-    A BCOO may have its entries in any order. `pieces` are the ranges of the results of the passes that are the entries,
-    in the order of colors; it is None for several blocks, and where there are many.
+    A BCOO may have its entries in any order. `pieces` is in the order of colors; it is None for several blocks, and
+    where there are many.
     """
 
     def __init__(self, pattern: Pattern, mode: str, outputs: Sequence[Aval], inputs: Sequence[Aval]) -> None:
-        self.pattern = pattern
-        self.compression: Compression = pattern.compression(mode)
+        self.pattern, self._mode = pattern, mode
         self.blocks = _blocks_of(pattern, [aval.size for aval in outputs], [aval.size for aval in inputs])
-        self.pieces: list[tuple[int, int]] | None = None
-        self._order = None
+        self.is_product = False
+        """Whether the matrix stands in the program, so that no passes are needed."""
+
+    @functools.cached_property
+    def compression(self) -> Compression:
+        """The products that suffice for all entries."""
+        return self.pattern.compression(self._mode)
+
+    @functools.cached_property
+    def _pieces(self) -> tuple[list[tuple[int, int]] | None, Any]:
+        """The pieces, and the order of the entries in them."""
         places = self.compression.places
         if len(self.blocks) == 1 and places.size:
             order = np.argsort(places)
             ordered = places[order]
             ends = np.flatnonzero(np.diff(ordered) != 1)
             if ends.size < _PIECES:
-                self._order = order
-                self.pieces = [(int(first), int(last) + 1) for first, last in zip(
-                    ordered[np.r_[0, ends + 1]], ordered[np.r_[ends, -1]], strict=True)]
+                return [(int(first), int(last) + 1) for first, last in zip(
+                    ordered[np.r_[0, ends + 1]], ordered[np.r_[ends, -1]], strict=True)], order
+        return None, None
+
+    @property
+    def pieces(self) -> list[tuple[int, int]] | None:
+        """The ranges of the results of the passes that are the entries of a BCOO."""
+        return self._pieces[0]
 
     def coordinates(self, block: Block) -> tuple[Any, bool]:
         """Return the row and the column of each entry of a BCOO, and whether they are sorted."""
         rows = np.repeat(np.arange(block.shape[0], dtype=np.int32), np.diff(block.starts))
         found = np.stack([rows, block.indices], 1)
-        return (found, True) if self._order is None else (found[self._order], False)
+        order = None if self.is_product else self._pieces[1]
+        return (found, True) if order is None else (found[order], False)
 
 
 def _blocks_of(pattern: Pattern, heights: Sequence[int], widths: Sequence[int]) -> list[Block]:
@@ -301,6 +320,9 @@ def sparse_program(traced: TracedCall, main: int, plan: SparsePlan, moving: Sequ
     program = traced.program
     inputs, outputs = select_marked(program.in_avals[program.captured:], moving), program.out_avals[:main]
     wrt = traced.wrt(moving)
+    half = linearize_program(program, wrt).extra
+    plan.is_product = (len(program.outputs) == main == len(inputs) == 1 and all(half.nonzero_outputs)
+                       and plan.pattern.density > _DENSE and find_products(half.linear))
 
     def build(*primals: Any) -> tuple[list[Any], None]:
         derived = linearize_program(program, wrt)
@@ -309,6 +331,13 @@ def sparse_program(traced: TracedCall, main: int, plan: SparsePlan, moving: Sequ
 
     def entries(half: Linearized, results: Sequence[Any]) -> list[Any]:
         count = len(program.outputs)
+        if plan.is_product:
+            matrix, = push_identity(half.linear, results[count:])
+            flat = reshape(matrix, (aval_of(matrix).size,))
+            height, width = plan.pattern.shape
+            if plan.pattern.nnz == height * width:
+                return [flat]
+            return [_entries(flat, plan.pattern.rows.astype(np.int64) * width + plan.pattern.indices)]
         passes = Passes(program, half, results[count:], main)
         columns, rows, places = plan.compression
         dtype = np.result_type(*(aval.dtype for aval in outputs), *(aval.dtype for aval in inputs)) if (
@@ -372,7 +401,8 @@ def scipy_of(block: Block, data: Any, what: str) -> Any:
         raise DTypeError(at_user_line(
             f"{what} returns SciPy arrays, which have no {data.dtype.name}. Compute in float32, or pass arrays of jax, "
             "for a BCOO"))
-    return sparse.csr_array((data, block.indices.copy(), block.starts.copy()), shape=block.shape)
+    kind = np.int32 if block.indices.size < 2 ** 31 else np.int64  # of both, or SciPy converts them
+    return sparse.csr_array((data, block.indices.astype(kind), block.starts.astype(kind)), shape=block.shape)
 
 
 def given_pattern(what: str, value: Any, shape: tuple[int, int]) -> Pattern:

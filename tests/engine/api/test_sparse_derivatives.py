@@ -286,3 +286,18 @@ def test_minimize_takes_sparse_hessians() -> None:
     found = optimize.minimize(fxgrad.value_and_grad(lambda x: energy(np, x)), X, jac=True, method="trust-constr",
                               hess=fxgrad.hessian(lambda x: energy(np, x), sparse=True), options={"gtol": 1e-9})
     np.testing.assert_allclose(found.x, 1.0, atol=1e-5)
+
+
+def test_the_jacobian_of_a_product_is_its_matrix() -> None:
+    matrix, rows = np.random.default_rng(2).normal(size=(20, 20)), np.random.default_rng(3).normal(size=(5, 20))
+    jacobian = fxgrad.jit(lambda x: fxgrad.jacobian(lambda x: matrix @ x, sparse=True)(x).data)
+    assert not fxgrad.make_program(jacobian)(np.ones(20)).equations[0].regions[0].program.equations[1:]  # a reshape
+    for function in (lambda x: matrix @ x, lambda x: x @ matrix, lambda x: -(rows @ np.tanh(matrix @ (2.0 * x))) * 3.0,
+                     lambda x: matrix @ (-x), lambda x: matrix @ np.sin(x).reshape(20), lambda x: matrix @ x + x):
+        x = np.linspace(0.1, 1.0, 20)
+        np.testing.assert_allclose(fxgrad.jacobian(function, sparse=True)(x).toarray(), fxgrad.jacobian(function)(x),
+                                   atol=1e-14)
+        np.testing.assert_allclose(fxgrad.jit(fxgrad.jacobian(function, sparse=True))(jnp.asarray(x)).todense(),
+                                   fxgrad.jacobian(function)(x), atol=1e-14)
+    found = fxgrad.hessian(lambda x: x @ matrix @ x + np.sum(x), sparse=True)(np.ones(20))
+    np.testing.assert_allclose(found.toarray(), matrix + matrix.T)
