@@ -27,6 +27,7 @@ MODULES = (
     "fxgrad.engine.analyses.intervals",
     "fxgrad.engine.analyses.key_reuse",
     "fxgrad.engine.analyses.sparsity_moves",
+    "fxgrad.engine.analyses.sparsity_zeros",
     "fxgrad.engine.analyses.traffic",
     "fxgrad.engine.analyses.variation",
     "fxgrad.engine.analyses.work_space",

@@ -57,7 +57,7 @@ def patterns(kind: str, size: int, small: bool) -> Peers:
 
     def find() -> Any:
         pattern = getattr(fxgrad.sparsity(ours)(x), kind)
-        return pattern.compression("symmetric" if kind == "hessian" else "auto").columns.count
+        return pattern.compression("symmetric" if kind == "hessian" else "auto").columns.number
 
     peers = {"fxgrad": Peer(find, prepare=forget_programs)}
     if asdex is not None:

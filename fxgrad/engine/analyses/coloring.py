@@ -28,10 +28,10 @@ _FEW = 6
 
 
 class Coloring(NamedTuple):
-    """Colors of columns or rows, from 0 to `count` - 1; -1 for those that are not needed."""
+    """Colors of columns or rows, from 0 to `number` - 1; -1 for those that are not needed."""
 
     colors: Indices
-    count: int
+    number: int
 
 
 class Compression(NamedTuple):
@@ -49,7 +49,7 @@ class Compression(NamedTuple):
     @property
     def cost(self) -> float:
         """The cost of all products, in forward passes."""
-        return self.columns.count + _REVERSE * self.rows.count
+        return self.columns.number + _REVERSE * self.rows.number
 
 
 def transposed(starts: Indices, indices: Indices, width: int) -> tuple[Indices, Indices]:
@@ -79,11 +79,11 @@ def color_columns(starts: Indices, indices: Indices, width: int) -> Coloring:
         return Coloring(np.arange(width, dtype=np.int32), width)
     of_column, members = transposed(starts, indices, width)
     found = _greedy(of_column, members, counts.size, range(width))
-    if found.count > least:
+    if found.number > least:
         order = np.argsort(-np.add.reduceat(np.r_[counts[members], 0], np.minimum(of_column[:-1], members.size)) * (
             np.diff(of_column) > 0), kind="stable")
         other = _greedy(of_column, members, counts.size, order.tolist())
-        found = min(found, other, key=lambda each: each.count)
+        found = min(found, other, key=lambda each: each.number)
     return found
 
 
@@ -221,7 +221,7 @@ def _split(rows: Indices, indices: Indices, is_reverse: Indices, height: int, wi
     back = np.r_[0, np.cumsum(np.bincount(rows[is_reverse], minlength=height))]
     of_column, members = transposed(back, indices[is_reverse], width)
     colored = color_columns(of_column, members, height)
-    places[is_reverse] = (columns.count * height + colored.colors[rows[is_reverse]].astype(np.int64) * width
+    places[is_reverse] = (columns.number * height + colored.colors[rows[is_reverse]].astype(np.int64) * width
                           + indices[is_reverse])
     return Compression(columns, colored, places)
 
@@ -231,14 +231,14 @@ def compress_symmetric(starts: Indices, indices: Indices) -> Compression:
     size = starts.size - 1
     best = _by_columns(starts, indices, size, size)
     least = int(np.diff(starts).max(initial=0))
-    if best.columns.count <= max(3, min(least, 8)) or (size > _SMALL and indices.size * 4 > size * size):
+    if best.columns.number <= max(3, min(least, 8)) or (size > _SMALL and indices.size * 4 > size * size):
         return best
     star = star_coloring(starts, indices)
-    if star.count >= best.columns.count:
+    if star.number >= best.columns.number:
         return best
     rows = np.repeat(np.arange(size), np.diff(starts))
     colors = star.colors.astype(np.int64)
-    keys = rows * star.count + colors[indices]
-    alone = np.bincount(keys, minlength=size * star.count)[keys] == 1
+    keys = rows * star.number + colors[indices]
+    alone = np.bincount(keys, minlength=size * star.number)[keys] == 1
     places = np.where(alone, colors[indices] * size + rows, colors[rows] * size + indices)
     return Compression(star, NOTHING, places)

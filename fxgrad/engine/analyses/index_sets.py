@@ -72,6 +72,10 @@ class Dependence:
         rest = None if self.rest is None else self.rest[ids.reshape(-1)]
         return Dependence(ids.shape[:-1], self.width, terms, rest)
 
+    def reshaped(self, shape: Sequence[int]) -> Dependence:
+        """Return the dependence of the array in another shape."""
+        return self.viewed(lambda index: index.reshape(*shape, index.shape[-1]))
+
     def broadcast(self, shape: Shape) -> Dependence:
         """Return the dependence of the array broadcast as NumPy does."""
         if shape == self.shape:
@@ -370,7 +374,7 @@ def _rows(term: Indices, ids: Indices) -> Indices:
 
 def _distinct(terms: Sequence[Indices]) -> list[Indices]:
     """Return the terms without those that are the same view."""
-    found = {}
+    found: dict[Any, Indices] = {}
     for term in terms:
         found.setdefault((term.__array_interface__["data"][0], term.strides, term.shape), term)
     return [*found.values()]

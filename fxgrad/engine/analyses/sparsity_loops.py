@@ -80,7 +80,7 @@ def _loop(walk: Walk, equation: Equation, body: Region, values: list[Value]) -> 
 def _entry(value: Value, turn: int) -> Value:
     if type(value) is Dependence:
         return value.viewed(lambda index: index[turn])
-    return None if value is None else value[turn]
+    return value[turn] if isinstance(value, np.ndarray) else None
 
 
 def _unrolled(walk: Walk, equation: Equation, body: Region, values: list[Value], times: int) -> list[Value]:
@@ -107,7 +107,7 @@ def _stacked(walk: Walk, found: Sequence[Value], shape: Any) -> Value:
     if any(type(each) is Dependence for each in found):
         pieces = [each.viewed(lambda index: index[None]) if type(each) is Dependence else None for each in found]
         return joined(pieces, [(1, *shape)] * len(pieces), 0, walk.width)
-    if not found or any(each is None for each in found):
+    if not found or not all(isinstance(each, np.ndarray) for each in found):
         return None
     return np.stack(found)
 
@@ -161,8 +161,7 @@ def _closed(walk: Walk, equation: Equation, body: Region, values: list[Value]) -
                 found.append(None)
                 continue
             stop = int(ends[carried.index(carry)])
-            found.append(state.viewed(lambda index, to=stop, size=local.sizes[carry], shape=shape: index[
-                to - size:to].reshape(*shape, index.shape[-1])))
+            found.append(state.take(np.arange(stop - local.sizes[carry], stop)).reshaped(shape))
         elif type(result) is Dependence:
             found.append(_every_turn(walk, result, anytime, [values[inputs[each].place] for each in entries],
                                      0 if body.times is None else body.times))
@@ -201,7 +200,7 @@ class _LocalTurn:
 def _flat(walk: Walk, value: Value, size: int) -> Dependence:
     if type(value) is not Dependence:
         return Dependence((size,), walk.width, [])
-    return value.viewed(lambda index: index.reshape(-1, index.shape[-1]))
+    return value.reshaped((-1,))
 
 
 def _closure(matrix: Any) -> Any:
@@ -228,7 +227,7 @@ def _every_turn(walk: Walk, result: Dependence, anytime: Dependence, entries: Se
         always = composed(of_matrix(matrix[:, :border], result.shape), anytime)
         found.append(always.viewed(lambda index: np.broadcast_to(index[None], (times, *index.shape))))
     if entries:
-        flat = [each.viewed(lambda index: index.reshape(times, -1, index.shape[-1])) for each in entries]
+        flat = [each.reshaped((times, -1)) for each in entries]
         stacked = joined(flat, [each.shape for each in flat], 1, walk.width)
         one = of_matrix(matrix[:, border:], result.shape)
         width = stacked.shape[1]
@@ -239,8 +238,7 @@ def _every_turn(walk: Walk, result: Dependence, anytime: Dependence, entries: Se
             (np.ones(times * rows.size, bool),
              ((turns * size + rows).reshape(-1), (turns * width + columns).reshape(-1))),
             shape=(times * size, times * width))
-        found.append(composed(of_matrix(every, shape), stacked.viewed(
-            lambda index: index.reshape(-1, index.shape[-1]))))
+        found.append(composed(of_matrix(every, shape), stacked.reshaped((-1,))))
     return union(found, shape, walk.width)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from fxgrad.engine.analyses.index_sets import Dependence, joined, union
 from fxgrad.engine.analyses.sparsity_loops import through_regions
 from fxgrad.engine.analyses.sparsity_values import SparsityRule, Value, Walk, conservative, linear_values
+from fxgrad.engine.analyses.sparsity_zeros import has_known_zeros, mask_of
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.primitive import MissingRule, Primitive
 from fxgrad.engine.core.program import Equation
@@ -70,10 +71,10 @@ def in_place(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]
 @sparsity_rules.register(arithmetic.mul_p, strong_mul_p, arithmetic.div_p, strong_div_p)
 def _product(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
     shape = equation.outputs[0].aval.shape
-    factors = [value for value in values if isinstance(value, np.ndarray)]
+    factors = [mask_of(value) for value in values if has_known_zeros(value)]
     found = union(linear_values(values), shape, walk.width)
     if factors and equation.primitive in (arithmetic.mul_p, strong_mul_p):
-        found = found.masked(factors[0] != 0)
+        found = found.masked(factors[0])
     return [found]
 
 
@@ -154,8 +155,7 @@ def _join(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
         return [joined(pieces, shapes, equation.params["dimension"], walk.width)]
     axis = equation.params["axis"] % len(equation.outputs[0].aval.shape)
     longer = [(*shape[:axis], 1, *shape[axis:]) for shape in shapes]
-    pieces = [None if piece is None else piece.viewed(lambda index, shape=shape: index.reshape(
-        *shape, index.shape[-1])) for piece, shape in zip(pieces, longer, strict=True)]
+    pieces = [None if piece is None else piece.reshaped(shape) for piece, shape in zip(pieces, longer, strict=True)]
     return [joined(pieces, longer, axis, walk.width)]
 
 
@@ -222,13 +222,17 @@ def _scatter(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]
     return [union(found, shape, walk.width)]
 
 
+def _unknown(starts: Sequence[Value]) -> list[int]:
+    return [axis for axis, start in enumerate(starts) if not isinstance(start, np.ndarray)]
+
+
 @sparsity_rules.register(dynamic.dynamic_slice_p)
 def _dynamic_slice(_: Walk, equation: Equation, values: list[Value]) -> list[Value]:
     found, *starts = values
     sizes = equation.params["slice_sizes"]
-    unknown = [axis for axis, start in enumerate(starts) if start is None and sizes[axis] < found.shape[axis]]
+    unknown = [axis for axis in _unknown(starts) if sizes[axis] < found.shape[axis]]
     found = found.merged(unknown, keep=True).broadcast(found.shape)
-    known = [np.int64(0) if start is None else start for start in starts]
+    known = [start if isinstance(start, np.ndarray) else np.int64(0) for start in starts]
     return [found.take(dynamic.dynamic_slice_p.numpy(_places(equation.inputs[0].aval), *known, slice_sizes=sizes)[0])]
 
 
@@ -236,8 +240,8 @@ def _dynamic_slice(_: Walk, equation: Equation, values: list[Value]) -> list[Val
 def _dynamic_update(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
     operand, update, *starts = values
     before, piece = equation.inputs[0].aval, equation.inputs[1].aval
-    unknown = [axis for axis, start in enumerate(starts) if start is None and piece.shape[axis] < before.shape[axis]]
-    known = [np.int64(0) if start is None else start for start in starts]
+    unknown = [axis for axis in _unknown(starts) if piece.shape[axis] < before.shape[axis]]
+    known = [start if isinstance(start, np.ndarray) else np.int64(0) for start in starts]
     ids, = dynamic.dynamic_update_slice_p.numpy(np.full(before.shape, -1), _places(piece), *known)
     found = []
     if type(update) is Dependence:

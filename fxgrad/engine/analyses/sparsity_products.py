@@ -11,6 +11,7 @@ import numpy as np
 from fxgrad.engine.analyses.index_sets import Dependence, joined, union
 from fxgrad.engine.analyses.sparsity_moves import sparsity_rules
 from fxgrad.engine.analyses.sparsity_values import Value, Walk, conservative, linear_values
+from fxgrad.engine.analyses.sparsity_zeros import has_known_zeros, mask_of
 from fxgrad.engine.core.program import Equation
 from fxgrad.engine.ops import (
     convolution,
@@ -51,18 +52,18 @@ def _dot(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
     order = (*own[0], *free, *own[1])
     moved = found.viewed(lambda index: index.transpose(*order, len(order)))  # (batch, free, contracted)
     first, middle = len(own[0]), len(own[0]) + len(free)
-    table = None if not isinstance(factor, np.ndarray) else factor.transpose(*other[0], *free_of_factor, *other[1])
+    table = mask_of(factor).transpose(*other[0], *free_of_factor, *other[1]) if has_known_zeros(factor) else None
     rows = math.prod(shape[axis] for axis in free_of_factor)
     inner = moved.shape[middle:]
-    if table is not None and table.size and not table.all():
-        table = (table != 0).reshape(*[-1 if first else 1] * 1, rows, math.prod(inner)).any(0)
+    if table is not None and table.size:
+        table = table.reshape(*[-1 if first else 1] * 1, rows, math.prod(inner)).any(0)
         result = _weighted(moved, table, middle)  # (batch, free, rows)
     else:
         merged = moved.merged(range(middle, len(moved.shape)))
         result = merged.viewed(lambda index: np.broadcast_to(
             index[..., None, :], (*index.shape[:-1], rows, index.shape[-1])))
     sizes = [shape[axis] for axis in free_of_factor]
-    result = result.viewed(lambda index: index.reshape(*index.shape[:-2], *sizes, index.shape[-1]))
+    result = result.reshaped((*result.shape[:-1], *sizes))
     if side == 1:  # the factor's axes come before those of the linear operand
         back = (*range(first), *range(middle, middle + len(sizes)), *range(first, middle))
         result = result.viewed(lambda index: index.transpose(*back, len(back)))
@@ -73,7 +74,7 @@ def _weighted(found: Dependence, table: Any, middle: int) -> Dependence:
     """Return (..., rows) of (..., contracted), where row r combines the elements that `table[r]` marks."""
     counts = table.sum(1)
     most = int(counts.max()) if counts.size else 0
-    flat = found.viewed(lambda index: index.reshape(*index.shape[:middle], table.shape[1], index.shape[-1]))
+    flat = found.reshaped((*found.shape[:middle], table.shape[1]))
     chosen = np.full((table.shape[0], most), -1, np.int64)
     chosen[np.arange(most)[None, :] < counts[:, None]] = np.nonzero(table)[1]
     outer = _numbers(flat.shape[:-1])[..., None, None] * table.shape[1]
@@ -96,7 +97,7 @@ def _convolution(walk: Walk, equation: Equation, values: list[Value]) -> list[Va
     image, kernel = values
     lhs_spec, rhs_spec, out_spec = geometry.dimension_numbers
     window = equation.inputs[1].aval.shape
-    weights = None if kernel is None else kernel.transpose(*rhs_spec) != 0
+    weights = mask_of(kernel).transpose(*rhs_spec) if has_known_zeros(kernel) else None
     moved = image.viewed(lambda index: index.transpose(*lhs_spec, len(lhs_spec)))  # (batch, channels, space)
     groups, made = geometry.feature_group_count, window[rhs_spec[0]]
     batch, channels, *extents = moved.shape
@@ -117,7 +118,7 @@ def _convolution(walk: Walk, equation: Equation, values: list[Value]) -> list[Va
             merged = grouped.merged([len(grouped.shape) - 1])
             found = merged.viewed(lambda index: np.moveaxis(np.broadcast_to(
                 index[..., None, :], (*index.shape[:-1], per, index.shape[-1])), -2, 2))
-            results.append(found.viewed(lambda index: index.reshape(batch, made, *counts, index.shape[-1])))
+            results.append(found.reshaped((batch, made, *counts)))
         else:
             pieces = [_weighted(grouped.viewed(lambda index, group=group: index[:, group]),
                                 part[group * per:(group + 1) * per], 1 + len(counts)) for group in range(groups)]

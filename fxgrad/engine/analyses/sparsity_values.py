@@ -1,7 +1,7 @@
 """The values of an analysis of sparsity, and the walk through a linear program that finds them.
 
-A value of a linear program depends on its linear inputs (`Dependence`), is known (a NumPy array), or is neither (None):
-a number that depends on values at run time.
+A value of a linear program depends on its linear inputs (`Dependence`), is known (a NumPy array), or is a number that
+depends on values at run time: nothing is known of it (None), or which of its elements are 0 (`Masked`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine.analyses.index_sets import Dependence, union
+from fxgrad.engine.analyses.sparsity_zeros import factor_outputs, masked_outputs
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Equation, Program, Source
 from fxgrad.engine.core.program_properties import calls_user_code, has_effects
 from fxgrad.engine.core.walk import eval_program
+from fxgrad.errors import FxgradError
 
 Value = Any
-"""A `Dependence`, a NumPy array, or None."""
+"""A `Dependence`, a NumPy array, a `Masked`, or None."""
 
 _KNOWN = 20_000_000
 """The most elements of a value that is computed."""
@@ -63,15 +65,20 @@ class Walk:
 
 
 def known_outputs(equation: Equation, values: Sequence[Value]) -> list[Value]:
-    """Return the results of an operation on known operands; None for each if it cannot be computed here."""
+    """Return what is known of the results of an operation: their values, their zeros (`Masked`), or nothing (None)."""
     primitive = equation.primitive
-    if (any(value is None for value in values) or primitive.effectful or primitive.collective
+    if not all(isinstance(value, np.ndarray) for value in values):
+        return factor_outputs(equation) or masked_outputs(equation, values)
+    if (primitive.effectful or primitive.collective
             or primitive.calls_user_code or any(var.aval.size > _KNOWN for var in equation.outputs)
             or any(has_effects(program) or calls_user_code(program) for program in equation.programs)
             or not all(isinstance(var.aval.dtype, np.dtype) for var in equation.outputs)):
         return [None] * len(equation.outputs)
-    with np.errstate(all="ignore"):
-        return [np.asarray(each) for each in primitive.numpy(*values, **equation.params)]
+    try:
+        with np.errstate(all="ignore"):
+            return [np.asarray(each) for each in primitive.numpy(*values, **equation.params)]
+    except FxgradError:  # in a branch that is not taken; if it is taken, running it raises
+        return [None] * len(equation.outputs)
 
 
 def known_values(program: Program, inputs: Sequence[Value]) -> list[Value]:

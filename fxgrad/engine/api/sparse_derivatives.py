@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fxgrad.engine.analyses.coloring import Coloring, Compression
@@ -130,7 +131,7 @@ def _identities(avals: Sequence[Aval], width: int) -> list[Dependence]:
 def _pattern(found: Sequence[Any], avals: Sequence[Aval], width: int, walk: Walk) -> Pattern:
     """Return the pattern whose rows are the elements of results of these types."""
     shapes = [(aval.size,) for aval in avals]
-    flat = [each.viewed(lambda index: index.reshape(-1, index.shape[-1])) if type(each) is Dependence else None
+    flat = [each.reshaped((-1,)) if type(each) is Dependence else None
             for each in found]
     whole = flat[0] if len(flat) == 1 and flat[0] is not None else join_dependences(
         flat, shapes, 0, width) if flat else Dependence((0,), width, [])
@@ -360,7 +361,7 @@ def sparse_program(traced: TracedCall, main: int, plan: SparsePlan, moving: Sequ
 def _products(apply: Callable[[Sequence[Any], int], list[Any]], coloring: Coloring, sources: Sequence[Aval],
               targets: Sequence[Aval], chunk_size: int | None, dtype: Any) -> list[Any]:
     """Return the flat results of the passes for all colors, in pieces of as many colors as `chunk_size` allows."""
-    count = coloring.count
+    count = coloring.number
     step = count if chunk_size is None else chunk_size
     parts = []
     for start in range(0, count, max(step, 1)):
@@ -388,7 +389,7 @@ def bcoo_of(plan: SparsePlan, block: Block, data: Any) -> Any:
     """Return a block as a BCOO, for a traced function as well."""
     from jax.experimental.sparse import BCOO
     indices, is_sorted = plan.coordinates(block)
-    like = BCOO((np.zeros(1, np.float32), np.zeros((1, 2), np.int32)), shape=block.shape,
+    like = BCOO((jnp.zeros(1), jnp.zeros((1, 2), np.int32)), shape=block.shape,
                 indices_sorted=is_sorted, unique_indices=True)
     return jax.tree.unflatten(jax.tree.structure(like), [data, indices])  # its constructor takes jax's arrays alone
 

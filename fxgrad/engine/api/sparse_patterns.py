@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from fxgrad.engine.analyses.coloring import Compression, compress, compress_symmetric, transposed
@@ -99,7 +100,8 @@ class Pattern:
     def to_bcoo(self) -> Any:
         """Return the pattern as a `jax.experimental.sparse.BCOO` of ones, in float32."""
         from jax.experimental.sparse import BCOO
-        return BCOO((np.ones(self.nnz, np.float32), np.stack([self.rows, self.indices], 1)), shape=self.shape,
+        indices = jnp.asarray(np.stack([self.rows, self.indices], 1))
+        return BCOO((jnp.ones(self.nnz, np.float32), indices), shape=self.shape,
                     indices_sorted=True, unique_indices=True)
 
     def to_svg(self, size: int = 320) -> str:

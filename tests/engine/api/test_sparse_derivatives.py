@@ -140,7 +140,7 @@ def test_patterns_have_exactly_the_entries_of_the_structure(name: str, entries: 
 
 def passes(pattern: Any, mode: str = "auto") -> tuple[int, int]:
     found = pattern.compression(mode)
-    return found.columns.count, found.rows.count
+    return found.columns.number, found.rows.number
 
 
 @pytest.mark.parametrize("size", [2_000, 10_000])
@@ -290,8 +290,8 @@ def test_minimize_takes_sparse_hessians() -> None:
 
 def test_the_jacobian_of_a_product_is_its_matrix() -> None:
     matrix, rows = np.random.default_rng(2).normal(size=(20, 20)), np.random.default_rng(3).normal(size=(5, 20))
-    jacobian = fxgrad.jit(lambda x: fxgrad.jacobian(lambda x: matrix @ x, sparse=True)(x).data)
-    assert not fxgrad.make_program(jacobian)(np.ones(20)).equations[0].regions[0].program.equations[1:]  # a reshape
+    program = fxgrad.make_program(lambda x: fxgrad.jacobian(lambda x: matrix @ x, sparse=True)(x).data)(np.ones(20))
+    assert [equation.primitive.name for equation in program.equations] == ["reshape"]
     for function in (lambda x: matrix @ x, lambda x: x @ matrix, lambda x: -(rows @ np.tanh(matrix @ (2.0 * x))) * 3.0,
                      lambda x: matrix @ (-x), lambda x: matrix @ np.sin(x).reshape(20), lambda x: matrix @ x + x):
         x = np.linspace(0.1, 1.0, 20)
