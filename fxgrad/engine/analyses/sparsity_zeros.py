@@ -109,6 +109,6 @@ def factor_outputs(equation: Equation) -> list[Any] | None:
     if equation.primitive is factorizations.cholesky_p:
         return [Masked(np.broadcast_to(np.tri(shapes[0][-1], dtype=bool), shapes[0]))]
     if equation.primitive is factorizations.qr_p:
-        upper = Masked(np.broadcast_to(~np.tri(*shapes[1][-2:], -1, dtype=bool), shapes[1]))
+        upper = Masked(np.broadcast_to(~np.tri(shapes[1][-2], shapes[1][-1], -1, dtype=bool), shapes[1]))
         return [None, upper, *[None] * (len(shapes) - 2)]
     return None

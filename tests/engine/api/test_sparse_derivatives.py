@@ -74,6 +74,13 @@ FIELDS: dict[str, Callable[[Any, Any], Any]] = {
         xp.exp(x.reshape(4, 3)), axis=1, keepdims=True)).reshape(-1),
     "sorted": lambda xp, x: xp.sort(x.reshape(3, 4), axis=1).reshape(-1),
     "interpolation": lambda xp, x: xp.interp(np.linspace(0.1, 0.9, 5), np.linspace(0.0, 1.0, N), x),
+    "wave": lambda xp, x: xp.concatenate([x[6:], xp.roll(x[:6], 1) - 2.0 * x[:6] + xp.roll(x[:6], -1) - x[:6] ** 3]),
+    "pendulums": lambda xp, x: xp.concatenate([x[6:], -xp.sin(x[:6]) + 0.1 * (xp.roll(x[:6], 1) - x[:6])]),
+    "allen cahn": lambda xp, x: 0.01 * laplacian_of(xp, x) + x - x ** 3,
+    "network": lambda xp, x: xp.zeros(N).at[EDGES[:, 1]].add(xp.tanh(x[EDGES[:, 0]])),
+    "triangular": lambda xp, x: xp.triu(x.reshape(3, 4)[:, :3]) @ x[:3],
+    "relu": lambda xp, x: xp.maximum(x[1:] - x[:-1], 0.0),
+    "spectrum": lambda xp, x: xp.abs(xp.fft.rfft(x)) ** 2,
     "masked": lambda xp, x: x * (np.arange(N) % 3 == 0) + 0.0 * xp.sum(x),
 }
 
@@ -91,6 +98,9 @@ ENERGIES: dict[str, Callable[[Any, Any], Any]] = {
     "springs": lambda xp, x: xp.sum((x[EDGES[:, 0]] - x[EDGES[:, 1]]) ** 4),
     "groups": lambda xp, x: xp.sum(xp.prod(x.reshape(4, 3), axis=1)),
     "linear": lambda xp, x: xp.sum(BAND @ x),
+    "lagrangian": lambda xp, x: xp.sum(np.arange(5.0) * collocation(xp, x)) + xp.sum(x[N // 2:] ** 2),
+    "logistic": lambda xp, x: xp.sum(xp.log1p(xp.exp(-(BAND @ x)))) + xp.sum(x * x),
+    "chain": lambda xp, x: xp.sum((x[:-1] * x[1:] - 1.0) ** 2) + x[0] ** 4,
 }
 
 
@@ -136,6 +146,31 @@ def test_sparse_hessians_equal_dense_ones_of_jax(name: str) -> None:
     ("interpolation", 10)])
 def test_patterns_have_exactly_the_entries_of_the_structure(name: str, entries: int) -> None:
     assert fxgrad.sparsity(lambda x: FIELDS[name](fnp, x))(X).jacobian.nnz == entries
+
+
+KERNEL = np.zeros((1, 1, 3, 3))
+KERNEL[0, 0, 1] = 1.0
+
+
+def convolved(x: Any) -> Any:
+    return fxgrad.lax.conv_general_dilated(x.reshape(1, 1, 3, 4), KERNEL, (1, 1), "SAME").reshape(-1)
+
+
+@pytest.mark.parametrize(("function", "entries"), [
+    (convolved, 3 * 10), (lambda x: 2.0 * x + fxgrad.stop_gradient(np.roll(x, 1)) * x, N),
+    (lambda x: 2.0 * x + np.zeros(N) * np.roll(x, 1), N),
+    (lambda x: fnp.linalg.solve(np.eye(3) + np.ones((4, 3, 3)), x.reshape(4, 3, 1)).reshape(-1), 36),
+    (lambda x: fxgrad.scipy.linalg.solve_triangular(np.tril(np.ones((N, N))), x, lower=True), N * (N + 1) // 2),
+    (lambda x: fxgrad.scipy.special.gammainc(x, 2.0), N), (lambda x: fnp.fft.fft(x).real, N * N),
+    (lambda x: fxgrad.scipy.sparse.linalg.cg(lambda v: 2.0 * v, x)[0], N),
+    (lambda x: fxgrad.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, np.sin(c[1]) * x), (0, x))[1], N),
+    (lambda x: fxgrad.lax.fori_loop(0, 10 ** 6, lambda _, c: np.sin(c) * x, x), N),
+    (lambda x: fxgrad.vmap(lambda v: fxgrad.lax.while_loop(lambda v: v < 3.0, lambda v: v * 2.0, v))(x), N),
+    (lambda x: fxgrad.lax.scan(lambda c, each: (c, each * c), x[0], np.tile(x, 4000))[1][:N], 2 * N - 1),
+], ids=["zeros of a kernel", "stop_gradient", "products with 0", "batched solve", "triangular solve", "gammainc", "fft",
+        "matrix-free solve", "while", "long loop", "loops in a batch", "long scan"])
+def test_patterns_are_exact_where_others_are_not(function: Any, entries: int) -> None:
+    assert fxgrad.sparsity(function)(X).jacobian.nnz == entries
 
 
 def passes(pattern: Any, mode: str = "auto") -> tuple[int, int]:
