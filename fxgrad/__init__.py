@@ -21,7 +21,15 @@ from fxgrad.engine.api.compiled import explain_store, jit
 from fxgrad.engine.api.custom import custom_jvp, custom_vjp
 from fxgrad.engine.api.eager import ensure_compile_time_eval
 from fxgrad.engine.api.forward import jvp, linearize
-from fxgrad.engine.api.jacobians import hessian, hvp, jacfwd, jacobian, jacrev, value_and_jacobian
+from fxgrad.engine.api.jacobians import (
+    hessian,
+    hvp,
+    jacfwd,
+    jacobian,
+    jacrev,
+    value_and_hessian,
+    value_and_jacobian,
+)
 from fxgrad.engine.api.lowering import stablehlo
 from fxgrad.engine.api.naming import named_call, named_scope
 from fxgrad.engine.api.nans import debug_infs, debug_nans
@@ -94,6 +102,7 @@ if _TYPE_CHECKING:
     from fxgrad.engine.api.rolling import roll
     from fxgrad.engine.api.safe_derivatives import nan_safe
     from fxgrad.engine.api.sharded import shard_map
+    from fxgrad.engine.api.sparse_derivatives import sparsity
     from fxgrad.engine.api.specs import symbolic_spec
     from fxgrad.engine.control_flow.functions import python_control_flow
     from fxgrad.interop import from_jax, import_jaxpr, to_jax
@@ -160,10 +169,10 @@ __all__ = [
     "numpy", "odeint", "onnx", "ops", "optim", "outline", "parse", "pmap", "policy_report", "print_saved_residuals",
     "process_count", "process_index", "pure_callback", "python_control_flow", "random", "remat", "replace_pattern",
     "reshard", "roll", "save", "saved_residuals", "scalarize", "scan", "scipy", "set_default_dtype", "set_mesh",
-    "shard_map", "sharding", "simplify", "simulate", "stabilize", "stablehlo", "stages", "stochastic", "stop_gradient",
-    "straight_through", "subprogram", "switch", "symbolic_spec", "tabulate", "taylor", "test_util", "testing", "text",
-    "to_jax", "traffic", "transparent", "tree", "tree_util", "typeof", "typing", "value_and_grad", "value_and_jacobian",
-    "visualize", "vjp", "vmap", "while_loop",
+    "shard_map", "sharding", "simplify", "simulate", "sparsity", "stabilize", "stablehlo", "stages", "stochastic",
+    "stop_gradient", "straight_through", "subprogram", "switch", "symbolic_spec", "tabulate", "taylor", "test_util",
+    "testing", "text", "to_jax", "traffic", "transparent", "tree", "tree_util", "typeof", "typing", "value_and_grad",
+    "value_and_hessian", "value_and_jacobian", "visualize", "vjp", "vmap", "while_loop",
 ]
 
 
@@ -187,6 +196,7 @@ _NAMES = {
     "engine.api.rolling": "roll",
     "engine.api.safe_derivatives": "nan_safe",
     "engine.api.sharded": "shard_map",
+    "engine.api.sparse_derivatives": "sparsity",
     "engine.api.specs": "symbolic_spec",
     "engine.control_flow.functions": "python_control_flow",
     "interop": "from_jax import_jaxpr to_jax",

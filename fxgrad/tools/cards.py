@@ -26,6 +26,8 @@ MODULES = (
     "fxgrad.engine.analyses.fusing",
     "fxgrad.engine.analyses.intervals",
     "fxgrad.engine.analyses.key_reuse",
+    "fxgrad.engine.analyses.sparsity_moves",
+    "fxgrad.engine.analyses.sparsity_zeros",
     "fxgrad.engine.analyses.traffic",
     "fxgrad.engine.analyses.variation",
     "fxgrad.engine.analyses.work_space",
@@ -65,6 +67,7 @@ MODULES = (
 )
 """Every module that makes an `Analysis`."""
 ENTERING = (
+    "fxgrad.engine.analyses.sparsity",
     "fxgrad.engine.higher_order.series",
     "fxgrad.shipping.onnx",
     "fxgrad.text",

@@ -19,6 +19,7 @@ from benchmarks import (
     rolling,
     second_order,
     series,
+    sparse,
     training,
     unjitted_models,
 )
@@ -28,7 +29,7 @@ WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for module in (gradients, second_order, custom_rules, unjitted_models, library_calls, dataflow, first_calls,
                    programs, dispatch, compiled, control_flow, checked_calls, training, cheap_gradients, derivatives,
-                   series, laplacians, rolling)
+                   series, laplacians, rolling, sparse)
     for workload in module.WORKLOADS}
 
 

@@ -1,4 +1,4 @@
-"""Dense derivatives: `jacfwd`, `jacrev`, `jacobian`, `value_and_jacobian`, `hessian`, `hvp`."""
+"""Matrices of derivatives: `jacfwd`, `jacrev`, `jacobian`, `hessian`, with values beside them, and `hvp`."""
 
 from __future__ import annotations
 
@@ -19,24 +19,20 @@ from fxgrad.engine.api.arguments import (
     transformation,
 )
 from fxgrad.engine.api.forward import jvp_of
+from fxgrad.engine.api.jacobian_passes import Passes
 from fxgrad.engine.api.reverse import grad, trace_differentiated
+from fxgrad.engine.api.sparse_derivatives import sparse_values
 from fxgrad.engine.core.avals import Aval, without_literals
-from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.frontend.flat import TracedCall
 from fxgrad.engine.frontend.operands import ones_on_diagonal
 from fxgrad.engine.higher_order.groups import select_marked
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.structural import full, instantiate_zeros, move_axis, reshape, zeros
+from fxgrad.engine.ops.structural import full, move_axis, reshape, zeros
 from fxgrad.engine.tracebacks import hide_frames
-from fxgrad.engine.tracing.apply import apply_equations
-from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
-from fxgrad.engine.transforms.batch import Batch, Batched, put_axis
-from fxgrad.engine.transforms.forward import fill_zeros, has_tangent
-from fxgrad.engine.transforms.linearize import linearize_in_place, pull_back
+from fxgrad.engine.transforms.forward import has_tangent
+from fxgrad.engine.transforms.linearize import linearize_in_place
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, DTypeError
 
@@ -76,46 +72,92 @@ def jacrev(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False,
 
 
 def jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-             chunk_size: int | None = None, mode: Mode = "auto", *, allow_int: bool = False) -> Callable[..., Any]:
+             chunk_size: int | None = None, mode: Mode = "auto", *, allow_int: bool = False, sparse: Any = False,
+             ) -> Callable[..., Any]:
     """Return the function that computes the Jacobian of `fun`; mode "auto" takes the side with fewer elements.
 
-    Otherwise as `jacfwd`; `allow_int` is as in `jacrev`.
+    Otherwise as `jacfwd`; `allow_int` is as in `jacrev`. With `sparse=True` each leaf is a sparse matrix with a row for
+    each element of the output and a column for each of the argument, in as few passes as columns or rows that share no
+    row or column allow: a `scipy.sparse.csr_array`, and a `jax.experimental.sparse.BCOO` under `jit` and for arrays of
+    jax. Its places are those of `fxgrad.sparsity(fun)`; `sparse` may be a matrix or a `Pattern` that has them all.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.jacobian(lambda x: np.array([2.0, 3.0]) * x)(1.0)
     array([2., 3.])
+    >>> matrix = fxgrad.jacobian(lambda x: x[1:] * x[:-1], sparse=True)(np.arange(4.0))
+    >>> type(matrix).__name__, matrix.nnz
+    ('csr_array', 6)
     """
     return _jacobian_of("jacobian", fun, argnums, has_aux, holomorphic, chunk_size, mode, with_value=False,
-                        allow_int=allow_int)
+                        allow_int=allow_int, sparse=sparse)
 
 
 def value_and_jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False,
-                       holomorphic: bool = False, chunk_size: int | None = None, mode: Mode = "auto",
-                       ) -> Callable[..., Any]:
+                       holomorphic: bool = False, chunk_size: int | None = None, mode: Mode = "auto", *,
+                       sparse: Any = False) -> Callable[..., Any]:
     """Return the function that computes `(fun(...), Jacobian)` together; with `has_aux`, `((value, aux), Jacobian)`.
+
+    The arguments are those of `jacobian`.
 
     >>> import numpy as np, fxgrad
     >>> value, matrix = fxgrad.value_and_jacobian(lambda x: x * x)(np.array([1.0, 3.0]))
     >>> value, matrix.shape
     (array([1., 9.]), (2, 2))
     """
-    return _jacobian_of("value_and_jacobian", fun, argnums, has_aux, holomorphic, chunk_size, mode, with_value=True)
+    return _jacobian_of("value_and_jacobian", fun, argnums, has_aux, holomorphic, chunk_size, mode, with_value=True,
+                        sparse=sparse)
 
 
 def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-            chunk_size: int | None = None) -> Callable[..., Any]:
+            chunk_size: int | None = None, *, sparse: Any = False) -> Callable[..., Any]:
     """Return the function that computes the second derivatives of `fun`: `jacfwd` of `jacrev`.
 
-    For a scalar function of an array of shape `s` the result has shape `s + s`; containers nest as in `jacfwd`.
+    For a scalar function of an array of shape `s` the result has shape `s + s`; containers nest as in `jacfwd`. With
+    `sparse`, which is as in `jacobian`, `fun` returns a scalar, and the columns of the matrices are colored with regard
+    to their symmetry.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.hessian(lambda x: x[0] * x[1])(np.array([1.0, 2.0]))
     array([[0., 1.],
            [1., 0.]])
+    >>> fxgrad.hessian(lambda x: np.sum(x ** 3), sparse=True)(np.arange(3.0)).toarray()
+    array([[ 0.,  0.,  0.],
+           [ 0.,  6.,  0.],
+           [ 0.,  0., 12.]])
     """
+    if not _is_dense(sparse):
+        return _jacobian_of("hessian", grad(fun, argnums, has_aux), argnums, has_aux, holomorphic, chunk_size, "auto",
+                            with_value=False, sparse=sparse, of=fun)
     first = jacrev(fun, argnums, has_aux, holomorphic, chunk_size=chunk_size)
     second = jacfwd(first, argnums, has_aux, holomorphic, chunk_size)
     return transformation("hessian", fun, argnums)(second)
+
+
+def value_and_hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False,
+                      chunk_size: int | None = None, *, sparse: Any = False) -> Callable[..., Any]:
+    """Return the function that computes `(fun(...), Hessian)` of a scalar function together.
+
+    With `has_aux` the result is `((value, aux), Hessian)`. The arguments are those of `hessian`.
+
+    >>> import numpy as np, fxgrad
+    >>> value, matrix = fxgrad.value_and_hessian(lambda x: np.sum(x ** 3))(np.array([1.0, 2.0]))
+    >>> float(value), matrix
+    (9.0, array([[ 6.,  0.],
+           [ 0., 12.]]))
+    """
+    def value_aside(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        output = fun(*args, **kwargs)
+        return (output[0], output) if has_aux else (output, output)
+
+    gradient = grad(value_aside, argnums, has_aux=True)
+    second = _jacobian_of("value_and_hessian", gradient, argnums, True, False, chunk_size,
+                          "forward" if _is_dense(sparse) else "auto", with_value=False, sparse=sparse, of=fun)
+
+    @transformation("value_and_hessian", fun, argnums)
+    def value_and_matrix(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        matrix, value = second(*args, **kwargs)
+        return value, matrix
+    return value_and_matrix
 
 
 def hvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], argnums: Argnums = 0,
@@ -135,14 +177,19 @@ def hvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
     return found[1:] if has_aux else found[1]
 
 
+def _is_dense(sparse: Any) -> bool:
+    return sparse is False or sparse is None
+
+
 def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool,
                  chunk_size: int | None, mode: Mode, with_value: bool, allow_int: bool | None = None,
-                 ) -> Callable[..., Any]:
+                 sparse: Any = False, of: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """Return the function that computes the Jacobian of `fun`, the gradient of `of` if that is given."""
     if mode not in ("auto", "forward", "reverse"):
         raise ArgumentError(at_user_line(f'{what}: mode={mode!r}; it must be "auto", "forward" or "reverse"'))
     check_chunk_size(what, chunk_size)
 
-    @transformation(what, fun, argnums)
+    @transformation(what, of or fun, argnums)
     @hide_frames
     def jacobian_function(*args: Any, **kwargs: Any) -> Any:
         selected = select_arguments(what, fun, argnums, args)
@@ -150,10 +197,14 @@ def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: 
         check_differentiable(what, selected, avals, holomorphic=holomorphic, allow_int=allow_int)
         traced, aux = trace_differentiated(what, fun, has_aux, args, kwargs, selected, avals)
         main = traced.out_tree.num_leaves
-        _check_outputs(what, fun, avals, traced.program.out_avals[:main], holomorphic)
+        _check_outputs(what, of or fun, avals, traced.program.out_avals[:main], holomorphic)
         moving = [has_tangent(aval) for aval in avals]
-        derived = _jacobian_program(traced, main, mode, chunk_size, moving)
-        values = derived([*traced.captured, *selected.leaves])
+        if _is_dense(sparse):
+            derived = _jacobian_program(traced, main, mode, chunk_size, moving)
+            values = derived([*traced.captured, *selected.leaves])
+        else:
+            values = sparse_values(what, traced, main, moving, "symmetric" if of else mode, sparse, chunk_size,
+                                   selected.leaves)
         return _assemble(traced, selected, aux, values, main, with_value, moving)
     return jacobian_function
 
@@ -188,26 +239,9 @@ def _jacobian_program(traced: TracedCall, main: int, mode: Mode, chunk_size: int
     def build(*primals: Any) -> tuple[list[Any], None]:
         values, residuals, half = linearize_in_place(program, primals, wrt)
 
-        def push(tangents: Sequence[Any], size: int | None) -> list[Any]:
-            if size is None:
-                found = apply_equations(half.linear, [*residuals, *tangents])
-                return [*map(instantiate_zeros, fill_zeros(program.out_avals, half.nonzero_outputs, found)[:main])]
-            results = Batch(size).run(half.linear, [*(Batched(value, None) for value in residuals),
-                                                     *(Batched(tangent, 0) for tangent in tangents)])
-            found = fill_zeros(program.out_avals, half.nonzero_outputs,
-                               [put_axis(result, size, 0) for result in results])
-            return [zeros(Aval((size, *value.aval.shape), value.aval.dtype)) if type(value) is Zero else value
-                    for value in found[:main]]
-
-        def pull(cotangents: Sequence[Any], size: int | None) -> list[Any]:
-            if size is None:
-                arriving = [*cotangents, *map(Zero, program.out_avals[main:])]
-                reaching = [value for value, reached in zip(arriving, half.nonzero_outputs, strict=True) if reached]
-                return [instantiate_zeros(value) for value in pull_back(half, residuals, reaching)]
-            return _pull_back_rows(program, half, residuals, cotangents, main)
-
+        passes = Passes(program, half, residuals, main)
         sources, targets = (inputs, outputs) if columns else (outputs, inputs)
-        stacked = _apply_in_chunks(push if columns else pull, sources, targets, chunk_size)
+        stacked = _apply_in_chunks(passes.push if columns else passes.pull, sources, targets, chunk_size)
         return [*values, *_blocks(stacked, inputs, outputs, columns)], None
 
     return derive(program, ("jacobian", mode, main, chunk_size, *moving), build, program.in_avals)
@@ -215,27 +249,6 @@ def _jacobian_program(traced: TracedCall, main: int, mode: Mode, chunk_size: int
 
 def _total_size(avals: Sequence[Aval]) -> int:
     return sum(aval.size for aval in avals)
-
-
-def _pull_back_rows(program: Program, half: Any, residuals: Sequence[Any], cotangents: Sequence[Any], main: int,
-                    ) -> list[Any]:
-    """Pull a batch of cotangents back to rows, one stack for each input."""
-    size = aval_of(cotangents[0]).shape[0]
-    reached = [cotangent for cotangent, marked in zip(cotangents, half.nonzero_outputs[:main], strict=True) if marked]
-    more = sum(half.nonzero_outputs[main:])
-    residual_avals = [aval_of(value) for value in residuals]
-    one = [aval_of(value).without_axis(0).strong() for value in reached]
-    extra = [aval for aval, marked in zip(program.out_avals[main:], half.nonzero_outputs[main:], strict=True) if marked]
-
-    def backward_pass(*values: Any) -> list[Any]:
-        arriving = [*values[len(residuals):], *map(Zero, extra)]
-        return [instantiate_zeros(result) for result in pull_back(half, values[:len(residuals)], arriving)]
-
-    assert len(extra) == more
-    pulled, captured = trace_at(backward_pass, [*residual_avals, *one], mode=WITH_LITERALS)
-    results = Batch(size).run(pulled, [*(Batched(value, None) for value in (*captured, *residuals)),
-                                       *(Batched(value, 0) for value in reached)])
-    return [put_axis(result, size, 0) for result in results]
 
 
 def _apply_in_chunks(apply: Callable[[Sequence[Any], int | None], list[Any]], sources: Sequence[Aval],

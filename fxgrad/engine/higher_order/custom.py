@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from fxgrad.engine.analyses.cost import total_cost
+from fxgrad.engine.analyses.sparsity_moves import sparsity_rules
+from fxgrad.engine.analyses.sparsity_values import reverse_only
 from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.cache_keys import StructuralKey
@@ -374,3 +376,4 @@ custom_vjp_tangent_p = register(Primitive(
     name="custom_vjp_tangent", abstract=_tangent_abstract, numpy=_tangent_numpy, xla=_tangent_xla, jvp=_tangent_jvp,
     transpose=_tangent_transpose, batch=_tangent_batch, calls_user_code=True, sets_vma=True,
     cost=lambda *avals, **params: total_cost(_tangent_program(avals, **params)[0])))
+sparsity_rules.enter(reverse_only, custom_vjp_tangent_p)

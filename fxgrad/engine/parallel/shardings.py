@@ -14,6 +14,7 @@ import jax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, SingleDeviceSharding, get_abstract_mesh
 
 from fxgrad.engine import tree
+from fxgrad.engine.analyses.sparsity_moves import in_place, sparsity_rules
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.core.primitive import Cost, Primitive
@@ -282,3 +283,6 @@ device_put_p: Primitive = linear_unary(
 def _identity_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet:
     """NumPy code has nothing to do."""
     return Snippet("{0}", owned=False)
+
+
+sparsity_rules.enter(in_place, sharding_constraint_p, device_put_p)

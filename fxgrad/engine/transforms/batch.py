@@ -34,6 +34,7 @@ class Batch(Interpreter):
 
     def __init__(self, size: int) -> None:
         self.size, self.name = size, batched_axis.get()
+        self._notes = False
 
     def run(self, program: Program, inputs: Sequence[Batched]) -> list[Batched]:
         """Walk `program`; if it is shown, note which variable is a batch of which."""

@@ -1,0 +1,270 @@
+"""Sparsity through operations that hold programs: calls, branches, loops and solvers, by the links of their regions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine.analyses.index_sets import Dependence, composed, identity, joined, of_matrix, scipy_sparse, union
+from fxgrad.engine.analyses.sparsity_values import Value, Walk, conservative, linear_values
+from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.regions import Region
+
+_TURNS = 20_000
+"""The most operations in the turns of a loop that are looked at one by one."""
+_CALLS = frozenset({"inline", "call", "recomputed"})
+
+
+def through_regions(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
+    """Follow the links of the programs: calls, branches and loops; others may combine everything."""
+    regions = equation.regions
+    roles = [region.role for region in regions]
+    if len(regions) == 1 and roles[0] in _CALLS:
+        return _placed(equation, regions[0], _run_region(walk, regions[0], values))
+    if roles and all(role == "branch" for role in roles):
+        return _branches(walk, equation, regions, values)
+    bodies = [region for region in regions if region.role == "body"]
+    if len(bodies) == 1 and set(roles) <= {"body", "condition"}:
+        return _loop(walk, equation, bodies[0], values)
+    if "matvec" in roles:
+        return _solve(walk, equation, regions[roles.index("matvec")], values)
+    return conservative(walk, equation, values)
+
+
+def _run_region(walk: Walk, region: Region, values: Sequence[Value]) -> list[Value]:
+    return walk.run(region.program, [values[link.place] for link in region.inputs])
+
+
+def _placed(equation: Equation, region: Region, results: Sequence[Value]) -> list[Value]:
+    found: list[Value] = [None] * len(equation.outputs)
+    for link, result in zip(region.outputs, results, strict=True):
+        if link.place >= 0:
+            found[link.place] = result
+    return found
+
+
+def _branches(walk: Walk, equation: Equation, regions: Sequence[Region], values: list[Value]) -> list[Value]:
+    if isinstance(values[0], np.ndarray):
+        regions = [regions[int(np.clip(values[0], 0, len(regions) - 1))]]
+    results = [_placed(equation, region, _run_region(walk, region, values)) for region in regions]
+    return [_either(walk, found, var.aval.shape) for var, found in zip(equation.outputs, zip(*results, strict=True),
+                                                                      strict=True)]
+
+
+def _either(walk: Walk, found: Sequence[Value], shape: Any) -> Value:
+    """Return the value of a result that is one of these."""
+    linear = linear_values(found)
+    if linear:
+        return union(linear, shape, walk.width)
+    return found[0] if len(found) == 1 else None
+
+
+def _operations(program: Program) -> int:
+    return sum(1 + sum((region.times or 1) * _operations(region.program) for region in equation.regions)
+               for equation in program.equations)
+
+
+def _loop(walk: Walk, equation: Equation, body: Region, values: list[Value]) -> list[Value]:
+    first = {link.place for link in body.inputs}
+    times = body.times
+    if times is None and 0 not in first and isinstance(values[0], np.ndarray):
+        times = max(int(values[0]), 0)  # the count of a loop with a counter
+    if times is not None and times * _operations(body.program) <= _TURNS:
+        return _unrolled(walk, equation, body, values, times)
+    return _closed(walk, equation, body, values)
+
+
+def _entry(value: Value, turn: int) -> Value:
+    if type(value) is Dependence:
+        return value.viewed(lambda index: index[turn])
+    return value[turn] if isinstance(value, np.ndarray) else None
+
+
+def _unrolled(walk: Walk, equation: Equation, body: Region, values: list[Value], times: int) -> list[Value]:
+    """Go through the turns of a loop one by one."""
+    inputs, outputs = body.inputs, body.outputs
+    carry = [values[link.place] for link in inputs if link.how == "carry"]
+    entries: dict[int, list[Value]] = {place: [None] * times for place, link in enumerate(outputs)
+                                       if link.how == "entry"}
+    for turn in reversed(range(times)) if body.reverse else range(times):
+        carried = iter(carry)
+        results = walk.run(body.program, [
+            next(carried) if link.how == "carry" else _entry(values[link.place], turn) if link.how == "entry"
+            else values[link.place] for link in inputs])
+        carry = [result for result, link in zip(results, outputs, strict=True) if link.how == "carry"]
+        for place, found in entries.items():
+            found[turn] = results[place]
+    carried = iter(carry)
+    return _placed(equation, body, [
+        next(carried) if link.how == "carry" else _stacked(walk, entries[place], atom.aval.shape)
+        for place, (link, atom) in enumerate(zip(outputs, body.program.outputs, strict=True))])
+
+
+def _stacked(walk: Walk, found: Sequence[Value], shape: Any) -> Value:
+    if any(type(each) is Dependence for each in found):
+        pieces = [each.viewed(lambda index: index[None]) if type(each) is Dependence else None for each in found]
+        return joined(pieces, [(1, *shape)] * len(pieces), 0, walk.width)
+    if not found or not all(isinstance(each, np.ndarray) for each in found):
+        return None
+    return np.stack(found)
+
+
+def _closed(walk: Walk, equation: Equation, body: Region, values: list[Value]) -> list[Value]:
+    """Close what one turn of a loop connects under any number of turns."""
+    inputs, outputs, program = body.inputs, body.outputs, body.program
+    carries = [place for place, link in enumerate(inputs) if link.how == "carry"]
+    made = [place for place, link in enumerate(outputs) if link.how == "carry"]
+    marked = {place for place in range(len(inputs)) if type(values[inputs[place].place]) is Dependence}
+    while True:  # until no further carry depends on an input
+        local = _LocalTurn(inputs, program, values, marked, {*carries})
+        results = local.run(walk)
+        more = {carry for carry, place in zip(carries, made, strict=True)
+                if type(results[place]) is Dependence and carry not in marked}
+        if not more:
+            break
+        marked |= more
+    carried = [place for place in carries if place in marked]
+    total = sum(local.sizes[place] for place in carried)
+    steps = [results[made[carries.index(place)]] for place in carried]
+    if carried:
+        one = scipy_sparse().vstack([each.matrix() if type(each) is Dependence else scipy_sparse().csr_array(
+            (local.sizes[place], local.width), dtype=bool) for place, each in zip(carried, steps, strict=True)]).tocsr()
+    else:
+        one = scipy_sparse().csr_array((0, local.width), dtype=bool)
+    closure = _closure(one[:, :total])
+    if closure is None:
+        return conservative(walk, equation, values)
+    others = [place for place in sorted(marked) if place not in carried and inputs[place].how != "entry"]
+    entries = [place for place in sorted(marked) if inputs[place].how == "entry"]
+    start = [_flat(walk, values[inputs[place].place], local.sizes[place]) for place in carried]
+    fixed = [_flat(walk, values[inputs[place].place], local.sizes[place]) for place in others]
+    single = [_flat(walk, values[inputs[place].place].merged([0]), local.sizes[place]) for place in entries]
+    lengths = [each.shape for each in (*fixed, *single)]
+    state = composed(of_matrix(closure, (total,)), joined(start, [each.shape for each in start], 0, walk.width)) if (
+        carried) else Dependence((0,), walk.width, [])
+    if carried and lengths:
+        reached = scipy_sparse().csr_array(closure.astype(np.int32) @ one[:, total:].astype(np.int32)).astype(bool)
+        state = union([state, composed(of_matrix(reached, (total,)), joined(
+            [*fixed, *single], lengths, 0, walk.width))], (total,), walk.width)
+    anytime = joined([*([state] if carried else []), *fixed], [*([(total,)] if carried else []), *(
+        each.shape for each in fixed)], 0, walk.width) if carried or fixed else Dependence((0,), walk.width, [])
+    found: list[Value] = []
+    ends = np.cumsum([local.sizes[place] for place in carried])
+    for place, link in enumerate(outputs):
+        result, shape = results[place], program.outputs[place].aval.shape
+        if link.how == "carry":
+            carry = carries[made.index(place)]
+            if carry not in marked:
+                found.append(None)
+                continue
+            stop = int(ends[carried.index(carry)])
+            found.append(state.take(np.arange(stop - local.sizes[carry], stop)).reshaped(shape))
+        elif type(result) is Dependence:
+            found.append(_every_turn(walk, result, anytime, [values[inputs[each].place] for each in entries],
+                                     0 if body.times is None else body.times))
+        else:
+            found.append(None)
+    return _placed(equation, body, found)
+
+
+class _LocalTurn:
+    """One turn of a loop, whose marked inputs have indices of their own: carries, then constants, then entries."""
+
+    def __init__(self, inputs: Sequence[Any], program: Program, values: Sequence[Value], marked: set[int],
+                 carries: set[int]) -> None:
+        self.program = program
+        self.sizes = {place: program.inputs[place].aval.size for place in marked}
+        order = sorted(marked, key=lambda place: (place not in carries, inputs[place].how == "entry", place))
+        self.width = sum(self.sizes.values())
+        self.values: list[Value] = []
+        starts, start = {}, 0
+        for place in order:
+            starts[place] = start
+            start += self.sizes[place]
+        for place, link in enumerate(inputs):
+            if place in marked:
+                self.values.append(identity(program.inputs[place].aval.shape, starts[place], self.width))
+            else:
+                self.values.append(values[link.place] if link.how == "same" else None)
+
+    def run(self, walk: Walk) -> list[Value]:
+        own = Walk(self.width, walk.rule_of)
+        results = own.run(self.program, self.values)
+        walk.reverse_only |= own.reverse_only
+        return results
+
+
+def _flat(walk: Walk, value: Value, size: int) -> Dependence:
+    if type(value) is not Dependence:
+        return Dependence((size,), walk.width, [])
+    return value.reshaped((-1,))
+
+
+def _closure(matrix: Any) -> Any:
+    """Return the reflexive and transitive closure of a square matrix of bools; None if it has too many entries."""
+    itself = scipy_sparse().eye_array(matrix.shape[0], dtype=np.int32, format="csr")
+    found = scipy_sparse().csr_array(matrix.astype(np.int32) + itself)
+    while True:
+        if found.nnz * (found.nnz / max(found.shape[0], 1)) > 300_000_000:
+            return None
+        found.data[:] = 1
+        squared = scipy_sparse().csr_array(found @ found)
+        if squared.nnz == found.nnz:
+            return squared.astype(bool)
+        found = squared
+
+
+def _every_turn(walk: Walk, result: Dependence, anytime: Dependence, entries: Sequence[Dependence], times: int,
+                ) -> Dependence:
+    """Return the dependence of the stack of a result of each turn, on values at any turn and on the turn's entries."""
+    matrix, border = result.matrix(), anytime.size
+    shape = (times, *result.shape)
+    found = []
+    if border:
+        always = composed(of_matrix(matrix[:, :border], result.shape), anytime)
+        found.append(always.viewed(lambda index: np.broadcast_to(index[None], (times, *index.shape))))
+    if entries:
+        flat = [each.reshaped((times, -1)) for each in entries]
+        stacked = joined(flat, [each.shape for each in flat], 1, walk.width)
+        one = of_matrix(matrix[:, border:], result.shape)
+        width = stacked.shape[1]
+        rows, columns = one.pairs()
+        turns = np.arange(times)[:, None]
+        size = result.size
+        every = scipy_sparse().coo_array(
+            (np.ones(times * rows.size, bool),
+             ((turns * size + rows).reshape(-1), (turns * width + columns).reshape(-1))),
+            shape=(times * size, times * width))
+        found.append(composed(of_matrix(every, shape), stacked.reshaped((-1,))))
+    return union(found, shape, walk.width)
+
+
+def _solve(walk: Walk, equation: Equation, matvec: Region, values: list[Value]) -> list[Value]:
+    """Unknowns depend on the right-hand sides that the matrix connects them with, directly or by others."""
+    program = matvec.program
+    inside = [place for place, link in enumerate(matvec.inputs) if link.how == "inside"]
+    right = values[len(values) - len(inside):]
+    shapes = [program.inputs[place].aval.shape for place in inside]
+    if (len(equation.outputs) != len(inside) or [var.aval.shape for var in equation.outputs] != shapes
+            or any(type(value) is Dependence for value in values[:len(values) - len(inside)])):
+        return conservative(walk, equation, values)
+    sizes = [math.prod(shape) for shape in shapes]
+    starts = [sum(sizes[:place]) for place in range(len(sizes))]
+    local = Walk(sum(sizes), walk.rule_of)
+    unknowns = iter(identity(shape, start, local.width) for shape, start in zip(shapes, starts, strict=True))
+    made = local.run(program, [next(unknowns) if link.how == "inside" else values[link.place]
+                               for link in matvec.inputs])
+    if any(type(each) is not Dependence for each in made):
+        return conservative(walk, equation, values)
+    matrix = scipy_sparse().vstack([each.matrix() for each in made]).tocsr()
+    if matrix.shape[0] != matrix.shape[1]:
+        return conservative(walk, equation, values)
+    count, labels = scipy_sparse().csgraph.connected_components(matrix, directed=False)
+    flat = joined([_flat(walk, each, size) for each, size in zip(right, sizes, strict=True)],
+                  [(size,) for size in sizes], 0, walk.width)
+    groups = flat.spread(labels, (count,))
+    return [groups.take(labels[start:start + size].reshape(shape).astype(np.int64))
+            for start, size, shape in zip(starts, sizes, shapes, strict=True)]

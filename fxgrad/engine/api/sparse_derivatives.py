@@ -1,0 +1,444 @@
+"""Sparse derivatives: patterns of Jacobians and Hessians, and matrices from as few passes as their colors take."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fxgrad.engine.analyses.coloring import Coloring, Compression
+from fxgrad.engine.analyses.index_sets import Dependence, identity
+from fxgrad.engine.analyses.index_sets import joined as join_dependences
+from fxgrad.engine.analyses.sparsity import dependences
+from fxgrad.engine.analyses.sparsity_values import Walk, known_values
+from fxgrad.engine.api.arguments import (
+    Argnums,
+    check_differentiable,
+    leaf_avals,
+    select_arguments,
+    transformation,
+)
+from fxgrad.engine.api.dense_products import find_products, push_identity
+from fxgrad.engine.api.eager import ensure_compile_time_eval
+from fxgrad.engine.api.jacobian_passes import Passes, pullback_program
+from fxgrad.engine.api.reverse import grad, trace_differentiated
+from fxgrad.engine.api.sparse_patterns import Pattern, pattern_of_matrix
+from fxgrad.engine.core.avals import Aval, without_literals
+from fxgrad.engine.core.program_properties import memoize
+from fxgrad.engine.derivation.derive import Derived, derive
+from fxgrad.engine.executors.xla import is_jax
+from fxgrad.engine.frontend.flat import TracedCall
+from fxgrad.engine.higher_order.groups import select_marked
+from fxgrad.engine.ops.indexing import Windows, gather
+from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.shaping import slice_in_dim
+from fxgrad.engine.ops.structural import convert, reshape, zeros
+from fxgrad.engine.tracebacks import hide_frames
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.transforms.forward import has_tangent
+from fxgrad.engine.transforms.linearize import Linearized, linearize_program
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, DTypeError
+
+_DENSE = 0.5
+"""The share of entries from which on matrices are looked for in the program."""
+_PIECES = 16
+"""The most pieces of the results of the passes that are joined, instead of gathering entry by entry."""
+_PATTERNS = 8
+"""The most patterns of one program, for different values that it captured, such as indices."""
+
+
+class Found(NamedTuple):
+    """The pattern of a program's derivative, and whether it can be taken by reverse passes alone."""
+
+    pattern: Pattern
+    reverse_only: bool
+
+
+def find_pattern(traced: TracedCall, main: int, moving: Sequence[bool]) -> Found:
+    """Return the pattern of the Jacobian of the first `main` outputs in the inputs that `moving` marks.
+
+    It is kept on the program, and holds for the values that the function captured: indices, and numbers that are 0.
+    """
+    program, wrt = traced.program, traced.wrt(moving)
+    kept: list[tuple[list[Any], Found]] = memoize(program, ("sparsity", wrt, main), list)
+    captured = [*map(_known, traced.captured)]
+    for values, found in kept:
+        if all(map(_is_same, values, captured)):
+            return found
+    derived = linearize_program(program, wrt)
+    explicit = [None] * (len(program.inputs) - program.captured)
+    values = known_values(derived.program, [*map(_known, derived.captured), *captured, *explicit])
+    half: Linearized = derived.extra
+    residuals = values[len(values) - half.linear.captured:] if half.linear.captured else []
+    found = _analyze(traced, main, half, residuals)
+    if len(kept) >= _PATTERNS:
+        kept.clear()
+    kept.append((captured, found))
+    return found
+
+
+def _known(value: Any) -> Any:
+    """Return a value as a NumPy array if it is known."""
+    if type(value) is Tracer or (isinstance(value, jax.Array) and isinstance(value, jax.core.Tracer)):
+        return None
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+        return None
+    array = np.asarray(value)
+    return array if array.dtype.names is None else None
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one is other or bool(np.array_equal(one, other))
+
+
+def _analyze(traced: TracedCall, main: int, half: Linearized, residuals: Sequence[Any]) -> Found:
+    """Look at the linear half of a program; at its transpose if that cannot be run."""
+    program, marks = traced.program, half.nonzero_outputs
+    inputs = half.linear.in_avals[half.linear.captured:]
+    outputs = program.out_avals[:main]
+    width, height = _total(inputs), _total(outputs)
+    values, walk = dependences(half.linear, [*residuals, *_identities(inputs, width)], width)
+    results = iter(values)
+    found = [next(results) if marked else None for marked in marks][:main]
+    if not walk.reverse_only:
+        return Found(_pattern(found, outputs, width, walk), reverse_only=False)
+    pulled, captured = pullback_program(program, half, main)
+    reached = select_marked(outputs, marks[:main])
+    rows, backward = dependences(pulled, [*map(_known, captured), *residuals, *_identities(reached, _total(reached))],
+                                 _total(reached))
+    pattern = _pattern(rows, inputs, backward.width, backward)
+    numbers = np.concatenate([np.zeros(0, np.int64), *(
+        np.full(aval.size, marked) for aval, marked in zip(outputs, marks, strict=False))]).astype(bool)
+    starts = np.zeros(height + 1, np.int64)
+    turned = pattern.transpose()
+    starts[1:][numbers] = np.diff(turned.starts)
+    return Found(Pattern((height, width), np.cumsum(starts), turned.indices, backward.blames), reverse_only=True)
+
+
+def _identities(avals: Sequence[Aval], width: int) -> list[Dependence]:
+    starts = np.cumsum([0, *(aval.size for aval in avals)])
+    return [identity(aval.shape, int(start), width) for aval, start in zip(avals, starts, strict=False)]
+
+
+def _pattern(found: Sequence[Any], avals: Sequence[Aval], width: int, walk: Walk) -> Pattern:
+    """Return the pattern whose rows are the elements of results of these types."""
+    shapes = [(aval.size,) for aval in avals]
+    flat = [each.reshaped((-1,)) if type(each) is Dependence else None
+            for each in found]
+    whole = flat[0] if len(flat) == 1 and flat[0] is not None else join_dependences(
+        flat, shapes, 0, width) if flat else Dependence((0,), width, [])
+    starts, indices = whole.csr()
+    return Pattern((_total(avals), width), np.asarray(starts, np.int64), np.ascontiguousarray(indices, np.int32),
+                   walk.blames)
+
+
+def _total(avals: Sequence[Aval]) -> int:
+    return sum(aval.size for aval in avals)
+
+
+def sparse_values(what: str, traced: TracedCall, main: int, moving: Sequence[bool], mode: str, sparse: Any,
+                  chunk_size: int | None, leaves: Sequence[Any]) -> list[Any]:
+    """Return the outputs of a traced call, and the matrices of its blocks: for each output, one per `moving` input."""
+    found = find_pattern(traced, main, moving)
+    pattern = found.pattern
+    if sparse is not True:
+        pattern = given_pattern(what, sparse, pattern.shape)
+    if mode == "symmetric":
+        if found.reverse_only:
+            mode = "reverse"
+        else:
+            pattern = _symmetric(traced, pattern)
+    plan = plan_of(traced, main, moving, pattern, "reverse" if found.reverse_only else mode)
+    inputs = [*traced.captured, *leaves]
+    is_bcoo = any(type(value) is Tracer or is_jax(value) for value in inputs)
+    derived = sparse_program(traced, main, plan, moving, chunk_size, is_bcoo)
+    values = without_literals(derived(inputs))
+    count = len(traced.program.outputs)
+    if sparse is not True:
+        _check_given(what, traced, main, moving, found, plan, inputs, values)
+    return [*values[:count], *(bcoo_of(plan, block, data) if is_bcoo else scipy_of(block, data, what)
+                               for block, data in zip(plan.blocks, values[count:], strict=True))]
+
+
+def _symmetric(traced: TracedCall, pattern: Pattern) -> Pattern:
+    kept: dict[int, tuple[Pattern, Pattern]] = memoize(traced.program, "symmetric patterns", dict)
+    both = kept.get(id(pattern))
+    if both is None:
+        both = kept[id(pattern)] = pattern, pattern.symmetric()
+    return both[1]
+
+
+class Sparsity:
+    """The patterns of the derivatives of a call: `jacobian`, and `hessian` for a scalar function."""
+
+    def __init__(self, jacobian: Pattern, find_hessian: Callable[[], Pattern]) -> None:
+        self.jacobian = jacobian
+        self._find_hessian = find_hessian
+        self._hessian: Pattern | None = None
+
+    @property
+    def hessian(self) -> Pattern:
+        """The pattern of second derivatives, found when it is first asked for; raises as `grad` if there are none."""
+        if self._hessian is None:
+            self._hessian = self._find_hessian()
+        return self._hessian
+
+    def __repr__(self) -> str:
+        height, width = self.jacobian.shape
+        return f"Sparsity({height} x {width}, {self.jacobian.nnz} entries in the Jacobian)"
+
+
+def sparsity(fun: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Sparsity]:
+    """Return the function that finds the patterns of the derivatives of `fun` at its arguments: a `Sparsity`.
+
+    `jacobian` and `hessian` of it are `Pattern`s, of matrices with a row for each element of the output (of the
+    arguments, for the Hessian) and a column for each element of the arguments at `argnums`. They hold all places that
+    can be other than zero, for any values of the arguments at `argnums`; what the function captures, and other
+    arguments, such as indices and masks, count with their values. Nothing is differentiated numerically. Raises as
+    `grad` does.
+
+    >>> import numpy as np, fxgrad
+    >>> found = fxgrad.sparsity(lambda x: np.sum(x[1:] * x[:-1] ** 2))(np.ones(4))
+    >>> found
+    Sparsity(1 x 4, 4 entries in the Jacobian)
+    >>> found.hessian
+    Pattern(4 x 4, 9 entries, 56.25 %)
+    ● ● · ·
+    ● ● ● ·
+    · ● ● ●
+    · · ● ·
+    """
+    def of_call(what: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pattern:
+        selected = select_arguments(what, function, argnums, args)
+        avals = leaf_avals(what, selected)
+        check_differentiable(what, selected, avals)
+        traced, _ = trace_differentiated(what, function, False, args, kwargs, selected, avals)
+        found = find_pattern(traced, traced.out_tree.num_leaves, [has_tangent(aval) for aval in avals])
+        return found.pattern if function is fun else _symmetric(traced, found.pattern)
+
+    @transformation("sparsity", fun, argnums)
+    @hide_frames
+    def find(*args: Any, **kwargs: Any) -> Sparsity:
+        return Sparsity(of_call("sparsity", fun, args, kwargs),
+                        lambda: of_call("sparsity", grad(fun, argnums), args, kwargs))
+    return find
+
+
+# --- matrices ---------------------------------------------------------------------------------------------------------
+
+
+class Block(NamedTuple):
+    """The entries of a block of the matrix: its shape, columns by row as in CSR, and their numbers in the whole."""
+
+    shape: tuple[int, int]
+    starts: Any
+    indices: Any
+    entries: Any
+
+
+class SparsePlan:
+    """How a sparse matrix is computed: its pattern, its compression, and its blocks by output and input.
+
+    A BCOO may have its entries in any order. `pieces` is in the order of colors; it is None for several blocks, and
+    where there are many.
+    """
+
+    def __init__(self, pattern: Pattern, mode: str, outputs: Sequence[Aval], inputs: Sequence[Aval]) -> None:
+        self.pattern, self._mode = pattern, mode
+        self.blocks = _blocks_of(pattern, [aval.size for aval in outputs], [aval.size for aval in inputs])
+        self.is_product = False
+        """Whether the matrix stands in the program, so that no passes are needed."""
+
+    @functools.cached_property
+    def compression(self) -> Compression:
+        """The products that suffice for all entries."""
+        return self.pattern.compression(self._mode)
+
+    @functools.cached_property
+    def _pieces(self) -> tuple[list[tuple[int, int]] | None, Any]:
+        """The pieces, and the order of the entries in them."""
+        places = self.compression.places
+        if len(self.blocks) == 1 and places.size:
+            order = np.argsort(places)
+            ordered = places[order]
+            ends = np.flatnonzero(np.diff(ordered) != 1)
+            if ends.size < _PIECES:
+                return [(int(first), int(last) + 1) for first, last in zip(
+                    ordered[np.r_[0, ends + 1]], ordered[np.r_[ends, -1]], strict=True)], order
+        return None, None
+
+    @property
+    def pieces(self) -> list[tuple[int, int]] | None:
+        """The ranges of the results of the passes that are the entries of a BCOO."""
+        return self._pieces[0]
+
+    def coordinates(self, block: Block) -> tuple[Any, bool]:
+        """Return the row and the column of each entry of a BCOO, and whether they are sorted."""
+        rows = np.repeat(np.arange(block.shape[0], dtype=np.int32), np.diff(block.starts))
+        found = np.stack([rows, block.indices], 1)
+        order = None if self.is_product else self._pieces[1]
+        return (found, True) if order is None else (found[order], False)
+
+
+def _blocks_of(pattern: Pattern, heights: Sequence[int], widths: Sequence[int]) -> list[Block]:
+    if len(heights) == len(widths) == 1:
+        return [Block(pattern.shape, pattern.starts, pattern.indices, None)]
+    rows, columns, blocks = pattern.rows, pattern.indices, []
+    above = 0
+    for height in heights:
+        left = 0
+        for width in widths:
+            entries = np.flatnonzero((rows >= above) & (rows < above + height)
+                                     & (columns >= left) & (columns < left + width))
+            starts = np.r_[0, np.cumsum(np.bincount(rows[entries] - above, minlength=height))]
+            blocks.append(Block((height, width), starts, columns[entries] - np.int32(left), entries))
+            left += width
+        above += height
+    return blocks
+
+
+def plan_of(traced: TracedCall, main: int, moving: Sequence[bool], pattern: Pattern, mode: str) -> SparsePlan:
+    """Return the plan for a pattern and a mode, kept on the program."""
+    inputs = select_marked(traced.program.in_avals[traced.program.captured:], moving)
+    plans: dict[Any, SparsePlan] = memoize(traced.program, ("sparse plans", main, *moving), dict)
+    plan = plans.get((id(pattern), mode))
+    if plan is None:  # which keeps the pattern alive
+        plan = plans[id(pattern), mode] = SparsePlan(pattern, mode, traced.program.out_avals[:main], inputs)
+    return plan
+
+
+def sparse_program(traced: TracedCall, main: int, plan: SparsePlan, moving: Sequence[bool], chunk_size: int | None,
+                   is_bcoo: bool) -> Derived:
+    """Return the program inputs -> (outputs, entries of each block), for a BCOO in any order."""
+    program = traced.program
+    inputs, outputs = select_marked(program.in_avals[program.captured:], moving), program.out_avals[:main]
+    wrt = traced.wrt(moving)
+    half = linearize_program(program, wrt).extra
+    plan.is_product = (len(program.outputs) == main == len(inputs) == 1 and all(half.nonzero_outputs)
+                       and plan.pattern.density > _DENSE and find_products(half.linear))
+
+    def build(*primals: Any) -> tuple[list[Any], None]:
+        derived = linearize_program(program, wrt)
+        with ensure_compile_time_eval():  # what is linear in known seeds alone is computed once
+            return [*(results := derived(primals))[:len(program.outputs)], *entries(derived.extra, results)], None
+
+    def entries(half: Linearized, results: Sequence[Any]) -> list[Any]:
+        count = len(program.outputs)
+        if plan.is_product:
+            matrix, = push_identity(half.linear, results[count:])
+            flat = reshape(matrix, (aval_of(matrix).size,))
+            height, width = plan.pattern.shape
+            if plan.pattern.nnz == height * width:
+                return [flat]
+            return [_entries(flat, plan.pattern.rows.astype(np.int64) * width + plan.pattern.indices)]
+        passes = Passes(program, half, results[count:], main)
+        columns, rows, places = plan.compression
+        dtype = np.result_type(*(aval.dtype for aval in outputs), *(aval.dtype for aval in inputs)) if (
+            len({aval.dtype for aval in (*outputs, *inputs)}) > 1) else outputs[0].dtype
+        parts = [*_products(passes.push, columns, inputs, outputs, chunk_size, dtype),
+                 *_products(passes.pull, rows, outputs, inputs, chunk_size, dtype)]
+        flat = parts[0] if len(parts) == 1 else concatenate(parts, 0) if parts else None
+        if is_bcoo and plan.pieces is not None:
+            cut = [slice_in_dim(flat, first, last, 0) for first, last in plan.pieces]
+            return cut if len(cut) == 1 else [concatenate(cut, 0)]
+        blocks = []
+        for block in plan.blocks:
+            chosen = places if block.entries is None else places[block.entries]
+            blocks.append(zeros(Aval((0,), dtype)) if flat is None or not chosen.size else _entries(flat, chosen))
+        return blocks
+
+    return derive(program, ("sparse jacobian", plan, main, chunk_size, is_bcoo, *moving), build, program.in_avals)
+
+
+def _products(apply: Callable[[Sequence[Any], int], list[Any]], coloring: Coloring, sources: Sequence[Aval],
+              targets: Sequence[Aval], chunk_size: int | None, dtype: Any) -> list[Any]:
+    """Return the flat results of the passes for all colors, in pieces of as many colors as `chunk_size` allows."""
+    count = coloring.number
+    step = count if chunk_size is None else chunk_size
+    parts = []
+    for start in range(0, count, max(step, 1)):
+        size = min(step, count - start)
+        seeds, first = [], 0
+        for aval in sources:
+            own = coloring.colors[first:first + aval.size].reshape(1, *aval.shape)
+            first += aval.size
+            numbers = np.arange(start, start + size, dtype=np.int32).reshape(size, *[1] * aval.ndim)
+            seeds.append((own == numbers).astype(aval.dtype))
+        found = apply(seeds, size)
+        rows = [convert(reshape(value, (size, aval.size)), dtype) for value, aval in zip(found, targets, strict=True)]
+        whole = rows[0] if len(rows) == 1 else concatenate(rows, 1)
+        parts.append(reshape(whole, (size * _total(targets),)))
+    return parts
+
+
+def _entries(flat: Any, places: Any) -> Any:
+    """Return the elements of a flat array at known places."""
+    kind = np.int32 if places.max() < 2 ** 31 else np.int64
+    return gather(flat, places.astype(kind)[:, None], Windows((), (0,), (0,)), (1,), mode="promise_in_bounds")
+
+
+def bcoo_of(plan: SparsePlan, block: Block, data: Any) -> Any:
+    """Return a block as a BCOO, for a traced function as well."""
+    from jax.experimental.sparse import BCOO
+    indices, is_sorted = plan.coordinates(block)
+    like = BCOO((jnp.zeros(1), jnp.zeros((1, 2), np.int32)), shape=block.shape,
+                indices_sorted=is_sorted, unique_indices=True)
+    return jax.tree.unflatten(jax.tree.structure(like), [data, indices])  # its constructor takes jax's arrays alone
+
+
+def scipy_of(block: Block, data: Any, what: str) -> Any:
+    """Return a block as a SciPy array."""
+    from scipy import sparse
+    data = np.asarray(data)
+    if data.dtype.kind not in "fc" or data.dtype.itemsize < 4:
+        raise DTypeError(at_user_line(
+            f"{what} returns SciPy arrays, which have no {data.dtype.name}. Compute in float32, or pass arrays of jax, "
+            "for a BCOO"))
+    kind = np.int32 if block.indices.size < 2 ** 31 else np.int64  # of both, or SciPy converts them
+    return sparse.csr_array((data, block.indices.astype(kind), block.starts.astype(kind)), shape=block.shape)
+
+
+def given_pattern(what: str, value: Any, shape: tuple[int, int]) -> Pattern:
+    """Return the pattern that a caller gave as `sparse=`; raise `ArgumentError` for another shape."""
+    pattern = value if isinstance(value, Pattern) else pattern_of_matrix(
+        value.todense() if hasattr(value, "todense") and isinstance(getattr(value, "data", None), jax.Array) else value)
+    if pattern.shape != shape:
+        raise ArgumentError(at_user_line(
+            f"{what}: sparse= is a pattern of shape {pattern.shape}, and the matrix has one row for each of "
+            f"{shape[0]} elements of the output and one column for each of {shape[1]} of the input"))
+    return pattern
+
+
+def _check_given(what: str, traced: TracedCall, main: int, moving: Sequence[bool], found: Found, plan: SparsePlan,
+                 inputs: Sequence[Any], values: Sequence[Any]) -> None:
+    """Raise `ArgumentError` if a pattern that the caller gave lacks an entry that is not 0 here.
+
+    The first call with known values compares the matrix with that of the pattern that was found.
+    """
+    checked: set[SparsePlan] = memoize(traced.program, "checked patterns", set)
+    if plan in checked or any(type(value) is Tracer for value in values):
+        return
+    own = plan_of(traced, main, moving, found.pattern, "reverse" if found.reverse_only else "auto")
+    whole = without_literals(sparse_program(traced, main, own, moving, None, is_bcoo=False)(inputs))
+    count = len(traced.program.outputs)
+    for number, (block, given) in enumerate(zip(own.blocks, plan.blocks, strict=True)):
+        width = block.shape[1]
+        places = [np.repeat(np.arange(each.shape[0]), np.diff(each.starts)) * width + each.indices
+                  for each in (block, given)]
+        entries = np.asarray(whole[count + number])
+        missing = np.flatnonzero(~np.isin(places[0], places[1]) & (entries != 0))
+        if missing.size:
+            row, column = divmod(int(places[0][missing[0]]), width)
+            raise ArgumentError(at_user_line(
+                f"{what}: the pattern given as sparse= lacks {missing.size} "
+                f"entr{'y' if missing.size == 1 else 'ies'}: the first is ({row}, {column}), which is "
+                f"{entries[missing[0]]:.6g}. Pass sparse=True to find the pattern"))
+    checked.add(plan)

@@ -1,0 +1,338 @@
+"""Sparse Jacobians and Hessians: sparse problems against jax's dense derivatives, colors, forms, modes and errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental import sparse as jax_sparse
+from scipy import optimize, sparse
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad.errors import ArgumentError, DTypeError, FxgradError
+
+N = 12
+EDGES = np.array([[i, (3 * i + 1) % N] for i in range(N)])
+BAND = np.triu(np.tril(np.random.default_rng(0).normal(size=(N, N)), 1), -1)
+
+
+def laplacian(u: Any) -> Any:
+    """The negative Laplacian of a field with zeros around it."""
+    inner = 4.0 * u
+    inner = inner.at[1:, :].add(-u[:-1, :]).at[:-1, :].add(-u[1:, :])
+    return inner.at[:, 1:].add(-u[:, :-1]).at[:, :-1].add(-u[:, 1:])
+
+
+def brusselator(np_: Any, z: Any) -> Any:
+    u, v = z[:N // 2], z[N // 2:]
+    reaction = 1.0 + u * u * v - 4.0 * u
+    return np_.concatenate([reaction + np_.roll(u, 1) - 2.0 * u + np_.roll(u, -1),
+                            3.0 * u - u * u * v + np_.roll(v, 1) - 2.0 * v + np_.roll(v, -1)])
+
+
+def collocation(np_: Any, z: Any) -> Any:
+    state, control = z[:N // 2], z[N // 2:]
+    slope = np_.sin(state) + control
+    return state[1:] - state[:-1] - 0.05 * (slope[1:] + slope[:-1])
+
+
+def segments(xp: Any, x: Any) -> Any:
+    return (xp.zeros(4).at[np.arange(N) % 4].add(x * x) if xp is jnp else fnp.zeros(4).at[np.arange(N) % 4].add(x * x))
+
+
+def recurrence(xp: Any, x: Any) -> Any:
+    scan = jax.lax.scan if xp is jnp else fxgrad.lax.scan
+    return scan(lambda carry, each: (carry * 0.5 + each, xp.sin(each) * 2.0), x[0], x)[1]
+
+
+def heat(xp: Any, x: Any) -> Any:
+    loop = jax.lax.fori_loop if xp is jnp else fxgrad.lax.fori_loop
+    return loop(0, 2, lambda _, u: u + 0.1 * (xp.roll(u, 1) - 2.0 * u + xp.roll(u, -1)) * u, x)
+
+
+FIELDS: dict[str, Callable[[Any, Any], Any]] = {
+    "tridiagonal": lambda xp, x: x[1:-1] ** 2 + xp.sin(x[:-2]) * x[2:],
+    "brusselator": brusselator,
+    "burgers": lambda xp, x: -x * (xp.roll(x, -1) - xp.roll(x, 1)) + 0.1 * (
+        xp.roll(x, -1) - 2.0 * x + xp.roll(x, 1)),
+    "collocation": collocation,
+    "springs": lambda xp, x: xp.sin(x[EDGES[:, 0]] - x[EDGES[:, 1]]),
+    "banded": lambda xp, x: BAND @ xp.tanh(x),
+    "arrowhead": lambda xp, x: xp.concatenate([xp.sum(x * x)[None], x[1:] * x[0]]),
+    "bratu": lambda xp, x: (laplacian_of(xp, x) + xp.exp(x)).reshape(-1),
+    "segments": segments,
+    "scan": recurrence,
+    "heat in a loop": heat,
+    "blocks": lambda xp, x: xp.tanh(x.reshape(4, 3) @ np.arange(9.0).reshape(3, 3)).reshape(-1),
+    "softmax of rows": lambda xp, x: (xp.exp(x.reshape(4, 3)) / xp.sum(
+        xp.exp(x.reshape(4, 3)), axis=1, keepdims=True)).reshape(-1),
+    "sorted": lambda xp, x: xp.sort(x.reshape(3, 4), axis=1).reshape(-1),
+    "interpolation": lambda xp, x: xp.interp(np.linspace(0.1, 0.9, 5), np.linspace(0.0, 1.0, N), x),
+    "wave": lambda xp, x: xp.concatenate([x[6:], xp.roll(x[:6], 1) - 2.0 * x[:6] + xp.roll(x[:6], -1) - x[:6] ** 3]),
+    "pendulums": lambda xp, x: xp.concatenate([x[6:], -xp.sin(x[:6]) + 0.1 * (xp.roll(x[:6], 1) - x[:6])]),
+    "allen cahn": lambda xp, x: 0.01 * laplacian_of(xp, x) + x - x ** 3,
+    "network": lambda xp, x: xp.zeros(N).at[EDGES[:, 1]].add(xp.tanh(x[EDGES[:, 0]])),
+    "triangular": lambda xp, x: xp.triu(x.reshape(3, 4)[:, :3]) @ x[:3],
+    "relu": lambda xp, x: xp.maximum(x[1:] - x[:-1], 0.0),
+    "spectrum": lambda xp, x: xp.abs(xp.fft.rfft(x)) ** 2,
+    "masked": lambda xp, x: x * (np.arange(N) % 3 == 0) + 0.0 * xp.sum(x),
+}
+
+
+def laplacian_of(xp: Any, x: Any) -> Any:
+    return laplacian(x.reshape(3, 4) if xp is jnp else fnp.asarray(x.reshape(3, 4))).reshape(-1)
+
+
+ENERGIES: dict[str, Callable[[Any, Any], Any]] = {
+    "pentadiagonal": lambda xp, x: xp.sum((x[2:] - 2.0 * x[1:-1] + x[:-2]) ** 4),
+    "rosenbrock": lambda xp, x: xp.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2),
+    "arrowhead": lambda xp, x: x[0] * xp.sum(x[1:] ** 2) + xp.sum(xp.sin(x)),
+    "membrane": lambda xp, x: xp.sum(xp.sqrt(1.0 + (x.reshape(3, 4)[1:, 1:] - x.reshape(3, 4)[:-1, :-1]) ** 2)),
+    "separable": lambda xp, x: xp.sum(xp.log(1.0 + x * x)),
+    "springs": lambda xp, x: xp.sum((x[EDGES[:, 0]] - x[EDGES[:, 1]]) ** 4),
+    "groups": lambda xp, x: xp.sum(xp.prod(x.reshape(4, 3), axis=1)),
+    "linear": lambda xp, x: xp.sum(BAND @ x),
+    "lagrangian": lambda xp, x: xp.sum(np.arange(5.0) * collocation(xp, x)) + xp.sum(x[N // 2:] ** 2),
+    "logistic": lambda xp, x: xp.sum(xp.log1p(xp.exp(-(BAND @ x)))) + xp.sum(x * x),
+    "chain": lambda xp, x: xp.sum((x[:-1] * x[1:] - 1.0) ** 2) + x[0] ** 4,
+}
+
+
+@pytest.fixture(autouse=True)
+def _float64() -> Any:
+    with jax.enable_x64(True):
+        yield
+
+
+X = np.random.default_rng(1).uniform(0.2, 1.0, N)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_sparse_jacobians_equal_dense_ones_of_jax(name: str) -> None:
+    field = FIELDS[name]
+    expected = np.asarray(jax.jacobian(lambda x: field(jnp, x))(jnp.asarray(X)))
+    found = fxgrad.jacobian(lambda x: field(fnp, x), sparse=True)(X)
+    assert isinstance(found, sparse.csr_array)
+    np.testing.assert_allclose(found.toarray(), expected, atol=1e-13)
+    assert set(zip(*np.nonzero(expected), strict=True)) <= set(zip(*found.nonzero(), strict=True)) | set(
+        zip(*[each.tolist() for each in found.tocoo().coords], strict=True))
+    compiled = fxgrad.jit(fxgrad.jacobian(lambda x: field(fnp, x), sparse=True))(jnp.asarray(X))
+    assert isinstance(compiled, jax_sparse.BCOO)
+    np.testing.assert_allclose(compiled.todense(), expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ENERGIES)
+def test_sparse_hessians_equal_dense_ones_of_jax(name: str) -> None:
+    energy = ENERGIES[name]
+    expected = np.asarray(jax.hessian(lambda x: energy(jnp, x))(jnp.asarray(X)))
+    found = fxgrad.hessian(lambda x: energy(fnp, x), sparse=True)(X)
+    np.testing.assert_allclose(found.toarray(), expected, atol=1e-11)
+    compiled = fxgrad.jit(fxgrad.hessian(lambda x: energy(fnp, x), sparse=True))(jnp.asarray(X))
+    np.testing.assert_allclose(compiled.todense(), expected, atol=1e-11)
+    value, matrix = fxgrad.value_and_hessian(lambda x: energy(fnp, x), sparse=True)(X)
+    np.testing.assert_allclose(value, energy(np, X))
+    np.testing.assert_allclose(matrix.toarray(), expected, atol=1e-11)
+
+
+@pytest.mark.parametrize(("name", "entries"), [
+    ("tridiagonal", 3 * (N - 2)), ("collocation", 4 * (N // 2 - 1)), ("springs", 2 * N), ("banded", 3 * N - 2),
+    ("bratu", 12 + 2 * 17), ("segments", N), ("scan", N), ("blocks", 32), ("masked", 4), ("sorted", 48),
+    ("interpolation", 10)])
+def test_patterns_have_exactly_the_entries_of_the_structure(name: str, entries: int) -> None:
+    assert fxgrad.sparsity(lambda x: FIELDS[name](fnp, x))(X).jacobian.nnz == entries
+
+
+KERNEL = np.zeros((1, 1, 3, 3))
+KERNEL[0, 0, 1] = 1.0
+
+
+def convolved(x: Any) -> Any:
+    return fxgrad.lax.conv_general_dilated(x.reshape(1, 1, 3, 4), KERNEL, (1, 1), "SAME").reshape(-1)
+
+
+@pytest.mark.parametrize(("function", "entries"), [
+    (convolved, 3 * 10), (lambda x: 2.0 * x + fxgrad.stop_gradient(np.roll(x, 1)) * x, N),
+    (lambda x: 2.0 * x + np.zeros(N) * np.roll(x, 1), N),
+    (lambda x: fnp.linalg.solve(np.eye(3) + np.ones((4, 3, 3)), x.reshape(4, 3, 1)).reshape(-1), 36),
+    (lambda x: fxgrad.scipy.linalg.solve_triangular(np.tril(np.ones((N, N))), x, lower=True), N * (N + 1) // 2),
+    (lambda x: fxgrad.scipy.special.gammainc(x, 2.0), N), (lambda x: fnp.fft.fft(x).real, N * N),
+    (lambda x: fxgrad.scipy.sparse.linalg.cg(lambda v: 2.0 * v, x)[0], N),
+    (lambda x: fxgrad.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, np.sin(c[1]) * x), (0, x))[1], N),
+    (lambda x: fxgrad.lax.fori_loop(0, 10 ** 6, lambda _, c: np.sin(c) * x, x), N),
+    (lambda x: fxgrad.vmap(lambda v: fxgrad.lax.while_loop(lambda v: v < 3.0, lambda v: v * 2.0, v))(x), N),
+    (lambda x: fxgrad.lax.scan(lambda c, each: (c, each * c), x[0], np.tile(x, 4000))[1][:N], 2 * N - 1),
+], ids=["zeros of a kernel", "stop_gradient", "products with 0", "batched solve", "triangular solve", "gammainc", "fft",
+        "matrix-free solve", "while", "long loop", "loops in a batch", "long scan"])
+def test_patterns_are_exact_where_others_are_not(function: Any, entries: int) -> None:
+    assert fxgrad.sparsity(function)(X).jacobian.nnz == entries
+
+
+def passes(pattern: Any, mode: str = "auto") -> tuple[int, int]:
+    found = pattern.compression(mode)
+    return found.columns.number, found.rows.number
+
+
+@pytest.mark.parametrize("size", [2_000, 10_000])
+def test_tridiagonal_jacobians_take_3_passes_and_pentadiagonal_hessians_5(size: int) -> None:
+    x = np.ones(size)
+    assert passes(fxgrad.sparsity(lambda x: FIELDS["tridiagonal"](np, x))(x).jacobian) == (3, 0)
+    assert passes(fxgrad.sparsity(lambda x: ENERGIES["pentadiagonal"](np, x))(x).hessian, "symmetric") == (5, 0)
+
+
+def test_arrowheads_take_few_passes() -> None:
+    x = np.ones(50)
+    assert passes(fxgrad.sparsity(lambda x: FIELDS["arrowhead"](np, x))(x).jacobian) == (2, 1)
+    assert passes(fxgrad.sparsity(lambda x: ENERGIES["arrowhead"](np, x))(x).hessian, "symmetric") == (2, 0)
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_either_mode_gives_the_same_matrix(mode: Any) -> None:
+    for name in ("tridiagonal", "arrowhead", "collocation"):
+        found = fxgrad.jacobian(lambda x, name=name: FIELDS[name](np, x), sparse=True, mode=mode, chunk_size=2)(X)
+        np.testing.assert_allclose(found.toarray(), fxgrad.jacobian(lambda x, name=name: FIELDS[name](np, x))(X),
+                                   atol=1e-13)
+
+
+def test_custom_vjp_functions_take_reverse_passes() -> None:
+    @fxgrad.custom_vjp
+    def doubled_sine(x: Any) -> Any:
+        return 2.0 * np.sin(x)
+
+    doubled_sine.defvjp(lambda x: (2.0 * np.sin(x), x), lambda x, cotangent: (2.0 * np.cos(x) * cotangent,))
+    found = fxgrad.jacobian(lambda x: doubled_sine(x)[1:] * x[:-1], sparse=True)(X)
+    assert found.nnz == 2 * (N - 1)
+    expected = np.zeros((N - 1, N))
+    expected[np.arange(N - 1), np.arange(1, N)] = 2.0 * np.cos(X[1:]) * X[:-1]
+    expected[np.arange(N - 1), np.arange(N - 1)] = 2.0 * np.sin(X[1:])
+    np.testing.assert_allclose(found.toarray(), expected)
+
+
+def test_containers_nest_as_in_dense_jacobians() -> None:
+    def model(p: Any, scale: Any) -> Any:
+        return {"u": p["a"] * scale, "v": p["b"][1:] * p["a"][:2]}, np.sum(p["a"])
+
+    args = {"a": np.arange(3.0), "b": np.ones((3,))}, 2.0
+    dense = fxgrad.jacobian(model, argnums=(0, 1))(*args)
+    found = fxgrad.jacobian(model, argnums=(0, 1), sparse=True)(*args)
+    shapes = jax.tree.map(lambda each: each.shape, found, is_leaf=sparse.issparse)
+    assert shapes == ({"u": ({"a": (3, 3), "b": (3, 3)}, (3, 1)), "v": ({"a": (2, 3), "b": (2, 3)}, (2, 1))},
+                      ({"a": (1, 3), "b": (1, 3)}, (1, 1)))
+    for one, other in zip(jax.tree.leaves(dense), jax.tree.leaves(found, is_leaf=sparse.issparse), strict=True):
+        np.testing.assert_allclose(other.toarray(), np.reshape(one, other.shape))
+
+
+def test_values_and_auxiliary_results_come_along() -> None:
+    (value, aux), matrix = fxgrad.value_and_jacobian(lambda x: (x * x, {"n": 3}), has_aux=True, sparse=True)(X)
+    np.testing.assert_allclose(value, X * X)
+    assert aux == {"n": 3}
+    np.testing.assert_allclose(matrix.diagonal(), 2.0 * X)
+
+
+def test_entries_are_differentiated_again() -> None:
+    def energy(x: Any) -> Any:
+        return fnp.sum(fxgrad.jacobian(lambda x: FIELDS["tridiagonal"](fnp, x), sparse=True)(x).data ** 2)
+
+    def dense_energy(x: Any) -> Any:
+        return jnp.sum(jax.jacobian(lambda x: FIELDS["tridiagonal"](jnp, x))(x) ** 2)
+    np.testing.assert_allclose(fxgrad.grad(energy)(X), jax.grad(dense_energy)(jnp.asarray(X)), rtol=1e-12)
+
+
+def test_entries_of_a_batch_are_stacked() -> None:
+    batch = np.stack([X, 2.0 * X])
+    data = fxgrad.vmap(lambda x: fxgrad.jacobian(lambda x: x[1:] * x[:-1], sparse=True)(x).data)(batch)
+    one = fxgrad.jit(fxgrad.jacobian(lambda x: x[1:] * x[:-1], sparse=True))(jnp.asarray(X))
+    np.testing.assert_allclose(data, np.stack([one.data, 2.0 * one.data]))
+
+
+def test_patterns_follow_the_values_that_a_function_captures() -> None:
+    def pick(places: Any) -> Any:
+        return fxgrad.jacobian(lambda x: x[places] * 2.0, sparse=True)(X).nonzero()[1].tolist()
+    assert [pick(np.array([0, 1])), pick(np.array([5, 3])), pick(np.array([0, 1]))] == [[0, 1], [5, 3], [0, 1]]
+
+
+def test_patterns_of_callers_are_checked_and_missing_entries_named() -> None:
+    def field(x: Any) -> Any:
+        return x[1:] * x[:-1]
+    whole = fxgrad.sparsity(field)(X).jacobian
+    for given in (whole, whole.to_scipy(), whole.to_scipy().toarray(), np.ones((N - 1, N))):
+        np.testing.assert_allclose(fxgrad.jacobian(field, sparse=given)(X).toarray(), fxgrad.jacobian(field)(X))
+    small = whole.to_scipy().toarray()
+    small[2, 3] = False
+    message = (f"jacobian: the pattern given as sparse= lacks 1 entry: the first is (2, 3), which is {X[2]:.6g}. "
+               "Pass sparse=True to find the pattern")
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        fxgrad.jacobian(field, sparse=small)(X)
+    with pytest.raises(ArgumentError, match=re.escape(
+            "jacobian: sparse= is a pattern of shape (2, 2), and the matrix has one row for each of 11 elements of the "
+            "output and one column for each of 12 of the input")):
+        fxgrad.jacobian(field, sparse=np.eye(2))(X)
+
+
+def test_scipy_arrays_have_no_half_precision() -> None:
+    with pytest.raises(DTypeError, match=re.escape(
+            "jacobian returns SciPy arrays, which have no float16. Compute in float32, or pass arrays of jax, for a "
+            "BCOO")):
+        fxgrad.jacobian(lambda x: x * x, sparse=True)(np.ones(3, np.float16))
+
+
+def test_hessians_need_scalar_functions() -> None:
+    with pytest.raises(FxgradError):
+        fxgrad.hessian(lambda x: x * x, sparse=True)(X)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 3)])
+def test_inputs_of_any_shape(shape: tuple[int, ...]) -> None:
+    x = np.ones(shape)
+    found = fxgrad.jacobian(lambda x: x * 2.0, sparse=True)(x)
+    np.testing.assert_allclose(found.toarray(), 2.0 * np.eye(x.size))
+
+
+def test_lines_that_make_rows_dense_are_named() -> None:
+    def field(x: Any) -> Any:
+        total = np.sum(x)
+        return x * total
+
+    assert [line.split(" at ")[0] for line in fxgrad.sparsity(field)(X).jacobian.dense_lines] == ["reduce_sum"]
+    assert "test_sparse_derivatives.py" in fxgrad.sparsity(field)(X).jacobian.dense_lines[0]
+
+
+def test_patterns_are_drawn_and_converted() -> None:
+    pattern = fxgrad.sparsity(lambda x: x[1:] * x[:-1])(X).jacobian
+    assert pattern.to_svg().startswith("<svg")
+    assert pattern.to_svg() == pattern._repr_svg_()
+    assert (pattern.to_scipy().toarray() == np.asarray(pattern.to_bcoo().todense())).all()
+    assert repr(fxgrad.sparsity(lambda x: x * x)(np.ones(100)).jacobian) == (
+        "Pattern(100 x 100, 100 entries, 1.00 %)")
+
+
+def test_a_million_variables_with_ten_million_entries_take_seconds() -> None:
+    found = fxgrad.sparsity(lambda x: sum(np.roll(x, shift) for shift in range(-5, 5)) ** 2)(np.ones(10 ** 6))
+    assert found.jacobian.nnz == 10 ** 7
+
+
+def test_minimize_takes_sparse_hessians() -> None:
+    energy = ENERGIES["rosenbrock"]
+    found = optimize.minimize(fxgrad.value_and_grad(lambda x: energy(np, x)), X, jac=True, method="trust-constr",
+                              hess=fxgrad.hessian(lambda x: energy(np, x), sparse=True), options={"gtol": 1e-9})
+    np.testing.assert_allclose(found.x, 1.0, atol=1e-5)
+
+
+def test_the_jacobian_of_a_product_is_its_matrix() -> None:
+    matrix, rows = np.random.default_rng(2).normal(size=(20, 20)), np.random.default_rng(3).normal(size=(5, 20))
+    program = fxgrad.make_program(lambda x: fxgrad.jacobian(lambda x: matrix @ x, sparse=True)(x).data)(np.ones(20))
+    assert [equation.primitive.name for equation in program.equations] == ["reshape"]
+    for function in (lambda x: matrix @ x, lambda x: x @ matrix, lambda x: -(rows @ np.tanh(matrix @ (2.0 * x))) * 3.0,
+                     lambda x: matrix @ (-x), lambda x: matrix @ np.sin(x).reshape(20), lambda x: matrix @ x + x):
+        x = np.linspace(0.1, 1.0, 20)
+        np.testing.assert_allclose(fxgrad.jacobian(function, sparse=True)(x).toarray(), fxgrad.jacobian(function)(x),
+                                   atol=1e-14)
+        np.testing.assert_allclose(fxgrad.jit(fxgrad.jacobian(function, sparse=True))(jnp.asarray(x)).todense(),
+                                   fxgrad.jacobian(function)(x), atol=1e-14)
+    found = fxgrad.hessian(lambda x: x @ matrix @ x + np.sum(x), sparse=True)(np.ones(20))
+    np.testing.assert_allclose(found.toarray(), matrix + matrix.T)
