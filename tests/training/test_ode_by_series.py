@@ -15,6 +15,7 @@ odeint = functools.partial(fxgrad.odeint, method="taylor")
 T = np.array([0.0, 0.7, 2.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("field", "solution"), [
     (lambda y, t: -y, lambda t: np.exp(-t)), (lambda y, t: y * np.cos(t), lambda t: np.exp(np.sin(t))),
     (lambda y, t: y * (1 - y / 3), lambda t: 3 / (1 + 2 * np.exp(-t))),
@@ -55,6 +56,7 @@ def test_gradients_are_those_of_the_other_method(adjoint):
     np.testing.assert_allclose(found[1]["angle"], expected[1]["angle"], rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_batches_second_derivatives_and_float32():
     final = lambda rate: odeint(lambda y, t: -rate * y, 1.0, T, adjoint="discrete")[-1]
     rates = np.array([0.3, 1.5])

@@ -32,6 +32,7 @@ def lengths(program: Any) -> list[int]:
     return [equation.params["length"] for equation in program.equations if str(equation.primitive) == "scan"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "expected"), [
     ("stacked MLP", [24, 24]), ("ODE", [24, 23]), ("Adam", [24, 23]), ("RNN", [24, 22])])
 def test_loops_of_gradients_take_the_first_and_the_last_copy_along(name: str, expected: list[int]) -> None:

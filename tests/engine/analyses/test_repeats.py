@@ -189,6 +189,7 @@ def test_nothing_is_found_where_nothing_repeats() -> None:
     assert not repeats(lambda x: x, X)
 
 
+@pytest.mark.slow
 def test_the_work_is_linear_in_the_number_of_equations() -> None:
     def function(depth: int) -> Callable[..., Any]:
         def network(x: Any, w: Any) -> Any:

@@ -203,6 +203,7 @@ def test_jit_compiles_one_loop_for_stacked_parameters_and_calls_for_separate_one
     assert_close((looped(X, W), called(X, *W)), (wanted, wanted))
 
 
+@pytest.mark.slow
 def test_jitted_gradients_are_those_of_unrolled_code(off: Any) -> None:
     for function, args in ((network, (X, W)), (network_of_parts, (X, *W))):
         gradient = fxgrad.grad(function, argnums=(0, 1))
@@ -212,6 +213,7 @@ def test_jitted_gradients_are_those_of_unrolled_code(off: Any) -> None:
             fxgrad.jit(gradient), *args)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*models(32)])
 def test_jit_of_every_model_gives_what_unrolled_code_gives(name: str, off: Any) -> None:
     model = models(32)[name]
@@ -240,6 +242,7 @@ def test_loops_inside_are_rolled_too() -> None:
     assert_close(fxgrad.jit(steps)(X, W), steps(X, W))
 
 
+@pytest.mark.slow
 def test_shared_executables_of_functions_made_again_are_rolled() -> None:
     def made(scale: float) -> Callable[..., Any]:
         return lambda x, w: network(x * scale, w)
@@ -286,6 +289,7 @@ def test_checks_name_the_line_and_pass_in_rolled_code() -> None:
         jitted(X, w)
 
 
+@pytest.mark.slow
 def test_random_keys_split_and_folded_by_copy() -> None:
     def folded(x: Any, key: Any) -> Any:
         for index in range(24):
@@ -310,6 +314,7 @@ def test_random_keys_split_and_folded_by_copy() -> None:
         assert "stablehlo.while" in text_of(fxgrad.jit(function), X, key)
 
 
+@pytest.mark.slow
 def test_custom_rules_and_checkpoints_in_the_block() -> None:
     @fxgrad.custom_vjp
     def scaled(x: Any) -> Any:
@@ -334,6 +339,7 @@ def test_custom_rules_and_checkpoints_in_the_block() -> None:
         assert_close(fxgrad.grad(fxgrad.roll(function), argnums=1)(X, W), fxgrad.grad(function, argnums=1)(X, W))
 
 
+@pytest.mark.slow
 def test_arrays_on_several_devices_are_not_rolled_by_jit_and_right_by_hand() -> None:
     mesh = jax.make_mesh((4,), ("d",), axis_types=(jax.sharding.AxisType.Auto,), devices=jax.devices()[:4])
     xs = jax.device_put(np.tile(X, (8, 1)), NamedSharding(mesh, PartitionSpec("d")))

@@ -38,6 +38,7 @@ def assert_close(found: Any, wanted: Any) -> None:
         np.testing.assert_allclose(np.asarray(one), other, rtol=2e-4, atol=2e-4 * max(1e-3, np.abs(other).max()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["scan", "call", None])
 @pytest.mark.parametrize("name", [*MODELS])
 def test_values_and_gradients_are_those_of_jax_rolled_before_and_after_differentiation(name: str, by: Any) -> None:
@@ -50,6 +51,7 @@ def test_values_and_gradients_are_those_of_jax_rolled_before_and_after_different
     assert_close(fxgrad.jit(fxgrad.roll(fxgrad.value_and_grad(function), by=by))(*args), (value, slope))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*MODELS])
 def test_a_rolled_gradient_grows_with_the_depth_by_reads_of_separate_arrays_alone(name: str) -> None:
     sizes = {}
@@ -87,6 +89,7 @@ def test_parameters_that_lie_apart_stay_where_they_are() -> None:
     assert {each.params["name"] for each in calls} == {"_normalised_block"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["scan", "call"])
 def test_rolled_functions_compose(by: str) -> None:
     model = MODELS["stacked MLP"]

@@ -232,6 +232,7 @@ def layer(x: Any, w: Any) -> Any:
     return x + np.sin(hidden)
 
 
+@pytest.mark.slow
 def test_many_copies_of_a_block_are_found_with_their_lines_and_what_to_write() -> None:
     def stacked(x: Any, w: Any) -> Any:
         for index in range(96):
