@@ -53,16 +53,15 @@ def matrices(kind: str, size: int, small: bool) -> Peers:
 def patterns(kind: str, size: int, small: bool) -> Peers:
     """The pattern and its coloring, of a function that is new to the library."""
     x = np.linspace(0.1, 1.5, 30 if small else size)
-    ours, theirs = functools.partial(FUNCTIONS[kind], np), functools.partial(FUNCTIONS[kind], jnp)
 
     def find() -> Any:
-        pattern = getattr(fxgrad.sparsity(ours)(x), kind)
+        pattern = getattr(fxgrad.sparsity(functools.partial(FUNCTIONS[kind], np))(x), kind)
         return pattern.compression("symmetric" if kind == "hessian" else "auto").columns.number
 
     peers = {"fxgrad": Peer(find, prepare=forget_programs)}
     if asdex is not None:
         peers["asdex"] = Peer(lambda: getattr(asdex, f"{kind}_coloring_from_sparsity")(
-            getattr(asdex, f"{kind}_sparsity")(theirs, jnp.asarray(x))).num_colors)
+            getattr(asdex, f"{kind}_sparsity")(functools.partial(FUNCTIONS[kind], jnp), jnp.asarray(x))).num_colors)
     return peers
 
 

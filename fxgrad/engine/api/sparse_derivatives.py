@@ -179,17 +179,18 @@ def _symmetric(traced: TracedCall, pattern: Pattern) -> Pattern:
 class Sparsity:
     """The patterns of the derivatives of a call: `jacobian`, and `hessian` for a scalar function."""
 
-    def __init__(self, jacobian: Pattern, find_hessian: Callable[[], Pattern]) -> None:
-        self.jacobian = jacobian
-        self._find_hessian = find_hessian
-        self._hessian: Pattern | None = None
+    def __init__(self, find_jacobian: Callable[[], Pattern], find_hessian: Callable[[], Pattern]) -> None:
+        self._find_jacobian, self._find_hessian = find_jacobian, find_hessian
 
-    @property
+    @functools.cached_property
+    def jacobian(self) -> Pattern:
+        """The pattern of first derivatives, found when it is first asked for; raises as `jacobian`."""
+        return self._find_jacobian()
+
+    @functools.cached_property
     def hessian(self) -> Pattern:
         """The pattern of second derivatives, found when it is first asked for; raises as `grad` if there are none."""
-        if self._hessian is None:
-            self._hessian = self._find_hessian()
-        return self._hessian
+        return self._find_hessian()
 
     def __repr__(self) -> str:
         height, width = self.jacobian.shape
@@ -227,7 +228,7 @@ def sparsity(fun: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Spa
     @transformation("sparsity", fun, argnums)
     @hide_frames
     def find(*args: Any, **kwargs: Any) -> Sparsity:
-        return Sparsity(of_call("sparsity", fun, args, kwargs),
+        return Sparsity(lambda: of_call("sparsity", fun, args, kwargs),
                         lambda: of_call("sparsity", grad(fun, argnums), args, kwargs))
     return find
 
