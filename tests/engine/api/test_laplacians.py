@@ -67,6 +67,29 @@ def test_compiled_and_batched_ones_are_the_same(name):
     np.testing.assert_allclose(fxgrad.jit(fxgrad.vmap(laplacian(function)))(batch), expected, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (place % 4 > 0))
+                                  for place, name in enumerate(FUNCTIONS)])
+def test_shared_directions_give_the_same(name):
+    np.testing.assert_allclose(laplacian(FUNCTIONS[name], sparse=True)(X), laplacian(FUNCTIONS[name])(X), rtol=1e-11,
+                               atol=1e-12)
+
+
+def test_particles_that_do_not_meet_share_directions():
+    def energy(x):
+        return fnp.sum(fnp.tanh(fnp.tanh(x @ W) @ W.T) ** 2)
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    found = laplacian(energy, sparse=True)
+    np.testing.assert_allclose(found(x), laplacian(energy)(x), rtol=1e-13)
+    np.testing.assert_allclose(fxgrad.jit(fxgrad.vmap(found))(np.stack([x, 2 * x])), [found(x), found(2 * x)],
+                               rtol=1e-12)
+    shapes = {var.aval.shape for equation in fxgrad.make_program(found)(x).equations for var in equation.outputs}
+    assert (3, 20, 4) in shapes
+    assert (60, 20, 4) not in shapes
+    chain = lambda p: fnp.sum(p["x"][1:] * p["x"][:-1] ** 2) * p["t"]
+    point = {"x": np.arange(6.0), "t": 0.5}
+    np.testing.assert_allclose(laplacian(chain, sparse=True)(point), laplacian(chain)(point), rtol=1e-13)
+
+
 def test_jaxs_hessian_has_the_same_trace():
     def network(lib):
         return lambda x: lib.sum(lib.tanh(lib.tanh(x @ W) @ W.T) ** 2)
