@@ -28,6 +28,7 @@ from fxgrad.engine.api.jacobian_passes import Passes, pullback_program
 from fxgrad.engine.api.reverse import grad, trace_differentiated
 from fxgrad.engine.api.sparse_patterns import Pattern, pattern_of_matrix
 from fxgrad.engine.core.avals import Aval, without_literals
+from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.executors.xla import is_jax
@@ -66,21 +67,56 @@ def find_pattern(traced: TracedCall, main: int, moving: Sequence[bool]) -> Found
     It is kept on the program, and holds for the values that the function captured: indices, and numbers that are 0.
     """
     program, wrt = traced.program, traced.wrt(moving)
-    kept: list[tuple[list[Any], Found]] = memoize(program, ("sparsity", wrt, main), list)
-    captured = [*map(_known, traced.captured)]
-    for values, found in kept:
-        if all(map(_is_same, values, captured)):
+    derived = linearize_program(program, wrt)  # first: it forgets all of a program whose custom rules have changed
+    kept = _kept(program)
+    captured = [*map(_known, (*derived.captured, *traced.captured))]
+    for marks, values, found in kept.found:
+        if marks == (wrt, main) and all(map(_is_same, values, captured)):
             return found
-    derived = linearize_program(program, wrt)
     explicit = [None] * (len(program.inputs) - program.captured)
-    values = known_values(derived.program, [*map(_known, derived.captured), *captured, *explicit])
+    values = known_values(derived.program, [*captured, *explicit])
     half: Linearized = derived.extra
     residuals = values[len(values) - half.linear.captured:] if half.linear.captured else []
     found = _analyze(traced, main, half, residuals)
-    if len(kept) >= _PATTERNS:
-        kept.clear()
-    kept.append((captured, found))
+    found = found._replace(pattern=kept.unique(program, found.pattern))
+    kept.found.append(((wrt, main), captured, found))
     return found
+
+
+class _Kept:
+    """What is kept on a program: patterns with the values they hold for, the symmetric ones, and plans.
+
+    Equal patterns are one object, by whose identity the plans and the programs of the passes are found.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[tuple[Any, list[Any], Found]] = []
+        self.patterns: list[Pattern] = []
+        self.symmetric: dict[int, Pattern] = {}
+        self.plans: dict[Any, SparsePlan] = {}
+        self.checked: set[SparsePlan] = set()
+
+    def unique(self, program: Program, pattern: Pattern) -> Pattern:
+        """Return the kept pattern that equals `pattern`; forget all others when there are too many."""
+        for each in self.patterns:
+            if each.equals(pattern):
+                return each
+        if len(self.patterns) >= _PATTERNS:
+            for kept in (self.found, self.patterns, self.symmetric, self.plans, self.checked):
+                kept.clear()  # type: ignore[attr-defined]
+            for key in [key for key in program.memo if type(key) is tuple and type(key[0]) is tuple
+                        and key[0][:1] == (_PASSES,)]:
+                del program.memo[key]
+        self.patterns.append(pattern)
+        return pattern
+
+
+_PASSES = "sparse jacobian"
+"""The first part of the keys of the programs of passes."""
+
+
+def _kept(program: Program) -> _Kept:
+    return memoize(program, "sparse derivatives", _Kept)
 
 
 def _known(value: Any) -> Any:
@@ -150,7 +186,7 @@ def sparse_values(what: str, traced: TracedCall, main: int, moving: Sequence[boo
     found = find_pattern(traced, main, moving)
     pattern = found.pattern
     if sparse is not True:
-        pattern = given_pattern(what, sparse, pattern.shape)
+        pattern = _kept(traced.program).unique(traced.program, given_pattern(what, sparse, pattern.shape))
     if mode == "symmetric":
         if found.reverse_only:
             mode = "reverse"
@@ -169,11 +205,12 @@ def sparse_values(what: str, traced: TracedCall, main: int, moving: Sequence[boo
 
 
 def _symmetric(traced: TracedCall, pattern: Pattern) -> Pattern:
-    kept: dict[int, tuple[Pattern, Pattern]] = memoize(traced.program, "symmetric patterns", dict)
-    both = kept.get(id(pattern))
-    if both is None:
-        both = kept[id(pattern)] = pattern, pattern.symmetric()
-    return both[1]
+    """Return the symmetric part of a pattern that is kept on the program."""
+    kept = _kept(traced.program).symmetric
+    found = kept.get(id(pattern))
+    if found is None:
+        found = kept[id(pattern)] = pattern.symmetric()
+    return found
 
 
 class Sparsity:
@@ -309,10 +346,10 @@ def _blocks_of(pattern: Pattern, heights: Sequence[int], widths: Sequence[int]) 
 def plan_of(traced: TracedCall, main: int, moving: Sequence[bool], pattern: Pattern, mode: str) -> SparsePlan:
     """Return the plan for a pattern and a mode, kept on the program."""
     inputs = select_marked(traced.program.in_avals[traced.program.captured:], moving)
-    plans: dict[Any, SparsePlan] = memoize(traced.program, ("sparse plans", main, *moving), dict)
-    plan = plans.get((id(pattern), mode))
+    plans, key = _kept(traced.program).plans, (id(pattern), mode, main, *moving)
+    plan = plans.get(key)
     if plan is None:  # which keeps the pattern alive
-        plan = plans[id(pattern), mode] = SparsePlan(pattern, mode, traced.program.out_avals[:main], inputs)
+        plan = plans[key] = SparsePlan(pattern, mode, traced.program.out_avals[:main], inputs)
     return plan
 
 
@@ -356,7 +393,7 @@ def sparse_program(traced: TracedCall, main: int, plan: SparsePlan, moving: Sequ
             blocks.append(zeros(Aval((0,), dtype)) if flat is None or not chosen.size else _entries(flat, chosen))
         return blocks
 
-    return derive(program, ("sparse jacobian", plan, main, chunk_size, is_bcoo, *moving), build, program.in_avals)
+    return derive(program, (_PASSES, plan, main, chunk_size, is_bcoo, *moving), build, program.in_avals)
 
 
 def _products(apply: Callable[[Sequence[Any], int], list[Any]], coloring: Coloring, sources: Sequence[Aval],
@@ -424,7 +461,7 @@ def _check_given(what: str, traced: TracedCall, main: int, moving: Sequence[bool
 
     The first call with known values compares the matrix with that of the pattern that was found.
     """
-    checked: set[SparsePlan] = memoize(traced.program, "checked patterns", set)
+    checked = _kept(traced.program).checked
     if plan in checked or any(type(value) is Tracer for value in values):
         return
     own = plan_of(traced, main, moving, found.pattern, "reverse" if found.reverse_only else "auto")

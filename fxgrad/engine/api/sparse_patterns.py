@@ -73,6 +73,11 @@ class Pattern:
                 mode == "symmetric") else compress(self.starts, self.indices, self.shape[1], mode)
         return found
 
+    def equals(self, other: Pattern) -> bool:
+        """Return whether two patterns have the same places."""
+        return self is other or (self.shape == other.shape and np.array_equal(self.starts, other.starts)
+                                 and np.array_equal(self.indices, other.indices))
+
     def transpose(self) -> Pattern:
         """Return the pattern of the transposed matrix."""
         starts, indices = transposed(self.starts, self.indices, self.shape[1])

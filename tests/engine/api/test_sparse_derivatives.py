@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from scipy import optimize, sparse
 
 import fxgrad
 import fxgrad.numpy as fnp
+from fxgrad.engine.api.sparse_derivatives import SparsePlan
 from fxgrad.errors import ArgumentError, DTypeError, FxgradError
 
 N = 12
@@ -254,6 +256,33 @@ def test_patterns_follow_the_values_that_a_function_captures() -> None:
     def pick(places: Any) -> Any:
         return fxgrad.jacobian(lambda x: x[places] * 2.0, sparse=True)(X).nonzero()[1].tolist()
     assert [pick(np.array([0, 1])), pick(np.array([5, 3])), pick(np.array([0, 1]))] == [[0, 1], [5, 3], [0, 1]]
+
+
+def test_a_program_keeps_few_patterns() -> None:
+    def pick(x: Any) -> Any:
+        return x[places] * 2.0
+
+    for first in range(30):
+        places = np.array([first % N, (first + first // N + 1) % N])
+        found = fxgrad.jacobian(pick, sparse=True)(X)
+        assert found.nonzero()[1].tolist() == places.tolist()
+        fxgrad.jacobian(pick, sparse=np.eye(2, N)[:, np.argsort(np.r_[places, np.setdiff1d(range(N), places)])])(X)
+    gc.collect()
+    plans = [each for each in gc.get_objects() if isinstance(each, SparsePlan) and each.pattern.shape == (2, N)]
+    assert 0 < len(plans) <= 8
+
+
+def test_patterns_follow_custom_rules_that_change() -> None:
+    shift = 1
+
+    @fxgrad.custom_jvp
+    def moved(x: Any) -> Any:
+        return np.roll(x, shift)
+
+    moved.defjvp(lambda primals, tangents: (np.roll(primals[0], shift), np.roll(tangents[0], shift)))
+    for shift in (1, 2, 1):
+        found = fxgrad.jacobian(moved, sparse=True)(X)
+        np.testing.assert_allclose(found.toarray(), np.roll(np.eye(N), shift, axis=0))
 
 
 def test_patterns_of_callers_are_checked_and_missing_entries_named() -> None:
