@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fxgrad.engine.analyses.coloring import Coloring, Compression
@@ -31,6 +30,7 @@ from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.derivation.derive import Derived, derive
+from fxgrad.engine.derivation.guards import drop_derived
 from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.frontend.flat import TracedCall
 from fxgrad.engine.higher_order.groups import select_marked
@@ -103,10 +103,8 @@ class _Kept:
                 return each
         if len(self.patterns) >= _PATTERNS:
             for kept in (self.found, self.patterns, self.symmetric, self.plans, self.checked):
-                kept.clear()  # type: ignore[attr-defined]
-            for key in [key for key in program.memo if type(key) is tuple and type(key[0]) is tuple
-                        and key[0][:1] == (_PASSES,)]:
-                del program.memo[key]
+                kept.clear()
+            drop_derived(program, _PASSES)
         self.patterns.append(pattern)
         return pattern
 
@@ -425,11 +423,9 @@ def _entries(flat: Any, places: Any) -> Any:
 
 def bcoo_of(plan: SparsePlan, block: Block, data: Any) -> Any:
     """Return a block as a BCOO, for a traced function as well."""
-    from jax.experimental.sparse import BCOO
+    from fxgrad.engine.api.sparse_matrices import matrix_of
     indices, is_sorted = plan.coordinates(block)
-    like = BCOO((jnp.zeros(1), jnp.zeros((1, 2), np.int32)), shape=block.shape,
-                indices_sorted=is_sorted, unique_indices=True)
-    return jax.tree.unflatten(jax.tree.structure(like), [data, indices])  # its constructor takes jax's arrays alone
+    return matrix_of(data, indices, block.shape, is_sorted)
 
 
 def scipy_of(block: Block, data: Any, what: str) -> Any:
@@ -446,6 +442,9 @@ def scipy_of(block: Block, data: Any, what: str) -> Any:
 
 def given_pattern(what: str, value: Any, shape: tuple[int, int]) -> Pattern:
     """Return the pattern that a caller gave as `sparse=`; raise `ArgumentError` for another shape."""
+    if not isinstance(value, Pattern) and len(getattr(value, "shape", ())) != 2:
+        raise ArgumentError(at_user_line(
+            f"{what}: sparse={value!r}; it must be True, False, a Pattern, or a matrix whose places are the pattern"))
     pattern = value if isinstance(value, Pattern) else pattern_of_matrix(
         value.todense() if hasattr(value, "todense") and isinstance(getattr(value, "data", None), jax.Array) else value)
     if pattern.shape != shape:

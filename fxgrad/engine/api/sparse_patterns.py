@@ -104,7 +104,7 @@ class Pattern:
 
     def to_bcoo(self) -> Any:
         """Return the pattern as a `jax.experimental.sparse.BCOO` of ones, in float32."""
-        from jax.experimental.sparse import BCOO
+        from fxgrad.engine.api.sparse_matrices import BCOO
         indices = jnp.asarray(np.stack([self.rows, self.indices], 1))
         return BCOO((jnp.ones(self.nnz, np.float32), indices), shape=self.shape,
                     indices_sorted=True, unique_indices=True)
