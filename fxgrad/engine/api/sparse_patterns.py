@@ -104,10 +104,9 @@ class Pattern:
 
     def to_bcoo(self) -> Any:
         """Return the pattern as a `jax.experimental.sparse.BCOO` of ones, in float32."""
-        from fxgrad.engine.api.sparse_matrices import BCOO
+        from fxgrad.engine.api.sparse_matrices import matrix_of
         indices = jnp.asarray(np.stack([self.rows, self.indices], 1))
-        return BCOO((jnp.ones(self.nnz, np.float32), indices), shape=self.shape,
-                    indices_sorted=True, unique_indices=True)
+        return matrix_of(jnp.ones(self.nnz, np.float32), indices, self.shape, is_sorted=True)
 
     def to_svg(self, size: int = 320) -> str:
         """Return a drawing as SVG, at most `size` pixels wide and high; notebooks show it."""
