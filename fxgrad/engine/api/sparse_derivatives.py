@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fxgrad.engine.analyses.coloring import Coloring, Compression
@@ -28,8 +27,10 @@ from fxgrad.engine.api.jacobian_passes import Passes, pullback_program
 from fxgrad.engine.api.reverse import grad, trace_differentiated
 from fxgrad.engine.api.sparse_patterns import Pattern, pattern_of_matrix
 from fxgrad.engine.core.avals import Aval, without_literals
+from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.derivation.derive import Derived, derive
+from fxgrad.engine.derivation.guards import drop_derived
 from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.frontend.flat import TracedCall
 from fxgrad.engine.higher_order.groups import select_marked
@@ -66,21 +67,54 @@ def find_pattern(traced: TracedCall, main: int, moving: Sequence[bool]) -> Found
     It is kept on the program, and holds for the values that the function captured: indices, and numbers that are 0.
     """
     program, wrt = traced.program, traced.wrt(moving)
-    kept: list[tuple[list[Any], Found]] = memoize(program, ("sparsity", wrt, main), list)
-    captured = [*map(_known, traced.captured)]
-    for values, found in kept:
-        if all(map(_is_same, values, captured)):
+    derived = linearize_program(program, wrt)  # first: it forgets all of a program whose custom rules have changed
+    kept = _kept(program)
+    captured = [*map(_known, (*derived.captured, *traced.captured))]
+    for marks, values, found in kept.found:
+        if marks == (wrt, main) and all(map(_is_same, values, captured)):
             return found
-    derived = linearize_program(program, wrt)
     explicit = [None] * (len(program.inputs) - program.captured)
-    values = known_values(derived.program, [*map(_known, derived.captured), *captured, *explicit])
+    values = known_values(derived.program, [*captured, *explicit])
     half: Linearized = derived.extra
     residuals = values[len(values) - half.linear.captured:] if half.linear.captured else []
     found = _analyze(traced, main, half, residuals)
-    if len(kept) >= _PATTERNS:
-        kept.clear()
-    kept.append((captured, found))
+    found = found._replace(pattern=kept.unique(program, found.pattern))
+    kept.found.append(((wrt, main), captured, found))
     return found
+
+
+class _Kept:
+    """What is kept on a program: patterns with the values they hold for, the symmetric ones, and plans.
+
+    Equal patterns are one object, by whose identity the plans and the programs of the passes are found.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[tuple[Any, list[Any], Found]] = []
+        self.patterns: list[Pattern] = []
+        self.symmetric: dict[int, Pattern] = {}
+        self.plans: dict[Any, SparsePlan] = {}
+        self.checked: set[SparsePlan] = set()
+
+    def unique(self, program: Program, pattern: Pattern) -> Pattern:
+        """Return the kept pattern that equals `pattern`; forget all others when there are too many."""
+        for each in self.patterns:
+            if each.equals(pattern):
+                return each
+        if len(self.patterns) >= _PATTERNS:
+            for kept in (self.found, self.patterns, self.symmetric, self.plans, self.checked):
+                kept.clear()
+            drop_derived(program, _PASSES)
+        self.patterns.append(pattern)
+        return pattern
+
+
+_PASSES = "sparse jacobian"
+"""The first part of the keys of the programs of passes."""
+
+
+def _kept(program: Program) -> _Kept:
+    return memoize(program, "sparse derivatives", _Kept)
 
 
 def _known(value: Any) -> Any:
@@ -150,7 +184,7 @@ def sparse_values(what: str, traced: TracedCall, main: int, moving: Sequence[boo
     found = find_pattern(traced, main, moving)
     pattern = found.pattern
     if sparse is not True:
-        pattern = given_pattern(what, sparse, pattern.shape)
+        pattern = _kept(traced.program).unique(traced.program, given_pattern(what, sparse, pattern.shape))
     if mode == "symmetric":
         if found.reverse_only:
             mode = "reverse"
@@ -169,11 +203,12 @@ def sparse_values(what: str, traced: TracedCall, main: int, moving: Sequence[boo
 
 
 def _symmetric(traced: TracedCall, pattern: Pattern) -> Pattern:
-    kept: dict[int, tuple[Pattern, Pattern]] = memoize(traced.program, "symmetric patterns", dict)
-    both = kept.get(id(pattern))
-    if both is None:
-        both = kept[id(pattern)] = pattern, pattern.symmetric()
-    return both[1]
+    """Return the symmetric part of a pattern that is kept on the program."""
+    kept = _kept(traced.program).symmetric
+    found = kept.get(id(pattern))
+    if found is None:
+        found = kept[id(pattern)] = pattern.symmetric()
+    return found
 
 
 class Sparsity:
@@ -309,10 +344,10 @@ def _blocks_of(pattern: Pattern, heights: Sequence[int], widths: Sequence[int]) 
 def plan_of(traced: TracedCall, main: int, moving: Sequence[bool], pattern: Pattern, mode: str) -> SparsePlan:
     """Return the plan for a pattern and a mode, kept on the program."""
     inputs = select_marked(traced.program.in_avals[traced.program.captured:], moving)
-    plans: dict[Any, SparsePlan] = memoize(traced.program, ("sparse plans", main, *moving), dict)
-    plan = plans.get((id(pattern), mode))
+    plans, key = _kept(traced.program).plans, (id(pattern), mode, main, *moving)
+    plan = plans.get(key)
     if plan is None:  # which keeps the pattern alive
-        plan = plans[id(pattern), mode] = SparsePlan(pattern, mode, traced.program.out_avals[:main], inputs)
+        plan = plans[key] = SparsePlan(pattern, mode, traced.program.out_avals[:main], inputs)
     return plan
 
 
@@ -356,7 +391,7 @@ def sparse_program(traced: TracedCall, main: int, plan: SparsePlan, moving: Sequ
             blocks.append(zeros(Aval((0,), dtype)) if flat is None or not chosen.size else _entries(flat, chosen))
         return blocks
 
-    return derive(program, ("sparse jacobian", plan, main, chunk_size, is_bcoo, *moving), build, program.in_avals)
+    return derive(program, (_PASSES, plan, main, chunk_size, is_bcoo, *moving), build, program.in_avals)
 
 
 def _products(apply: Callable[[Sequence[Any], int], list[Any]], coloring: Coloring, sources: Sequence[Aval],
@@ -388,11 +423,9 @@ def _entries(flat: Any, places: Any) -> Any:
 
 def bcoo_of(plan: SparsePlan, block: Block, data: Any) -> Any:
     """Return a block as a BCOO, for a traced function as well."""
-    from jax.experimental.sparse import BCOO
+    from fxgrad.engine.api.sparse_matrices import matrix_of
     indices, is_sorted = plan.coordinates(block)
-    like = BCOO((jnp.zeros(1), jnp.zeros((1, 2), np.int32)), shape=block.shape,
-                indices_sorted=is_sorted, unique_indices=True)
-    return jax.tree.unflatten(jax.tree.structure(like), [data, indices])  # its constructor takes jax's arrays alone
+    return matrix_of(data, indices, block.shape, is_sorted)
 
 
 def scipy_of(block: Block, data: Any, what: str) -> Any:
@@ -409,6 +442,9 @@ def scipy_of(block: Block, data: Any, what: str) -> Any:
 
 def given_pattern(what: str, value: Any, shape: tuple[int, int]) -> Pattern:
     """Return the pattern that a caller gave as `sparse=`; raise `ArgumentError` for another shape."""
+    if not isinstance(value, Pattern) and len(getattr(value, "shape", ())) != 2:
+        raise ArgumentError(at_user_line(
+            f"{what}: sparse={value!r}; it must be True, False, a Pattern, or a matrix whose places are the pattern"))
     pattern = value if isinstance(value, Pattern) else pattern_of_matrix(
         value.todense() if hasattr(value, "todense") and isinstance(getattr(value, "data", None), jax.Array) else value)
     if pattern.shape != shape:
@@ -424,7 +460,7 @@ def _check_given(what: str, traced: TracedCall, main: int, moving: Sequence[bool
 
     The first call with known values compares the matrix with that of the pattern that was found.
     """
-    checked: set[SparsePlan] = memoize(traced.program, "checked patterns", set)
+    checked = _kept(traced.program).checked
     if plan in checked or any(type(value) is Tracer for value in values):
         return
     own = plan_of(traced, main, moving, found.pattern, "reverse" if found.reverse_only else "auto")

@@ -73,6 +73,11 @@ class Pattern:
                 mode == "symmetric") else compress(self.starts, self.indices, self.shape[1], mode)
         return found
 
+    def equals(self, other: Pattern) -> bool:
+        """Return whether two patterns have the same places."""
+        return self is other or (self.shape == other.shape and np.array_equal(self.starts, other.starts)
+                                 and np.array_equal(self.indices, other.indices))
+
     def transpose(self) -> Pattern:
         """Return the pattern of the transposed matrix."""
         starts, indices = transposed(self.starts, self.indices, self.shape[1])
@@ -99,10 +104,9 @@ class Pattern:
 
     def to_bcoo(self) -> Any:
         """Return the pattern as a `jax.experimental.sparse.BCOO` of ones, in float32."""
-        from jax.experimental.sparse import BCOO
+        from fxgrad.engine.api.sparse_matrices import matrix_of
         indices = jnp.asarray(np.stack([self.rows, self.indices], 1))
-        return BCOO((jnp.ones(self.nnz, np.float32), indices), shape=self.shape,
-                    indices_sorted=True, unique_indices=True)
+        return matrix_of(jnp.ones(self.nnz, np.float32), indices, self.shape, is_sorted=True)
 
     def to_svg(self, size: int = 320) -> str:
         """Return a drawing as SVG, at most `size` pixels wide and high; notebooks show it."""

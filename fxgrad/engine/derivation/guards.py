@@ -172,3 +172,9 @@ def memoize_guarded(program: Program, key: Any, make: Callable[[list[Guard]], An
         if lasts(made):
             keep_guarded(program, key, made, guards)
     return made
+
+
+def drop_derived(program: Program, first: str) -> None:
+    """Drop the programs derived from `program` under keys that begin with `first`."""
+    for key in [key for key in program.memo if type(key) is tuple and type(key[0]) is tuple and key[0][:1] == (first,)]:
+        del program.memo[key]

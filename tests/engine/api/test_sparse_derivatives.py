@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from scipy import optimize, sparse
 
 import fxgrad
 import fxgrad.numpy as fnp
+from fxgrad.engine.api.sparse_derivatives import SparsePlan
 from fxgrad.errors import ArgumentError, DTypeError, FxgradError
 
 N = 12
@@ -250,10 +252,61 @@ def test_entries_of_a_batch_are_stacked() -> None:
     np.testing.assert_allclose(data, np.stack([one.data, 2.0 * one.data]))
 
 
+def test_matrices_of_a_batch_are_one_bcoo() -> None:
+    def field(x: Any) -> Any:
+        return x[1:] * x[:-1]
+    batch = np.stack([X, 2.0 * X, 3.0 * X])
+    for found in (fxgrad.vmap(fxgrad.jacobian(field, sparse=True))(jnp.asarray(batch)),
+                  fxgrad.jit(fxgrad.vmap(fxgrad.jacobian(field, sparse=True)))(jnp.asarray(batch))):
+        assert isinstance(found, jax_sparse.BCOO)
+        assert (found.shape, found.n_batch) == ((3, N - 1, N), 1)
+        np.testing.assert_allclose(found.todense(), fxgrad.vmap(fxgrad.jacobian(field))(batch))
+    one = fxgrad.jacobian(field, sparse=True)(jnp.asarray(X))
+    np.testing.assert_allclose(one @ jnp.ones(N), fxgrad.jacobian(field)(X) @ np.ones(N))
+    np.testing.assert_allclose(jax.jit(lambda matrix: matrix.T @ jnp.ones(N - 1))(one),
+                               fxgrad.jacobian(field)(X).T @ np.ones(N - 1))
+
+
+def test_arguments_may_lie_on_several_devices() -> None:
+    mesh = jax.make_mesh((4,), ("i",))
+    x = jax.device_put(jnp.asarray(X), jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i")))
+    for name in ("tridiagonal", "burgers", "banded"):
+        found = fxgrad.jit(fxgrad.jacobian(lambda x, name=name: FIELDS[name](fnp, x), sparse=True))(x)
+        np.testing.assert_allclose(found.todense(), fxgrad.jacobian(lambda x, name=name: FIELDS[name](fnp, x))(X),
+                                   atol=1e-13)
+
+
 def test_patterns_follow_the_values_that_a_function_captures() -> None:
     def pick(places: Any) -> Any:
         return fxgrad.jacobian(lambda x: x[places] * 2.0, sparse=True)(X).nonzero()[1].tolist()
     assert [pick(np.array([0, 1])), pick(np.array([5, 3])), pick(np.array([0, 1]))] == [[0, 1], [5, 3], [0, 1]]
+
+
+def test_a_program_keeps_few_patterns() -> None:
+    def pick(x: Any) -> Any:
+        return x[places] * 2.0
+
+    for first in range(30):
+        places = np.array([first % N, (first + first // N + 1) % N])
+        found = fxgrad.jacobian(pick, sparse=True)(X)
+        assert found.nonzero()[1].tolist() == places.tolist()
+        fxgrad.jacobian(pick, sparse=np.eye(2, N)[:, np.argsort(np.r_[places, np.setdiff1d(range(N), places)])])(X)
+    gc.collect()
+    plans = [each for each in gc.get_objects() if isinstance(each, SparsePlan) and each.pattern.shape == (2, N)]
+    assert 0 < len(plans) <= 8
+
+
+def test_patterns_follow_custom_rules_that_change() -> None:
+    shift = 1
+
+    @fxgrad.custom_jvp
+    def moved(x: Any) -> Any:
+        return np.roll(x, shift)
+
+    moved.defjvp(lambda primals, tangents: (np.roll(primals[0], shift), np.roll(tangents[0], shift)))
+    for shift in (1, 2, 1):
+        found = fxgrad.jacobian(moved, sparse=True)(X)
+        np.testing.assert_allclose(found.toarray(), np.roll(np.eye(N), shift, axis=0))
 
 
 def test_patterns_of_callers_are_checked_and_missing_entries_named() -> None:
@@ -268,6 +321,9 @@ def test_patterns_of_callers_are_checked_and_missing_entries_named() -> None:
                "Pass sparse=True to find the pattern")
     with pytest.raises(ArgumentError, match=re.escape(message)):
         fxgrad.jacobian(field, sparse=small)(X)
+    with pytest.raises(ArgumentError, match=re.escape(
+            "jacobian: sparse='yes'; it must be True, False, a Pattern, or a matrix whose places are the pattern")):
+        fxgrad.jacobian(field, sparse="yes")(X)
     with pytest.raises(ArgumentError, match=re.escape(
             "jacobian: sparse= is a pattern of shape (2, 2), and the matrix has one row for each of 11 elements of the "
             "output and one column for each of 12 of the input")):
