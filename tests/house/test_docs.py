@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 MODULES = sorted(path for path in (ROOT / "fxgrad").rglob("*.py") if path.name != "__main__.py")  # that one would run
 PAGES = sorted(path for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")] if path.exists())
+COMPILING = {f"fxgrad/{name}.py" for name in ("random/gamma", "random/discrete", "lax/special", "training/ode")}
+"""Modules whose examples compile for half a second and longer: the quick tier leaves them out."""
 FENCE = re.compile(r"^(?P<indent> *)```python *\n(?P<code>.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 
@@ -108,7 +110,8 @@ def docstring_tests(path: Path) -> list[doctest.DocTest]:
     return [test for test in tests if all(example.source.splitlines()[0] in text for example in test.examples)]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
+@pytest.mark.parametrize("path", [pytest.param(path, marks=[pytest.mark.slow] * (name_of(path) in COMPILING))
+                                  for path in MODULES], ids=name_of)
 def test_docstrings(path: Path) -> None:
     tests = docstring_tests(path)
     written = len(re.findall(r"^ *>>> ", path.read_text(encoding="utf-8"), re.MULTILINE))

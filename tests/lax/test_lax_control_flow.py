@@ -96,6 +96,7 @@ def sinkhorn(cost: Any, loop: Callable[..., Any]) -> Any:
     return fnp.sum(u[:, None] * kernel * v * cost)
 
 
+@pytest.mark.slow
 def test_gradient_through_sinkhorn_equals_that_of_the_unrolled_one() -> None:
     cost = np.random.default_rng(0).random((4, 4))
     taken = []

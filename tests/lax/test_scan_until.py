@@ -68,6 +68,7 @@ def test_derivatives_are_those_of_the_steps_taken(length: int, reverse: bool) ->
         check_grads(fxgrad.jit(loss), (xs,), order=1)
 
 
+@pytest.mark.slow
 def test_every_entry_of_a_batch_stops_by_itself() -> None:
     xs, limits = np.linspace(0.1, 0.9, 19), np.array([0.0, 1.3, 1.6, 1e9])
     expected = [by_hand(xs, limit) for limit in limits]

@@ -88,7 +88,8 @@ CASES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("cases", [CASES, pytest.param(NEGATIVES, marks=pytest.mark.slow)], ids=["all", "negatives"])
+@pytest.mark.slow
+@pytest.mark.parametrize("cases", [CASES, NEGATIVES], ids=["all", "negatives"])
 def test_options_as_jax(cases: dict[str, Callable[[Any], Any]]) -> None:
     wrong = {}
     for name, case in cases.items():

@@ -443,6 +443,7 @@ def test_what_does_not_promote() -> None:
 # --- derivatives, containers, control flow ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_gradients_of_products() -> None:
     """Operands are rounded, and cotangents are not before they are summed; as in jax, to the bit."""
     random = np.random.default_rng(0)
@@ -508,6 +509,7 @@ def test_scaled_products() -> None:
     assert np.array_equal(imported(np.asarray(x), y, scales), wide.astype(ml_dtypes.bfloat16))
 
 
+@pytest.mark.slow
 def test_random_numbers_are_those_of_jax() -> None:
     ours, theirs = fxgrad.random.key(3), jax.random.key(3)
     with jax.threefry_partitionable(True):

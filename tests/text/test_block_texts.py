@@ -142,6 +142,7 @@ def test_a_function_with_a_rule_is_called_by_its_name() -> None:
     assert "where gain(x, y: f64*)" in shown
 
 
+@pytest.mark.slow
 def test_lines_that_begin_with_many_names_are_broken_behind_them() -> None:
     program = fxgrad.make_program(fxgrad.vmap(fxgrad.grad(newton)))(np.ones(3))
     assert max(map(len, program_text(program, source=False).splitlines())) < 125

@@ -175,6 +175,7 @@ def test_columns_and_differences_show_in_notebooks() -> None:
     Page(html)
 
 
+@pytest.mark.slow
 def test_large_programs_take_linear_time() -> None:
     def long(x: Any) -> Any:
         for _ in range(1500):

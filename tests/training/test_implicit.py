@@ -37,7 +37,8 @@ SOLVERS = {"steps": implicit(by_steps, root=square), "loop": implicit(by_loop, r
            "fixed point": implicit(by_steps, fixed_point=lambda x, a: (x + a / x) / 2 + 0.1 * (x * x - a))}
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("fixed point", "steps")))
+                                  for name in SOLVERS])
 def test_roots_have_derivatives_of_every_order_and_mode(name):
     root, a = SOLVERS[name], 4.0
     expected = [2.0, 0.25, -1 / 32, 3 / 256]

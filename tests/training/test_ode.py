@@ -161,6 +161,7 @@ def test_gradients_of_what_is_nan_are_nan(adjoint: str) -> None:
             assert np.isnan(np.hstack(slopes)).all(), (name, slopes)
 
 
+@pytest.mark.slow
 def test_times_that_are_not_looked_at_leave_discrete_gradients_alone() -> None:
     def second(k):
         times = np.array([0.0, 0.01, 500.0])

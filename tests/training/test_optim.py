@@ -118,7 +118,8 @@ OF_DTYPES: dict[str, tuple[optim.Optimizer, Any]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", *(pytest.param(name, marks=pytest.mark.slow)
+                                              for name in ("bfloat16", "float64"))])
 def test_parameters_keep_their_dtype_and_steps_are_optaxs(dtype: str) -> None:
     wrong = []
     with jax.enable_x64(True):

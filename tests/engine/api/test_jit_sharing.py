@@ -223,6 +223,7 @@ def test_un_jitted_derivatives_of_functions_made_anew(monkeypatch: pytest.Monkey
     assert counts[1] == counts[2] == counts[0]
 
 
+@pytest.mark.slow
 def test_what_was_closed_over_dies_with_the_function() -> None:
     def made(k: float) -> tuple[Any, Any]:
         weight = jnp.full(3, k)
@@ -254,6 +255,7 @@ def test_a_dropped_function_is_freed_without_the_collector() -> None:
         gc.enable()
 
 
+@pytest.mark.slow
 def test_the_plans_of_a_dropped_function_are_freed_without_the_collector() -> None:
     def alive() -> int:
         return sum(isinstance(each, plans.DispatchPlan | plans.DispatchPlans) for each in gc.get_objects())

@@ -90,6 +90,7 @@ def test_particles_that_do_not_meet_share_directions():
     np.testing.assert_allclose(laplacian(chain, sparse=True)(point), laplacian(chain)(point), rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_jaxs_hessian_has_the_same_trace():
     def network(lib):
         return lambda x: lib.sum(lib.tanh(lib.tanh(x @ W) @ W.T) ** 2)

@@ -142,6 +142,7 @@ SCALAR_TYPES = ("bool_ bool int8 int16 int32 int64 int_ uint8 uint16 uint32 uint
                 "float64 float_ single double complex64 complex128 csingle cdouble complex_").split()
 
 
+@pytest.mark.slow
 def test_scalar_types_convert() -> None:
     """Every one of fxgrad.numpy's: numbers, lists, arrays and traced arrays, on every path, as jax's."""
     values = [1, 2.5, True, [1.5, 0], np.array([3, 1, 0]), np.array([[0.5], [1.5]]), np.zeros((0, 2)), np.float32(1.5)]

@@ -192,6 +192,7 @@ def test_scopes_of_single_copies_are_left_out_and_common_ones_kept() -> None:
 # --- by jit ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_jit_compiles_one_loop_for_stacked_parameters_and_calls_for_separate_ones(off: Any) -> None:
     looped, called = fxgrad.jit(network), fxgrad.jit(network_of_parts)
     assert "stablehlo.while" in text_of(looped, X, W)

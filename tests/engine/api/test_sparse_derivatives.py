@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -115,7 +115,12 @@ def _float64() -> Any:
 X = np.random.default_rng(1).uniform(0.2, 1.0, N)
 
 
-@pytest.mark.parametrize("name", FIELDS)
+def some_slow(names: Iterable[str], *quick: str) -> list[Any]:
+    """`names`, of which the quick tier takes `quick`: each of them compiles two functions."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in quick)) for name in names]
+
+
+@pytest.mark.parametrize("name", some_slow(FIELDS, "collocation", "segments", "scan", "softmax of rows"))
 def test_sparse_jacobians_equal_dense_ones_of_jax(name: str) -> None:
     field = FIELDS[name]
     expected = np.asarray(jax.jacobian(lambda x: field(jnp, x))(jnp.asarray(X)))
@@ -129,7 +134,7 @@ def test_sparse_jacobians_equal_dense_ones_of_jax(name: str) -> None:
     np.testing.assert_allclose(compiled.todense(), expected, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", ENERGIES)
+@pytest.mark.parametrize("name", some_slow(ENERGIES, "rosenbrock", "separable"))
 def test_sparse_hessians_equal_dense_ones_of_jax(name: str) -> None:
     energy = ENERGIES[name]
     expected = np.asarray(jax.hessian(lambda x: energy(jnp, x))(jnp.asarray(X)))
@@ -236,6 +241,7 @@ def test_values_and_auxiliary_results_come_along() -> None:
     np.testing.assert_allclose(matrix.diagonal(), 2.0 * X)
 
 
+@pytest.mark.slow
 def test_entries_are_differentiated_again() -> None:
     def energy(x: Any) -> Any:
         return fnp.sum(fxgrad.jacobian(lambda x: FIELDS["tridiagonal"](fnp, x), sparse=True)(x).data ** 2)
@@ -252,6 +258,7 @@ def test_entries_of_a_batch_are_stacked() -> None:
     np.testing.assert_allclose(data, np.stack([one.data, 2.0 * one.data]))
 
 
+@pytest.mark.slow
 def test_matrices_of_a_batch_are_one_bcoo() -> None:
     def field(x: Any) -> Any:
         return x[1:] * x[:-1]
@@ -267,6 +274,7 @@ def test_matrices_of_a_batch_are_one_bcoo() -> None:
                                fxgrad.jacobian(field)(X).T @ np.ones(N - 1))
 
 
+@pytest.mark.slow
 def test_arguments_may_lie_on_several_devices() -> None:
     mesh = jax.make_mesh((4,), ("i",))
     x = jax.device_put(jnp.asarray(X), jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i")))
@@ -282,6 +290,7 @@ def test_patterns_follow_the_values_that_a_function_captures() -> None:
     assert [pick(np.array([0, 1])), pick(np.array([5, 3])), pick(np.array([0, 1]))] == [[0, 1], [5, 3], [0, 1]]
 
 
+@pytest.mark.slow
 def test_a_program_keeps_few_patterns() -> None:
     def pick(x: Any) -> Any:
         return x[places] * 2.0
@@ -367,6 +376,7 @@ def test_patterns_are_drawn_and_converted() -> None:
         "Pattern(100 x 100, 100 entries, 1.00 %)")
 
 
+@pytest.mark.slow
 def test_a_million_variables_with_ten_million_entries_take_seconds() -> None:
     found = fxgrad.sparsity(lambda x: sum(np.roll(x, shift) for shift in range(-5, 5)) ** 2)(np.ones(10 ** 6))
     assert found.jacobian.nnz == 10 ** 7

@@ -75,7 +75,8 @@ def nested(function, order):
     return function
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("until", "jit")))
+                                  for name in FUNCTIONS])
 def test_derivatives_are_those_of_nested_gradients(name):
     x, function = 0.6, FUNCTIONS[name]
     expected = [nested(function, order)(x) for order in range(ORDER + 1)]

@@ -288,6 +288,7 @@ class Child(Model):
         return super().outer(x) if x > -1 else x
 
 
+@pytest.mark.slow
 def test_methods_private_names_and_super():
     for model in (Model(2.0), Child(2.0)):
         expected = [float(Model.outer.__wrapped__(model, x)) if type(model) is Model or x > -1 else x for x in POINTS]

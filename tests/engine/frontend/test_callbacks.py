@@ -341,7 +341,7 @@ def test_a_pure_callback_with_a_derivative_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("callback", [pure_callback, io_callback])
-@pytest.mark.parametrize("shape", [(), (0, 3), (1 << 19,), (3, 5)])
+@pytest.mark.parametrize("shape", [(), (0, 3), pytest.param((1 << 19,), marks=pytest.mark.slow), (3, 5)])
 def test_wide_and_large_arrays_keep_their_dtype(callback: Any, shape: tuple[int, ...]) -> None:
     """Also where jax calls from another thread, which it does for large arrays."""
     x = RANDOM.normal(size=shape)

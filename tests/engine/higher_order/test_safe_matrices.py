@@ -77,6 +77,7 @@ def test_gradients_of_those_chosen_are_the_closed_forms() -> None:
             np.testing.assert_allclose(found, np.stack([form, np.zeros((3, 3))]), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_a_singular_matrix_that_is_chosen_stays_one() -> None:
     for name in ("slogdet", "inv", "solve", "cholesky"):
         gradient = fxgrad.jit(fxgrad.grad(fxgrad.nan_safe(SUMS[name])))(BAD["zeros"])

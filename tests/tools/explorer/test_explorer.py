@@ -55,6 +55,7 @@ def data_of(page: fxgrad.tools.explorer.Page) -> Any:
     return json.loads(found[1])
 
 
+@pytest.mark.slow
 def test_data_has_every_operation_once_in_its_scope() -> None:
     forward = data_of(visualize(model)(*ARGS))["graphs"][0]
     made = fxgrad.graph(model)(*ARGS)
@@ -78,6 +79,7 @@ def _scopes(items: list[Any], item: Any) -> str | None:
     return "/".join(reversed(names))
 
 
+@pytest.mark.slow
 def test_the_names_in_expressions_are_those_of_boxes() -> None:
     for graph in data_of(visualize(model)(*ARGS))["graphs"]:
         items = graph["items"]
