@@ -173,7 +173,7 @@ __all__ = [
     "stablehlo", "stages", "stochastic", "stop_gradient", "straight_through", "subprogram", "switch", "symbolic_spec",
     "tabulate", "tag", "taylor", "test_util", "testing", "text", "to_jax", "traffic", "transparent", "tree",
     "tree_util", "typeof", "typing", "value_and_grad", "value_and_hessian", "value_and_jacobian", "visualize", "vjp",
-    "vmap", "while_loop",
+    "vmap", "watch", "while_loop",
 ]
 
 
@@ -215,6 +215,7 @@ _NAMES = {
     "tools.granularity.summary": "tabulate",
     "tools.graphs": "Param graph infer_roles intermediate_grads",
     "tools.inside.capturing": "capture names replace split",
+    "tools.inside.watching": "watch",
     "tools.numerics": "lint stabilize",
     "tools.numerics.bounds": "bounds",
     "tools.pictures.drawing": "draw",

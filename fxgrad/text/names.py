@@ -14,6 +14,7 @@ from fxgrad.extend import (
     CALL_NAMES,
     MERGED_VARIABLES,
     PRIMAL,
+    RETURNED,
     TAGS,
     TANGENT,
     TRANSPOSED,
@@ -314,10 +315,18 @@ def _names_of_results(program: Program, sources: Sources) -> Iterator[tuple[Vari
 
 
 def returned_names(program: Program, sources: Sources) -> Iterator[tuple[Variable, str, Source]]:
-    """Yield the variables that a function of the user's returns to a line that assigns them, the name, and that line.
+    """Yield the variables that a function returns to a line of the user's that assigns them, the name, and that line.
 
-    `mixed = attention(x)` names what the last line of `attention` computes.
+    `mixed = attention(x)` names what the last line of `attention` computes, and `loss, grads = value_and_grad(f)(w)`
+    what the transformed function returns.
     """
+    recorded: Program | None = program
+    while recorded is not None:
+        for source, paths in RETURNED.of(recorded) or ():
+            for var, path in paths.items():
+                yield from _name_where_assigned(var, path, source, sources)
+        recorded = recorded.base
+
     def key(equation: Equation) -> tuple[int, int]:
         source = equation.source
         return (id(source.code), source.instruction) if source is not None else (0, id(equation))
@@ -327,15 +336,28 @@ def returned_names(program: Program, sources: Sources) -> Iterator[tuple[Variabl
     for run in runs:
         source = run[-1].source
         found = [var for equation in run for var in equation.outputs if var in used][-1:]
-        for code, instruction in () if source is None or not found else source.callers:
-            assert source is not None
-            if not sources.is_returned(source):
-                break
-            source = source._replace(code=code, instruction=instruction)
-            assigned = sources.targets(source)
-            if assigned is not None and len(assigned.names) == 1 and assigned.names[0] is not None:
-                yield found[0], assigned.names[0], source
-                break
+        if source is not None and found:
+            yield from _name_where_assigned(found[0], None, source, sources)
+
+
+def _name_where_assigned(var: Variable, path: str | None, source: Source, sources: Sources,
+                         ) -> Iterator[tuple[Variable, str, Source]]:
+    """Yield the name of a value where a line assigns it: `source`, if it has the value at `path`, or one around it."""
+    around = [source._replace(code=code, instruction=instruction) for code, instruction in source.callers]
+    for line in around if path is None else [source, *around]:
+        if path is None or line is not source:
+            inner = sources.returned_place(source)
+            if inner is None:
+                return
+            path = inner + (path or "")
+        assigned, source = sources.targets(line), line
+        if assigned is not None:
+            name = name_at(assigned.places, path)
+            if name is None and len(assigned.names) == 1 and assigned.names[0] is not None:
+                name = assigned.names[0] + path
+            if name is not None:
+                yield var, name, line
+            return
 
 
 def _used_elsewhere(program: Program, runs: list[list[Equation]]) -> set[Variable]:

@@ -22,7 +22,7 @@ from fxgrad.engine.api.reverse import trace_differentiated
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.frontend.flat import constant_name, nth_name
+from fxgrad.engine.frontend.flat import constant_name, note_result, nth_name
 from fxgrad.engine.ops.structural import zeros
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
@@ -82,7 +82,9 @@ def jvp_of(what: str, fun: Callable[..., Any], primals: Sequence[Any], tangents:
     tangent = tree.unflatten(traced.out_tree, [
         gradient_leaf(value, aval)
         for value, aval in zip(outputs[count:count + main], traced.program.out_avals[:main], strict=True)])
-    return (output, tangent) if aux is None else (output, tangent, aux.restore(outputs[main:count]))
+    results = (output, tangent) if aux is None else (output, tangent, aux.restore(outputs[main:count]))
+    note_result(results)
+    return results
 
 
 @hide_frames

@@ -46,6 +46,7 @@ from fxgrad.engine.frontend.flat import (
     argument_aval,
     finish_trace,
     function_origin,
+    note_result,
     nth_name,
     record_flat,
     refuse_repeated_effects,
@@ -124,6 +125,8 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
             _, result, aux = differentiate(args, kwargs)
         except Exception as error:  # noqa: BLE001  (raised again)
             raise shorten_traceback(error)  # noqa: B904
+        if current.get() is not None:
+            note_result((result, aux) if has_aux else result)
         return (result, aux) if has_aux else result
     return gradient
 
@@ -159,6 +162,8 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
             value, result, aux = differentiate(args, kwargs)
         except Exception as error:  # noqa: BLE001  (raised again)
             raise shorten_traceback(error)  # noqa: B904
+        if current.get() is not None:
+            note_result(((value, aux), result) if has_aux else (value, result))
         return ((value, aux), result) if has_aux else (value, result)
     return value_and_gradient
 

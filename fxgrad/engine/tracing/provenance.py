@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fxgrad.engine.core.program import Atom, Equation, Program, Provenance, Source, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute
-from fxgrad.engine.core.sources import current_source
+from fxgrad.engine.core.sources import current_source, equation_source, user_source, with_callers
 from fxgrad.engine.tracing.interning import RecordedStep
 from fxgrad.engine.tracing.tracer import Tracer
 
@@ -75,6 +75,21 @@ def note_tag(value: Tracer, name: str) -> None:
         if tape.tags is None:
             tape.tags = {}
         tape.tags[value.variable] = name
+
+
+RETURNED: ProgramAttribute[list[tuple[Source, dict[Variable, str]]]] = ProgramAttribute("returned")
+"""What transformed functions return in programs traced for a displayed one: the calling line, and paths of values."""
+
+
+def note_returned(tape: Tape | None, leaves: Callable[[], Iterable[tuple[str, Any]]]) -> None:
+    """Note that a transformed function that the user's line calls returns `leaves`, each with its path.
+
+    For values that are named by what they are, such as the gradient of `w`, and assigned to another name there.
+    """
+    source = with_callers(user_source()) if is_shown(tape) and equation_source.get() is None else None
+    if tape is not None and source is not None:
+        found = {leaf.variable: path for path, leaf in leaves() if type(leaf) is Tracer and leaf.tape is tape}
+        tape.returned = [*(tape.returned or ()), (source, found)]
 
 
 def enter_tags(program: Program, tags: Mapping[Variable, str]) -> None:

@@ -26,7 +26,7 @@ from fxgrad.engine.core.sizes import SymbolicDim
 from fxgrad.engine.core.sources import NOWHERE, equation_source, rerecord_source, user_source, with_callers
 from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
 from fxgrad.engine.tracing import interning
-from fxgrad.engine.tracing.provenance import enter_origins, enter_tags, note_call_names, note_partial
+from fxgrad.engine.tracing.provenance import RETURNED, enter_origins, enter_tags, note_call_names, note_partial
 from fxgrad.engine.tracing.tracer import Tracer, leak_error
 from fxgrad.engine.tracing.tracer import aval_of as aval_of  # noqa: PLC0414  (found here by all who bind)
 from fxgrad.engine.tracing.varying import MeshAxes, insert_pvary
@@ -139,6 +139,7 @@ class Tape:
     roots: dict[Any, Any] | None = None  # roots of recordings within a displayed program
     origins: dict[Variable, list[Provenance]] | None = None  # noted by `fxgrad/engine/tracing/provenance.py`
     tags: dict[Variable, str] | None = None  # likewise
+    returned: list[tuple[Source, dict[Variable, str]]] | None = None  # likewise
     notes_callers = False  # whether its program is part of a displayed one
     num_concretizations = _done = _captured_done = 0
 
@@ -230,9 +231,7 @@ class Tape:
             avals = infer_types(primitive, [atom.aval for atom in atoms], params)
         source = source or equation_source.get()
         if source is None:
-            source = user_source()
-            if self.notes_callers and source is not None:
-                source = with_callers(source)
+            source = with_callers(user_source()) if self.notes_callers else user_source()
         if source is NOWHERE:
             source = None
         elif self.named_scope and source is not None:
@@ -366,6 +365,8 @@ class Tape:
                 told(self, program)
         if self.tags:
             enter_tags(program, self.tags)
+        if self.returned:
+            RETURNED.put(program, self.returned)
         if self.parent is not None:
             note_call_names(self, program)
         return program

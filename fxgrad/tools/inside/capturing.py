@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from types import CodeType
+from types import CodeType, MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,13 +95,13 @@ def _code_of(fun: Any) -> CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
-def _transformed(what: str, fun: Callable[..., Any], run: Callable[[Traced], Any], compiled: bool = True,
-                 ) -> Callable[..., Any]:
+def for_arguments(what: str, fun: Callable[..., Any], run: Callable[[Traced], Any],
+                  changes: Mapping[str, Any] | None = MappingProxyType({})) -> Callable[..., Any]:
     """Return the function of the arguments of `fun` that traces it and returns what `run` makes of the trace.
 
-    If `fun` is jitted and the result is `compiled`, that is jitted with the same options.
+    If `fun` is jitted, that is jitted with the same options but for `changes`; not if these are None.
     """
-    jitted = jit_options(fun) if compiled else None
+    jitted = jit_options(fun) if changes is not None else None
     if jitted is None:
         @transformation(what, fun)
         @hide_frames
@@ -117,7 +117,7 @@ def _transformed(what: str, fun: Callable[..., Any], run: Callable[[Traced], Any
     def to_jit(*args: Any, **kwargs: Any) -> Any:
         static = () if numbers is None else static_positions(numbers, len(args))
         return run(trace(what, inner, args, kwargs, [*static], known))
-    result: Callable[..., Any] = jit(to_jit, **{**options, "out_shardings": None})
+    result: Callable[..., Any] = jit(to_jit, **{**options, "out_shardings": None, **(changes or {})})
     return result
 
 
@@ -190,7 +190,7 @@ def capture(fun: Callable[..., Any], *paths: str) -> Callable[..., Any]:
 
     def run(traced: Traced) -> tuple[Any, dict[str, Any]]:
         return traced.run(Opened("capture", traced.program, traced.chosen(paths)))
-    return _transformed("capture", fun, run)
+    return for_arguments("capture", fun, run)
 
 
 def replace(fun: Callable[..., Any], replacements: Mapping[str, Replacement]) -> Callable[..., Any]:
@@ -219,7 +219,7 @@ def replace(fun: Callable[..., Any], replacements: Mapping[str, Replacement]) ->
 
     def run(traced: Traced) -> Any:
         return traced.run(_with_replacements("replace", traced, replacements))[0]
-    return _transformed("replace", fun, run)
+    return for_arguments("replace", fun, run)
 
 
 def split(fun: Callable[..., Any], at: str | Sequence[str]) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -255,7 +255,7 @@ def split(fun: Callable[..., Any], at: str | Sequence[str]) -> tuple[Callable[..
         _, taken = traced.run(Opened("split", traced.program, traced.chosen(paths)), ())
         return taken[keys[0]] if isinstance(at, str) else tuple(taken[key] for key in keys)
 
-    head = _transformed("split", fun, run_head)
+    head = for_arguments("split", fun, run_head)
 
     @transformation("split", fun)
     @hide_frames
@@ -272,7 +272,7 @@ def split(fun: Callable[..., Any], at: str | Sequence[str]) -> tuple[Callable[..
                 return traced.run(opened)[0]
             results, _ = traced.run(opened, traced.program.outputs)
             return tree.unflatten(signature.out_tree, results)
-        return _transformed("split", fun, run)(*args, **kwargs)
+        return for_arguments("split", fun, run)(*args, **kwargs)
     return head, tail
 
 
@@ -366,7 +366,8 @@ def with_respect_to(what: str, fun: Callable[..., Any], wrt: Any, derive: Callab
     at these paths, and `function` computes `fun` for such shifts: it does not add them, but its derivatives are those
     with respect to the values.
     """
-    return _transformed(what, fun, lambda traced: derive(*_by_shifts(what, traced, wrt)), compiled)
+    return for_arguments(what, fun, lambda traced: derive(*_by_shifts(what, traced, wrt)),
+                         MappingProxyType({}) if compiled else None)
 
 
 def _by_shifts(what: str, traced: Traced, wrt: Any) -> tuple[Callable[[Any], Any], Any]:

@@ -149,8 +149,8 @@ class _Listing:
                 is_own = name is not None and not name.is_of_region
                 if name is not None and is_own:
                     yield self._value(var, name.text, within, chain, loops, equation.source)
-                if var in returned:
-                    text, source = returned[var]
+                text, source = returned.get(var, ("", None))
+                if source is not None and (name is None or not is_own or name.text != text):
                     yield self._value(var, text, (*around, *self._words_of(source, around)), chain, loops, source)
                 if not is_own:
                     yield self._value(var, None, (*within, *held), chain, loops, equation.source)
@@ -297,6 +297,19 @@ def _turns(tokens: Sequence[str], at: Sequence[int], value: Value) -> tuple[int 
             return None
         turns[number] = int(turn[2])
     return tuple(turns)
+
+
+def in_container(path: str, values: Values) -> list[Chosen]:
+    """Return the values in the container that a path stands for: `grads.w` and `grads.b` for `grads`."""
+    tokens = _token.findall(path)
+    found = []
+    for value in values:
+        words = [word.partition("[")[0] for word in value.words]
+        ends = [end for end in range(1, len(words) + 1) if _is_word(tokens[-1], words[end - 1])
+                and (end < len(words) or words[-1] != value.words[-1]) and _fit(tokens, words[:end], whole=True)]
+        if value.is_named and ends:
+            found.append(Chosen(value.path, value, (None,) * len(value.loops)))
+    return [each for each in found if not each.value.is_argument] or found
 
 
 def _results(tokens: Sequence[str], values: Values, program: Program) -> list[Chosen]:
