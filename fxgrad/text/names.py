@@ -334,10 +334,10 @@ def returned_names(program: Program, sources: Sources) -> Iterator[tuple[Variabl
     runs = [list(run) for _, run in itertools.groupby(program.equations, key)]
     used = _used_elsewhere(program, runs)
     for run in runs:
-        source = run[-1].source
+        line = run[-1].source
         found = [var for equation in run for var in equation.outputs if var in used][-1:]
-        if source is not None and found:
-            yield from _name_where_assigned(found[0], None, source, sources)
+        if line is not None and found:
+            yield from _name_where_assigned(found[0], None, line, sources)
 
 
 def _name_where_assigned(var: Variable, path: str | None, source: Source, sources: Sources,

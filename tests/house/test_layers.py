@@ -45,8 +45,8 @@ LAYERS = [
     ["interop", "typing"],
     ["text"],
     ["tools", "shipping", "training.autocast", "training.autocast_policies", "testing"],
-    ["tools.pictures", "tools.explorer", "shipping.exports", "debug"],
-    ["engine.control_flow"],
+    ["tools.pictures", "tools.explorer", "shipping.exports", "debug", "tools.inside.stopping"],
+    ["engine.control_flow", "tools.inside.watching"],
     ["interop.jax_modules"],
     ["__init__", "__main__", "tools.cli"],
 ]

@@ -371,6 +371,12 @@ class Tape:
             note_call_names(self, program)
         return program
 
+    def program_so_far(self, outputs: Sequence[Tracer]) -> Program:
+        """Return the program of the recording up to here, which computes `outputs`, tracers of this tape."""
+        captured = [node.outputs[0] for node in self.nodes if node.equation is None]
+        return Program([*captured, *self.root.outputs], [*self._equations()], [output.variable for output in outputs],
+                       len(captured))
+
     def _equations(self) -> Iterator[Equation]:
         return (node.equation for node in self.nodes if node.equation is not None)
 

@@ -56,7 +56,7 @@ class Traced(NamedTuple):
         assert signature is not None
         path = signature.path
         if outputs is not None:
-            return opened.run(self.leaves, outputs, everything=False)  # type: ignore[return-value]
+            return opened.run(self.leaves, outputs, everything=False)
         asked = [] if path is None else [*path.conditions.outputs]
         results, taken = opened.run(self.leaves, [*self.program.outputs, *asked])
         count = len(self.program.outputs)
@@ -375,22 +375,26 @@ def _by_shifts(what: str, traced: Traced, wrt: Any) -> tuple[Callable[[Any], Any
     paths, structure = tree.flatten(wrt)
     found = [choose(what, path, traced.values, traced.program) for path in paths]
     single = [len(each) == 1 and each[0].key == path for path, each in zip(paths, found, strict=True)]
-    zeros = [_zero(what, each[0]) if alone else {one.key: _zero(what, one) for one in each}
-             for each, alone in zip(found, single, strict=True)]
+    shapes = [_zero(what, each[0]) if alone else {one.key: _zero(what, one) for one in each}
+              for each, alone in zip(found, single, strict=True)]
+    zeros = tree.unflatten(structure, shapes)
+    order = tree.leaves(tree.unflatten(structure, [
+        each[0].key if alone else {one.key: one.key for one in each}
+        for each, alone in zip(found, single, strict=True)]))
+    chosen = {one.key: one for each in found for one in each}
 
     def run(shifts: Any) -> Any:
         actions: dict[str, tuple[Chosen, Action]] = {}
         fed: dict[str, Any] = {}
-        for each, alone, shift in zip(found, single, structure.flatten_up_to(shifts), strict=True):
-            for one in each:
-                own = shift if alone else shift[one.key]
-                if one.value.loops:
-                    fed[one.key] = _among_turns(one, own)
-                    actions[one.key] = one, functools.partial(_shift_turn, one.key)
-                else:
-                    actions[one.key] = one, functools.partial(_shift, own)
+        for key, shift in zip(order, tree.leaves(shifts), strict=True):
+            one = chosen[key]
+            if one.value.loops:
+                fed[key] = _among_turns(one, shift)
+                actions[key] = one, functools.partial(_shift_turn, key)
+            else:
+                actions[key] = one, functools.partial(_shift, shift)
         return traced.run(Opened(what, traced.program, {}, actions, fed))[0]
-    return run, tree.unflatten(structure, zeros)
+    return run, zeros
 
 
 def _shift(by: Any, value: Any, _: Turn) -> Any:
@@ -409,7 +413,7 @@ def _zero(what: str, chosen: Chosen) -> Any:
             f"{what}: {chosen.key!r} is in a loop whose number of turns depends on values, so that derivatives with "
             "respect to it have no shape. Write fxgrad.lax.scan(..., until=)"))
     times = [loop.times for loop, turn in zip(value.loops, chosen.turns, strict=True) if turn is None]
-    return np.zeros((*times, *value.aval.shape), value.aval.dtype)  # type: ignore[arg-type]
+    return np.zeros([*(each or 0 for each in times), *value.aval.shape], value.aval.dtype)
 
 
 def _among_turns(chosen: Chosen, shift: Any) -> Any:

@@ -167,7 +167,7 @@ class Opened:
     def type_of(self, key: str, depth: int) -> Aval:
         """Return the type of a value as the program at the depth of its chain has it: turns of inner loops stacked."""
         value = self._chosen[key].value
-        times = [loop.times for loop in value.loops if loop.depth > depth]
+        times = [loop.times or 0 for loop in value.loops if loop.depth > depth]
         return value.aval.strong().update(shape=(*times, *value.aval.shape))
 
     def missing(self, key: str, depth: int) -> Any:
@@ -213,7 +213,7 @@ def _wrapped(transformation: Callable[[Equation, Callable[..., Any]], Callable[.
         def function(*values: Any) -> Any:
             return opened.inside(program, values, (*chain, (place, 0)), turn)
 
-        return transformation(equation, function)(*operands)  # type: ignore[no-any-return]
+        return transformation(equation, function)(*operands)
     return opening
 
 
@@ -249,7 +249,7 @@ def _branches(opened: Opened, equation: Equation, operands: list[Any], chain: Ch
         return run
 
     chosen = lax.switch(index, [branch(region, number) for number, region in enumerate(regions)], *values)
-    return chosen  # type: ignore[no-any-return]
+    return chosen
 
 
 def _scan(opened: Opened, equation: Equation, operands: list[Any], chain: Chain, place: int, turn: Turn,
@@ -279,13 +279,12 @@ def _scan(opened: Opened, equation: Equation, operands: list[Any], chain: Chain,
 def _loop(opened: Opened, equation: Equation, operands: list[Any], chain: Chain, place: int, turn: Turn,
           ) -> tuple[list[Any], dict[str, Any]]:
     """Run a loop of a number of turns that depends on values: nothing can be stacked in it."""
-    name = equation.primitive.name
     inner = [key for number in range(len(equation.regions)) for key in opened.takes((*chain, (place, number)))]
     if inner:
         raise UnsupportedError(at_user_line(
-            f"{opened.what}: {inner[0]!r} is inside a {name} loop, whose number of turns depends on values, so that "
-            "they cannot be stacked. Carry it to the end of the loop, or write fxgrad.lax.scan(..., until=)"))
-    if name == "for":
+            f"{opened.what}: {inner[0]!r} is inside a {equation.primitive} loop, whose number of turns depends on "
+            "values, so that they cannot be stacked. Carry it to the end of the loop, or write fxgrad.lax.scan(..., until=)"))
+    if equation.primitive is primitives["for"]:
         count, *values = operands
         region, = equation.regions
         num_consts = equation.params["num_consts"]
@@ -333,7 +332,7 @@ def _mapped(opened: Opened, equation: Equation, operands: list[Any], chain: Chai
         out_specs=([*map(spec, params["out_specs"])],
                    {key: PartitionSpec(axes[key]) if axes[key] else PartitionSpec() for key in keys}),
         axis_names=frozenset(params["axis_names"]), check_vma=params["check_vma"])
-    return mapped(*operands)  # type: ignore[no-any-return]
+    return mapped(*operands)
 
 
 openings.enter(_call, primitives.named_call, primitives.jit_call, primitives.recompute, primitives.within_budget,

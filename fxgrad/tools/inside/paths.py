@@ -19,6 +19,7 @@ from fxgrad.extend import (
     Source,
     Variable,
     at_user_line,
+    primitives,
     region_roles,
 )
 from fxgrad.text.inlining import call_name
@@ -164,8 +165,9 @@ class _Listing:
 
     def _inside(self, equation: Equation, place: int, chain: Chain, around: tuple[str, ...],
                 loops: tuple[Turns, ...]) -> Iterator[Value]:
-        if equation.source is not None and equation.source.part == "backward" and equation.primitive.name == "sweep":
-            return
+        source = equation.source
+        if equation.primitive is primitives.sweep and source is not None and source.part == "backward":
+            return  # its programs are those of the forward pass, and steps of the compiler's own
         for number, region in enumerate(equation.regions):
             words = (*around, *self._words_of_held(equation, region))
             inner = loops
@@ -188,7 +190,7 @@ class _Listing:
     @staticmethod
     def _words_of_held(equation: Equation, region: Region | None = None) -> tuple[str, ...]:
         """Return the words of an operation that holds a program: the loop or branch, and the function called."""
-        name = equation.primitive.name
+        name = str(equation.primitive)
         roles = region_roles.of(equation.primitive)
         label = "" if region is None else function_label(region.program)
         label = "" if label.startswith("<") else label

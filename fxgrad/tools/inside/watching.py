@@ -153,7 +153,7 @@ def _receiver(to: Any) -> Receiver:
     if hasattr(to, "add_scalar"):
         return lambda step, values: _write(to, step, values)
     if callable(to):
-        return to  # type: ignore[no-any-return]
+        return to
     raise ArgumentError(at_user_line(
         f"watch: to={to!r}, where a function of the step and the values, fxgrad.debug.Curves(), an object with "
         'add_scalar, "plot" or None is needed'))
