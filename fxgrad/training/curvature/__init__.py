@@ -1,5 +1,7 @@
-"""`fxgrad.curvature`: second order for learning, from products with curvature matrices to reports."""
+"""`fxgrad.curvature`: second order for learning, from products with curvature matrices to norms of gradients."""
 
+from fxgrad.training.curvature.listing import layers
+from fxgrad.training.curvature.norms import per_example_norms
 from fxgrad.training.curvature.products import empirical_fisher_product, fisher_product, gauss_newton_product
 
-__all__ = ["empirical_fisher_product", "fisher_product", "gauss_newton_product"]
+__all__ = ["empirical_fisher_product", "fisher_product", "gauss_newton_product", "layers", "per_example_norms"]
