@@ -73,9 +73,9 @@ def layers(loss: Callable[..., Any]) -> Callable[..., Layers]:
     ...     return np.sum(np.tanh(x @ params["w"] + params["b"]))
     >>> found = fxgrad.curvature.layers(loss)({"b": np.zeros(4), "w": np.ones((3, 4))}, np.ones((10, 3)))
     >>> found
-    <layers of loss: 1 of 2 parameters>
-    >>> found["params.w"].kinds, found["params.b"].reason
-    (('dense',), 'add is no layer')
+    <layers of loss: 2 of 2 parameters>
+    >>> found["params.w"].kinds, found["params.b"].kinds
+    (('dense',), ('bias',))
     """
     @transformation("layers", loss)
     @hide_frames
@@ -92,6 +92,6 @@ def layers(loss: Callable[..., Any]) -> Callable[..., Layers]:
         return Layers(loss.__name__, tuple(
             LayerEntry(name, aval, tuple(use.layer.kind for use in own.uses),
                        tuple(use.line for use in own.uses) or (own.line,),
-                       tuple(use.layer.rows for use in own.uses), reason_for_gradient(aval, own))
+                       tuple(use.layer.rows for use in own.uses), reason_for_gradient(own))
             for name, aval, own in zip(traced.names, traced.avals, traced.uses, strict=True)))
     return listed

@@ -14,7 +14,7 @@ from fxgrad import tree, vmap
 from fxgrad.extend import Aval, function_name, hide_frames, transformation
 from fxgrad.training.curvature.passes import pull_back, require_batch, trace_loss
 from fxgrad.training.curvature.rules import wide
-from fxgrad.training.curvature.uses import ParameterUses, Use, are_apart, sorted_axes
+from fxgrad.training.curvature.uses import ParameterUses, Use, are_apart, is_swapped, sorted_axes
 
 
 def per_example_norms(loss: Callable[..., Any], *, by_parameter: bool = False, squared: bool = False) -> Any:
@@ -28,7 +28,7 @@ def per_example_norms(loss: Callable[..., Any], *, by_parameter: bool = False, s
     Layers are found in the program of the loss: products with a parameter (dense layers, projections of attention),
     convolutions and lookups, used once or several times, in calls and loops too. The gradient of a layer is a sum of
     outer products a ⊗ g over positions, and its squared norm is Σ (aₛ · aₜ)(gₛ · gₜ) over pairs of them: one pass
-    back for all examples, and no gradient of one. For a parameter that is used in other ways, such as a bias, or that
+    back for all examples, and no gradient of one. For a parameter that is used in other ways, or that
     is smaller than the table of pairs, the gradients of the examples are computed, for it alone;
     `fxgrad.curvature.layers(loss)` lists both kinds. In low precision the sum of pairs may lose digits where the
     terms cancel; it is not negative.
@@ -69,8 +69,7 @@ def per_example_norms(loss: Callable[..., Any], *, by_parameter: bool = False, s
 def _squares_of_example(loss: Callable[..., Any], params: Any, example: Sequence[Any]) -> list[Any]:
     """Return the squared norms of the gradients of one example, one for each parameter."""
     traced = trace_loss("per_example_norms", loss, params, example)
-    direct = [number for number, (aval, found) in enumerate(zip(traced.avals, traced.uses, strict=True))
-              if reason_for_gradient(aval, found)]
+    direct = [number for number, found in enumerate(traced.uses) if reason_for_gradient(found)]
     uses = [use for number, found in enumerate(traced.uses) if number not in direct for use in found.uses]
     operands, cotangents, gradients = pull_back(traced, uses, direct)
     squares: list[Any] = [None] * len(traced.uses)
@@ -78,28 +77,26 @@ def _squares_of_example(loss: Callable[..., Any], params: Any, example: Sequence
         squares[number] = _square(wide(gradient, traced.avals[number].dtype))
     given = iter(zip(uses, operands, cotangents, strict=True))
     for number, found in enumerate(traced.uses):
-        if squares[number] is None:
+        if number not in direct:
             own = [next(given) for _ in found.uses]
             squares[number] = _square_of_sum(traced.avals[number], own)
     return squares
 
 
-def reason_for_gradient(aval: Aval, found: ParameterUses) -> str:
+def reason_for_gradient(found: ParameterUses) -> str:
     """Return why the gradients of examples themselves are computed for a parameter; "" if they are not."""
     if found.reason:
         return found.reason
-    for part in _parts(found.uses):
+    for part in parts_of(found.uses):
         rows = sum(use.layer.rows for use in part)
-        if rows > 1 and 2 * rows ** 2 > prod(_shape_used(aval, part[0])):
+        shape, layer = part[0].equation.inputs[part[0].place].aval.shape, part[0].layer
+        blocks = layer.groups if layer.groups > 1 else prod(shape[axis] for axis in layer.blocks)
+        if rows > 1 and 2 * blocks * rows ** 2 > prod(shape):
             return f"it is smaller than the pairs of {rows} positions"
     return ""
 
 
-def _shape_used(aval: Aval, use: Use) -> tuple[int, ...]:
-    return tuple(use.equation.inputs[use.place].aval.shape) if use.steps else aval.shape
-
-
-def _parts(uses: Sequence[Use]) -> list[list[Use]]:
+def parts_of(uses: Sequence[Use]) -> list[list[Use]]:
     """Return the uses in lists: those in one list are of the same entries of the parameter."""
     parts: list[list[Use]] = []
     for use in uses:
@@ -115,29 +112,28 @@ def _parts(uses: Sequence[Use]) -> list[list[Use]]:
 def _square_of_sum(aval: Aval, given: Sequence[tuple[Use, Any, Any]]) -> Any:
     """Return the squared norm of the gradient of a parameter: that of the sum of its uses."""
     values = {id(use): (operands, cotangent) for use, operands, cotangent in given}
-    squares = [_square_of_part(_joined([_factors(use, *values[id(use)], aval) for use in part]))
-               for part in _parts([use for use, _, _ in given])]
+    squares = [_square_of_part(joined_terms([factors_of(use, *values[id(use)], aval) for use in part]))
+               for part in parts_of([use for use, _, _ in given])]
     return sum(squares[1:], squares[0]) if squares else fnp.zeros((), _real(aval.dtype))
 
 
-class _Term(NamedTuple):
+class Term(NamedTuple):
     """The factors of a use, (blocks, rows, entries) each; that at `hot` is one-hot, as integers of shape (rows,)."""
 
     factors: tuple[Any, Any]
     hot: int | None
 
 
-def _factors(use: Use, operands: Sequence[Any], cotangent: Any, aval: Aval) -> _Term:
+def factors_of(use: Use, operands: Sequence[Any], cotangent: Any, aval: Aval) -> Term:
     """Return the two factors in an order that all uses of these entries share, and which of them is one-hot."""
     layer, shape = use.layer, use.equation.inputs[use.place].aval.shape
     found = layer.factors(operands, cotangent)
     factors = [factor if layer.is_lookup and place == 0 else wide(_in_order(factor, axes, order, shape), aval.dtype)
                for place, (factor, axes, order) in enumerate(zip(
                    found, (layer.ins, layer.outs), sorted_axes(use), strict=True))]
-    first = [min((use.axes[axis] for axis in axes), default=-1) for axes in (layer.ins, layer.outs)]
-    swapped = first[1] < first[0]
+    swapped = is_swapped(use)
     hot = (1 if swapped else 0) if layer.is_lookup else None
-    return _Term((factors[1], factors[0]) if swapped else (factors[0], factors[1]), hot)
+    return Term((factors[1], factors[0]) if swapped else (factors[0], factors[1]), hot)
 
 
 def _in_order(factor: Any, axes: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Any:
@@ -148,7 +144,7 @@ def _in_order(factor: Any, axes: Sequence[int], order: Sequence[int], shape: Seq
     return fnp.reshape(fnp.transpose(parted, (0, 1, *(2 + number for number in order))), factor.shape)
 
 
-def _joined(terms: Sequence[_Term]) -> list[_Term]:
+def joined_terms(terms: Sequence[Term]) -> list[Term]:
     """Return the terms with those of one kind as one, of the rows of all."""
     joined = []
     for hot in (None, 0, 1):
@@ -156,13 +152,13 @@ def _joined(terms: Sequence[_Term]) -> list[_Term]:
         if len(own) > 1:
             one, other = (fnp.concatenate(list(factors), axis=0 if place == hot else 1)
                           for place, factors in enumerate(zip(*own, strict=True)))
-            joined.append(_Term((one, other), hot))
+            joined.append(Term((one, other), hot))
         elif own:
-            joined.append(_Term(own[0], hot))
+            joined.append(Term(own[0], hot))
     return joined
 
 
-def _square_of_part(terms: Sequence[_Term]) -> Any:
+def _square_of_part(terms: Sequence[Term]) -> Any:
     """Return the squared norm of a sum of outer products."""
     if len(terms) == 1 and terms[0].hot is None and terms[0].factors[0].shape[1] == 1:
         one, other = terms[0].factors
@@ -176,7 +172,7 @@ def _square_of_part(terms: Sequence[_Term]) -> Any:
     return fnp.maximum(total, 0.0)  # rounding may leave less where the terms cancel
 
 
-def _pairs(first: _Term, second: _Term, place: int) -> Any:
+def _pairs(first: Term, second: Term, place: int) -> Any:
     """Return the products of all pairs of rows of one factor of two terms: (blocks, rows of one, rows of the other)."""
     one, other = first.factors[place], second.factors[place]
     if first.hot == second.hot == place:

@@ -198,6 +198,51 @@ def _lookup(equation: Equation, place: int) -> Layer | str:
 layer_rules.enter(_lookup, primitives.gather)
 
 
+# --- biases and scales ----------------------------------------------------------------------------------------------
+
+
+def _aligned(equation: Equation, place: int) -> tuple[Axes, Axes, int] | str:
+    """Return the axes of the result that a parameter has not, those that it has, and the size of the former."""
+    shape, result = equation.inputs[place].aval.shape, equation.outputs[0].aval.shape
+    first = len(result) - len(shape)
+    if result[first:] != shape:
+        return "it is broadcast along its own axes"
+    axes = tuple(range(len(result)))
+    return axes[:first], axes[first:], prod(result[:first])
+
+
+def _bias(equation: Equation, place: int) -> Layer | str:
+    """Return the layer of a sum: a dense one with inputs 1."""
+    aligned = _aligned(equation, place)
+    if isinstance(aligned, str):
+        return aligned
+    at_rows, at_outs, rows = aligned
+
+    def factors(_: Sequence[Any], cotangent: Any) -> Factors:
+        outputs = _grouped(cotangent, (), at_rows, at_outs)
+        return fnp.ones((1, rows, 1), outputs.dtype), outputs
+
+    return Layer("bias", (), (), tuple(range(len(at_outs))), rows, factors)
+
+
+def _scale(equation: Equation, place: int) -> Layer | str:
+    """Return the layer of an elementwise product: one of a single input and output for each entry."""
+    aligned = _aligned(equation, place)
+    if isinstance(aligned, str):
+        return aligned
+    at_rows, at_blocks, rows = aligned
+
+    def factors(operands: Sequence[Any], cotangent: Any) -> Factors:
+        other = fnp.broadcast_to(operands[1 - place], aval_of(cotangent).shape)
+        return _grouped(other, at_blocks, at_rows, ()), _grouped(cotangent, at_blocks, at_rows, ())
+
+    return Layer("scale", tuple(range(len(at_blocks))), (), (), rows, factors)
+
+
+layer_rules.enter(_bias, primitives.add, primitives.sub)
+layer_rules.enter(_scale, primitives.mul, primitives.strong_mul)
+
+
 # --- groups of axes -------------------------------------------------------------------------------------------------
 
 

@@ -125,13 +125,24 @@ def are_apart(one: Use, other: Use) -> bool:
 
 
 def form_of(use: Use) -> Any:
-    """Return what two uses of the same entries need to have in common: the array used, blocks, two groups of axes."""
+    """Return what two uses of the same entries need to have in common: the array used, and `axes_of`."""
+    return use.steps, *axes_of(use)
+
+
+def axes_of(use: Use) -> tuple[Any, ...]:
+    """Return the axes of blocks, their number of groups, and the two groups of axes of inputs and outputs."""
     layer = use.layer
     blocks, ins, outs = (tuple(use.axes[axis] for axis in axes) for axes in (layer.blocks, layer.ins, layer.outs))
-    return use.steps, blocks, layer.groups, frozenset([tuple(sorted(ins)), tuple(sorted(outs))])
+    return blocks, layer.groups, frozenset([tuple(sorted(ins)), tuple(sorted(outs))])
 
 
 def sorted_axes(use: Use) -> tuple[Sequence[int], Sequence[int]]:
     """Return the orders in which `ins` and `outs` are sorted as axes of the parameter."""
     return tuple(sorted(range(len(axes)), key=lambda number: use.axes[axes[number]])  # type: ignore[return-value]
                  for axes in (use.layer.ins, use.layer.outs))
+
+
+def is_swapped(use: Use) -> bool:
+    """Return whether the outputs have the first axis of the parameter: they are then the first factor."""
+    first = [min((use.axes[axis] for axis in axes), default=-1) for axes in (use.layer.ins, use.layer.outs)]
+    return first[1] < first[0]
