@@ -156,7 +156,7 @@ def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand") -> Callab
 
 def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[Any]) -> list[KroneckerFactors | None]:
     """Return the inputs and cotangents of each layer in the places of factors, (blocks, positions, entries)."""
-    traced = trace_loss("kfac_factors", loss, params, example)
+    traced = trace_loss("kfac_factors", loss, params, example, lambda found: found.reason)
     placements = [_placement(aval, found) for aval, found in zip(traced.avals, traced.uses, strict=True)]
     chosen = [number for number, found in enumerate(placements) if found is not None]
     uses = [use for number in chosen for use in traced.uses[number].uses]

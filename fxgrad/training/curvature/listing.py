@@ -84,7 +84,7 @@ def layers(loss: Callable[..., Any]) -> Callable[..., Layers]:
         found: list[TracedLoss] = []
 
         def of_example(params: Any, *example: Any) -> float:
-            found.append(trace_loss("layers", loss, params, example))
+            found.append(trace_loss("layers", loss, params, example, reason_for_gradient))
             return 0.0
 
         eval_shape(vmap(of_example, in_axes=(None, *[0] * len(batch))), params, *batch)

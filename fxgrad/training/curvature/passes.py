@@ -40,8 +40,12 @@ class TracedLoss(NamedTuple):
         return self.program.in_avals[self.first:self.first + len(self.uses)]
 
 
-def trace_loss(what: str, loss: Callable[..., Any], params: Any, example: Sequence[Any]) -> TracedLoss:
-    """Trace the loss of one example for `what`; raise if it is no scalar, or a parameter has no derivative."""
+def trace_loss(what: str, loss: Callable[..., Any], params: Any, example: Sequence[Any],
+               is_missed: Callable[[ParameterUses], Any]) -> TracedLoss:
+    """Trace the loss of one example for `what`; raise if it is no scalar, or a parameter has no derivative.
+
+    Loops are unrolled if `is_missed` holds for fewer parameters then.
+    """
     traced, leaves = trace_for_rewrite(what, loss, (params, *example), {})
     avals = traced.program.out_avals
     if len(avals) != 1 or avals[0].shape != ():
@@ -49,8 +53,7 @@ def trace_loss(what: str, loss: Callable[..., Any], params: Any, example: Sequen
         raise ArgumentError(at_user_line(
             f"{what}: {function_name(loss)} is to return the scalar loss of one example, and returned {returned}. "
             "Sum it, and take no axis of examples"))
-    program = opened_program(traced.program)
-    count = len(tree.leaves(params))
+    program, count = traced.program, len(tree.leaves(params))
     names = tree.leaf_names(params, parameter_names(loss, 1)[0])
     first = program.captured
     for name, aval in zip(names, program.in_avals[first:first + count], strict=True):
@@ -58,8 +61,19 @@ def trace_loss(what: str, loss: Callable[..., Any], params: Any, example: Sequen
             raise DTypeError(at_user_line(
                 f"{what}: {name} is {aval.strong()}, which has no derivative. Pass it with the batch, or close over "
                 "it"))
-    uses = memoize(program, ("uses of parameters", first, count), lambda: find_uses(program, first, count))
-    return TracedLoss(program, [*traced.captured, *leaves], first, names, uses)
+    opened, uses = _uses_in(program, count, loops=False)
+    missed = sum(bool(is_missed(found)) for found in uses)
+    if missed:
+        unrolled, more = _uses_in(program, count, loops=True)
+        if sum(bool(is_missed(found)) for found in more) < missed:
+            opened, uses = unrolled, more
+    return TracedLoss(opened, [*traced.captured, *leaves], first, names, uses)
+
+
+def _uses_in(program: Program, count: int, *, loops: bool) -> tuple[Program, list[ParameterUses]]:
+    """Return the opened program, and the uses of its first inputs that are not captured, `count` of them."""
+    opened = opened_program(program, loops=loops)
+    return opened, memoize(opened, ("uses of parameters", count), lambda: find_uses(opened, program.captured, count))
 
 
 def require_batch(what: str, batch: Sequence[Any]) -> None:

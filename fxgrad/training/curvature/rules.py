@@ -201,42 +201,37 @@ layer_rules.enter(_lookup, primitives.gather)
 # --- biases and scales ----------------------------------------------------------------------------------------------
 
 
-def _aligned(equation: Equation, place: int) -> tuple[Axes, Axes, int] | str:
-    """Return the axes of the result that a parameter has not, those that it has, and the size of the former."""
+def _aligned(equation: Equation, place: int) -> tuple[Axes, Axes, int]:
+    """Return the axes of the result along which a parameter is repeated, the others, and the number of repetitions."""
     shape, result = equation.inputs[place].aval.shape, equation.outputs[0].aval.shape
     first = len(result) - len(shape)
-    if result[first:] != shape:
-        return "it is broadcast along its own axes"
-    axes = tuple(range(len(result)))
-    return axes[:first], axes[first:], prod(result[:first])
+    own = tuple(first + axis for axis, size in enumerate(shape) if size == result[first + axis])
+    repeated = tuple(axis for axis in range(len(result)) if axis not in own)
+    return repeated, own, prod(result[axis] for axis in repeated)
 
 
 def _bias(equation: Equation, place: int) -> Layer | str:
     """Return the layer of a sum: a dense one with inputs 1."""
-    aligned = _aligned(equation, place)
-    if isinstance(aligned, str):
-        return aligned
-    at_rows, at_outs, rows = aligned
+    at_rows, at_outs, rows = _aligned(equation, place)
+    axes = tuple(range(len(equation.inputs[place].aval.shape)))
 
     def factors(_: Sequence[Any], cotangent: Any) -> Factors:
         outputs = _grouped(cotangent, (), at_rows, at_outs)
         return fnp.ones((1, rows, 1), outputs.dtype), outputs
 
-    return Layer("bias", (), (), tuple(range(len(at_outs))), rows, factors)
+    return Layer("bias", (), (), axes, rows, factors)
 
 
 def _scale(equation: Equation, place: int) -> Layer | str:
     """Return the layer of an elementwise product: one of a single input and output for each entry."""
-    aligned = _aligned(equation, place)
-    if isinstance(aligned, str):
-        return aligned
-    at_rows, at_blocks, rows = aligned
+    at_rows, at_blocks, rows = _aligned(equation, place)
+    axes = tuple(range(len(equation.inputs[place].aval.shape)))
 
     def factors(operands: Sequence[Any], cotangent: Any) -> Factors:
         other = fnp.broadcast_to(operands[1 - place], aval_of(cotangent).shape)
         return _grouped(other, at_blocks, at_rows, ()), _grouped(cotangent, at_blocks, at_rows, ())
 
-    return Layer("scale", tuple(range(len(at_blocks))), (), (), rows, factors)
+    return Layer("scale", axes, (), (), rows, factors)
 
 
 layer_rules.enter(_bias, primitives.add, primitives.sub)

@@ -11,7 +11,7 @@ from fxgrad.text.inlining import holds_call
 from fxgrad.text.short import operation_name
 from fxgrad.training.curvature.rules import Axes, Layer, layer_rules, opened_calls, parameter_views
 
-MOST_UNROLLED = 4000
+MOST_UNROLLED = 10_000
 """Loops over layers are unrolled up to this number of equations, to find the layers in them."""
 
 
@@ -50,10 +50,10 @@ class _View(NamedTuple):
     axes: Axes
 
 
-def opened_program(program: Program) -> Program:
-    """Return the program with its calls, and short loops, replaced by what they compute."""
-    return memoize(program, "opened for layers", lambda: inline(
-        program, calls=_is_opened, loops=_is_short))
+def opened_program(program: Program, *, loops: bool) -> Program:
+    """Return the program with its calls replaced by what they compute, and with `loops` its short loops as well."""
+    return memoize(program, ("opened for layers", loops), lambda: inline(
+        program, calls=_is_opened, loops=_is_short if loops else False))
 
 
 def _is_opened(equation: Equation) -> bool:

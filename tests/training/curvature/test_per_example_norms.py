@@ -115,8 +115,10 @@ CASES = {
     "scale and bias at several positions": Case(
         lambda p, x: fnp.sum(fnp.tanh(x * p["scale"] + p["bias"])), {"bias": draw(3, 4), "scale": draw(3, 4)},
         (draw(5, 2, 3, 4),), [BIAS, ("it is smaller than the pairs of 2 positions")]),
-    "broadcast along its own axis": Case(lambda b, x: fnp.sum(fnp.tanh(x + b)), draw(3, 1), (draw(5, 3, 4),),
-                                         ["it is broadcast along its own axes"]),
+    "repeated along its own axes": Case(
+        lambda p, x: fnp.sum(fnp.tanh(p["scale"] * x + p["bias"])), {"bias": draw(30, 1, 1), "scale": draw(1, 30, 1)},
+        (draw(5, 30, 30, 2),), ["it is smaller than the pairs of 60 positions"] * 2),
+    "repeated twice": Case(lambda b, x: fnp.sum(fnp.tanh(x + b)), draw(1, 30, 1), (draw(5, 3, 30, 1),), [BIAS]),
     "scalars": Case(lambda p, x: fnp.sin(p[0] * x + p[1]), (np.float64(2.0), np.float64(3.0)), (draw(5),),
                     [("scale",), BIAS]),
     "a product with itself": Case(
