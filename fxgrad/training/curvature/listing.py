@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from rich.table import Table
@@ -50,13 +51,19 @@ class Layers(Report):
         for entry in self.entries:
             add_row(made, [
                 entry.name, str(entry.aval.strong()), ", ".join(dict.fromkeys(entry.kinds)),
-                " + ".join(map(str, entry.positions)), ", ".join(dict.fromkeys(entry.lines)),
+                _counts(entry.positions), ", ".join(dict.fromkeys(entry.lines)),
                 f"gradients: {entry.reason}" if entry.reason else "the layer"])
         return made
 
     def __repr__(self) -> str:
         found = sum(bool(entry.kinds) for entry in self.entries)
         return f"<layers of {self.name}: {found} of {len(self.entries)} parameters>"
+
+
+def _counts(positions: tuple[int, ...]) -> str:
+    """Return the numbers of positions, with equal ones in a row counted: "24 x 64"."""
+    return " + ".join(f"{times} x {number}" if (times := len([*same])) > 1 else str(number)
+                      for number, same in groupby(positions))
 
 
 def layers(loss: Callable[..., Any]) -> Callable[..., Layers]:

@@ -11,6 +11,7 @@ from fxgrad.errors import ArgumentError, DTypeError
 from fxgrad.extend import (
     Aval,
     Equation,
+    Literal,
     Program,
     at_source,
     at_user_line,
@@ -106,7 +107,7 @@ def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int],
                 number = numbers.get(id(equation))
                 if number is None:
                     return results
-                operands[number] = values
+                operands[number] = [value.value if isinstance(value, Literal) else value for value in values]
                 return [fnp.add(results[0], outputs[number])]
 
             value, = eval_program(program, inputs, step)

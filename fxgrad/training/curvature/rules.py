@@ -210,16 +210,21 @@ def _aligned(equation: Equation, place: int) -> tuple[Axes, Axes, int]:
     return repeated, own, prod(result[axis] for axis in repeated)
 
 
-def _bias(equation: Equation, place: int) -> Layer | str:
+def _bias(equation: Equation, place: int, sign: float = 1.0) -> Layer | str:
     """Return the layer of a sum: a dense one with inputs 1."""
     at_rows, at_outs, rows = _aligned(equation, place)
     axes = tuple(range(len(equation.inputs[place].aval.shape)))
 
     def factors(_: Sequence[Any], cotangent: Any) -> Factors:
         outputs = _grouped(cotangent, (), at_rows, at_outs)
-        return fnp.ones((1, rows, 1), outputs.dtype), outputs
+        return fnp.full((1, rows, 1), sign, outputs.dtype), outputs
 
     return Layer("bias", (), (), axes, rows, factors)
+
+
+def _difference(equation: Equation, place: int) -> Layer | str:
+    """Return the layer of a difference: a sum, with inputs -1 for what is subtracted."""
+    return _bias(equation, place, -1.0 if place else 1.0)
 
 
 def _scale(equation: Equation, place: int) -> Layer | str:
@@ -234,7 +239,8 @@ def _scale(equation: Equation, place: int) -> Layer | str:
     return Layer("scale", axes, (), (), rows, factors)
 
 
-layer_rules.enter(_bias, primitives.add, primitives.sub)
+layer_rules.enter(_bias, primitives.add)
+layer_rules.enter(_difference, primitives.sub)
 layer_rules.enter(_scale, primitives.mul, primitives.strong_mul)
 
 

@@ -11,8 +11,11 @@ from fxgrad.text.inlining import holds_call
 from fxgrad.text.short import operation_name
 from fxgrad.training.curvature.rules import Axes, Layer, layer_rules, opened_calls, parameter_views
 
-MOST_UNROLLED = 10_000
-"""Loops over layers are unrolled up to this number of equations, to find the layers in them."""
+MOST_STEPS, MOST_UNROLLED = 256, 10_000
+"""Loops over layers are unrolled up to these numbers of steps and equations, to find the layers in them.
+
+With more steps, a matrix that each of them uses is seldom larger than the pairs of positions.
+"""
 
 
 class Use(NamedTuple):
@@ -62,7 +65,8 @@ def _is_opened(equation: Equation) -> bool:
 
 def _is_short(equation: Equation) -> bool:
     region = equation.regions[0]
-    return (region.times or 0) * len(region.program.equations) <= MOST_UNROLLED
+    steps = region.times or 0
+    return steps <= MOST_STEPS and steps * len(region.program.equations) <= MOST_UNROLLED
 
 
 def find_uses(program: Program, first: int, count: int) -> list[ParameterUses]:

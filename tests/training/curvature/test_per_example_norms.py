@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
 
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import curvature
 from fxgrad.errors import ArgumentError, DTypeError
+from fxgrad.training.curvature import norms as norms_module
+from tests.support.random_programs import build, recipes
+from tests.support.tiers import examples
 
 DRAWS = np.random.default_rng(0)
 
@@ -118,6 +123,18 @@ CASES = {
     "repeated along its own axes": Case(
         lambda p, x: fnp.sum(fnp.tanh(p["scale"] * x + p["bias"])), {"bias": draw(30, 1, 1), "scale": draw(1, 30, 1)},
         (draw(5, 30, 30, 2),), ["it is smaller than the pairs of 60 positions"] * 2),
+    "added and subtracted": Case(
+        lambda b, x: fnp.sum(fnp.tanh(x + b) * fnp.tanh(x - b) + (b - x) ** 3), draw(30), (draw(5, 30),),
+        [("bias",) * 3]),
+    "multiplied by a number": Case(lambda w, x: fnp.sum(fnp.sin(2.0 * w) * x), draw(30), (draw(5, 30),),
+                                   [("scale",)]),
+    "scale and bias at once": Case(lambda w, x: fnp.sum(fnp.sin(2.0 * w) * x + fnp.sin(w + 1.0)), draw(30),
+                                   (draw(5, 30),), ["it is used in two forms"]),
+    "one scale twice": Case(lambda w, x: fnp.sum(fnp.sin(x[0] * w) * fnp.sin(w * x[1])), draw(30), (draw(5, 2, 30),),
+                            ["it is smaller than the pairs of 2 positions"]),
+    "dropout": Case(
+        lambda p, x, key: network(p, fxgrad.nn.dropout(x, 0.5, key), 1.0), NETWORK,
+        (draw(5, 30), fxgrad.random.split(fxgrad.random.key(0), 5)), [BIAS, DENSE, DENSE]),
     "repeated twice": Case(lambda b, x: fnp.sum(fnp.tanh(x + b)), draw(1, 30, 1), (draw(5, 3, 30, 1),), [BIAS]),
     "scalars": Case(lambda p, x: fnp.sin(p[0] * x + p[1]), (np.float64(2.0), np.float64(3.0)), (draw(5),),
                     [("scale",), BIAS]),
@@ -285,12 +302,15 @@ def test_terms_that_cancel_leave_no_negative_square() -> None:
 def test_layers_print_as_a_table() -> None:
     listed = curvature.layers(network)({"b": np.zeros(40), "v": np.ones((40, 2)), "w": np.ones((30, 40))},
                                        fxgrad.ShapeDtypeStruct((5, 30), np.float64), np.zeros((5, 2)))
-    lines = [line.split("│") for line in str(listed).splitlines() if "params." in line]
-    assert [[cell.strip() for cell in line[1:-1]] for line in lines] == [
-        ["params.b", "f64[40]", "bias", "1", "test_per_example_norms.py:26", "the layer"],
-        ["params.v", "f64[40,2]", "dense", "1", "test_per_example_norms.py:26", "the layer"],
-        ["params.w", "f64[30,40]", "dense", "1", "test_per_example_norms.py:26", "the layer"]]
+    line = f"test_per_example_norms.py:{network.__code__.co_firstlineno + 1}"
+    rows = [row.split("│") for row in str(listed).splitlines() if "params." in row]
+    assert [[cell.strip() for cell in row[1:-1]] for row in rows] == [
+        ["params.b", "f64[40]", "bias", "1", line, "the layer"],
+        ["params.v", "f64[40,2]", "dense", "1", line, "the layer"],
+        ["params.w", "f64[30,40]", "dense", "1", line, "the layer"]]
     assert repr(listed) == "<layers of network: 3 of 3 parameters>"
+    loss, params, batch, _ = CASES["scan over layers"]
+    assert " 3 x 1 " in str(curvature.layers(loss)(params, *batch))
     with pytest.raises(KeyError, match="other"):
         listed["other"]
 
@@ -318,3 +338,17 @@ def test_errors() -> None:
         "vmap: the mapped axes of the arguments of network have different sizes: example[0] has 5 (axis 0)")
     assert raised(ArgumentError, lambda: curvature.per_example_norms(3)) == (
         "per_example_norms takes a function, got a int. Write per_example_norms(f)(x), not per_example_norms(f(x))")
+
+
+@pytest.mark.parametrize("always_pairs", [False, True])
+@examples(40)
+@given(steps=recipes())
+def test_random_losses(steps: Any, always_pairs: bool) -> None:
+    """Whatever a loss does with a matrix, the norms are those of its gradients, by either formula."""
+    loss = build(steps, fnp)
+    w, x = np.random.default_rng(1).normal(size=(2, 3)), np.random.default_rng(2).normal(size=(4, 2, 3))
+    expected = norms_of_gradients(loss, w, (x,))
+    reason = (lambda found: found.reason) if always_pairs else norms_module.reason_for_gradient
+    with mock.patch.object(norms_module, "reason_for_gradient", reason):
+        found = curvature.per_example_norms(loss)(w, x)
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-7 * max(np.max(expected), 1.0))
