@@ -1,4 +1,4 @@
-"""Norms of the gradients of examples, compiled, beside those of jax's gradients, and one gradient of the batch."""
+"""Norms of gradients of examples, and Gauss-Newton products, compiled, beside what one writes with jax."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 import fxgrad
 from benchmarks import models
-from benchmarks.compiled import compiled
+from benchmarks.compiled import both, compiled
 from benchmarks.models import FXGRAD, JAX, random
 from benchmarks.workload import Bar, Memory, Peer, Peers, Ratio, Workload
 
@@ -73,5 +73,34 @@ LIMITS: dict[str, tuple[Bar, ...]] = {
     "transformer": (Ratio("jax's vmap(grad)", 0.7), Memory("jax's vmap(grad)", 0.7)),
     "convolutional net": (Ratio("jax's vmap(grad)", 1.05), Memory("jax's vmap(grad)", 1.0)),
 }
+
+
+def product(small: bool) -> Peers:
+    """The Gauss-Newton product of a network with a cross entropy, beside jax's jvp, hvp and vjp in a row."""
+    (*hidden, (last, bias)), x = jax.tree.map(jnp.asarray, wide_arguments(small))
+    params = [*hidden, (last[:, :10], bias[:10])]
+    vector = jax.tree.map(jnp.cos, params)
+    labels = jnp.eye(last[:, :10].shape[1])[jnp.arange(len(x)) % last[:, :10].shape[1]]
+
+    def logits(lib: Any, params: Any, x: Any) -> Any:
+        for w, b in params[:-1]:
+            x = lib.np.tanh(x @ w + b)
+        return x @ params[-1][0] + params[-1][1]
+
+    def ours(params: Any, vector: Any, x: Any) -> Any:
+        return fxgrad.curvature.gauss_newton_product(
+            lambda params: logits(FXGRAD, params, x), lambda z: models.cross_entropy(FXGRAD, z, labels), (params,),
+            (vector,))
+
+    def theirs(params: Any, vector: Any, x: Any) -> Any:
+        outputs, moved = jax.jvp(lambda params: logits(JAX, params, x), (params,), (vector,))
+        _, curved = jax.jvp(jax.grad(lambda z: models.cross_entropy(JAX, z, labels)), (outputs,), (moved,))
+        return jax.vjp(lambda params: logits(JAX, params, x), params)[1](curved)[0]
+
+    return both(ours, theirs, (params, vector, x))
+
+
 WORKLOADS = [Workload(f"curvature: norms, {name}", f"Norms of the gradients of examples of a {name}",
                       functools.partial(norms_of, name), LIMITS[name], jitted=True, tolerance=1e-3) for name in MODELS]
+WORKLOADS.append(Workload("curvature: Gauss-Newton product", "The Gauss-Newton product of a network 1024 wide", product,
+                          (Ratio("jax.jit", 1.05), Memory("jax.jit", 1.0)), jitted=True, tolerance=1e-3))

@@ -120,11 +120,9 @@ def _combined(uses: list[Use]) -> ParameterUses:
 
 def are_apart(one: Use, other: Use) -> bool:
     """Return whether two uses are of different entries of a parameter."""
-    for first, second in zip(one.steps, other.steps, strict=False):
-        if first != second:
-            before, (kind, *entry) = first[0], first[1]
-            return (kind == "entry" == second[1][0] and before == second[0] and entry[0] == second[1][1]
-                    and entry[1] != second[1][2])
+    for (axes, first), (other_axes, second) in zip(one.steps, other.steps, strict=False):
+        if (axes, first) != (other_axes, second):  # entries along one axis, so with different numbers
+            return bool(axes == other_axes and first[:2] == second[:2] and first[0] == "entry")
     return False
 
 
