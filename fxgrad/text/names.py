@@ -14,6 +14,7 @@ from fxgrad.extend import (
     CALL_NAMES,
     MERGED_VARIABLES,
     PRIMAL,
+    TAGS,
     TANGENT,
     TRANSPOSED,
     Atom,
@@ -167,13 +168,14 @@ class Name(NamedTuple):
 
     `root` is the variable that has the name without a prefix. `is_shared` marks a name of several equal variables of
     the user's, or of a variable captured from the code around: a cotangent here is then only part of the cotangent of
-    that name.
+    that name. `is_of_region` marks the result of a loop or a branch that is named after a value inside.
     """
 
     base: str
     root: Variable
     prefix: str = ""
     is_shared: bool = False
+    is_of_region: bool = False
 
     @property
     def text(self) -> str:
@@ -188,7 +190,7 @@ def wanted_names(program: Program, sources: Sources) -> dict[Variable, Name]:
         return known
     names: dict[Variable, Name] = {}
     sources.names[id(program)] = names
-    names |= {var: Name(text, var) for var, text in (NAMES.of(program) or {}).items()}
+    names |= {var: Name(text, var) for var, text in {**(TAGS.of(program) or {}), **(NAMES.of(program) or {})}.items()}
     if program.signature is not None:
         for var, text in zip(program.inputs[program.captured:], program.signature.input_names, strict=False):
             names.setdefault(var, Name(text, var))
@@ -236,7 +238,7 @@ def _name_by_regions(equation: Equation, names: dict[Variable, Name], sources: S
     for place, called in found.items():
         if 0 <= place < len(equation.outputs) and len(called) == 1 and "" not in called:
             var = equation.outputs[place]
-            names.setdefault(var, Name(next(iter(called)), var))
+            names.setdefault(var, Name(next(iter(called)), var, is_of_region=True))
 
 
 def _name_by_origins(var: Variable, origins: Sequence[Provenance], names: dict[Variable, Name],
@@ -309,6 +311,31 @@ def _names_of_results(program: Program, sources: Sources) -> Iterator[tuple[Vari
         assigned = None if source is None else sources.targets(source)
         if assigned is not None:
             yield from _named_results(run, assigned, used)
+
+
+def returned_names(program: Program, sources: Sources) -> Iterator[tuple[Variable, str, Source]]:
+    """Yield the variables that a function of the user's returns to a line that assigns them, the name, and that line.
+
+    `mixed = attention(x)` names what the last line of `attention` computes.
+    """
+    def key(equation: Equation) -> tuple[int, int]:
+        source = equation.source
+        return (id(source.code), source.instruction) if source is not None else (0, id(equation))
+
+    runs = [list(run) for _, run in itertools.groupby(program.equations, key)]
+    used = _used_elsewhere(program, runs)
+    for run in runs:
+        source = run[-1].source
+        found = [var for equation in run for var in equation.outputs if var in used][-1:]
+        for code, instruction in () if source is None or not found else source.callers:
+            assert source is not None
+            if not sources.is_returned(source):
+                break
+            source = source._replace(code=code, instruction=instruction)
+            assigned = sources.targets(source)
+            if assigned is not None and len(assigned.names) == 1 and assigned.names[0] is not None:
+                yield found[0], assigned.names[0], source
+                break
 
 
 def _used_elsewhere(program: Program, runs: list[list[Equation]]) -> set[Variable]:

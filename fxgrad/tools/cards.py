@@ -59,6 +59,7 @@ MODULES = (
     "fxgrad.text.parameters",
     "fxgrad.tools.explorer.javascript",
     "fxgrad.tools.granularity.rules",
+    "fxgrad.tools.inside.opening",
     "fxgrad.tools.numerics.rules",
     "fxgrad.tools.numerics.shadow",
     "fxgrad.tools.numerics.slopes",

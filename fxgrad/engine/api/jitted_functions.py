@@ -133,6 +133,13 @@ class JittedFunction:
         *given, options = self._given
         return functools.partial(JittedFunction, **options), tuple(given)
 
+    @property
+    def options(self) -> tuple[Callable[..., Any], dict[str, Any]]:
+        """The function itself, and the options that it is jitted with, by name."""
+        fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline, options = self._given
+        return fun, {"static_argnums": static_argnums, "static_argnames": static_argnames,
+                     "donate_argnums": donate_argnums, "donate_argnames": donate_argnames, "inline": inline, **options}
+
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """Return jax's `Lowered` stage for these arguments (arrays or `ShapeDtypeStruct`s): `as_text`, `compile`."""
         return self._stage("lower", args, kwargs)

@@ -64,6 +64,24 @@ CAPTURED_VALUES: ProgramAttribute[tuple[Any, ...]] = ProgramAttribute("values of
 """Values of the captured inputs of such programs: a variable of the enclosing program, or a number or an array."""
 
 
+TAGS: ProgramAttribute[dict[Variable, str]] = ProgramAttribute("tags")
+"""The names that `fxgrad.tag` gives to variables of programs traced for a displayed one."""
+
+
+def note_tag(value: Tracer, name: str) -> None:
+    """Note that a value in a displayed program is called `name`."""
+    tape = value.tape
+    if is_shown(tape):
+        if tape.tags is None:
+            tape.tags = {}
+        tape.tags[value.variable] = name
+
+
+def enter_tags(program: Program, tags: Mapping[Variable, str]) -> None:
+    """Give a program the tags of its recording; of a program recorded before, those of both."""
+    TAGS.put(program, {**(TAGS.of(program) or {}), **tags})
+
+
 def note_partial(tape: Tape, value: Tracer) -> None:
     """Note that `value`, captured by `tape`, is not the value of the user's expression if that continues with it.
 
@@ -128,12 +146,16 @@ def recent_maker(value: Tracer) -> Equation | None:
 
 
 def enclosing_display_tape(tape: Tape | None) -> Tape | None:
-    """Return the enclosing tape of a displayed program, as `make_program` returns it; None if there is none."""
-    if tape is None:
-        return None
-    while tape.parent is not None:
+    """Return the outermost enclosing tape of a displayed program, as `make_program` returns it; None if there is none.
+
+    It may itself lie within tapes of others: a program is displayed inside a function that is being compiled, too.
+    """
+    found = None
+    while tape is not None:
+        if tape.shown:
+            found = tape
         tape = tape.parent
-    return tape if tape.shown else None
+    return found
 
 
 def is_shown(tape: Tape | None) -> bool:
