@@ -140,7 +140,7 @@ if _TYPE_CHECKING:
     from fxgrad.tools.profiling.policies import policy_report
     from fxgrad.tools.profiling.simulation import simulate
     from fxgrad.tools.retracing.watching import explain_retraces
-    from fxgrad.training import autocast_policies, distributions, loss_scaling, optim, stochastic
+    from fxgrad.training import autocast_policies, curvature, distributions, loss_scaling, optim, stochastic
     from fxgrad.training.autocast.autocast import autocast
     from fxgrad.training.ode import odeint
     from fxgrad.training.stochastic import straight_through
@@ -155,7 +155,7 @@ __all__ = [
     "Program", "Region", "ShapeDtypeStruct", "Variable", "ad_checkpoint", "associative_scan", "auto_axes", "autocast",
     "autocast_policies", "benchmark", "bind", "block_until_ready", "bounds", "bucketed", "budget_curve", "capture",
     "check", "checked", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert",
-    "compare_granularities", "cond", "config", "cost_analysis", "custom_batching", "custom_derivatives",
+    "compare_granularities", "cond", "config", "cost_analysis", "curvature", "custom_batching", "custom_derivatives",
     "custom_gradient", "custom_jvp", "custom_vjp", "dataflow", "debug", "debug_infs", "debug_nans", "default_backend",
     "default_dtype", "default_matmul_precision", "derivatives", "device_count", "device_get", "device_put", "devices",
     "disable_jit", "distributions", "divergence", "draw", "dtypes", "enable_x64", "ensure_compile_time_eval", "errors",
@@ -245,6 +245,7 @@ _MODULES = {
     "ops": "lax.segments",
     "onnx": "shipping.onnx",
     "autocast_policies": "training.autocast_policies",
+    "curvature": "training.curvature",
     "distributions": "training.distributions",
     "experimental.ode": "training.ode",
     "loss_scaling": "training.loss_scaling",

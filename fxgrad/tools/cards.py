@@ -65,6 +65,7 @@ MODULES = (
     "fxgrad.tools.numerics.slopes",
     "fxgrad.tools.profiling.lowering",
     "fxgrad.training.autocast.classes",
+    "fxgrad.training.curvature.rules",
 )
 """Every module that makes an `Analysis`."""
 ENTERING = (

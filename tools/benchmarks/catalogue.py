@@ -7,6 +7,7 @@ from benchmarks import (
     checked_calls,
     compiled,
     control_flow,
+    curvature,
     custom_rules,
     dataflow,
     derivatives,
@@ -29,7 +30,7 @@ WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for module in (gradients, second_order, custom_rules, unjitted_models, library_calls, dataflow, first_calls,
                    programs, dispatch, compiled, control_flow, checked_calls, training, cheap_gradients, derivatives,
-                   series, laplacians, rolling, sparse)
+                   series, laplacians, rolling, sparse, curvature)
     for workload in module.WORKLOADS}
 
 

@@ -283,7 +283,8 @@ def _loop(opened: Opened, equation: Equation, operands: list[Any], chain: Chain,
     if inner:
         raise UnsupportedError(at_user_line(
             f"{opened.what}: {inner[0]!r} is inside a {equation.primitive} loop, whose number of turns depends on "
-            "values, so that they cannot be stacked. Carry it to the end of the loop, or write fxgrad.lax.scan(..., until=)"))
+            "values, so that they cannot be stacked. Carry it to the end of the loop, or write "
+            "fxgrad.lax.scan(..., until=)"))
     if equation.primitive is primitives["for"]:
         count, *values = operands
         region, = equation.regions
