@@ -14,6 +14,7 @@ from benchmarks import (
     dispatch,
     first_calls,
     gradients,
+    inside,
     laplacians,
     library_calls,
     programs,
@@ -30,7 +31,7 @@ WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for module in (gradients, second_order, custom_rules, unjitted_models, library_calls, dataflow, first_calls,
                    programs, dispatch, compiled, control_flow, checked_calls, training, cheap_gradients, derivatives,
-                   series, laplacians, rolling, sparse, curvature)
+                   series, laplacians, rolling, sparse, curvature, inside)
     for workload in module.WORKLOADS}
 
 

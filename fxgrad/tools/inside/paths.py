@@ -9,6 +9,8 @@ from fnmatch import fnmatchcase
 from types import CodeType
 from typing import NamedTuple
 
+from rich.table import Table
+
 from fxgrad.errors import ArgumentError
 from fxgrad.extend import (
     Atom,
@@ -25,6 +27,7 @@ from fxgrad.extend import (
 from fxgrad.text.inlining import call_name
 from fxgrad.text.names import function_label, returned_names, wanted_names
 from fxgrad.text.sources import Sources
+from fxgrad.text.tables import Report, add_row, new_table
 
 Chain = tuple[tuple[int, int], ...]
 """Where a nested program is: for each operation around it its position, and the position of the program in it."""
@@ -81,18 +84,20 @@ class Chosen(NamedTuple):
     turns: tuple[int | None, ...]
 
 
-class Values(tuple[Value, ...]):
+class Values(Report, tuple[Value, ...]):
     """The values inside a function that have names; prints as a table of paths, types and lines."""
 
     __slots__ = ()
 
-    def __str__(self) -> str:
-        rows = [(value.path, _type_text(value), value.line) for value in self if value.is_named]
-        widths = [max(map(len, column), default=0) for column in zip(*rows, strict=True)]
-        return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-                         for row in rows)
+    def table(self) -> Table:
+        """Return the table for rich."""
+        made = new_table("", {"path": "left", "type": "left", "line": "left"})
+        for value in self:
+            add_row(made, [value.path, _type_text(value), value.line])
+        return made
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return f"<{len(self)} values: {', '.join(value.path for value in self[:SHOWN])}{', ...' * (len(self) > SHOWN)}>"
 
 
 def _type_text(value: Value) -> str:
