@@ -221,7 +221,10 @@ def choose(what: str, path: str, values: Values, program: Program) -> list[Chose
     entry = _entry.fullmatch(path)
     asked, number = (path, None) if entry is None else (entry[1], entry[2])
     tokens = _token.findall(asked)
-    found = _matches(tokens, values) or _results(tokens, values, program)
+    found = _matches(tokens, values)
+    if not found and name in tokens[:-1]:  # the word of the traced function, which is in paths of its callers
+        found = _matches([token for token in tokens[:-1] if token != name] + tokens[-1:], values)
+    found = found or _results(tokens, values, program)
     if number is None or number == "*":  # arguments only if nothing computed has the name
         found = [each for each in found if not each.value.is_argument] or found
     many = any("*" in token or "?" in token for token in tokens)

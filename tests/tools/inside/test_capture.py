@@ -73,6 +73,13 @@ def test_values_are_captured_by_scope_function_and_name() -> None:
     assert [*values] == ["block0.h", "block1.block.h", "loss"]
 
 
+def test_paths_of_a_caller_hold_for_the_function_itself() -> None:
+    outer = lambda weights, x: model(weights, x) * 2.0
+    path = next(value.path for value in fxgrad.names(outer)([W], X) if value.path.endswith("loss"))
+    assert path == "model.loss"
+    np.testing.assert_array_equal(fxgrad.capture(model, path)([W], X)[1][path], model([W], X))
+
+
 @pytest.mark.parametrize(("path", "keys"), [
     ("block*.h", ["block0.block.h", "block1.block.h"]), ("h#*", ["block0.block.h", "block1.block.h"]),
     ("h#1", ["h#1"]), ("h#-1", ["h#-1"]), ("weights*", ["weights[0]", "weights[1]"]), ("block?.block.y", [
