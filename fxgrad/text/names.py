@@ -191,7 +191,7 @@ def wanted_names(program: Program, sources: Sources) -> dict[Variable, Name]:
         return known
     names: dict[Variable, Name] = {}
     sources.names[id(program)] = names
-    names |= {var: Name(text, var) for var, text in {**(TAGS.of(program) or {}), **(NAMES.of(program) or {})}.items()}
+    names |= {var: Name(text, var) for var, text in {**_tags(program), **(NAMES.of(program) or {})}.items()}
     if program.signature is not None:
         for var, text in zip(program.inputs[program.captured:], program.signature.input_names, strict=False):
             names.setdefault(var, Name(text, var))
@@ -223,6 +223,16 @@ def wanted_names(program: Program, sources: Sources) -> dict[Variable, Name]:
         if equation.primitive.regions is not None:
             _name_by_regions(equation, names, sources)
     return names
+
+
+def _tags(program: Program) -> dict[Variable, str]:
+    """Return the names that the user's code gives to variables by `fxgrad.tag`."""
+    tags: dict[Variable, str] = {}
+    recorded: Program | None = program
+    while recorded is not None:
+        tags = {**(TAGS.of(recorded) or {}), **tags}
+        recorded = recorded.base
+    return tags
 
 
 def _name_by_regions(equation: Equation, names: dict[Variable, Name], sources: Sources) -> None:

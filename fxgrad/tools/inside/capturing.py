@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad import custom_jvp, jit, tree
+from fxgrad import custom_jvp, dtypes, jit, tree
 from fxgrad import numpy as fnp
-from fxgrad.errors import ArgumentError
+from fxgrad.errors import ArgumentError, DTypeError
 from fxgrad.extend import (
     Atom,
     Aval,
@@ -288,8 +288,8 @@ def _with_replacements(what: str, traced: Traced, replacements: Mapping[str, Rep
     for path, replacement in replacements.items():
         for each in choose(what, path, traced.values, traced.program):
             value = each.value
-            other = paths.setdefault((value.chain, value.var, each.turns), path)
-            if other != path:
+            others = {paths.setdefault((*place, each.turns), path) for place in each.places} - {path}
+            for other in others:
                 raise ArgumentError(at_user_line(f"{what}: {other!r} and {path!r} are the same value. Leave one out"))
             if callable(replacement):
                 actions[each.key] = each, _in_turns(each, _by_function(what, each, replacement))
@@ -407,6 +407,9 @@ def _shift_turn(key: str, value: Any, turn: Turn) -> Any:
 
 def _zero(what: str, chosen: Chosen) -> Any:
     value = chosen.value
+    if not dtypes.is_inexact(value.aval.dtype):
+        raise DTypeError(at_user_line(
+            f"{what}: {chosen.key!r} is {value.aval}, and derivatives are taken with respect to floating-point values"))
     unknown = [loop for loop in value.loops if loop.times is None]
     if unknown:
         raise ArgumentError(at_user_line(

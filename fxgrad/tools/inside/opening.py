@@ -69,9 +69,11 @@ class Opened:
         self._fed, self._known = fed, known
         self._chosen = {**{key: chosen for key, (chosen, _) in actions.items()}, **taken}
         for key, chosen in taken.items():
-            self._taken.setdefault((chosen.value.chain, chosen.value.var), []).append(key)
+            for place in chosen.places:
+                self._taken.setdefault(place, []).append(key)
         for chosen, action in actions.values():
-            self._actions.setdefault((chosen.value.chain, chosen.value.var), []).append(action)
+            for place in chosen.places:
+                self._actions.setdefault(place, []).append(action)
         for chain, _ in (*self._taken, *self._actions):
             self._opened.update(chain[:length] for length in range(len(chain) + 1))
 
@@ -150,7 +152,7 @@ class Opened:
             source = equation.source
             where = "" if source is None else f" at {file_name(source.filename)}:{source.line}"
             names = ", ".join(repr(key) for key, chosen in self._chosen.items()
-                              if self._is_within(chosen.value.chain, chain, place))
+                              if any(self._is_within(inner, chain, place) for inner, _ in chosen.places))
             raise UnsupportedError(at_user_line(
                 f"{self.what}: {names} is inside {equation.primitive.name}{where}, which runs its program in a way of "
                 "its own. Return the value from there"))
@@ -162,7 +164,8 @@ class Opened:
 
     def feeds(self, chain: Chain) -> list[str]:
         """Return the keys of arrays whose entries a value in the program at `chain`, or in one nested in it, takes."""
-        return [key for key in self._fed if self._chosen[key].value.chain[:len(chain)] == chain]
+        return [key for key in self._fed
+                if any(inner[:len(chain)] == chain for inner, _ in self._chosen[key].places)]
 
     def type_of(self, key: str, depth: int) -> Aval:
         """Return the type of a value as the program at the depth of its chain has it: turns of inner loops stacked."""
@@ -234,8 +237,11 @@ def _branches(opened: Opened, equation: Equation, operands: list[Any], chain: Ch
     """Run a choice; values taken in branches that are not chosen are NaN."""
     index, *values = operands
     regions = equation.regions
-    keys = [key for number in range(len(regions)) for key in opened.takes((*chain, (place, number)))]
+    branches = [opened.takes((*chain, (place, number))) for number in range(len(regions))]
+    keys = [*dict.fromkeys(key for taken in branches for key in taken)]
     for key in keys:
+        if all(key in taken for taken in branches):
+            continue
         aval = opened.type_of(key, len(chain) + 1)
         if not dtypes.is_inexact(aval.dtype):
             raise UnsupportedError(at_user_line(

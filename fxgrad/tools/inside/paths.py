@@ -77,11 +77,20 @@ class Value(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """A value that a path stands for, under the `key` of results, and the turns that it names: by loop, or None."""
+    """A value that a path stands for, under the `key` of results, and the turns that it names: by loop, or None.
+
+    `others` are values of the same type in other branches of the same choice, of which one is computed.
+    """
 
     key: str
     value: Value
     turns: tuple[int | None, ...]
+    others: tuple[Value, ...] = ()
+
+    @property
+    def places(self) -> tuple[tuple[Chain, Variable], ...]:
+        """Where the value is computed: in one place, or in one for each branch."""
+        return tuple([(each.chain, each.var) for each in (self.value, *self.others)])
 
 
 class Values(Report, tuple[Value, ...]):
@@ -235,6 +244,8 @@ def choose(what: str, path: str, values: Values, program: Program) -> list[Chose
             raise ArgumentError(at_user_line(
                 f"{what}: {path!r} is out of range: {asked!r} stands for {len(found)} values of {name}"))
         found = [found[int(number)]]
+    elif not many and number is None and len(found) > 1 and _are_of_branches(found, program):
+        found = [found[0]._replace(others=tuple([each.value for each in found[1:]]))]
     elif not many and number is None and len(found) > 1:
         listed = ", ".join(repr(each.value.path) for each in found[:SHOWN])
         more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
@@ -249,6 +260,23 @@ def choose(what: str, path: str, values: Values, program: Program) -> list[Chose
         return [found[0]._replace(key=path)]
     return [each._replace(key=f"{each.value.path}" if each.value.is_named else f"{asked}#{place}")
             for place, each in enumerate(found)]
+
+
+def _are_of_branches(found: Sequence[Chosen], program: Program) -> bool:
+    """Return whether values are of one type, each in another branch of the same choice."""
+    first = found[0].value
+    depth = 0
+    chains = [each.value.chain for each in found]
+    while all(len(chain) > depth and chain[depth] == first.chain[depth] for chain in chains):
+        place, number = first.chain[depth]
+        program = program.equations[place].regions[number].program
+        depth += 1
+    if any(len(chain) <= depth or chain[depth][0] != first.chain[depth][0] for chain in chains):
+        return False
+    choice = program.equations[first.chain[depth][0]]
+    return len({chain[depth][1] for chain in chains}) == len(found) and region_roles.of(
+        choice.primitive) == ("branch",) and all(
+        (each.value.aval, each.turns, each.value.shape) == (first.aval, found[0].turns, first.shape) for each in found)
 
 
 def _matches(tokens: Sequence[str], values: Values) -> list[Chosen]:

@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.errors import ArgumentError, UnsupportedError
+from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError
 from fxgrad.extend.tracing import trace_for_rewrite
 
 X = np.array([0.1, -0.7, 1.3])
@@ -148,6 +148,38 @@ def test_a_branch_that_is_not_taken_has_no_value() -> None:
         np.testing.assert_allclose(values["up"], np.exp(0.5), rtol=1e-15)
         assert np.isnan(values["down"])
         assert np.isnan(function(-0.5)[1]["up"])
+
+
+@pytest.mark.parametrize("dtype", [float, int])
+def test_a_name_in_every_branch_is_that_of_the_branch_taken(dtype: Any) -> None:
+    def first(x: Any) -> Any:
+        h = x * 2
+        return h + 1
+
+    def second(x: Any) -> Any:
+        h = x * 3
+        return h
+
+    def f(x: Any) -> Any:
+        return fxgrad.lax.cond(x > 0, first, second, x)
+
+    for wrap in (lambda f: f, fxgrad.jit):
+        assert wrap(fxgrad.capture(f, "h"))(dtype(4))[1]["h"] == 8
+        assert wrap(fxgrad.capture(f, "h"))(dtype(-4))[1]["h"] == -12
+        assert wrap(fxgrad.replace(f, {"h": lambda h: h * 10}))(dtype(4)) == 81
+        assert wrap(fxgrad.replace(f, {"h": lambda h: h * 10}))(dtype(-4)) == -120
+    assert fxgrad.capture(f, "first.h", "second.h")(4.0)[1]["first.h"] == 8
+    assert fxgrad.grad(f, wrt="h")(4.0) == 1.0
+
+    @fxgrad.python_control_flow
+    def converted(x: Any) -> Any:
+        if x > 0:
+            h = x * 2
+        else:
+            h = x * 3
+        return h + 1
+
+    assert fxgrad.jit(fxgrad.capture(converted, "h"))(dtype(-4))[1]["h"] == -12
 
 
 @pytest.mark.parametrize("wrap", [
@@ -386,6 +418,7 @@ def test_tags_are_names() -> None:
     looped = lambda x: fxgrad.lax.fori_loop(0, 3, lambda i, y: fxgrad.tag(y * 0.5, "half"), x)
     np.testing.assert_array_equal(fxgrad.capture(looped, "half")(8.0)[1]["half"], [4.0, 2.0, 1.0])
     assert fxgrad.tag(X, "x") is X
+    np.testing.assert_array_equal(fxgrad.capture(lambda x: fxgrad.tag(x, "given") + 1.0, "given")(X)[1]["given"], X)
     with pytest.raises(ArgumentError, match="tag: the name is 3, where a str is needed, such as \"features\""):
         fxgrad.tag(X, 3)  # type: ignore[arg-type]
 
@@ -607,6 +640,12 @@ def test_what_is_wrong_is_refused(call: Callable[[], Any], message: str) -> None
     with pytest.raises(ArgumentError) as raised:
         call()
     assert str(raised.value).partition("\n")[0] == message
+
+
+def test_integers_have_no_derivatives() -> None:
+    with pytest.raises(DTypeError, match=r"grad: 'sign' is i64\[3\], and derivatives are taken with respect to "
+                                         "floating-point values"):
+        fxgrad.grad(lambda x: np.sum(fxgrad.tag((x > 0).astype(int), "sign") * x), wrt="sign")(X)
 
 
 def test_integers_in_one_branch_alone_and_solvers_are_refused() -> None:
