@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fxgrad
-from benchmarks.compiled import both, compiled
+from benchmarks.compiled import both
 from benchmarks.models import FXGRAD, JAX, random
 from benchmarks.workload import Peer, Peers, Ratio, Workload
 
@@ -91,15 +91,6 @@ def unjitted(small: bool) -> Peers:
             "by hand": Peer(lambda: network(FXGRAD, weights, x)[1])}
 
 
-def off(small: bool) -> Peers:
-    """The same function after its values have been captured, and before: the same executable."""
-    args = arguments(small)
-    fxgrad.capture(loss, "h#*")(*args)
-    fast = fxgrad.jit(loss)
-    return {"fxgrad": compiled(fast, args), "never looked into": compiled(fxgrad.jit(
-        lambda weights, x: network(FXGRAD, weights, x)[0]), args)}
-
-
 WORKLOADS = [
     Workload("inside: capture", "Four layers 256 wide, with the values of all", captured, (Ratio("jax.jit", 1.1),),
              jitted=True, tolerance=1e-4),
@@ -107,7 +98,5 @@ WORKLOADS = [
              (Ratio("jax.jit", 1.1),), jitted=True, tolerance=1e-4),
     Workload("inside: watch", "Ten steps of training, one of them watched", watched, (Ratio("not watched", 1.2),),
              jitted=True, tolerance=1e-4),
-    Workload("inside: not looked into", "Four layers after values of the function were captured", off,
-             (Ratio("never looked into", 1.05),), jitted=True, tolerance=1e-4),
     Workload("inside: capture, un-jitted", "Four layers by NumPy, with the values of all", unjitted, tolerance=1e-4),
 ]
