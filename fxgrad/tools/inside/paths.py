@@ -21,6 +21,7 @@ from fxgrad.extend import (
     Source,
     Variable,
     at_user_line,
+    inner_first,
     primitives,
     region_roles,
 )
@@ -238,7 +239,8 @@ def choose(what: str, path: str, values: Values, program: Program) -> list[Chose
         found = [each for each in found if not each.value.is_argument] or found
     many = any("*" in token or "?" in token for token in tokens)
     if not found:
-        raise ArgumentError(at_user_line(f"{what}: {name} has no value {path!r}. {_nearest(path, values)}"))
+        raise ArgumentError(at_user_line(
+            f"{what}: {name} has no value {path!r}. {_nearest(path, values)}{_hidden(program)}"))
     if number is not None and number != "*":
         if not -len(found) <= int(number) < len(found):
             raise ArgumentError(at_user_line(
@@ -405,3 +407,14 @@ def _nearest(path: str, values: Values) -> str:
         return "No line in it gives a value a name: write x = fxgrad.tag(x, \"name\")"
     more = f" and {len(known) - 12} more" if len(known) > 12 else ""
     return f"It has {', '.join(known[:12])}{more}"
+
+
+def _hidden(program: Program) -> str:
+    """Return a sentence on the first operation that only jax can look into; "" if there is none."""
+    opaque = [primitives[name] for name in ("jax_call", "jax_effect") if name in primitives]
+    for each in inner_first(program):
+        for equation in each.equations:
+            if equation.primitive in opaque:
+                at = "" if equation.source is None else f" at {equation.source.place}"
+                return f". {equation.params['call']}{at} is computed by XLA alone: return what is inside from there"
+    return ""

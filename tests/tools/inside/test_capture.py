@@ -642,6 +642,22 @@ def test_what_is_wrong_is_refused(call: Callable[[], Any], message: str) -> None
     assert str(raised.value).partition("\n")[0] == message
 
 
+def test_what_xla_alone_computes_has_no_names() -> None:
+    from jax.experimental.custom_partitioning import custom_partitioning
+
+    @custom_partitioning  # type: ignore[untyped-decorator]
+    def inner(x: Any) -> Any:
+        h = jnp.sin(x)
+        return h * 2.0
+
+    inner.def_partition(partition=lambda *_: None, infer_sharding_from_operands=lambda *_: None, sharding_rule="i -> i")
+    imported = fxgrad.from_jax(lambda x: inner(x) + 1.0)
+    with pytest.raises(ArgumentError, match=r"capture: function has no value 'h'\. It has x\. <custom_partitioning> at "
+                                            r"test_capture\.py:.* is computed by XLA alone: return what is inside from "
+                                            "there"):
+        fxgrad.capture(imported, "h")(X)
+
+
 def test_integers_have_no_derivatives() -> None:
     with pytest.raises(DTypeError, match=r"grad: 'sign' is i64\[3\], and derivatives are taken with respect to "
                                          "floating-point values"):
