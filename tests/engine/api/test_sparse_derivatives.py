@@ -284,6 +284,42 @@ def test_arguments_may_lie_on_several_devices() -> None:
                                    atol=1e-13)
 
 
+COLLECTIVES = {
+    "psum": (lambda x: fxgrad.lax.psum(x ** 2, "i") * x, 6),
+    "pmean": (lambda x: fxgrad.lax.pmean(x ** 2, "i")[1:] * x[:-1], 10),
+    "pmax": (lambda x: fxgrad.lax.pmax(x ** 2, "i"), 6),
+    "groups": (lambda x: x * fxgrad.lax.psum(x ** 2, "i", axis_index_groups=[[0, 2], [1]]), 6),
+    "all_gather": (lambda x: fxgrad.lax.all_gather(x ** 2, "i", tiled=True), 18),
+    "psum_scatter": (lambda x: fxgrad.lax.psum_scatter(x ** 2, "i", tiled=True), 6),
+    "all_to_all": (lambda x: fxgrad.lax.all_to_all(x ** 2, "i", 0, 0, tiled=True), 18),
+    "ppermute": (lambda x: x * fxgrad.lax.ppermute(x ** 2, "i", [(0, 1), (1, 2)]), 6),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_collectives_connect_elements_in_the_same_places(name: str) -> None:
+    function, entries = COLLECTIVES[name]
+    batch = X[:6] + np.arange(3.0)[:, None]
+    for mode in ("forward", "reverse"):
+        found = fxgrad.vmap(fxgrad.jacobian(function, sparse=True, mode=mode), axis_name="i")(batch)
+        dense = fxgrad.vmap(fxgrad.jacobian(function, mode=mode), axis_name="i")(batch)
+        assert found.nse == entries
+        np.testing.assert_allclose(found.todense(), dense, rtol=1e-12)
+
+
+def test_patterns_of_sharded_functions_are_those_of_whole_arrays() -> None:
+    spec = jax.sharding.PartitionSpec("i")
+    function = fxgrad.shard_map(lambda x: x * fxgrad.lax.psum(x, "i"), mesh=jax.make_mesh((2,), ("i",)),
+                                in_specs=spec, out_specs=spec)
+    x = X[:6]
+    eye = np.eye(3)
+    expected = np.tile(eye, (2, 2)) * x[:, None] + np.diag(np.tile(x[:3] + x[3:], 2))
+    found = fxgrad.jacobian(function, sparse=True)(x)
+    assert found.nnz == 12
+    np.testing.assert_allclose(found.todense(), expected, rtol=1e-14)
+
+
 def test_patterns_follow_the_values_that_a_function_captures() -> None:
     def pick(places: Any) -> Any:
         return fxgrad.jacobian(lambda x: x[places] * 2.0, sparse=True)(X).nonzero()[1].tolist()
