@@ -59,19 +59,21 @@ def transposed(starts: Indices, indices: Indices, width: int) -> tuple[Indices, 
     return np.r_[0, np.cumsum(np.bincount(indices, minlength=width))], rows[order]
 
 
-def color_columns(starts: Indices, indices: Indices, width: int) -> Coloring:
+def color_columns(starts: Indices, indices: Indices, width: int, rows: Indices | None = None) -> Coloring:
     """Color columns such that no two of a color have an entry in the same row.
 
     The matrix has entries at `indices[starts[i]:starts[i + 1]]` of row i. Colors that repeat with a period are tried
     first, then one column after the other gets the first color that is free, in their order and by decreasing degree.
+    `rows` is the row of each entry, if the caller has it.
     """
     counts = np.diff(starts)
     least = int(counts.max()) if counts.size else 0
     used = np.zeros(width, bool)
     used[indices] = True
+    if rows is None:
+        rows = np.repeat(np.arange(counts.size), counts)
     if least <= 1:
         return Coloring(np.where(used, 0, -1).astype(np.int32), min(least, 1))
-    rows = np.repeat(np.arange(counts.size), counts)
     for period in range(least, min(least + _PERIODS, width) + 1):
         if _is_free(rows, indices, period, counts.size):
             return Coloring(np.where(used, np.arange(width) % period, -1).astype(np.int32), period)
@@ -167,13 +169,13 @@ def compress(starts: Indices, indices: Indices, width: int, mode: str) -> Compre
     """Return the cheapest products for a matrix: forward passes, reverse passes, or both ("auto")."""
     height = starts.size - 1
     forward = reverse = None
-    of_column, members = transposed(starts, indices, width) if mode != "forward" else (starts, indices)
     least_forward = int(np.diff(starts).max(initial=0))
-    least_reverse = int(np.diff(of_column).max(initial=0))
+    least_reverse = int(np.bincount(indices, minlength=1).max()) if mode != "forward" else 0
     if mode == "forward" or (mode == "auto" and least_forward <= _REVERSE * least_reverse * 2):
         forward = _by_columns(starts, indices, width, height)
         if mode == "forward" or forward.cost <= _FEW:
             return forward
+    of_column, members = transposed(starts, indices, width)
     if forward is None or forward.cost > _REVERSE * least_reverse:
         reverse = _by_rows(starts, indices, color_columns(of_column, members, height), height, width)
         if mode == "reverse":
@@ -183,8 +185,8 @@ def compress(starts: Indices, indices: Indices, width: int, mode: str) -> Compre
 
 
 def _by_columns(starts: Indices, indices: Indices, width: int, height: int) -> Compression:
-    colors = color_columns(starts, indices, width)
     rows = np.repeat(np.arange(height), np.diff(starts))
+    colors = color_columns(starts, indices, width, rows)
     return Compression(colors, NOTHING, colors.colors[indices].astype(np.int64) * height + rows)
 
 

@@ -79,6 +79,7 @@ def find_pattern(traced: TracedCall, main: int, moving: Sequence[bool]) -> Found
     residuals = values[len(values) - half.linear.captured:] if half.linear.captured else []
     found = _analyze(traced, main, half, residuals)
     found = found._replace(pattern=kept.unique(program, found.pattern))
+    del kept.found[:1 - _PATTERNS]
     kept.found.append(((wrt, main), captured, found))
     return found
 

@@ -16,7 +16,7 @@ from scipy import optimize, sparse
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.engine.api.sparse_derivatives import SparsePlan
+from fxgrad.engine.api.sparse_derivatives import SparsePlan, _Kept
 from fxgrad.errors import ArgumentError, DTypeError, FxgradError
 
 N = 12
@@ -339,6 +339,17 @@ def test_a_program_keeps_few_patterns() -> None:
     gc.collect()
     plans = [each for each in gc.get_objects() if isinstance(each, SparsePlan) and each.pattern.shape == (2, N)]
     assert 0 < len(plans) <= 8
+
+
+def test_a_program_forgets_captured_values_of_long_ago() -> None:
+    gc.collect()
+    before = {id(each) for each in gc.get_objects() if isinstance(each, _Kept)}
+    for number in range(20):
+        weight = 1.5 + number
+        found = fxgrad.hessian(lambda x, weight=weight: np.sum(weight * x ** 3), sparse=True)(X)
+        np.testing.assert_allclose(found.diagonal(), 6.0 * weight * X)
+    kept = [each for each in gc.get_objects() if isinstance(each, _Kept) and id(each) not in before]
+    assert max(len(each.found) for each in kept) == 8
 
 
 def test_patterns_follow_custom_rules_that_change() -> None:
