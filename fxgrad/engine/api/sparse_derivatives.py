@@ -14,6 +14,7 @@ from fxgrad.engine.analyses.index_sets import Dependence, identity
 from fxgrad.engine.analyses.index_sets import joined as join_dependences
 from fxgrad.engine.analyses.sparsity import dependences
 from fxgrad.engine.analyses.sparsity_values import Walk, known_values
+from fxgrad.engine.api.argument_names import Argnames, by_names
 from fxgrad.engine.api.arguments import (
     Argnums,
     check_differentiable,
@@ -233,14 +234,15 @@ class Sparsity:
         return f"Sparsity({height} x {width}, {self.jacobian.nnz} entries in the Jacobian)"
 
 
-def sparsity(fun: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Sparsity]:
+def sparsity(fun: Callable[..., Any], argnums: Argnums = 0, *, argnames: Argnames | None = None,
+             ) -> Callable[..., Sparsity]:
     """Return the function that finds the patterns of the derivatives of `fun` at its arguments: a `Sparsity`.
 
     `jacobian` and `hessian` of it are `Pattern`s, of matrices with a row for each element of the output (of the
     arguments, for the Hessian) and a column for each element of the arguments at `argnums`. They hold all places that
     can be other than zero, for any values of the arguments at `argnums`; what the function captures, and other
-    arguments, such as indices and masks, count with their values. Nothing is differentiated numerically. Raises as
-    `grad` does.
+    arguments, such as indices and masks, count with their values. Nothing is differentiated numerically. `argnames` is
+    as for `grad`, and errors are.
 
     >>> import numpy as np, fxgrad
     >>> found = fxgrad.sparsity(lambda x: np.sum(x[1:] * x[:-1] ** 2))(np.ones(4))
@@ -253,6 +255,9 @@ def sparsity(fun: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Spa
     · ● ● ●
     · · ● ·
     """
+    if argnames is not None:
+        return by_names("sparsity", sparsity, fun, argnames, argnums)
+
     def of_call(what: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pattern:
         selected = select_arguments(what, function, argnums, args)
         avals = leaf_avals(what, selected)
