@@ -174,7 +174,7 @@ def divergence(fun: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | 
     def divergence_function(*args: Any, **kwargs: Any) -> Any:
         selected = select_arguments("divergence", fun, argnums, args)
         avals = leaf_avals("divergence", selected)
-        _check_real("divergence", fun, selected, avals)
+        check_real("divergence", fun, selected, avals)
 
         def field(*values: Any) -> Any:
             given = [*args]
@@ -184,16 +184,7 @@ def divergence(fun: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | 
             return split_aux("divergence", fun, output) if has_aux else output
 
         value, push, *aux = linearize(field, *(args[position] for position in selected.positions), has_aux=has_aux)
-        leaves, structure = tree.flatten((value,) if selected.single else value)
-        if structure != selected.structure:
-            raise TreeError(at_user_line(
-                f"divergence needs a function whose output is like its argument: {function_name(fun)} takes "
-                f"{selected.structure} and returned {structure}"))
-        shapes = [aval_of(leaf).shape for leaf in leaves]
-        if shapes != [aval.shape for aval in avals]:
-            raise ArgumentError(at_user_line(
-                f"divergence needs a function whose output is like its argument: {function_name(fun)} takes arrays of "
-                f"the shapes {[aval.shape for aval in avals]} and returned {shapes}"))
+        check_field("divergence", fun, selected, value)
 
         def entry(*direction: Any) -> Any:
             moved = tree.leaves(push(*tree.unflatten(selected.structure, direction)))
@@ -215,7 +206,7 @@ def _trace(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, 
            kwargs: dict[str, Any]) -> tuple[Selected, list[Aval], TracedCall, Aux | None]:
     selected = select_arguments(what, fun, argnums, args)
     avals = leaf_avals(what, selected)
-    _check_real(what, fun, selected, avals)
+    check_real(what, fun, selected, avals)
     traced, aux = trace_differentiated(what, fun, has_aux, args, kwargs, selected, avals)
     for aval in traced.program.out_avals[:traced.out_tree.num_leaves]:
         if not dtypes.is_inexact(aval.dtype):
@@ -225,13 +216,28 @@ def _trace(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, 
     return selected, avals, traced, aux
 
 
-def _check_real(what: str, fun: Callable[..., Any], selected: Selected, avals: Sequence[Aval]) -> None:
+def check_real(what: str, fun: Callable[..., Any], selected: Selected, avals: Sequence[Aval]) -> None:
+    """Raise `DTypeError` for arguments that are not real floating-point arrays."""
     check_differentiable(what, selected, avals)
     for name, aval in zip(selected.names(), avals, strict=True):
         if dtypes.is_complex(aval.dtype):
             raise DTypeError(at_user_line(
                 f"{what} takes real arguments, and {name} of {function_name(fun)} is {aval}. Pass its real and "
                 "imaginary parts as two arguments"))
+
+
+def check_field(what: str, fun: Callable[..., Any], selected: Selected, value: Any) -> None:
+    """Raise `TreeError` or `ArgumentError` unless the output of `fun` is like the selected arguments."""
+    leaves, structure = tree.flatten((value,) if selected.single else value)
+    if structure != selected.structure:
+        raise TreeError(at_user_line(
+            f"{what} needs a function whose output is like its argument: {function_name(fun)} takes "
+            f"{selected.structure} and returned {structure}"))
+    shapes, needed = ([aval_of(leaf).shape for leaf in each] for each in (leaves, selected.leaves))
+    if shapes != needed:
+        raise ArgumentError(at_user_line(
+            f"{what} needs a function whose output is like its argument: {function_name(fun)} takes arrays of "
+            f"the shapes {needed} and returned {shapes}"))
 
 
 def _basis(avals: Sequence[Aval]) -> list[Any]:
