@@ -81,8 +81,8 @@ def test_they_are_differentiated() -> None:
      "Write fxgrad.stochastic.laplacian(f, 16)(key, x)"), lambda: stochastic.laplacian(np.sum, 1)),
     (ArgumentError, "stochastic.divergence: chunk_size=0; it must be an int, at least 1, or None",
      lambda: stochastic.divergence(np.sin, 4, chunk_size=0)),
-    (DTypeError, ("stochastic.laplacian takes real arguments, and x of function is c128[2]. Pass its real and imaginary "
-     "parts as two arguments"), lambda: stochastic.laplacian(lambda x: x.sum(), 2)(KEY, np.ones(2, complex))),
+    (DTypeError, ("stochastic.laplacian takes real arguments, and x of function is c128[2]. Pass its real and "
+     "imaginary parts as two arguments"), lambda: stochastic.laplacian(lambda x: x.sum(), 2)(KEY, np.ones(2, complex))),
     (TreeError, ("stochastic.divergence needs a function whose output is like its argument: function takes "
      "PyTreeDef((*,)) and returned PyTreeDef(((*, *),))"), lambda: stochastic.divergence(lambda x: (x, x), 2)(KEY, X)),
     (ArgumentError, ("grad needs a function with a scalar output, and function returned f64[4]. Sum or average it, "
