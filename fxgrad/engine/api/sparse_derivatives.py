@@ -29,7 +29,7 @@ from fxgrad.engine.api.reverse import grad, trace_differentiated
 from fxgrad.engine.api.sparse_patterns import Pattern, pattern_of_matrix
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.program_properties import memoize
+from fxgrad.engine.core.program_properties import memoize, used_axes
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.guards import drop_derived
 from fxgrad.engine.executors.xla import is_jax
@@ -187,11 +187,13 @@ def sparse_values(what: str, traced: TracedCall, main: int, moving: Sequence[boo
     pattern = found.pattern
     if sparse is not True:
         pattern = _kept(traced.program).unique(traced.program, given_pattern(what, sparse, pattern.shape))
-    if mode == "symmetric":
-        if found.reverse_only:
-            mode = "reverse"
-        else:
-            pattern = _symmetric(traced, pattern)
+    if used_axes(traced.program) and mode in ("auto", "symmetric"):
+        # A pass adds up the derivatives in all entries of a mapped axis, forward and reverse ones differently: such a
+        # matrix is not symmetric, and is not taken by both. The side is that of dense matrices.
+        height, width = pattern.shape
+        mode = "forward" if mode == "symmetric" or width <= height else "reverse"
+    if mode == "symmetric" and not found.reverse_only:
+        pattern = _symmetric(traced, pattern)
     plan = plan_of(traced, main, moving, pattern, "reverse" if found.reverse_only else mode)
     inputs = [*traced.captured, *leaves]
     is_bcoo = any(type(value) is Tracer or is_jax(value) for value in inputs)

@@ -292,6 +292,7 @@ COLLECTIVES = {
     "all_gather": (lambda x: fxgrad.lax.all_gather(x ** 2, "i", tiled=True), 18),
     "psum_scatter": (lambda x: fxgrad.lax.psum_scatter(x ** 2, "i", tiled=True), 6),
     "all_to_all": (lambda x: fxgrad.lax.all_to_all(x ** 2, "i", 0, 0, tiled=True), 18),
+    "arrow": (lambda x: (x * fxgrad.lax.psum(x ** 2, "i")[0]).at[0].add(fnp.sum(x ** 2)), 16),
     "ppermute": (lambda x: x * fxgrad.lax.ppermute(x ** 2, "i", [(0, 1), (1, 2)]), 6),
 }
 
@@ -301,11 +302,22 @@ COLLECTIVES = {
 def test_collectives_connect_elements_in_the_same_places(name: str) -> None:
     function, entries = COLLECTIVES[name]
     batch = X[:6] + np.arange(3.0)[:, None]
-    for mode in ("forward", "reverse"):
+    for mode in ("auto", "forward", "reverse"):
         found = fxgrad.vmap(fxgrad.jacobian(function, sparse=True, mode=mode), axis_name="i")(batch)
         dense = fxgrad.vmap(fxgrad.jacobian(function, mode=mode), axis_name="i")(batch)
         assert found.nse == entries
         np.testing.assert_allclose(found.todense(), dense, rtol=1e-12)
+
+
+def test_hessians_with_collectives_are_not_taken_to_be_symmetric() -> None:
+    def function(x: Any) -> Any:
+        return fnp.sum(fxgrad.lax.psum(x ** 2, "i")[0] * x[1:] ** 2)
+
+    batch = X + np.arange(3.0)[:, None]
+    found = fxgrad.vmap(fxgrad.hessian(function, sparse=True), axis_name="i")(batch).todense()
+    dense = fxgrad.vmap(fxgrad.hessian(function), axis_name="i")(batch)
+    np.testing.assert_allclose(found, dense, rtol=1e-12)
+    assert not np.allclose(dense, np.swapaxes(dense, 1, 2))
 
 
 def test_patterns_of_sharded_functions_are_those_of_whole_arrays() -> None:
