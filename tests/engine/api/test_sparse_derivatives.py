@@ -196,6 +196,9 @@ def test_arrowheads_take_few_passes() -> None:
     x = np.ones(50)
     assert passes(fxgrad.sparsity(lambda x: FIELDS["arrowhead"](np, x))(x).jacobian) == (2, 1)
     assert passes(fxgrad.sparsity(lambda x: ENERGIES["arrowhead"](np, x))(x).hessian, "symmetric") == (2, 0)
+    x = np.ones(20_000)  # the hub stands last
+    assert passes(fxgrad.sparsity(lambda x: FIELDS["arrowhead"](np, x))(x).jacobian) == (2, 1)
+    assert passes(fxgrad.sparsity(lambda x: np.sum((x[:-1] ** 2 + x[-1] ** 2) ** 2))(x).hessian, "symmetric") == (2, 0)
 
 
 @pytest.mark.parametrize("mode", ["forward", "reverse"])
