@@ -40,7 +40,8 @@ def test_every_line_of_the_table_of_bars_is_measured():
     with_bars = {found.group for found in catalogue.WORKLOADS.values() if found.bars}
     assert with_bars == {"gradient", "declared", "first call", "record", "transform", "lower", "dispatch", "closure",
                          "compiled", "scan", "while", "library", "dataflow", "training", "cheap gradient",
-                         "checks", "control flow", "series", "laplacian", "rolling", "compilation", "sparse"}
+                         "checks", "control flow", "series", "laplacian", "rolling", "compilation", "sparse",
+                         "sparse problem"}
 
 
 @pytest.mark.parametrize(("other", "message"), [
