@@ -31,7 +31,7 @@ from fxgrad.engine.api.jacobians import (
     value_and_jacobian,
 )
 from fxgrad.engine.api.lowering import stablehlo
-from fxgrad.engine.api.naming import named_call, named_scope
+from fxgrad.engine.api.naming import named_call, named_scope, tag
 from fxgrad.engine.api.nans import debug_infs, debug_nans
 from fxgrad.engine.api.passes import fwd_and_bwd
 from fxgrad.engine.api.programs import eval_shape, make_program
@@ -140,7 +140,7 @@ if _TYPE_CHECKING:
     from fxgrad.tools.profiling.policies import policy_report
     from fxgrad.tools.profiling.simulation import simulate
     from fxgrad.tools.retracing.watching import explain_retraces
-    from fxgrad.training import autocast_policies, distributions, loss_scaling, optim, stochastic
+    from fxgrad.training import autocast_policies, curvature, distributions, loss_scaling, optim, stochastic
     from fxgrad.training.autocast.autocast import autocast
     from fxgrad.training.ode import odeint
     from fxgrad.training.stochastic import straight_through
@@ -153,9 +153,9 @@ __version__ = "0.1.0"
 __all__ = [
     "Array", "Cost", "Equation", "Interpreter", "NOT_LINEAR", "NO_TANGENT", "NamedSharding", "P", "Param", "Primitive",
     "Program", "Region", "ShapeDtypeStruct", "Variable", "ad_checkpoint", "associative_scan", "auto_axes", "autocast",
-    "autocast_policies", "benchmark", "bind", "block_until_ready", "bounds", "bucketed", "budget_curve", "check",
-    "checked", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert",
-    "compare_granularities", "cond", "config", "cost_analysis", "custom_batching", "custom_derivatives",
+    "autocast_policies", "benchmark", "bind", "block_until_ready", "bounds", "bucketed", "budget_curve", "capture",
+    "check", "checked", "checkpoint", "checkpoint_name", "checkpoint_policies", "clear_caches", "closure_convert",
+    "compare_granularities", "cond", "config", "cost_analysis", "curvature", "custom_batching", "custom_derivatives",
     "custom_gradient", "custom_jvp", "custom_vjp", "dataflow", "debug", "debug_infs", "debug_nans", "default_backend",
     "default_dtype", "default_matmul_precision", "derivatives", "device_count", "device_get", "device_put", "devices",
     "disable_jit", "distributions", "divergence", "draw", "dtypes", "enable_x64", "ensure_compile_time_eval", "errors",
@@ -165,14 +165,15 @@ __all__ = [
     "intermediate_grads", "interop", "io_callback", "jacfwd", "jacobian", "jacrev", "jet", "jit", "jvp", "laplacian",
     "lax", "linear_transpose", "linearize", "lint", "load", "local_device_count", "local_devices", "loss_scaling",
     "make_array_from_callback", "make_array_from_process_local_data", "make_array_from_single_device_arrays",
-    "make_jaxpr", "make_mesh", "make_program", "memory_analysis", "named_call", "named_scope", "nan_safe", "nn",
-    "numpy", "odeint", "onnx", "ops", "optim", "outline", "parse", "pmap", "policy_report", "print_saved_residuals",
-    "process_count", "process_index", "pure_callback", "python_control_flow", "random", "remat", "replace_pattern",
-    "reshard", "roll", "save", "saved_residuals", "scalarize", "scan", "scipy", "set_default_dtype", "set_mesh",
-    "shard_map", "sharding", "simplify", "simulate", "sparsity", "stabilize", "stablehlo", "stages", "stochastic",
-    "stop_gradient", "straight_through", "subprogram", "switch", "symbolic_spec", "tabulate", "taylor", "test_util",
-    "testing", "text", "to_jax", "traffic", "transparent", "tree", "tree_util", "typeof", "typing", "value_and_grad",
-    "value_and_hessian", "value_and_jacobian", "visualize", "vjp", "vmap", "while_loop",
+    "make_jaxpr", "make_mesh", "make_program", "memory_analysis", "named_call", "named_scope", "names", "nan_safe",
+    "nn", "numpy", "odeint", "onnx", "ops", "optim", "outline", "parse", "pmap", "policy_report",
+    "print_saved_residuals", "process_count", "process_index", "pure_callback", "python_control_flow", "random",
+    "remat", "replace", "replace_pattern", "reshard", "roll", "save", "saved_residuals", "scalarize", "scan", "scipy",
+    "set_default_dtype", "set_mesh", "shard_map", "sharding", "simplify", "simulate", "sparsity", "split", "stabilize",
+    "stablehlo", "stages", "stochastic", "stop_gradient", "straight_through", "subprogram", "switch", "symbolic_spec",
+    "tabulate", "tag", "taylor", "test_util", "testing", "text", "to_jax", "traffic", "transparent", "tree",
+    "tree_util", "typeof", "typing", "value_and_grad", "value_and_hessian", "value_and_jacobian", "visualize", "vjp",
+    "vmap", "watch", "while_loop",
 ]
 
 
@@ -213,6 +214,8 @@ _NAMES = {
     "tools.granularity.scalarize": "scalarize",
     "tools.granularity.summary": "tabulate",
     "tools.graphs": "Param graph infer_roles intermediate_grads",
+    "tools.inside.capturing": "capture names replace split",
+    "tools.inside.watching": "watch",
     "tools.numerics": "lint stabilize",
     "tools.numerics.bounds": "bounds",
     "tools.pictures.drawing": "draw",
@@ -242,6 +245,7 @@ _MODULES = {
     "ops": "lax.segments",
     "onnx": "shipping.onnx",
     "autocast_policies": "training.autocast_policies",
+    "curvature": "training.curvature",
     "distributions": "training.distributions",
     "experimental.ode": "training.ode",
     "loss_scaling": "training.loss_scaling",

@@ -28,13 +28,15 @@ from fxgrad.errors import ArgumentError
 
 if TYPE_CHECKING:
     from fxgrad.tools.curves import Curves
+    from fxgrad.tools.inside.stopping import breakpoint  # noqa: A004
     from fxgrad.tools.numerics.nan_origins import find_nan
     from fxgrad.tools.numerics.precision_report import precision_report
 
-__all__ = ["Curves", "callback", "check_key_reuse", "find_nan", "inspect_array_sharding", "plot", "precision_report",
-           "print", "progress", "value", "visualize_array_sharding", "visualize_sharding"]
+__all__ = ["Curves", "breakpoint", "callback", "check_key_reuse", "find_nan", "inspect_array_sharding", "plot",
+           "precision_report", "print", "progress", "value", "visualize_array_sharding", "visualize_sharding"]
 
-__getattr__ = lazy_getattr(__name__, {"Curves": "tools.curves", "find_nan": "tools.numerics.nan_origins",
+__getattr__ = lazy_getattr(__name__, {"Curves": "tools.curves", "breakpoint": "tools.inside.stopping",
+                                      "find_nan": "tools.numerics.nan_origins",
                                       "precision_report": "tools.numerics.precision_report"})
 
 

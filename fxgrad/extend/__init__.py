@@ -81,7 +81,7 @@ from fxgrad.engine.ops.structural import convert, instantiate_zeros
 from fxgrad.engine.parallel.shard_map import drop_devices, region_scope
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program as apply
-from fxgrad.engine.tracing.provenance import CALL_NAMES, CAPTURED_VALUES, CallNames
+from fxgrad.engine.tracing.provenance import CALL_NAMES, CAPTURED_VALUES, RETURNED, TAGS, CallNames
 from fxgrad.engine.tracing.tape import bind, bind_equation
 from fxgrad.engine.tracing.tracer import Tracer, aval_of
 from fxgrad.engine.transforms.forward import has_tangent
@@ -94,17 +94,16 @@ from fxgrad.extend.registry import primitives
 
 __all__ = [
     "Analysis", "Atom", "Aval", "CALL_NAMES", "CAPTURED_VALUES", "COTANGENT", "Cache", "CallNames", "Collection",
-    "Cost", "DType", "Derived", "Equation", "ExpectedArguments", "FoldedConstant", "Integer", "Interpreter", "Known",
-    "Link", "Links", "Literal", "MERGED_VARIABLES", "MissingRule", "NOT_LINEAR", "NO_TANGENT", "PRIMAL",
-    "ControlFlowPath",
-    "Place", "Primitive", "Program", "ProgramAttribute", "Provenance", "RULES", "Region", "RuleTransform",
-    "Signature", "Source", "State", "StructuralKey", "TANGENT", "TODO", "TRANSPOSED", "Tracer", "Transformation",
-    "Variable", "Zero", "all_analyses", "apply", "argument_aval", "at_source", "at_user_line", "aval_of", "bind",
-    "bind_equation", "bytes_text", "cache_key", "cached", "convert", "count_text", "definitions", "derive",
-    "drop_devices", "eval_program", "families", "file_name", "function_name", "has_tangent", "hide_frames",
-    "infer_types", "inner_first", "instantiate_zeros", "is_effectful", "join_scopes", "leaf_aval",
-    "library_function", "linearize_program", "live_equations", "memoize", "merge_equal_equations", "operation",
-    "output_types", "parameter_names", "parse_source", "primitives", "program_property", "pull_back_steps",
-    "record_joint", "region_roles", "region_scope", "remove_dead_code", "replace_programs", "require_all_paths",
-    "require_program", "simplify", "simplify_for_display", "time_text", "title_of", "trace_program",
-    "trace_with_values", "transform_rule", "transformation", "user_location"]
+    "ControlFlowPath", "Cost", "DType", "Derived", "Equation", "ExpectedArguments", "FoldedConstant", "Integer",
+    "Interpreter", "Known", "Link", "Links", "Literal", "MERGED_VARIABLES", "MissingRule", "NOT_LINEAR", "NO_TANGENT",
+    "PRIMAL", "Place", "Primitive", "Program", "ProgramAttribute", "Provenance", "RETURNED", "RULES", "Region",
+    "RuleTransform", "Signature", "Source", "State", "StructuralKey", "TAGS", "TANGENT", "TODO", "TRANSPOSED", "Tracer",
+    "Transformation", "Variable", "Zero", "all_analyses", "apply", "argument_aval", "at_source", "at_user_line",
+    "aval_of", "bind", "bind_equation", "bytes_text", "cache_key", "cached", "convert", "count_text", "definitions",
+    "derive", "drop_devices", "eval_program", "families", "file_name", "function_name", "has_tangent", "hide_frames",
+    "infer_types", "inner_first", "instantiate_zeros", "is_effectful", "join_scopes", "leaf_aval", "library_function",
+    "linearize_program", "live_equations", "memoize", "merge_equal_equations", "operation", "output_types",
+    "parameter_names", "parse_source", "primitives", "program_property", "pull_back_steps", "record_joint",
+    "region_roles", "region_scope", "remove_dead_code", "replace_programs", "require_all_paths", "require_program",
+    "simplify", "simplify_for_display", "time_text", "title_of", "trace_program", "trace_with_values", "transform_rule",
+    "transformation", "user_location"]

@@ -6,7 +6,7 @@ differentiated within it. `trace_flat` traces a function of flat lists.
 """
 
 from fxgrad.engine.api.arguments import static_positions
-from fxgrad.engine.api.compiled import is_jitted_frame
+from fxgrad.engine.api.compiled import is_jitted_frame, jit_options
 from fxgrad.engine.api.programs import program_of
 from fxgrad.engine.api.reverse import rewrite_before_derivatives
 from fxgrad.engine.frontend.calling import trace_for_rewrite
@@ -18,6 +18,6 @@ from fxgrad.engine.tracing.trace import SELECTIVE, WITH_LITERALS
 from fxgrad.engine.user_lines import hide_launcher, user_line
 
 __all__ = ["Run", "SELECTIVE", "Tape", "TraceObserver", "TracedCall", "WITH_LITERALS", "hide_launcher",
-           "is_jitted_frame",
+           "is_jitted_frame", "jit_options",
            "note_provenance", "observe_traces", "program_of", "rewrite_before_derivatives", "static_positions",
            "trace_flat", "trace_for_rewrite", "user_line"]

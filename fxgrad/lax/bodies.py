@@ -88,6 +88,11 @@ def leaf_paths(structure: TreeDef, root: str) -> list[str]:
     return tree.leaf_names(tree.unflatten(structure, range(structure.num_leaves)), root)
 
 
+def result_paths(structure: TreeDef) -> list[str]:
+    """Return the paths of the leaves of a result of this structure, such as `.mean[0]`."""
+    return [path.removeprefix("result") for path in leaf_paths(structure, "result")]
+
+
 def first_difference(one: TreeDef, other: TreeDef, root: str) -> str:
     """Return the first path that only one of two structures has; `root` if there is none."""
     first, second = leaf_paths(one, root), leaf_paths(other, root)

@@ -17,7 +17,7 @@ from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.provenance import note_results
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError
-from fxgrad.lax.bodies import check_function, flatten_checked, join_branches, leaf_paths, trace_body
+from fxgrad.lax.bodies import check_function, flatten_checked, join_branches, result_paths, trace_body
 
 _NONE: Any = object()
 
@@ -97,5 +97,5 @@ def _choose(what: str, index: Any, functions: Sequence[Callable[..., Any]], name
                            [traced[number] for number in order])
     programs = joined.programs[::-1] if what == "cond" else joined.programs
     outputs = bind_branches(index, programs, [*joined.captured, *given.leaves])
-    note_results(outputs, lambda: leaf_paths(joined.out_tree, ""))
+    note_results(outputs, lambda: result_paths(joined.out_tree))
     return joined.out_tree.unflatten(outputs)

@@ -37,7 +37,7 @@ from fxgrad.lax.bodies import (
     LoopBody,
     check_function,
     flatten_checked,
-    leaf_paths,
+    result_paths,
     trace_body,
     trace_step,
     vary_like,
@@ -85,7 +85,7 @@ def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Car
         step = traced_step()
         test = traced_test()
     outputs = bind_while(test.program, test.captured, step.program, step.captured, step.init)
-    note_results(outputs, lambda: leaf_paths(init.structure, ""))
+    note_results(outputs, lambda: result_paths(init.structure))
     return init.rebuild(outputs)
 
 
@@ -160,7 +160,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
         length = max(math.ceil(upper - lower) if kind.kind == "f" else int(upper) - int(lower), 0)
         outputs = bind_scan(step.program, step.captured, step.init, [], length, False,
                             _check_unroll("fori_loop", 1 if unroll is None else unroll, length))
-    note_results(outputs, lambda: [None, *leaf_paths(init.structure, "")])
+    note_results(outputs, lambda: [None, *result_paths(init.structure)])
     return init.rebuild(outputs[1:])
 
 
@@ -227,7 +227,7 @@ def scan(f: Callable[[Carry, Any], tuple[Carry, Any]], init: Carry, xs: Any = No
     else:
         outputs, *taken = _scan_until(step, lambda carry: _answer("scan", until, "until", begin.rebuild(carry)),
                                       entries.leaves, count, reverse, unrolled)
-    note_results(outputs, lambda: leaf_paths(step.out_tree, ""))
+    note_results(outputs, lambda: result_paths(step.out_tree))
     split = len(begin.leaves)
     return begin.rebuild(outputs[:split]), tree.unflatten(step.out_tree.children()[1], outputs[split:]), *taken
 

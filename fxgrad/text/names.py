@@ -14,6 +14,8 @@ from fxgrad.extend import (
     CALL_NAMES,
     MERGED_VARIABLES,
     PRIMAL,
+    RETURNED,
+    TAGS,
     TANGENT,
     TRANSPOSED,
     Atom,
@@ -167,13 +169,14 @@ class Name(NamedTuple):
 
     `root` is the variable that has the name without a prefix. `is_shared` marks a name of several equal variables of
     the user's, or of a variable captured from the code around: a cotangent here is then only part of the cotangent of
-    that name.
+    that name. `is_of_region` marks the result of a loop or a branch that is named after a value inside.
     """
 
     base: str
     root: Variable
     prefix: str = ""
     is_shared: bool = False
+    is_of_region: bool = False
 
     @property
     def text(self) -> str:
@@ -188,7 +191,7 @@ def wanted_names(program: Program, sources: Sources) -> dict[Variable, Name]:
         return known
     names: dict[Variable, Name] = {}
     sources.names[id(program)] = names
-    names |= {var: Name(text, var) for var, text in (NAMES.of(program) or {}).items()}
+    names |= {var: Name(text, var) for var, text in {**_tags(program), **(NAMES.of(program) or {})}.items()}
     if program.signature is not None:
         for var, text in zip(program.inputs[program.captured:], program.signature.input_names, strict=False):
             names.setdefault(var, Name(text, var))
@@ -222,6 +225,16 @@ def wanted_names(program: Program, sources: Sources) -> dict[Variable, Name]:
     return names
 
 
+def _tags(program: Program) -> dict[Variable, str]:
+    """Return the names that the user's code gives to variables by `fxgrad.tag`."""
+    tags: dict[Variable, str] = {}
+    recorded: Program | None = program
+    while recorded is not None:
+        tags = {**(TAGS.of(recorded) or {}), **tags}
+        recorded = recorded.base
+    return tags
+
+
 def _name_by_regions(equation: Equation, names: dict[Variable, Name], sources: Sources) -> None:
     """Name unnamed results of a loop or a branch after the value that its last step, or every branch, returns."""
     if equation.source is None or equation.source.part == "backward":
@@ -236,7 +249,7 @@ def _name_by_regions(equation: Equation, names: dict[Variable, Name], sources: S
     for place, called in found.items():
         if 0 <= place < len(equation.outputs) and len(called) == 1 and "" not in called:
             var = equation.outputs[place]
-            names.setdefault(var, Name(next(iter(called)), var))
+            names.setdefault(var, Name(next(iter(called)), var, is_of_region=True))
 
 
 def _name_by_origins(var: Variable, origins: Sequence[Provenance], names: dict[Variable, Name],
@@ -309,6 +322,52 @@ def _names_of_results(program: Program, sources: Sources) -> Iterator[tuple[Vari
         assigned = None if source is None else sources.targets(source)
         if assigned is not None:
             yield from _named_results(run, assigned, used)
+
+
+def returned_names(program: Program, sources: Sources) -> Iterator[tuple[Variable, str, Source]]:
+    """Yield the variables that a function returns to a line of the user's that assigns them, the name, and that line.
+
+    `mixed = attention(x)` names what the last line of `attention` computes, and `loss, grads = value_and_grad(f)(w)`
+    what the transformed function returns.
+    """
+    recorded: Program | None = program
+    while recorded is not None:
+        for source, paths in RETURNED.of(recorded) or ():
+            for var, path in paths.items():
+                yield from _name_where_assigned(var, path, source, sources)
+        recorded = recorded.base
+
+    def key(equation: Equation) -> tuple[int, int]:
+        source = equation.source
+        return (id(source.code), source.instruction) if source is not None else (0, id(equation))
+
+    runs = [list(run) for _, run in itertools.groupby(program.equations, key)]
+    used = _used_elsewhere(program, runs)
+    for run in runs:
+        line = run[-1].source
+        found = [var for equation in run for var in equation.outputs if var in used][-1:]
+        if line is not None and found:
+            yield from _name_where_assigned(found[0], None, line, sources)
+
+
+def _name_where_assigned(var: Variable, path: str | None, source: Source, sources: Sources,
+                         ) -> Iterator[tuple[Variable, str, Source]]:
+    """Yield the name of a value where a line assigns it: `source`, if it has the value at `path`, or one around it."""
+    around = [source._replace(code=code, instruction=instruction) for code, instruction in source.callers]
+    for line in around if path is None else [source, *around]:
+        if path is None or line is not source:
+            inner = sources.returned_place(source)
+            if inner is None:
+                return
+            path = inner + (path or "")
+        assigned, source = sources.targets(line), line
+        if assigned is not None:
+            name = name_at(assigned.places, path)
+            if name is None and len(assigned.names) == 1 and assigned.names[0] is not None:
+                name = assigned.names[0] + path
+            if name is not None:
+                yield var, name, line
+            return
 
 
 def _used_elsewhere(program: Program, runs: list[list[Equation]]) -> set[Variable]:

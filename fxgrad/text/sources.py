@@ -44,13 +44,16 @@ class Spans(NamedTuple):
     """The contents of a file by position: targets of assigned expressions, direct operands, and operators.
 
     `operands` are names among direct operands, operators have their two operands. By the name of a function and its
-    first line there are the names that it unpacks its arguments to, by the path of each part.
+    first line there are the names that it unpacks its arguments to, by the path of each part. `returned` are the
+    expressions whose value a function returns, in a `return` or assigned last to a name that it returns, with the path
+    in the result.
     """
 
     targets: dict[Span, AssignedNames]
     operands: dict[Span, list[str]]
     parts: dict[tuple[str, int], dict[str, str]]
     sides: dict[Span, tuple[str, tuple[ast.expr, ast.expr]]]
+    returned: dict[Span, str]
 
 
 class Sources:
@@ -86,6 +89,10 @@ class Sources:
         parts = self._spans(code).parts.get((code.co_name, code.co_firstlineno), {})
         return name_at(parts, path) or path
 
+    def returned_place(self, source: Source) -> str | None:
+        """Return the path of the value of the expression in what its function returns; None if it is not in that."""
+        return self._spans(source.code).returned.get(self.span(source))
+
     def free_operand(self, source: Source) -> str | None:
         """Return the only direct operand of the expression that is a global or in a closure; None if there is none."""
         code = source.code
@@ -119,7 +126,7 @@ def file_text(filename: str) -> str:
 
 @cached("names in source texts", 64)
 def _read_spans(text: str) -> Spans:
-    spans = Spans({}, {}, {}, {})
+    spans = Spans({}, {}, {}, {}, {})
     module = parse_source(text)
     if module is None:
         return spans
@@ -138,6 +145,8 @@ def _read_spans(text: str) -> Spans:
                     arguments.discard(statement.value.id)
                     parts |= _target_places(statement.targets[0], statement.value.id)
             spans.parts[node.name, begin] = parts
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            spans.returned.update(_returned(node))
         if isinstance(node, ast.AugAssign):
             # The instruction that adds has the position of the whole statement.
             spans.targets.setdefault(_span(node),
@@ -237,6 +246,50 @@ def _paths(nodes: list[ast.expr]) -> Iterator[str]:
 
 def _span(node: ast.expr | ast.stmt) -> Span:
     return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+
+
+def _returned(function: ast.FunctionDef | ast.Lambda) -> Iterator[tuple[Span, str]]:
+    """Yield the positions of the expressions whose value a function returns, with their paths in the result."""
+    if isinstance(function, ast.Lambda):
+        yield from _returned_spans(function.body)
+        return
+    own = [*_own_statements(function)]
+    returns = [each.value for each in own if isinstance(each, ast.Return) and each.value is not None]
+    for value in returns:
+        yield from _returned_spans(value)
+    if len(returns) != 1:
+        return
+    parts = [*enumerate(returns[0].elts)] if isinstance(returns[0], ast.Tuple) else [(None, returns[0])]
+    for number, part in parts:
+        if isinstance(part, ast.Name):
+            targets = [(each, target, value) for each in own for target, value in _assignments(each)
+                       if any(isinstance(inner, ast.Name) and inner.id == part.id for inner in ast.walk(target))]
+            # The last assignment is what is returned, unless it is in a loop or a branch.
+            if targets and targets[-1][0] in function.body and isinstance(targets[-1][1], ast.Name):
+                yield from ((span, "" if number is None else f"[{number}]") for span in _value_spans(targets[-1][2]))
+
+
+def _returned_spans(value: ast.expr) -> Iterator[tuple[Span, str]]:
+    if isinstance(value, ast.Tuple):
+        yield from ((span, f"[{number}]") for number, part in enumerate(value.elts) for span in _value_spans(part))
+    else:
+        yield from ((span, "") for span in _value_spans(value))
+
+
+def _own_statements(function: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the statements of a function in their order, without those of functions in it."""
+    for each in ast.iter_child_nodes(function):
+        if isinstance(each, ast.stmt):
+            yield each
+        if not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            yield from _own_statements(each)
+
+
+def _value_spans(value: ast.expr) -> Iterator[Span]:
+    if isinstance(value, ast.Call):
+        yield from _call_spans(value)
+    elif not isinstance(value, ast.Name | ast.Tuple | ast.Constant):
+        yield _span(value)
 
 
 def _call_spans(node: ast.Call) -> Iterator[Span]:

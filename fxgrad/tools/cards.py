@@ -59,11 +59,13 @@ MODULES = (
     "fxgrad.text.parameters",
     "fxgrad.tools.explorer.javascript",
     "fxgrad.tools.granularity.rules",
+    "fxgrad.tools.inside.opening",
     "fxgrad.tools.numerics.rules",
     "fxgrad.tools.numerics.shadow",
     "fxgrad.tools.numerics.slopes",
     "fxgrad.tools.profiling.lowering",
     "fxgrad.training.autocast.classes",
+    "fxgrad.training.curvature.rules",
 )
 """Every module that makes an `Analysis`."""
 ENTERING = (

@@ -256,3 +256,37 @@ def test_the_cache_is_taken_out_of_the_trace_of_the_model() -> None:
         for before, after in zip(cache[name], made["cache"][name], strict=True):
             changed = np.argwhere((before != after).any(axis=(2, 3)))
             np.testing.assert_array_equal(changed, [[0, 0], [1, 5]])  # each row at the place of its token
+
+
+def test_copying() -> None:
+    """The values inside, against jax's own code of the same model."""
+    module = example("copying")
+    params, curves = module.train(160)
+    assert curves["loss"][-1] < 0.1
+    assert curves["loss"][0] > 2.0
+    assert curves["grads.norm"].shape == (8,)
+    tokens = module.sequences(1, 10_000)[0]
+
+    def by_hand(params: Any, shifts: Any) -> tuple[Any, list[Any]]:
+        x, found = params["embedding"][tokens] + params["places"], []
+        for layer, shift in zip(params["layers"], shifts, strict=True):
+            queries, keys, values = (jnp.einsum("tw,hwd->htd", x, layer[name]) for name in ("query", "key", "value"))
+            scores = jnp.einsum("htd,hsd->hts", queries, keys) / np.sqrt(module.WIDTH // module.HEADS)
+            weights = jax.nn.softmax(jnp.where(module.EARLIER, scores, -1e9))
+            found.append(weights)
+            x = x + jnp.einsum("hts,hsd->thd", weights, values).reshape(x.shape) @ layer["mix"] + shift
+        chances = jax.nn.log_softmax(x @ params["head"])
+        correct = jnp.take_along_axis(chances[:-1], tokens[1:, None], axis=1)
+        return -jnp.mean(correct[module.HALF - 1:]), found
+
+    zeros = [jnp.zeros((module.LENGTH, module.WIDTH), "float32")] * 2
+    gradient, weights = jax.grad(by_hand, 1, has_aux=True)(params, zeros)
+    values = fxgrad.capture(module.surprise, "layer*.weights")(params, tokens)[1]
+    for ours, theirs in zip(values.values(), weights, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
+    slopes = fxgrad.grad(module.surprise, wrt=["layer0.taken", "layer1.taken"])(params, tokens)
+    for ours, theirs in zip(slopes, gradient, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-3, atol=1e-5)
+    corrupted = tokens.copy()
+    corrupted[:module.HALF] = (corrupted[:module.HALF] + 5) % module.TOKENS
+    assert module.patched(params, tokens, corrupted).shape == (2, module.LENGTH)

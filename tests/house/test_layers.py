@@ -44,9 +44,10 @@ LAYERS = [
     ["extend"],
     ["interop", "typing"],
     ["text"],
-    ["tools", "shipping", "training.autocast", "training.autocast_policies", "testing"],
-    ["tools.pictures", "tools.explorer", "shipping.exports", "debug"],
-    ["engine.control_flow"],
+    ["tools", "shipping", "training.autocast", "training.autocast_policies", "training.curvature",
+     "testing"],
+    ["tools.pictures", "tools.explorer", "shipping.exports", "debug", "tools.inside.stopping"],
+    ["engine.control_flow", "tools.inside.watching"],
     ["interop.jax_modules"],
     ["__init__", "__main__", "tools.cli"],
 ]
@@ -57,7 +58,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 
 
-ON_THE_LINE = ["text", "tools", "shipping", "training.autocast", "training.autocast_policies"]
+ON_THE_LINE = ["text", "tools", "shipping", "training.autocast", "training.autocast_policies", "training.curvature"]
 
 # Operations and transformations use jax only through the namespace that their rules are given.
 MAY_IMPORT_JAX = ["debug", "engine.dtypes", "errors", "engine.tree", "tree_util", "engine.core.avals",

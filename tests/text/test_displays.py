@@ -76,6 +76,10 @@ OBJECTS = {
     "tools.graphs.proposals.Proposal": [lambda: fxgrad.infer_roles(fxgrad.make_program(loss)(w, x))],
     "tools.profiling.simulation.Simulation": [lambda: fxgrad.simulate(_sharded)(ShapeDtypeStruct((4,), np.float32))],
     "tools.granularity.summary.Summary": [lambda: fxgrad.tabulate(loss)(w, x)],
+    "tools.inside.paths.Values": [lambda: fxgrad.names(loss)(w, x)],
+    "training.curvature.listing.Layers": [lambda: fxgrad.curvature.layers(lambda w, x: loss(w, x))(w, x[None])],
+    "training.curvature.reporting.CurvatureReport": [
+        lambda: fxgrad.curvature.report(lambda w: np.tanh(w), lambda y: np.sum(y ** 2))(w)],
 }
 """By the place of their class: objects of all kinds, with those that show something else than a table."""
 

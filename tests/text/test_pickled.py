@@ -177,9 +177,10 @@ def _calling(program: Program) -> Program:
 def test_every_field_is_kept() -> None:
     """What a program has beside these is to be kept too, or left out with a reason.
 
-    `memo` and `attributes` are derived; of `base`, `part`, `origins` and `results` come names, and these are kept.
+    `memo` and `attributes` are derived; of `base`, `part`, `origins` and `results` come names, and these are kept. Of
+    `callers` come further paths of values in functions, which programs do not print.
     """
-    assert {*Source._fields} == {"code", "instruction", "part", "origins", "results", "scope"}
+    assert {*Source._fields} == {"code", "instruction", "part", "origins", "results", "scope", "callers"}
     assert {*Program.__slots__} == {"__weakref__", "attributes", "base", "captured", "constants", "equations", "inputs",
                                     "memo", "outputs", "signature"}
     assert {*Equation.__slots__} == {"inputs", "outputs", "params", "primitive", "source"}

@@ -7,12 +7,14 @@ from benchmarks import (
     checked_calls,
     compiled,
     control_flow,
+    curvature,
     custom_rules,
     dataflow,
     derivatives,
     dispatch,
     first_calls,
     gradients,
+    inside,
     laplacians,
     library_calls,
     programs,
@@ -30,7 +32,7 @@ WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for module in (gradients, second_order, custom_rules, unjitted_models, library_calls, dataflow, first_calls,
                    programs, dispatch, compiled, control_flow, checked_calls, training, cheap_gradients, derivatives,
-                   series, laplacians, rolling, sparse, sparse_problems)
+                   series, laplacians, rolling, sparse, sparse_problems, curvature, inside)
     for workload in module.WORKLOADS}
 
 

@@ -9,7 +9,7 @@ from fxgrad.engine import tree
 from fxgrad.engine.api.arguments import check_chunk_size, transformation
 from fxgrad.engine.api.mapped_calls import Axes, MappedCall, check_axes_argument, output_axes
 from fxgrad.engine.core.avals import Aval, without_literals
-from fxgrad.engine.frontend.flat import finish_trace, function_origin, record_flat
+from fxgrad.engine.frontend.flat import finish_trace, function_origin, note_result, record_flat
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
@@ -85,7 +85,9 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
         if len(parts) > 1:
             joined = [pieces[0] if axis is None else concatenate(list(pieces), axis)
                       for axis, pieces in zip(out_positions, zip(*parts, strict=True), strict=True)]
-        return tree.unflatten(traced.out_tree, joined)
+        result = tree.unflatten(traced.out_tree, joined)
+        note_result(result)
+        return result
     return batched
 
 

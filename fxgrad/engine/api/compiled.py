@@ -60,6 +60,14 @@ def jit(fun: Callable[..., Any] | None = None, *, in_shardings: Any = None, out_
     return jitted
 
 
+def jit_options(fun: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any]] | None:
+    """Return the function that a jitted one compiles, and the options of `jit`; None if `fun` is not jitted."""
+    state = getattr(getattr(fun, "lower", None), "__self__", None)
+    if not isinstance(state, JittedFunction):
+        return None
+    return state.options
+
+
 def explain_store(fun: Callable[..., Any]) -> Callable[..., StoreExplanation]:
     """Return a function of the arguments of `fun` that says whether the store on disk keeps its executable, and why.
 

@@ -17,11 +17,12 @@ from fxgrad.engine.api.arguments import (
     tangent_leaf,
     transformation,
 )
+from fxgrad.engine.api.inner_arguments import with_respect_to
 from fxgrad.engine.api.reverse import trace_differentiated
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.frontend.flat import constant_name, nth_name
+from fxgrad.engine.frontend.flat import constant_name, note_result, nth_name
 from fxgrad.engine.ops.structural import zeros
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
@@ -32,19 +33,23 @@ from fxgrad.errors import ArgumentError
 
 
 @hide_frames
-def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False,
-        argnums: Argnums | None = None) -> Any:
+def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Any, has_aux: bool = False,
+        argnums: Argnums | None = None, *, wrt: Any = None) -> Any:
     """Return the output of `fun` and its derivative in the direction `tangents`: `(output, tangent)`, by forward mode.
 
     `primals` is the tuple of arguments; `tangents` a tuple like it (or like the arguments at `argnums`), of equal
     shapes and dtypes; the tangent of an integer argument is ignored. With `has_aux` the result is `(output,
-    tangent, aux)`. Raises `TreeError` or `ArgumentError` where primals and tangents do not match.
+    tangent, aux)`. With `wrt`, as in `grad`, `tangents` are those of values inside `fun`, in the container of
+    the paths. Raises `TreeError` or `ArgumentError` where primals and tangents do not match.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> output, tangent = fxgrad.jvp(lambda x: x * x, (3.0,), (1.0,))
     >>> float(output), float(tangent)
     (9.0, 6.0)
     """
+    if wrt is not None:
+        return with_respect_to("jvp", fun, wrt, argnums, lambda function, zeros: jvp(
+            function, (zeros,), (tangents,), has_aux), compiled=False)(*primals)
     return jvp_of("jvp", fun, primals, tangents, has_aux, argnums)
 
 
@@ -77,7 +82,9 @@ def jvp_of(what: str, fun: Callable[..., Any], primals: Sequence[Any], tangents:
     tangent = tree.unflatten(traced.out_tree, [
         gradient_leaf(value, aval)
         for value, aval in zip(outputs[count:count + main], traced.program.out_avals[:main], strict=True)])
-    return (output, tangent) if aux is None else (output, tangent, aux.restore(outputs[main:count]))
+    results = (output, tangent) if aux is None else (output, tangent, aux.restore(outputs[main:count]))
+    note_result(results)
+    return results
 
 
 @hide_frames

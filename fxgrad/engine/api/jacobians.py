@@ -20,6 +20,7 @@ from fxgrad.engine.api.arguments import (
     transformation,
 )
 from fxgrad.engine.api.forward import jvp_of
+from fxgrad.engine.api.inner_arguments import with_respect_to
 from fxgrad.engine.api.jacobian_passes import Passes
 from fxgrad.engine.api.reverse import grad, trace_differentiated
 from fxgrad.engine.api.sparse_derivatives import sparse_values
@@ -82,13 +83,14 @@ def jacrev(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False,
 
 def jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
              chunk_size: int | None = None, mode: Mode = "auto", *, allow_int: bool = False, sparse: Any = False,
-             argnames: Argnames | None = None) -> Callable[..., Any]:
+             argnames: Argnames | None = None, wrt: Any = None) -> Callable[..., Any]:
     """Return the function that computes the Jacobian of `fun`; mode "auto" takes the side with fewer elements.
 
     Otherwise as `jacfwd`; `allow_int` is as in `jacrev`. With `sparse=True` each leaf is a sparse matrix with a row for
     each element of the output and a column for each of the argument, in as few passes as columns or rows that share no
     row or column allow: a `scipy.sparse.csr_array`, and a `jax.experimental.sparse.BCOO` under `jit` and for arrays of
     jax. Its places are those of `fxgrad.sparsity(fun)`; `sparse` may be a matrix or a `Pattern` that has them all.
+    `wrt` is as in `grad`: values inside `fun`.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.jacobian(lambda x: np.array([2.0, 3.0]) * x)(1.0)
@@ -97,6 +99,9 @@ def jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = Fals
     >>> type(matrix).__name__, matrix.nnz
     ('csr_array', 6)
     """
+    if wrt is not None:
+        return with_respect_to("jacobian", fun, wrt, argnums, lambda function, zeros: jacobian(
+            function, 0, has_aux, holomorphic, chunk_size, mode, allow_int=allow_int, sparse=sparse)(zeros))
     if argnames is not None:
         return by_names("jacobian", jacobian, fun, argnames, argnums, has_aux=has_aux, holomorphic=holomorphic,
                         chunk_size=chunk_size, mode=mode, allow_int=allow_int, sparse=sparse)
@@ -125,12 +130,12 @@ def value_and_jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: b
 
 def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
             chunk_size: int | None = None, *, sparse: Any = False, argnames: Argnames | None = None,
-            ) -> Callable[..., Any]:
+            wrt: Any = None) -> Callable[..., Any]:
     """Return the function that computes the second derivatives of `fun`: `jacfwd` of `jacrev`.
 
     For a scalar function of an array of shape `s` the result has shape `s + s`; containers nest as in `jacfwd`. With
     `sparse`, which is as in `jacobian`, `fun` returns a scalar, and the columns of the matrices are colored with regard
-    to their symmetry.
+    to their symmetry. `wrt` is as in `grad`: values inside `fun`.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.hessian(lambda x: x[0] * x[1])(np.array([1.0, 2.0]))
@@ -141,6 +146,9 @@ def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
            [ 0.,  6.,  0.],
            [ 0.,  0., 12.]])
     """
+    if wrt is not None:
+        return with_respect_to("hessian", fun, wrt, argnums, lambda function, zeros: hessian(
+            function, 0, has_aux, holomorphic, chunk_size, sparse=sparse)(zeros))
     if argnames is not None:
         return by_names("hessian", hessian, fun, argnames, argnums, has_aux=has_aux, holomorphic=holomorphic,
                         chunk_size=chunk_size, sparse=sparse)

@@ -88,7 +88,7 @@ from fxgrad.engine.core.program_properties import (
 from fxgrad.engine.dtypes import DType, is_64bit
 from fxgrad.engine.executors import failures
 from fxgrad.engine.executors.xla import is_jax, x64
-from fxgrad.engine.frontend.flat import TracedCall, leaf_aval, trace_flat
+from fxgrad.engine.frontend.flat import TracedCall, leaf_aval, note_result, trace_flat
 from fxgrad.engine.higher_order.call import jit_call_p
 from fxgrad.engine.higher_order.checks import gather_checks, has_checks
 from fxgrad.engine.higher_order.rolling import may_roll, merge_equal_numbers
@@ -132,6 +132,13 @@ class JittedFunction:
         """Pickle the arguments of `jit`: compiled code is not pickled."""
         *given, options = self._given
         return functools.partial(JittedFunction, **options), tuple(given)
+
+    @property
+    def options(self) -> tuple[Callable[..., Any], dict[str, Any]]:
+        """The function itself, and the options that it is jitted with, by name."""
+        fun, static_argnums, static_argnames, donate_argnums, donate_argnames, inline, options = self._given
+        return fun, {"static_argnums": static_argnums, "static_argnames": static_argnames,
+                     "donate_argnums": donate_argnums, "donate_argnames": donate_argnames, "inline": inline, **options}
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """Return jax's `Lowered` stage for these arguments (arrays or `ShapeDtypeStruct`s): `as_text`, `compile`."""
@@ -184,7 +191,9 @@ class JittedFunction:
             traced, inputs = self._trace_in_transformation(args, kwargs)
             if innermost_for(inputs) is not None or axes_in_scope() or has_effects(traced.program):
                 outputs = bind(jit_call_p, *inputs, program=traced.program, name=function_name(self._fun))
-                return tree.unflatten(traced.out_tree, outputs)
+                result = tree.unflatten(traced.out_tree, outputs)
+                note_result(result)
+                return result
         return self._run(args, kwargs) if self._checked is None else self._check(self._checked, args, kwargs)
 
     @hide_frames

@@ -1,4 +1,4 @@
-"""`named_call`, `named_scope`: label parts of a program."""
+"""`named_call`, `named_scope`, `tag`: label parts and values of a program."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from fxgrad.engine import tree
 from fxgrad.engine.core.sources import nested_scope
 from fxgrad.engine.frontend.flat import leaf_aval, transformation
 from fxgrad.engine.frontend.named import record_named_call
+from fxgrad.engine.tracing.provenance import note_tag
 from fxgrad.engine.tracing.scopes import enter_scope, leave_scope
 from fxgrad.engine.tracing.tape import innermost_for
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError
 
@@ -85,3 +87,26 @@ class named_scope(ContextDecorator):  # noqa: N801  (jax's name)
             leave_scope(within)
         else:
             within.__exit__(*error)
+
+
+def tag(x: Any, name: str) -> Any:
+    """Return `x` unchanged, under a name for programs and paths, where the code has no name for it.
+
+    `x` is an array or a container of them: its parts are called `name.key` and `name[0]`. The name is that of printed
+    programs and of `fxgrad.capture`, in place of the variable that a line assigns the value to. Nothing is recorded:
+    the program is that without the tag.
+
+    Raises `ArgumentError` if `name` is not a string, or empty.
+
+    >>> import numpy as np, fxgrad
+    >>> def model(x):
+    ...     return np.sum(fxgrad.tag(np.sin(x), "features") ** 2)
+    >>> fxgrad.capture(model, "features")(np.zeros(2))[1]["features"]
+    array([0., 0.])
+    """
+    if not isinstance(name, str) or not name:
+        raise ArgumentError(at_user_line(f"tag: the name is {name!r}, where a str is needed, such as \"features\""))
+    for path, leaf in tree.leaves_with_path(x):
+        if type(leaf) is Tracer:
+            note_tag(leaf, tree.path_name(path, name))
+    return x

@@ -28,6 +28,7 @@ from fxgrad.engine.api.arguments import (
     tangent_leaf,
     transformation,
 )
+from fxgrad.engine.api.inner_arguments import with_respect_to
 from fxgrad.engine.api.pullbacks import LongPullback, Pullback, PullbackSpec
 from fxgrad.engine.core import backends
 from fxgrad.engine.core.arrays import as_numpy
@@ -45,6 +46,7 @@ from fxgrad.engine.frontend.flat import (
     argument_aval,
     finish_trace,
     function_origin,
+    note_result,
     nth_name,
     record_flat,
     refuse_repeated_effects,
@@ -75,7 +77,7 @@ Budget = int | float | str | None
 
 def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
          allow_int: bool = False, memory_budget: Budget = None, *, argnames: Argnames | None = None,
-         ) -> Callable[..., Any]:
+         wrt: Any = None) -> Callable[..., Any]:
     """Return the function that computes the gradient of `fun`, by reverse mode.
 
     `fun` returns a scalar (shape `()`, real floating; complex with `holomorphic`), or with `has_aux` a pair of a scalar
@@ -87,6 +89,9 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
     text such as "512 MiB") values are recomputed in the backward pass instead of saved, as few as possible, so that
     those live at once beside arguments and results fit the budget (docs/appendix/memory-budgets.md).
 
+    `wrt` differentiates with respect to values inside `fun` in place of arguments: a path, such as "block3.h", or a
+    container of paths, in which the gradient is returned. Paths are those of `fxgrad.capture`.
+
     Raises `ArgumentError` if the output is not a scalar, `argnums` does not fit or no plan fits the memory budget,
     `DTypeError` for integer arguments without `allow_int`.
 
@@ -95,7 +100,15 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
     ...     return np.sum(np.sin(w) * w)
     >>> fxgrad.grad(loss)(np.array([0.0, 1.0]))
     array([0.        , 1.38177329])
+    >>> def model(x):
+    ...     h = np.sin(x)
+    ...     return h * h
+    >>> float(fxgrad.grad(model, wrt="h")(np.pi / 2))
+    2.0
     """
+    if wrt is not None:
+        return with_respect_to("grad", fun, wrt, argnums, lambda function, zeros: grad(
+            function, 0, has_aux, holomorphic, allow_int, memory_budget)(zeros))
     if argnames is not None:
         return by_names("grad", grad, fun, argnames, argnums, has_aux=has_aux, holomorphic=holomorphic,
                         allow_int=allow_int, memory_budget=memory_budget)
@@ -112,13 +125,15 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
             _, result, aux = differentiate(args, kwargs)
         except Exception as error:  # noqa: BLE001  (raised again)
             raise shorten_traceback(error)  # noqa: B904
+        if current.get() is not None:
+            note_result((result, aux) if has_aux else result)
         return (result, aux) if has_aux else result
     return gradient
 
 
 def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
                    allow_int: bool = False, memory_budget: Budget = None, *, argnames: Argnames | None = None,
-                   ) -> Callable[..., Any]:
+                   wrt: Any = None) -> Callable[..., Any]:
     """Return the function that computes `(fun(...), gradient)`, sharing the forward work; arguments as for `grad`.
 
     With `has_aux` the result is `((value, aux), gradient)`.
@@ -128,6 +143,9 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
     >>> float(value), float(slope)
     (8.0, 12.0)
     """
+    if wrt is not None:
+        return with_respect_to("value_and_grad", fun, wrt, argnums, lambda function, zeros: value_and_grad(
+            function, 0, has_aux, holomorphic, allow_int, memory_budget)(zeros))
     if argnames is not None:
         return by_names("value_and_grad", value_and_grad, fun, argnames, argnums, has_aux=has_aux,
                         holomorphic=holomorphic, allow_int=allow_int, memory_budget=memory_budget)
@@ -144,6 +162,8 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
             value, result, aux = differentiate(args, kwargs)
         except Exception as error:  # noqa: BLE001  (raised again)
             raise shorten_traceback(error)  # noqa: B904
+        if current.get() is not None:
+            note_result(((value, aux), result) if has_aux else (value, result))
         return ((value, aux), result) if has_aux else (value, result)
     return value_and_gradient
 
@@ -439,19 +459,22 @@ def _check_scalar(what: str, fun: Any, traced: TracedCall, holomorphic: bool) ->
 
 @hide_frames
 def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, has_aux: bool = False,
-        memory_budget: Budget = None) -> Any:
+        memory_budget: Budget = None, wrt: Any = None) -> Any:
     """Return `fun(*primals)` and its pullback: `(output, pullback)`, or `(output, pullback, aux)` with `has_aux`.
 
     `pullback(cotangent)` takes a container like the output and returns the tuple of the primals' cotangents
     (with an int `argnums`, that argument's alone). It may be called any number of times.
     Integer primals get zeros of dtype float0. For `memory_budget` see `grad`; here a value may be computed again by
-    each call of the pullback.
+    each call of the pullback. With `wrt`, as in `grad`, the pullback returns cotangents of values inside `fun`.
 
     >>> import numpy as np, fxgrad
     >>> output, pullback = fxgrad.vjp(lambda x, y: x * y, 2.0, 5.0)
     >>> [float(cotangent) for cotangent in pullback(1.0)]
     [5.0, 2.0]
     """
+    if wrt is not None:
+        return with_respect_to("vjp", fun, wrt, argnums, lambda function, zeros: vjp(
+            function, zeros, argnums=0, has_aux=has_aux, memory_budget=memory_budget), compiled=False)(*primals)
     transformation("vjp", fun)
     numbers = tuple(range(len(primals))) if argnums is None else argnums
     selected = select_arguments("vjp", fun, numbers, primals)
@@ -459,16 +482,16 @@ def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, 
     traced, aux = trace_differentiated("vjp", fun, has_aux, primals, {}, selected, avals, memory_budget is not None)
     if memory_budget is not None:
         traced = plan_within_budget("vjp", fun, traced, parse_bytes("vjp: memory_budget", memory_budget))
-    wrt = traced.wrt([has_tangent(aval) for aval in avals])
+    marks = traced.wrt([has_tangent(aval) for aval in avals])
     main, count = traced.out_tree.num_leaves, len(traced.program.outputs)
     rebuilt = selected.structure, selected.positions, selected.single
     form = PullbackSpec(function_name(fun), rebuilt, tuple(avals), traced.out_tree, tuple(traced.program.out_avals))
-    eager = _eager_vjp(traced, selected.leaves, wrt)
+    eager = _eager_vjp(traced, selected.leaves, marks)
     pullback: Pullback | LongPullback
     if eager is not None:
-        values, pullback = eager.outputs, LongPullback(form, eager, traced.program, wrt)
+        values, pullback = eager.outputs, LongPullback(form, eager, traced.program, marks)
     else:
-        derived = linearize_program(traced.program, wrt, traced.computed)
+        derived = linearize_program(traced.program, marks, traced.computed)
         values = without_literals(derived([*traced.captured, *selected.leaves, *traced.forced]))
         pullback = Pullback(values[count:], (form, derived.extra))
     output = tree.unflatten(traced.out_tree, values[:main])

@@ -1,4 +1,6 @@
-"""Methods of `Program` that higher layers define, by name: show, edit, store, ship; imported at the first call.
+"""Functions that higher layers define, by name: methods of `Program` to show, edit, store and ship, and `wrt`.
+
+They are imported at the first call.
 
 The engine refers to these functions by name alone, so that it imports none of the modules that define them.
 """
@@ -20,8 +22,9 @@ FACES = {
     "python": "fxgrad.shipping.python.writer:python_text",
     "rich": "fxgrad.text.display:render_fitted",
     "text": "fxgrad.text.text_writer:program_text",
+    "with_respect_to": "fxgrad.tools.inside.capturing:with_respect_to",
 }
-"""Functions whose first argument is the program, as `module:function`; `Program` has a method for each."""
+"""Functions as `module:function`; for each but the last `Program` has a method, and is its first argument."""
 _loaded: dict[str, Callable[..., Any]] = {}
 
 

@@ -58,7 +58,8 @@ class Source(NamedTuple):
     `part` and `origins` are set for equations that a transformation derived: `part` is a word, and `origins` gives the
     provenance of each output, if known; `part` is None for recorded user code. `results` are the paths of the outputs
     in the container that the expression returns, such as `[0].mean`; None for those outside of it. `scope` joins the
-    names of `fxgrad.named_scope` around the code, "encoder/attention", or is "".
+    names of `fxgrad.named_scope` around the code, "encoder/attention", or is "". `callers` are the user's calls around
+    the code in displayed programs, the innermost first, each as a code object and an instruction in it.
     """
 
     code: CodeType
@@ -67,13 +68,14 @@ class Source(NamedTuple):
     origins: tuple[tuple[Provenance, ...], ...] = ()
     results: tuple[str | None, ...] = ()
     scope: str = ""
+    callers: tuple[tuple[CodeType, int], ...] = ()
 
     def derived(self, part: str | None = None) -> Source:
         """Return the source of an equation derived from this one: of a part, by default the same."""
         part = part or self.part or ""
         if part == self.part and not self.origins:
             return self
-        return Source(self.code, self.instruction, part, scope=self.scope)
+        return Source(self.code, self.instruction, part, scope=self.scope, callers=self.callers)
 
     def inside(self, scope: str) -> Source:
         """Return the source of an equation whose own scope is nested in `scope`."""

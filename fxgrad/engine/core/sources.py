@@ -27,6 +27,18 @@ def user_source() -> Source | None:
     return None if frame is None else Source(frame.f_code, frame.f_lasti)
 
 
+def with_callers(source: Source | None) -> Source | None:
+    """Return the running line of the user with the calls around it, up to the first frame that is no user code."""
+    if source is None:
+        return None
+    callers = []
+    frame = user_lines.user_frame()
+    while frame is not None and (frame := frame.f_back) is not None and user_lines.is_user_file(
+            frame.f_code.co_filename):
+        callers.append((frame.f_code, frame.f_lasti))
+    return source._replace(callers=tuple(callers))
+
+
 def current_source() -> Source | None:
     """Return the source of the next recorded equation: the one set by `sources`, or the user's line."""
     source = equation_source.get() or user_source()

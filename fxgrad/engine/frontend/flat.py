@@ -14,7 +14,8 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.avals import Aval, array_aval, check_dtype, struct_aval, without_literals
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.derivation.effects import repeated_effect, without_forced_effects
-from fxgrad.engine.tracing.tape import Tape
+from fxgrad.engine.tracing.provenance import note_returned
+from fxgrad.engine.tracing.tape import Tape, current
 from fxgrad.engine.tracing.trace import SELECTIVE, Mode, join_unchecked_vma, new_tape
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
@@ -149,6 +150,12 @@ def nth_name(names: Callable[[], Sequence[str]], index: int) -> Callable[[], str
 def constant_name(name: str) -> Callable[[], str]:
     """Return a function that returns `name`."""
     return lambda: name
+
+
+def note_result(result: Any) -> None:
+    """Note what a transformed function returns to the user's line, if that is recorded in a displayed program."""
+    note_returned(current.get(), lambda: [(tree.path_name(path, "result").removeprefix("result"), leaf)
+                                          for path, leaf in tree.leaves_with_path(result)])
 
 
 class TracedCall(NamedTuple):

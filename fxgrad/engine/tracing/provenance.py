@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fxgrad.engine.core.program import Atom, Equation, Program, Provenance, Source, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute
-from fxgrad.engine.core.sources import current_source
+from fxgrad.engine.core.sources import current_source, equation_source, user_source, with_callers
 from fxgrad.engine.tracing.interning import RecordedStep
 from fxgrad.engine.tracing.tracer import Tracer
 
@@ -62,6 +62,39 @@ CALL_NAMES: ProgramAttribute[CallNames] = ProgramAttribute("called")
 
 CAPTURED_VALUES: ProgramAttribute[tuple[Any, ...]] = ProgramAttribute("values of captured inputs")
 """Values of the captured inputs of such programs: a variable of the enclosing program, or a number or an array."""
+
+
+TAGS: ProgramAttribute[dict[Variable, str]] = ProgramAttribute("tags")
+"""The names that `fxgrad.tag` gives to variables of programs traced for a displayed one."""
+
+
+def note_tag(value: Tracer, name: str) -> None:
+    """Note that a value in a displayed program is called `name`."""
+    tape = value.tape
+    if is_shown(tape):
+        if tape.tags is None:
+            tape.tags = {}
+        tape.tags[value.variable] = name
+
+
+RETURNED: ProgramAttribute[list[tuple[Source, dict[Variable, str]]]] = ProgramAttribute("returned")
+"""What transformed functions return in programs traced for a displayed one: the calling line, and paths of values."""
+
+
+def note_returned(tape: Tape | None, leaves: Callable[[], Iterable[tuple[str, Any]]]) -> None:
+    """Note that a transformed function that the user's line calls returns `leaves`, each with its path.
+
+    For values that are named by what they are, such as the gradient of `w`, and assigned to another name there.
+    """
+    source = with_callers(user_source()) if is_shown(tape) and equation_source.get() is None else None
+    if tape is not None and source is not None:
+        found = {leaf.variable: path for path, leaf in leaves() if type(leaf) is Tracer and leaf.tape is tape}
+        tape.returned = [*(tape.returned or ()), (source, found)]
+
+
+def enter_tags(program: Program, tags: Mapping[Variable, str]) -> None:
+    """Give a program the tags of its recording; of a program recorded before, those of both."""
+    TAGS.put(program, {**(TAGS.of(program) or {}), **tags})
 
 
 def note_partial(tape: Tape, value: Tracer) -> None:
@@ -128,12 +161,16 @@ def recent_maker(value: Tracer) -> Equation | None:
 
 
 def enclosing_display_tape(tape: Tape | None) -> Tape | None:
-    """Return the enclosing tape of a displayed program, as `make_program` returns it; None if there is none."""
-    if tape is None:
-        return None
-    while tape.parent is not None:
+    """Return the outermost enclosing tape of a displayed program, as `make_program` returns it; None if there is none.
+
+    It may itself lie within tapes of others: a program is displayed inside a function that is being compiled, too.
+    """
+    found = None
+    while tape is not None:
+        if tape.shown:
+            found = tape
         tape = tape.parent
-    return tape if tape.shown else None
+    return found
 
 
 def is_shown(tape: Tape | None) -> bool:

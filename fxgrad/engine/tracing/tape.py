@@ -23,10 +23,10 @@ from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Atom, Equation, Program, Provenance, Source, Variable
 from fxgrad.engine.core.program_properties import ordering_constraints
 from fxgrad.engine.core.sizes import SymbolicDim
-from fxgrad.engine.core.sources import NOWHERE, equation_source, rerecord_source, user_source
+from fxgrad.engine.core.sources import NOWHERE, equation_source, rerecord_source, user_source, with_callers
 from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
 from fxgrad.engine.tracing import interning
-from fxgrad.engine.tracing.provenance import enter_origins, note_call_names, note_partial
+from fxgrad.engine.tracing.provenance import RETURNED, enter_origins, enter_tags, note_call_names, note_partial
 from fxgrad.engine.tracing.tracer import Tracer, leak_error
 from fxgrad.engine.tracing.tracer import aval_of as aval_of  # noqa: PLC0414  (found here by all who bind)
 from fxgrad.engine.tracing.varying import MeshAxes, insert_pvary
@@ -138,6 +138,9 @@ class Tape:
     _environment: dict[Variable, Any] | None = None
     roots: dict[Any, Any] | None = None  # roots of recordings within a displayed program
     origins: dict[Variable, list[Provenance]] | None = None  # noted by `fxgrad/engine/tracing/provenance.py`
+    tags: dict[Variable, str] | None = None  # likewise
+    returned: list[tuple[Source, dict[Variable, str]]] | None = None  # likewise
+    notes_callers = False  # whether its program is part of a displayed one
     num_concretizations = _done = _captured_done = 0
 
     def __init__(self, root: interning.Root, staging: bool, values: Sequence[Any] | None = None,
@@ -226,7 +229,9 @@ class Tape:
                   avals: Sequence[Aval] | None) -> Equation:
         if avals is None:
             avals = infer_types(primitive, [atom.aval for atom in atoms], params)
-        source = source or equation_source.get() or user_source()
+        source = source or equation_source.get()
+        if source is None:
+            source = with_callers(user_source()) if self.notes_callers else user_source()
         if source is NOWHERE:
             source = None
         elif self.named_scope and source is not None:
@@ -358,9 +363,19 @@ class Tape:
             program = self.node.programs.setdefault(atoms, program)
             for told in on_new_program:
                 told(self, program)
+        if self.tags:
+            enter_tags(program, self.tags)
+        if self.returned:
+            RETURNED.put(program, self.returned)
         if self.parent is not None:
             note_call_names(self, program)
         return program
+
+    def program_so_far(self, outputs: Sequence[Tracer]) -> Program:
+        """Return the program of the recording up to here, which computes `outputs`, tracers of this tape."""
+        captured = [node.outputs[0] for node in self.nodes if node.equation is None]
+        return Program([*captured, *self.root.outputs], [*self._equations()], [output.variable for output in outputs],
+                       len(captured))
 
     def _equations(self) -> Iterator[Equation]:
         return (node.equation for node in self.nodes if node.equation is not None)

@@ -104,9 +104,11 @@ def new_tape(in_avals: Sequence[Aval], *, mode: Mode, values: Sequence[Any] | No
         root = interning.fresh_root(avals)
     tape = tape_class(root, staging, values, name, input_names, interned, literals, axes, mesh)
     if shown:
-        tape.shown = True
-    elif not interned and enclosing_display_tape(tape) is not None:
-        tape.origins = {}
+        tape.shown = tape.notes_callers = True
+    elif enclosing_display_tape(outer) is not None:
+        tape.notes_callers = True
+        if not interned:
+            tape.origins = {}
     if parameters is not None:
         tape.parameters = parameters
     return tape

@@ -1,0 +1,407 @@
+"""Paths of values inside a program: the scopes, functions and loops around a value, and the user's own name for it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from types import CodeType
+from typing import NamedTuple
+
+from rich.table import Table
+
+from fxgrad.errors import ArgumentError
+from fxgrad.extend import (
+    Atom,
+    Aval,
+    Equation,
+    Program,
+    Region,
+    Source,
+    Variable,
+    at_user_line,
+    primitives,
+    region_roles,
+)
+from fxgrad.text.inlining import call_name
+from fxgrad.text.names import function_label, returned_names, wanted_names
+from fxgrad.text.sources import Sources
+from fxgrad.text.tables import Report, add_row, new_table
+
+Chain = tuple[tuple[int, int], ...]
+"""Where a nested program is: for each operation around it its position, and the position of the program in it."""
+SHOWN = 6
+"""Most names that one message lists."""
+_token = re.compile(r"""(?:[^.\[/#]|\[(?:[^\]"']|"[^"]*"|'[^']*')*\])+""")
+_turn = re.compile(r"(.+)\[(-?\d+)\]")
+_entry = re.compile(r"(.*)#(\*|-?\d+)")
+LOOPS = ("scan", "for", "while")
+
+
+class Turns(NamedTuple):
+    """A loop around a value: the positions of its words in the path, and the length of the chain to its body.
+
+    `times` is how often it runs; None if that depends on values.
+    """
+
+    first: int
+    last: int
+    times: int | None
+    depth: int
+
+
+class Value(NamedTuple):
+    """A value inside a program, as `fxgrad.names` lists it.
+
+    `path` is unique; `aval` is the type of one value, in one turn of the loops around it. `line` is the user's.
+    """
+
+    path: str
+    aval: Aval
+    line: str
+    words: tuple[str, ...]
+    chain: Chain
+    var: Variable
+    loops: tuple[Turns, ...]
+    is_argument: bool
+    is_named: bool
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """The shape as it is captured, of all turns stacked; None for a number of turns that depends on values."""
+        return (*[loop.times for loop in self.loops], *self.aval.shape)
+
+    def __str__(self) -> str:
+        return self.path
+
+
+class Chosen(NamedTuple):
+    """A value that a path stands for, under the `key` of results, and the turns that it names: by loop, or None.
+
+    `others` are values of the same type in other branches of the same choice, of which one is computed.
+    """
+
+    key: str
+    value: Value
+    turns: tuple[int | None, ...]
+    others: tuple[Value, ...] = ()
+
+    @property
+    def places(self) -> tuple[tuple[Chain, Variable], ...]:
+        """Where the value is computed: in one place, or in one for each branch."""
+        return tuple([(each.chain, each.var) for each in (self.value, *self.others)])
+
+
+class Values(Report, tuple[Value, ...]):
+    """The values inside a function that have names; prints as a table of paths, types and lines."""
+
+    __slots__ = ()
+
+    def table(self) -> Table:
+        """Return the table for rich."""
+        made = new_table("", {"path": "left", "type": "left", "line": "left"})
+        for value in self:
+            add_row(made, [value.path, _type_text(value), value.line])
+        return made
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} values: {', '.join(value.path for value in self[:SHOWN])}{', ...' * (len(self) > SHOWN)}>"
+
+
+def _type_text(value: Value) -> str:
+    times = "".join("?" if loop.times is None else str(loop.times) for loop in value.loops[:1]) + "".join(
+        f" x {'?' if loop.times is None else loop.times}" for loop in value.loops[1:])
+    return f"{value.aval}" + (f" x {times}" if times else "")
+
+
+# --- listing --------------------------------------------------------------------------------------------------------
+
+
+def values_of(program: Program, code: CodeType | None) -> Values:
+    """Return the values inside the program of the function with this `code`, in the order in which they are computed.
+
+    Those that no line names have `is_named` false: they may be results of a scope or a call.
+    """
+    found = [*_Listing(code).values(program, (), (), ())]
+    equal: dict[tuple[str, ...], list[Value]] = {}
+    for value in found:
+        if value.is_named:
+            equal.setdefault(value.words, []).append(value)
+    paths: dict[int, str] = {}
+    for words, values in equal.items():
+        for number, value in enumerate(_computed_first(values)):
+            alone = len(values) == 1 or (number == 0 and sum(not each.is_argument for each in values) == 1)
+            paths[id(value)] = ".".join(words) + ("" if alone else f"#{number}")
+    return Values(value._replace(path=paths.get(id(value), ".".join(value.words))) for value in found)
+
+
+def _computed_first(values: Sequence[Value]) -> list[Value]:
+    """Return values of equal paths in the order of their numbers: those that code computes, then arguments."""
+    return sorted(values, key=lambda value: value.is_argument)
+
+
+class _Listing:
+    """Walks through a program and those nested in it; paths leave out the name of the traced function, of this code."""
+
+    def __init__(self, code: CodeType | None) -> None:
+        self._sources = Sources()
+        self._code = code
+
+    def values(self, program: Program, chain: Chain, around: tuple[str, ...], loops: tuple[Turns, ...],
+               ) -> Iterator[Value]:
+        names = wanted_names(program, self._sources)
+        returned = {var: (name, source) for var, name, source in returned_names(program, self._sources)}
+        for var in program.inputs:
+            name = names.get(var)
+            yield self._value(var, None if name is None else name.text, around, chain, loops, None, is_argument=True)
+        for place, equation in enumerate(program.equations):
+            within = (*around, *self._words_of(equation.source, around))
+            yield from self._inside(equation, place, chain, within, loops)
+            held = self._words_of_held(equation) if equation.regions else ()
+            for var in equation.outputs:
+                name = names.get(var)
+                is_own = name is not None and not name.is_of_region
+                if name is not None and is_own:
+                    yield self._value(var, name.text, within, chain, loops, equation.source)
+                text, source = returned.get(var, ("", None))
+                if source is not None and (name is None or not is_own or name.text != text):
+                    yield self._value(var, text, (*around, *self._words_of(source, around)), chain, loops, source)
+                if not is_own:
+                    yield self._value(var, None, (*within, *held), chain, loops, equation.source)
+
+    @staticmethod
+    def _value(var: Variable, name: str | None, around: tuple[str, ...], chain: Chain, loops: tuple[Turns, ...],
+               source: Source | None, is_argument: bool = False) -> Value:
+        words = around if name is None else (*around, *_token.findall(name))
+        return Value("", var.aval, "" if source is None else source.place, words, chain, var, loops, is_argument,
+                     name is not None)
+
+    def _inside(self, equation: Equation, place: int, chain: Chain, around: tuple[str, ...],
+                loops: tuple[Turns, ...]) -> Iterator[Value]:
+        source = equation.source
+        if equation.primitive is primitives.sweep and source is not None and source.part == "backward":
+            return  # its programs are those of the forward pass, and steps of the compiler's own
+        for number, region in enumerate(equation.regions):
+            words = (*around, *self._words_of_held(equation, region))
+            inner = loops
+            if region.role == "body" or (region.times != 1 and region.role == "condition"):
+                inner = (*loops, Turns(len(around), len(words) - 1, region.times, len(chain) + 1))
+            yield from self.values(region.program, (*chain, (place, number)), words, inner)
+
+    def _words_of(self, source: Source | None, around: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the scopes and the function of a line; the traced function itself has no word."""
+        if source is None:
+            return ()
+        scopes = tuple(_token.findall(source.scope))
+        code = source.code
+        if code is self._code:
+            return scopes
+        own = code.co_qualname.rpartition("<locals>.")[2].split(".")  # a function, or a class and its method
+        return (*scopes, *(word for word in own if not word.startswith("<") and word != "__call__"
+                           and word not in (*scopes, *around[-2:])))
+
+    @staticmethod
+    def _words_of_held(equation: Equation, region: Region | None = None) -> tuple[str, ...]:
+        """Return the words of an operation that holds a program: the loop or branch, and the function called."""
+        name = str(equation.primitive)
+        roles = region_roles.of(equation.primitive)
+        label = "" if region is None else function_label(region.program)
+        label = "" if label.startswith("<") else label
+        if "body" in roles:
+            return (name, label) if label else (name,)
+        if "branch" in roles:
+            return (name,) if not label else (name, label)
+        return (call_name(equation) if len(equation.regions) == 1 else name,)
+
+
+# --- choosing -------------------------------------------------------------------------------------------------------
+
+
+def choose(what: str, path: str, values: Values, program: Program) -> list[Chosen]:
+    """Return the values that `path` stands for: one, or all that match if it has wildcards or ends with `#*`.
+
+    Raises `ArgumentError` with the nearest names if there is none, or if one name stands for several values.
+    """
+    name = program.signature.name if program.signature is not None else "the function"
+    if not isinstance(path, str) or not path:
+        raise ArgumentError(at_user_line(
+            f"{what}: values go by path, such as \"encoder.h\"; got {path!r}. fxgrad.names(f)(*args) lists them"))
+    entry = _entry.fullmatch(path)
+    asked, number = (path, None) if entry is None else (entry[1], entry[2])
+    tokens = _token.findall(asked)
+    found = _matches(tokens, values)
+    if not found and name in tokens[:-1]:  # the word of the traced function, which is in paths of its callers
+        found = _matches([token for token in tokens[:-1] if token != name] + tokens[-1:], values)
+    found = found or _results(tokens, values, program)
+    if number is None or number == "*":  # arguments only if nothing computed has the name
+        found = [each for each in found if not each.value.is_argument] or found
+    many = any("*" in token or "?" in token for token in tokens)
+    if not found:
+        raise ArgumentError(at_user_line(f"{what}: {name} has no value {path!r}. {_nearest(path, values)}"))
+    if number is not None and number != "*":
+        if not -len(found) <= int(number) < len(found):
+            raise ArgumentError(at_user_line(
+                f"{what}: {path!r} is out of range: {asked!r} stands for {len(found)} values of {name}"))
+        found = [found[int(number)]]
+    elif not many and number is None and len(found) > 1 and _are_of_branches(found, program):
+        found = [found[0]._replace(others=tuple([each.value for each in found[1:]]))]
+    elif not many and number is None and len(found) > 1:
+        listed = ", ".join(repr(each.value.path) for each in found[:SHOWN])
+        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        raise ArgumentError(at_user_line(
+            f"{what}: {path!r} stands for {len(found)} values of {name}: {listed}{more}. Say which, or take all: "
+            f"{asked + '#*'!r}"))
+    for each in found:
+        for loop, turn in zip(each.value.loops, each.turns, strict=True):
+            if turn is not None and loop.times is not None and not -loop.times <= turn < loop.times:
+                raise ArgumentError(at_user_line(f"{what}: {path!r} names turn {turn} of a loop of {loop.times} turns"))
+    if len(found) == 1 and not many and number != "*":
+        return [found[0]._replace(key=path)]
+    return [each._replace(key=f"{each.value.path}" if each.value.is_named else f"{asked}#{place}")
+            for place, each in enumerate(found)]
+
+
+def _are_of_branches(found: Sequence[Chosen], program: Program) -> bool:
+    """Return whether values are of one type, each in another branch of the same choice."""
+    first = found[0].value
+    depth = 0
+    chains = [each.value.chain for each in found]
+    while all(len(chain) > depth and chain[depth] == first.chain[depth] for chain in chains):
+        place, number = first.chain[depth]
+        program = program.equations[place].regions[number].program
+        depth += 1
+    if any(len(chain) <= depth or chain[depth][0] != first.chain[depth][0] for chain in chains):
+        return False
+    choice = program.equations[first.chain[depth][0]]
+    return len({chain[depth][1] for chain in chains}) == len(found) and region_roles.of(
+        choice.primitive) == ("branch",) and all(
+        (each.value.aval, each.turns, each.value.shape) == (first.aval, found[0].turns, first.shape) for each in found)
+
+
+def _matches(tokens: Sequence[str], values: Values) -> list[Chosen]:
+    """Return the named values that match, computed ones first; only those of the whole path, if there are any."""
+    named = _computed_first([value for value in values if value.is_named])
+    whole = [value for value in named if [*value.words] == [*tokens]]
+    found = []
+    for value in whole or named:
+        turns = _match(tokens, value)
+        if turns is not None:
+            found.append(Chosen("", value, turns))
+    return found
+
+
+def _match(tokens: Sequence[str], value: Value) -> tuple[int | None, ...] | None:
+    """Return the turns that a path names if it fits `value`: its words in order, the last of them last."""
+    at = _fit([*tokens], value.words, whole=True)
+    return None if at is None else _turns(tokens, at, value)
+
+
+def _fit(tokens: Sequence[str], words: Sequence[str], whole: bool) -> list[int] | None:
+    """Return for each token the position of its word, from the last one on; None if there is none.
+
+    With `whole` the last token must be the last word.
+    """
+    at: list[int] = []
+    place = len(words) - 1
+    for number, token in enumerate(reversed(tokens)):
+        while place >= 0 and not _is_word(token, words[place]):
+            if whole and number == 0:
+                return None
+            place -= 1
+        if place < 0:
+            return None
+        at.append(place)
+        place -= 1
+    return at[::-1]
+
+
+def _is_word(token: str, word: str) -> bool:
+    if token == word or fnmatchcase(word, token.replace("[", "[[]")):
+        return True
+    turn = _turn.fullmatch(token)
+    return turn is not None and turn[1] == word
+
+
+def _turns(tokens: Sequence[str], at: Sequence[int], value: Value) -> tuple[int | None, ...] | None:
+    """Return the turn named for each loop; None if a token has an index where there is no loop."""
+    turns: list[int | None] = [None] * len(value.loops)
+    for token, place in zip(tokens, at, strict=True):
+        turn = _turn.fullmatch(token)
+        if turn is None or token == value.words[place]:
+            continue
+        number = next((number for number, loop in enumerate(value.loops) if loop.first <= place <= loop.last), None)
+        if number is None:
+            return None
+        turns[number] = int(turn[2])
+    return tuple(turns)
+
+
+def in_container(path: str, values: Values) -> list[Chosen]:
+    """Return the values in the container that a path stands for: `grads.w` and `grads.b` for `grads`."""
+    tokens = _token.findall(path)
+    found = []
+    for value in values:
+        words = [word.partition("[")[0] for word in value.words]
+        ends = [end for end in range(1, len(words) + 1) if _is_word(tokens[-1], words[end - 1])
+                and (end < len(words) or words[-1] != value.words[-1]) and _fit(tokens, words[:end], whole=True)]
+        if value.is_named and ends:
+            found.append(Chosen(value.path, value, (None,) * len(value.loops)))
+    return [each for each in found if not each.value.is_argument] or found
+
+
+def _results(tokens: Sequence[str], values: Values, program: Program) -> list[Chosen]:
+    """Return the results of the scopes or calls that a path stands for: what is made in them and used outside."""
+    inside: dict[tuple[Chain, Variable], tuple[Value, int]] = {}
+    for value in values:
+        container = value.words[:-1] if value.is_named else value.words
+        end = _end(tokens, container)
+        if end is not None and not value.is_argument:
+            inside[value.chain, value.var] = value, end
+    found = []
+    for value, end in inside.values():
+        prefix = value.words[:end]
+        users = [user for user in _users(program, value, values) if user is None or user[:end] != prefix]
+        if users:
+            turns = _turns(tokens, _fit(tokens, value.words[:end], whole=True) or [], value)
+            if turns is not None:
+                found.append(Chosen("", value, turns))
+    outermost = min([len(each.value.chain) for each in found], default=0)  # a call also returns what its program does
+    return [each for each in found if len(each.value.chain) == outermost]
+
+
+def _end(tokens: Sequence[str], words: Sequence[str]) -> int | None:
+    """Return how many words the path takes, if it fits the first ones of `words`."""
+    for end in range(1, len(words) + 1):
+        if _is_word(tokens[-1], words[end - 1]) and _fit(tokens, words[:end], whole=True) is not None:
+            return end
+    return None
+
+
+def _users(program: Program, value: Value, values: Values) -> Iterator[tuple[str, ...] | None]:
+    """Yield the words around each operation that uses a value; None for a result of its program."""
+    for place, number in value.chain:
+        program = program.equations[place].regions[number].program
+    words: dict[Atom, tuple[str, ...]] = {each.var: each.words for each in values if each.chain == value.chain}
+    for equation in program.equations:
+        if value.var in equation.inputs:
+            first = next((words[var] for var in equation.outputs if var in words), ())
+            yield first
+    if value.var in program.outputs:
+        yield None
+
+
+def _nearest(path: str, values: Values) -> str:
+    known = [*dict.fromkeys(value.path for value in values if value.is_named)]
+    by_last: dict[str, list[str]] = {}
+    for name in known:
+        by_last.setdefault(name.partition("#")[0].rpartition(".")[2], []).append(name)
+    last = path.partition("#")[0].rpartition(".")[2]
+    near = [*difflib.get_close_matches(path, by_last.get(last, ()), 3, 0.0), *difflib.get_close_matches(path, known, 3)]
+    near += [name for word in difflib.get_close_matches(last, [*by_last], 2) for name in by_last[word][:2]]
+    if near:
+        return f"Did you mean {', '.join(map(repr, [*dict.fromkeys(near)][:3]))}?"
+    if not known:
+        return "No line in it gives a value a name: write x = fxgrad.tag(x, \"name\")"
+    more = f" and {len(known) - 12} more" if len(known) > 12 else ""
+    return f"It has {', '.join(known[:12])}{more}"

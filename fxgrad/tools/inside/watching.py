@@ -1,0 +1,203 @@
+"""`watch`: inner values of a function, by name, sent to a table, curves, TensorBoard or a callback while it runs."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import debug
+from fxgrad import numpy as fnp
+from fxgrad.errors import ArgumentError, UnsupportedError
+from fxgrad.extend import Tracer, at_user_line, hide_frames, transformation
+from fxgrad.text.consoles import file_console
+from fxgrad.tools.curves import Curves
+from fxgrad.tools.inside.capturing import Traced, for_arguments
+from fxgrad.tools.inside.opening import Opened
+from fxgrad.tools.inside.paths import Chosen, choose, in_container
+
+STATISTICS: Mapping[str, Callable[[Any], Any]] = {
+    "norm": lambda x: fnp.sqrt(fnp.sum(fnp.abs(x) ** 2)), "mean": fnp.mean, "std": fnp.std, "min": fnp.min,
+    "max": fnp.max, "rms": lambda x: fnp.sqrt(fnp.mean(fnp.abs(x) ** 2)),
+    "nans": lambda x: fnp.sum(fnp.isnan(x))}
+"""What may follow a path: a number for the elements of the value, or of all values of a container together."""
+Receiver = Callable[[int, dict[str, Any]], None]
+"""(step, values by path, as NumPy arrays) -> None."""
+
+
+def watch(fun: Callable[..., Any], *paths: str, every: int = 1, to: Any = None) -> Callable[..., Any]:
+    """Return `fun`, which sends inner values to `to` at each call, or at one of `every` calls, the first among them.
+
+    Paths are those of `fxgrad.capture`. After a path may stand what to send of the value: `norm`, `mean`, `std`, `min`,
+    `max`, `rms`, `nans`, as in `"h.mean"`; for a container of that name it is that of all its elements: `"grads.norm"`.
+    `to` is one of these, or a list of them:
+
+    - None: a line of text for each step;
+    - a function of the step and the values, a dict of NumPy arrays by path;
+    - `fxgrad.debug.Curves`, which draws figures and writes files for TensorBoard;
+    - an object with `add_scalar(name, value, step)`, such as TensorBoard's `SummaryWriter`; arrays go to its
+      `add_histogram`;
+    - `"plot"`: a figure in a notebook that grows.
+
+    Results are those of `fun`, to the bit, and so is its speed at calls without values: at the others they are computed
+    beside it, up to where they are known. A jitted `fun` has a jitted companion for them. In a function that is traced,
+    such as a loop, values arrive at each run, and `every` counts there; so they do for each entry under `vmap`.
+
+    Raises `ArgumentError` as `capture` does, and for an `every` below 1 or a `to` that is none of these.
+
+    >>> import numpy as np, fxgrad
+    >>> def step(w, x):
+    ...     loss, grads = fxgrad.value_and_grad(lambda w: np.mean((x @ w - 1.0) ** 2))(w)
+    ...     return w - 0.1 * grads
+    >>> watched = fxgrad.watch(step, "loss", "grads.norm", every=2)
+    >>> w = np.zeros(2)
+    >>> for _ in range(3):
+    ...     w = watched(w, np.eye(2))
+    step 0  loss 1  grads.norm 1.41421
+    step 2  loss 0.6561  grads.norm 1.14551
+    """
+    if not paths:
+        raise ArgumentError(at_user_line('watch: no path is given. Write fxgrad.watch(f, "loss")'))
+    if not isinstance(every, int) or isinstance(every, bool) or every < 1:
+        raise ArgumentError(at_user_line(
+            f"watch: every={every!r}, where a number of calls is needed, such as every=10"))
+    stream = _Stream(every, [*map(_receiver, to if isinstance(to, list | tuple) else [to])])
+
+    def run(traced: Traced) -> tuple[dict[str, Any], ...]:  # in the order of the paths, which jit would sort in a dict
+        wanted = [(path, *_chosen(traced, path)) for path in paths]
+        values = {each.key: each for _, _, found in wanted for each in found}
+        _, taken = traced.run(Opened("watch", traced.program, values), ())
+        return tuple(_named(path, statistic, {each.key: taken[each.key] for each in found})
+                     for path, statistic, found in wanted)
+
+    values_of = for_arguments("watch", fun, run, {"donate_argnums": None, "donate_argnames": None})
+
+    @transformation("watch", fun)
+    @hide_frames
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        if stream.is_due():
+            values = {name: value for each in values_of(*args, **kwargs) for name, value in each.items()}
+            if any(type(value) is Tracer for value in values.values()):
+                debug.callback(stream.receiving, values)
+            else:
+                stream.send(values)
+        return fun(*args, **kwargs)
+    return watched
+
+
+def _chosen(traced: Traced, path: str) -> tuple[str, list[Chosen]]:
+    """Return the statistic that ends a path, or "", and the values that it is of."""
+    asked, _, last = path.rpartition(".")
+    try:
+        return "", choose("watch", path, traced.values, traced.program)
+    except ArgumentError:
+        if not asked or last not in STATISTICS:
+            raise
+    found = in_container(asked, traced.values)
+    return last, found or choose("watch", asked, traced.values, traced.program)
+
+
+def _named(path: str, statistic: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Return what to send for a path: the values, or a statistic of all their elements."""
+    if not statistic:
+        return values
+    flat = [fnp.ravel(value) for value in values.values()]
+    return {path: STATISTICS[statistic](flat[0] if len(flat) == 1 else fnp.concatenate(flat))}
+
+
+class _Stream:
+    """Counts the steps of a watched function, and hands values on to those who receive them."""
+
+    def __init__(self, every: int, receivers: Sequence[Receiver]) -> None:
+        self._every, self._receivers = every, receivers
+        self._lock = threading.Lock()
+        self._step = 0
+        self.receiving = self.receive
+        """`receive`, as one object: programs with equal callbacks are one."""
+
+    def is_due(self) -> bool:
+        """Return whether the values of this step are wanted; else count it."""
+        with self._lock:
+            if self._step % self._every == 0:
+                return True
+            self._step += 1
+            return False
+
+    def receive(self, values: dict[str, Any]) -> None:
+        """Take the values of a step of a compiled program, which does not know whether they are wanted."""
+        if self.is_due():
+            self.send(values)
+
+    def send(self, values: dict[str, Any]) -> None:
+        """Hand the values of this step on."""
+        with self._lock:
+            step = self._step
+            self._step += 1
+            for receiver in self._receivers:
+                receiver(step, {name: np.asarray(value) for name, value in values.items()})
+
+
+# --- receivers ------------------------------------------------------------------------------------------------------
+
+
+def _receiver(to: Any) -> Receiver:
+    if to is None:
+        return _print_line
+    if isinstance(to, str) and to == "plot":
+        return _Plot()
+    if isinstance(to, Curves):
+        return lambda step, values: to.add(**values)
+    if hasattr(to, "add_scalar"):
+        return lambda step, values: _write(to, step, values)
+    if callable(to):
+        return to
+    raise ArgumentError(at_user_line(
+        f"watch: to={to!r}, where a function of the step and the values, fxgrad.debug.Curves(), an object with "
+        'add_scalar, "plot" or None is needed'))
+
+
+def _print_line(step: int, values: dict[str, Any]) -> None:
+    shown = "  ".join(f"{name} {_short(value)}" for name, value in values.items())
+    file_console(sys.stdout, highlight=False, soft_wrap=True).print(f"step {step}  {shown}", markup=False)
+
+
+def _short(value: Any) -> str:
+    if value.ndim == 0:
+        return f"{value:.6g}" if value.dtype.kind in "fc" else str(value)
+    if value.dtype.kind not in "fiub" or not value.size:
+        return f"{value.dtype}{[*value.shape]}"
+    wide = value.astype(np.float64)
+    return f"{np.mean(wide):.6g} ± {np.std(wide):.3g}"
+
+
+def _write(writer: Any, step: int, values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        if value.ndim == 0:
+            writer.add_scalar(name, float(value), step)
+        elif hasattr(writer, "add_histogram"):
+            writer.add_histogram(name, value, step)
+
+
+class _Plot:
+    """A figure of all values so far, which a notebook shows and replaces at each step."""
+
+    def __init__(self) -> None:
+        notebook = sys.modules.get("IPython")
+        if notebook is None or notebook.get_ipython() is None:
+            raise UnsupportedError(at_user_line(
+                'watch: to="plot" shows a figure in a notebook, and this is none. Write '
+                "curves = fxgrad.debug.Curves(), to=curves, and curves.figure() at the end"))
+        self._curves = Curves()
+        self._handle: Any = None
+
+    def __call__(self, _: int, values: dict[str, Any]) -> None:
+        from IPython.display import display
+        self._curves.add(**values)
+        figure = self._curves.figure()
+        if self._handle is None:
+            self._handle = display(figure, display_id=True)
+        else:
+            self._handle.update(figure)

@@ -1,0 +1,225 @@
+"""`kfac_factors`: the Kronecker factors of curvature for each layer of a loss, found in its program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, NamedTuple
+
+from fxgrad import numpy as fnp
+from fxgrad import tree, vmap
+from fxgrad.errors import ArgumentError, ShapeError
+from fxgrad.extend import Aval, at_user_line, function_name, hide_frames, transformation
+from fxgrad.training.curvature.norms import factors_of, joined_terms, parts_of
+from fxgrad.training.curvature.passes import pull_back, require_batch, trace_loss
+from fxgrad.training.curvature.uses import ParameterUses, Use, axes_of, is_swapped
+
+__all__ = ["KroneckerFactors", "Placement", "kfac_factors"]
+
+
+class Placement(NamedTuple):
+    """The kind of the layer of a parameter, and the axes that belong to blocks, inputs and outputs.
+
+    With `groups` above 1, the one axis of `blocks` has the groups of a convolution and, within them, its outputs.
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    blocks: tuple[int, ...]
+    ins: tuple[int, ...]
+    outs: tuple[int, ...]
+    groups: int = 1
+
+
+@tree.register_dataclass
+@dataclass(frozen=True)
+class KroneckerFactors:
+    """The factors of the curvature in one parameter: A of the inputs of its layer, and G of the outputs.
+
+    `inputs` has the shape (blocks, i, i) and `outputs` (blocks, o, o), where i and o are the products of the sizes of
+    the axes at `placement.ins` and `placement.outs`, and there is one block without `placement.blocks`. The curvature
+    of a block is A ⊗ G, with the parameter as one vector, inputs first.
+
+    >>> import numpy as np, fxgrad
+    >>> loss = lambda w, x: np.sum(x @ w)
+    >>> factors = fxgrad.curvature.kfac_factors(loss)(np.ones((2, 1)), np.array([[1.0, 2.0]]))
+    >>> factors.inputs[0].tolist(), factors.outputs[0].tolist(), factors.placement.ins
+    ([[1.0, 2.0], [2.0, 4.0]], [[1.0]], (0,))
+    >>> factors.product(np.array([[1.0], [0.0]])).tolist()
+    [[1.0], [2.0]]
+    """
+
+    inputs: Any
+    outputs: Any
+    placement: Placement = field(metadata={"static": True})
+
+    def product(self, value: Any) -> Any:
+        """Return the curvature times `value`, an array like the parameter; raise `ShapeError` for another shape."""
+        parted = self._parted("product", value)
+        return self._whole(fnp.einsum("bij,bjp,bpo->bio", self.inputs, parted, fnp.swapaxes(self.outputs, 1, 2)))
+
+    def solve(self, value: Any, damping: Any) -> Any:
+        """Return `value`, an array like the parameter such as its gradient, times the inverse of the damped curvature.
+
+        The damping d is divided among the factors, A + π√d and G + √d / π, with π² the ratio of their mean eigenvalues
+        (Martens and Grosse, arXiv:1503.05671, section 6.3). Raises `ShapeError` for another shape.
+
+        >>> import numpy as np, fxgrad
+        >>> factors = fxgrad.curvature.kfac_factors(lambda w, x: np.sum(x @ w))(np.ones((2, 1)), np.eye(2))
+        >>> factors.solve(np.array([[1.0], [2.0]]), 0.0).tolist()  # A is 1/2, G is 1
+        [[2.0], [4.0]]
+        """
+        parted = self._parted("solve", value)
+        means = [fnp.real(fnp.trace(factor, axis1=1, axis2=2)) / max(factor.shape[-1], 1)
+                 for factor in (self.inputs, self.outputs)]
+        known = fnp.logical_and(fnp.greater(means[0], 0), fnp.greater(means[1], 0))
+        ratio = fnp.sqrt(fnp.where(known, means[0], 1.0) / fnp.where(known, means[1], 1.0))
+        root = fnp.sqrt(fnp.asarray(damping, self.inputs.dtype))
+        inputs = self.inputs + (root * ratio)[:, None, None] * fnp.eye(self.inputs.shape[-1], dtype=self.inputs.dtype)
+        outputs = self.outputs + (root / ratio)[:, None, None] * fnp.eye(
+            self.outputs.shape[-1], dtype=self.outputs.dtype)
+        left = fnp.linalg.solve(inputs, parted)
+        return self._whole(fnp.swapaxes(fnp.linalg.solve(outputs, fnp.swapaxes(left, 1, 2)), 1, 2))
+
+    def _parted(self, what: str, value: Any) -> Any:
+        """Return an array like the parameter as (blocks, inputs, outputs)."""
+        _, shape, blocks, ins, outs, groups = self.placement
+        if fnp.shape(value) != shape:
+            raise ShapeError(at_user_line(
+                f"KroneckerFactors.{what}: the parameter has the shape {shape}, and the value {fnp.shape(value)}; "
+                "they must be the same"))
+        ordered = fnp.transpose(value, (*blocks, *ins, *outs))
+        if groups > 1:
+            size = prod(shape[axis] for axis in ins)
+            return fnp.swapaxes(fnp.reshape(ordered, (groups, shape[blocks[0]] // groups, size)), 1, 2)
+        return fnp.reshape(ordered, tuple(prod(shape[axis] for axis in axes) for axes in (blocks, ins, outs)))
+
+    def _whole(self, parted: Any) -> Any:
+        """Return (blocks, inputs, outputs) as an array like the parameter."""
+        _, shape, blocks, ins, outs, groups = self.placement
+        axes = (*blocks, *ins, *outs)
+        ordered = fnp.reshape(fnp.swapaxes(parted, 1, 2) if groups > 1 else parted, tuple(shape[axis] for axis in axes))
+        return fnp.transpose(ordered, tuple(axes.index(axis) for axis in range(len(shape))))
+
+
+def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand") -> Callable[..., Any]:
+    """Return the function `(params, *batch) -> factors` of K-FAC: for each layer, A of its inputs and G of its outputs.
+
+    Arguments are those of `per_example_norms(loss)`: `loss(params, *example)` is the scalar loss of one example. The
+    result is a container like `params` of `KroneckerFactors`; None for lookups and for parameters that are no weights
+    of layers, which `fxgrad.curvature.layers(loss)` lists with the reason. For each block of curvature, the mean over
+    examples of the outer product of the gradient with itself, A ⊗ G is an approximation, exact for one example at one
+    position. With inputs a and cotangents g of the outputs at T positions, and means over examples:
+
+    | `sharing` | A | G |
+    |---|---|---|
+    | `"expand"` | mean over positions of a aᵀ | sum over positions of g gᵀ |
+    | `"reduce"` | ā āᵀ of the mean ā over positions | ḡ ḡᵀ of the sum ḡ over positions |
+
+    With observations drawn from the model, the curvature is the Fisher matrix; with those of the data it is the
+    empirical one. Biases have A = 1, so that weights and biases are separate blocks. Entries of a stack of layers that
+    a loop goes through are blocks of one parameter.
+
+    Raises `ArgumentError` for another word, and the errors of `per_example_norms`. The formulas are those of Martens
+    and Grosse (arXiv:1503.05671), Grosse and Martens (arXiv:1602.01407) for convolutions, and Eschenhagen, Immer,
+    Turner, Schneider and Hennig (arXiv:2311.00636) for shared weights.
+
+    >>> import numpy as np, fxgrad
+    >>> def loss(params, x):
+    ...     return np.sum(np.tanh(x @ params["w"] + params["b"]))
+    >>> params, x = {"b": np.zeros(2), "w": np.zeros((3, 2))}, np.eye(3)
+    >>> factors = fxgrad.curvature.kfac_factors(loss)(params, x)
+    >>> factors["w"].inputs[0].round(3).tolist()
+    [[0.333, 0.0, 0.0], [0.0, 0.333, 0.0], [0.0, 0.0, 0.333]]
+    >>> factors["b"].outputs[0].tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    if sharing not in ("expand", "reduce"):
+        raise ArgumentError(at_user_line(
+            f"kfac_factors: sharing is {sharing!r}, where 'expand' or 'reduce' is needed"))
+
+    @transformation("kfac_factors", loss)
+    @hide_frames
+    def factors(params: Any, *batch: Any) -> Any:
+        require_batch("kfac_factors", batch)
+
+        def of_example(*example: Any) -> list[Any]:
+            return _rows_of_example(loss, params, example)
+
+        of_example.__name__ = function_name(loss)
+        rows = vmap(of_example)(*batch)
+        return tree.unflatten(tree.structure(params), [
+            None if own is None else _averaged(own, sharing) for own in rows])
+    return factors
+
+
+def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[Any]) -> list[KroneckerFactors | None]:
+    """Return the inputs and cotangents of each layer in the places of factors, (blocks, positions, entries)."""
+    traced = trace_loss("kfac_factors", loss, params, example, lambda found: found.reason)
+    placements = [_placement(aval, found) for aval, found in zip(traced.avals, traced.uses, strict=True)]
+    chosen = [number for number, found in enumerate(placements) if found is not None]
+    uses = [use for number in chosen for use in traced.uses[number].uses]
+    operands, cotangents, _ = pull_back(traced, uses, [])
+    values = {id(use): (given, cotangent)
+              for use, given, cotangent in zip(uses, operands, cotangents, strict=True)}
+    result: list[KroneckerFactors | None] = [None] * len(placements)
+    for number in chosen:
+        own, placement = traced.uses[number].uses, placements[number]
+        assert placement is not None
+        terms = [joined_terms([factors_of(use, *values[id(use)], traced.avals[number]) for use in part])[0]
+                 for part in _in_entry_order(parts_of(own))]
+        one, other = (fnp.concatenate([term.factors[place] for term in terms], axis=0) for place in (0, 1))
+        if is_swapped(own[0]):
+            one, other = other, one
+        result[number] = KroneckerFactors(one, other, placement)
+    return result
+
+
+def _in_entry_order(parts: list[list[Use]]) -> list[list[Use]]:
+    return sorted(parts, key=lambda part: part[0].steps[0][1][2] if part[0].steps else 0)
+
+
+def _placement(aval: Aval, found: ParameterUses) -> Placement | None:
+    """Return the axes of a parameter that is used as one layer, or as layers in its entries along one axis."""
+    if not found.uses:
+        return None
+    first = found.uses[0]
+    layer, steps = first.layer, first.steps
+    alike = {(use.layer.kind, *((axes, step[:2]) for axes, step in use.steps), *axes_of(use)) for use in found.uses}
+    if layer.is_lookup or len(alike) > 1:
+        return None
+    operand = first.equation.inputs[first.place].aval
+    # The shape of the array that is used, whose axes the operand may have in another order.
+    shape = tuple(operand.shape[first.axes.index(axis)] for axis in range(len(operand.shape)))
+    blocks, ins, outs = (tuple(first.axes[axis] for axis in axes) for axes in (layer.blocks, layer.ins, layer.outs))
+    placement = Placement(layer.kind, shape, blocks, tuple(sorted(ins)), tuple(sorted(outs)), layer.groups)
+    if steps and not blocks:
+        (axes, (kind, *entry)), *_ = steps
+        if len(steps) == 1 and kind == "entry" and axes == tuple(range(len(axes))):
+            placement = _stacked(placement, entry[0], len(parts_of(found.uses)))
+    return placement if placement.shape == aval.shape and (not steps or placement.blocks) else None
+
+
+def _stacked(placement: Placement, axis: int, count: int) -> Placement:
+    """Return the placement of a parameter with `count` entries along `axis`, each with a placement of its own."""
+    def behind(axes: Sequence[int]) -> tuple[int, ...]:
+        return tuple(one + (one >= axis) for one in axes)
+
+    shape = placement.shape
+    return Placement(placement.kind, (*shape[:axis], count, *shape[axis:]), (axis,), behind(placement.ins),
+                     behind(placement.outs))
+
+
+def _averaged(rows: KroneckerFactors, sharing: str) -> KroneckerFactors:
+    """Return the factors, given those inputs and cotangents of all examples: (examples, blocks, positions, entries)."""
+    inputs, outputs = rows.inputs, rows.outputs
+    if sharing == "reduce":
+        inputs, outputs = fnp.mean(inputs, axis=2, keepdims=True), fnp.sum(outputs, axis=2, keepdims=True)
+    examples, _, positions, _ = inputs.shape
+    return KroneckerFactors(_outer(inputs) / max(examples * positions, 1), _outer(outputs) / max(examples, 1),
+                            rows.placement)
+
+
+def _outer(rows: Any) -> Any:
+    return fnp.einsum("nbti,nbtj->bij", rows, fnp.conj(rows))

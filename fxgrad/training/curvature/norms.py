@@ -1,0 +1,196 @@
+"""Norms of the gradients of single examples, from the inputs and cotangents of layers: no gradient of one is formed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations_with_replacement
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad import numpy as fnp
+from fxgrad import tree, vmap
+from fxgrad.extend import Aval, function_name, hide_frames, transformation
+from fxgrad.training.curvature.passes import pull_back, require_batch, trace_loss
+from fxgrad.training.curvature.rules import wide
+from fxgrad.training.curvature.uses import ParameterUses, Use, are_apart, is_swapped, sorted_axes
+
+
+def per_example_norms(loss: Callable[..., Any], *, by_parameter: bool = False, squared: bool = False) -> Any:
+    """Return the function `(params, *batch) -> norms` of the gradients of single examples: an array, one for each.
+
+    `loss(params, *example)` is the scalar loss of one example; `params` is a container of floating-point or complex
+    arrays, and the arrays of `batch` have the examples along axis 0, as for `vmap(grad(loss), (None, 0, ...))`, whose
+    rows have these norms. With `by_parameter`, the result is a container like `params` of the norms of its parts; with
+    `squared`, norms are squared, which has a derivative at 0.
+
+    Layers are found in the program of the loss: products with a parameter (dense layers, projections of attention),
+    convolutions and lookups, used once or several times, in calls and loops too. The gradient of a layer is a sum of
+    outer products a ⊗ g over positions, and its squared norm is Σ (aₛ · aₜ)(gₛ · gₜ) over pairs of them: one pass
+    back for all examples, and no gradient of one. For a parameter that is used in other ways, or that
+    is smaller than the table of pairs, the gradients of the examples are computed, for it alone;
+    `fxgrad.curvature.layers(loss)` lists both kinds. In low precision the sum of pairs may lose digits where the
+    terms cancel; it is not negative.
+
+    Raises `ArgumentError` if `loss` returns no scalar or the batch is missing, and `DTypeError` if a parameter has no
+    derivative.
+
+    The formulas are those of Goodfellow (arXiv:1510.01799) for dense layers, Rochette, Manoel and Tramel
+    (arXiv:1912.06015) for convolutions, and Li, Tramèr, Liang and Hashimoto (arXiv:2110.05679) for sequences.
+
+    >>> import numpy as np, fxgrad
+    >>> def loss(params, x, y):
+    ...     return np.sum((np.tanh(x @ params["w"]) - y) ** 2)
+    >>> params, x, y = {"w": np.eye(2)}, np.array([[1.0, 2.0], [0.0, 3.0]]), np.zeros((2, 2))
+    >>> fxgrad.curvature.per_example_norms(loss)(params, x, y).round(4)
+    array([1.4625, 0.0589])
+    >>> gradients = fxgrad.vmap(fxgrad.grad(loss), (None, 0, 0))(params, x, y)
+    >>> np.linalg.norm(gradients["w"].reshape(2, 4), axis=1).round(4)
+    array([1.4625, 0.0589])
+    """
+    @transformation("per_example_norms", loss)
+    @hide_frames
+    def norms(params: Any, *batch: Any) -> Any:
+        require_batch("per_example_norms", batch)
+
+        def of_example(*example: Any) -> Any:
+            squares = _squares_of_example(loss, params, example)
+            if not by_parameter:
+                squares = [sum(squares[1:], squares[0]) if squares else fnp.zeros(())]
+            found = squares if squared else [fnp.sqrt(square) for square in squares]
+            return tree.unflatten(tree.structure(params), found) if by_parameter else found[0]
+
+        of_example.__name__ = function_name(loss)
+        return vmap(of_example)(*batch)
+    return norms
+
+
+def _squares_of_example(loss: Callable[..., Any], params: Any, example: Sequence[Any]) -> list[Any]:
+    """Return the squared norms of the gradients of one example, one for each parameter."""
+    traced = trace_loss("per_example_norms", loss, params, example, reason_for_gradient)
+    direct = [number for number, found in enumerate(traced.uses) if reason_for_gradient(found)]
+    uses = [use for number, found in enumerate(traced.uses) if number not in direct for use in found.uses]
+    operands, cotangents, gradients = pull_back(traced, uses, direct)
+    squares: list[Any] = [None] * len(traced.uses)
+    for number, gradient in zip(direct, gradients, strict=True):
+        squares[number] = _square(wide(gradient, traced.avals[number].dtype))
+    given = iter(zip(uses, operands, cotangents, strict=True))
+    for number, found in enumerate(traced.uses):
+        if number not in direct:
+            own = [next(given) for _ in found.uses]
+            squares[number] = _square_of_sum(traced.avals[number], own)
+    return squares
+
+
+def reason_for_gradient(found: ParameterUses) -> str:
+    """Return why the gradients of examples themselves are computed for a parameter; "" if they are not."""
+    if found.reason:
+        return found.reason
+    for part in parts_of(found.uses):
+        rows = sum(use.layer.rows for use in part)
+        shape, layer = part[0].equation.inputs[part[0].place].aval.shape, part[0].layer
+        blocks = layer.groups if layer.groups > 1 else prod(shape[axis] for axis in layer.blocks)
+        if rows > 1 and 2 * blocks * rows ** 2 > prod(shape):
+            return f"it is smaller than the pairs of {rows} positions"
+    return ""
+
+
+def parts_of(uses: Sequence[Use]) -> list[list[Use]]:
+    """Return the uses in lists: those in one list are of the same entries of the parameter."""
+    parts: list[list[Use]] = []
+    for use in uses:
+        for part in parts:
+            if not are_apart(use, part[0]):
+                part.append(use)
+                break
+        else:
+            parts.append([use])
+    return parts
+
+
+def _square_of_sum(aval: Aval, given: Sequence[tuple[Use, Any, Any]]) -> Any:
+    """Return the squared norm of the gradient of a parameter: that of the sum of its uses."""
+    values = {id(use): (operands, cotangent) for use, operands, cotangent in given}
+    squares = [_square_of_part(joined_terms([factors_of(use, *values[id(use)], aval) for use in part]))
+               for part in parts_of([use for use, _, _ in given])]
+    return sum(squares[1:], squares[0]) if squares else fnp.zeros((), _real(aval.dtype))
+
+
+class Term(NamedTuple):
+    """The factors of a use, (blocks, rows, entries) each; that at `hot` is one-hot, as integers of shape (rows,)."""
+
+    factors: tuple[Any, Any]
+    hot: int | None
+
+
+def factors_of(use: Use, operands: Sequence[Any], cotangent: Any, aval: Aval) -> Term:
+    """Return the two factors in an order that all uses of these entries share, and which of them is one-hot."""
+    layer, shape = use.layer, use.equation.inputs[use.place].aval.shape
+    found = layer.factors(operands, cotangent)
+    factors = [factor if layer.is_lookup and place == 0 else wide(_in_order(factor, axes, order, shape), aval.dtype)
+               for place, (factor, axes, order) in enumerate(zip(
+                   found, (layer.ins, layer.outs), sorted_axes(use), strict=True))]
+    swapped = is_swapped(use)
+    hot = (1 if swapped else 0) if layer.is_lookup else None
+    return Term((factors[1], factors[0]) if swapped else (factors[0], factors[1]), hot)
+
+
+def _in_order(factor: Any, axes: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Any:
+    """Return a factor, the last axis of which stands for several axes, with these in another order."""
+    if [*order] == sorted(order):
+        return factor
+    parted = fnp.reshape(factor, (*factor.shape[:2], *(shape[axis] for axis in axes)))
+    return fnp.reshape(fnp.transpose(parted, (0, 1, *(2 + number for number in order))), factor.shape)
+
+
+def joined_terms(terms: Sequence[Term]) -> list[Term]:
+    """Return the terms with those of one kind as one, of the rows of all."""
+    joined = []
+    for hot in (None, 0, 1):
+        own = [term.factors for term in terms if term.hot == hot]
+        if len(own) > 1:
+            one, other = (fnp.concatenate(list(factors), axis=0 if place == hot else 1)
+                          for place, factors in enumerate(zip(*own, strict=True)))
+            joined.append(Term((one, other), hot))
+        elif own:
+            joined.append(Term(own[0], hot))
+    return joined
+
+
+def _square_of_part(terms: Sequence[Term]) -> Any:
+    """Return the squared norm of a sum of outer products."""
+    if len(terms) == 1 and terms[0].hot is None and terms[0].factors[0].shape[1] == 1:
+        one, other = terms[0].factors
+        return fnp.sum(fnp.sum(_squares(one), axis=(1, 2)) * fnp.sum(_squares(other), axis=(1, 2)))
+    if len(terms) == 1 and terms[0].hot is not None and terms[0].factors[1 - terms[0].hot].shape[1] == 1:
+        return _square(terms[0].factors[1 - terms[0].hot])
+    total: Any = 0.0
+    for first, second in combinations_with_replacement(terms, 2):
+        pairs = fnp.sum(fnp.real(_pairs(first, second, 0) * _pairs(first, second, 1)))
+        total = total + (pairs if first is second else 2.0 * pairs)
+    return fnp.maximum(total, 0.0)  # rounding may leave less where the terms cancel
+
+
+def _pairs(first: Term, second: Term, place: int) -> Any:
+    """Return the products of all pairs of rows of one factor of two terms: (blocks, rows of one, rows of the other)."""
+    one, other = first.factors[place], second.factors[place]
+    if first.hot == second.hot == place:
+        return fnp.equal(one[:, None], other[None, :])[None]
+    if first.hot == place:
+        return fnp.swapaxes(fnp.take(fnp.conj(other), one, axis=2), 1, 2)
+    if second.hot == place:
+        return fnp.take(one, other, axis=2)
+    return fnp.einsum("bsi,bti->bst", one, fnp.conj(other))
+
+
+def _squares(value: Any) -> Any:
+    return fnp.square(fnp.abs(value)) if np.issubdtype(value.dtype, np.complexfloating) else fnp.square(value)
+
+
+def _square(value: Any) -> Any:
+    return fnp.sum(_squares(value))
+
+
+def _real(dtype: Any) -> Any:
+    return np.zeros((), np.promote_types(dtype, np.float32) if np.dtype(dtype).itemsize < 4 else dtype).real.dtype

@@ -1,0 +1,216 @@
+"""Kronecker factors against sums over examples and positions by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad import curvature
+from fxgrad.errors import ArgumentError, ShapeError
+
+DRAWS = np.random.default_rng(0)
+
+
+def draw(*shape: int) -> np.ndarray:
+    return DRAWS.normal(size=shape)
+
+
+def network(params: Any, x: Any, y: Any) -> Any:
+    return fnp.sum((fnp.tanh(x @ params["w"] + params["b"]) @ params["v"] - y) ** 2)
+
+
+PARAMS = {"b": draw(4), "v": draw(4, 2), "w": draw(3, 4)}
+
+
+def by_hand(x: np.ndarray, y: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return inputs and cotangents of the layers of the network, (examples, positions, entries)."""
+    hidden = np.tanh(x @ PARAMS["w"] + PARAMS["b"])
+    last = 2.0 * (hidden @ PARAMS["v"] - y)
+    first = (last @ PARAMS["v"].T) * (1.0 - hidden ** 2)
+    return {"b": (np.ones((*x.shape[:2], 1)), first), "v": (hidden, last), "w": (x, first)}
+
+
+def test_expand_and_reduce_by_hand() -> None:
+    x, y = draw(5, 7, 3), draw(5, 7, 2)
+    expanded = curvature.kfac_factors(network)(PARAMS, x, y)
+    reduced = curvature.kfac_factors(network, sharing="reduce")(PARAMS, x, y)
+    for name, (a, g) in by_hand(x, y).items():
+        np.testing.assert_allclose(expanded[name].inputs, np.einsum("nti,ntj->ij", a, a)[None] / 35, rtol=1e-11)
+        np.testing.assert_allclose(expanded[name].outputs, np.einsum("nto,ntp->op", g, g)[None] / 5, rtol=1e-11)
+        mean, total = a.mean(1), g.sum(1)
+        np.testing.assert_allclose(reduced[name].inputs, (mean.T @ mean)[None] / 5, rtol=1e-11)
+        np.testing.assert_allclose(reduced[name].outputs, (total.T @ total)[None] / 5, rtol=1e-11)
+
+
+def exact(loss: Any, w: Any, x: Any, sharing: str = "expand") -> None:
+    """Assert that the curvature of one example is the outer product of its gradient, block by block."""
+    factors = curvature.kfac_factors(loss, sharing=sharing)(w, x[None])
+    gradient = fxgrad.grad(loss)(w, x)
+    value = draw(*w.shape)
+    if factors.placement.blocks:
+        blocks = factors.inputs.shape[0]
+        gradients, values = (np.stack(factors._parted("product", leaf)) for leaf in (gradient, value))
+        expected = gradients * np.sum(gradients * values, axis=(1, 2))[:, None, None]
+        assert gradients.shape == (blocks, factors.inputs.shape[1], factors.outputs.shape[1])
+        np.testing.assert_allclose(factors._parted("product", factors.product(value)), expected, rtol=1e-9, atol=1e-12)
+    else:
+        np.testing.assert_allclose(factors.product(value), gradient * np.sum(gradient * value), rtol=1e-9, atol=1e-12)
+
+
+def convolved(w: Any, x: Any, **options: Any) -> Any:
+    return fnp.sum(fnp.tanh(fxgrad.lax.conv_general_dilated(x[None], w, (1, 1), "VALID", **options)))
+
+
+LOSSES = {
+    "dense": (lambda w, x: fnp.sum(fnp.tanh(x @ w)), (3, 4), (3,)),
+    "dense, transposed": (lambda w, x: fnp.sum(fnp.tanh(x @ w.T)), (4, 3), (3,)),
+    "several axes": (lambda w, x: fnp.sum(fnp.tanh(fnp.einsum("ij,jkil->kl", x, w))), (3, 2, 5, 4), (5, 3)),
+    "convolution": (convolved, (4, 3, 2, 2), (3, 2, 2)),
+    "convolution, features last": (
+        lambda w, x: convolved(w, x, dimension_numbers=("NHWC", "HWIO", "NHWC")), (2, 2, 3, 4), (2, 2, 3)),
+    "convolution in groups": (lambda w, x: convolved(w, x, feature_group_count=3), (6, 1, 2, 2), (3, 2, 2)),
+    "experts": (lambda w, x: fnp.sum(fnp.tanh(fnp.einsum("hd,hde->he", x, w))), (3, 4, 2), (3, 4)),
+    "scale": (lambda w, x: fnp.sum(fnp.tanh(w * x)), (3, 2), (3, 2)),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_one_example_at_one_position_is_exact(name: str) -> None:
+    loss, shape, given = LOSSES[name]
+    exact(loss, draw(*shape), draw(*given))
+
+
+def test_reduce_is_exact_for_a_mean_over_positions() -> None:
+    exact(lambda w, x: fnp.sum(fnp.tanh(fnp.mean(x @ w, axis=0))), draw(3, 4), draw(6, 3), "reduce")
+
+
+def test_projections_of_attention() -> None:
+    def attention(params: Any, x: Any) -> Any:
+        q, k, v = (fnp.einsum("td,dhe->the", x, params[name]) for name in "qkv")
+        weights = fxgrad.nn.softmax(fnp.einsum("the,she->hts", q, k))
+        return fnp.sum(fnp.einsum("the,hed->td", fnp.einsum("hts,she->the", weights, v), params["o"]) ** 2)
+
+    params = {"k": draw(6, 2, 3), "o": draw(2, 3, 6), "q": draw(6, 2, 3), "v": draw(6, 2, 3)}
+    x = draw(4, 5, 6)
+    factors = curvature.kfac_factors(attention)(params, x)
+    for name in "qkv":
+        np.testing.assert_allclose(factors[name].inputs, np.einsum("nti,ntj->ij", x, x)[None] / 20, rtol=1e-11)
+        assert factors[name].outputs.shape == (1, 6, 6)
+    assert factors["o"].placement == ("dense", (2, 3, 6), (), (0, 1), (2,), 1)
+    # The cotangent of a projection is the gradient in an array added to its result.
+    moved = fxgrad.vmap(fxgrad.grad(lambda extra, x: attention_with(params, x, extra)), (None, 0))(
+        np.zeros((5, 2, 3)), x)
+    flat = np.reshape(moved, (4, 5, 6))
+    np.testing.assert_allclose(factors["q"].outputs, np.einsum("nti,ntj->ij", flat, flat)[None] / 4, rtol=1e-9)
+
+
+def attention_with(params: Any, x: Any, extra: Any) -> Any:
+    q, k, v = (fnp.einsum("td,dhe->the", x, params[name]) for name in "qkv")
+    weights = fxgrad.nn.softmax(fnp.einsum("the,she->hts", q + extra, k))
+    return fnp.sum(fnp.einsum("the,hed->td", fnp.einsum("hts,she->the", weights, v), params["o"]) ** 2)
+
+
+def test_a_stack_of_layers_has_blocks() -> None:
+    def stacked(layers: Any, x: Any) -> Any:
+        return fnp.sum(fxgrad.scan(lambda h, w: (fnp.tanh(h @ w), None), x, layers)[0])
+
+    def separate(layers: Any, x: Any) -> Any:
+        for w in layers:
+            x = fnp.tanh(x @ w)
+        return fnp.sum(x)
+
+    layers, x = draw(3, 4, 4), draw(5, 4)
+    found = curvature.kfac_factors(stacked)(layers, x)
+    single = curvature.kfac_factors(separate)(list(layers), x)
+    assert found.placement == ("dense", (3, 4, 4), (0,), (1,), (2,), 1)
+    value = draw(3, 4, 4)
+    for number, one in enumerate(single):
+        np.testing.assert_allclose(found.inputs[number], one.inputs[0], rtol=1e-11)
+        np.testing.assert_allclose(found.outputs[number], one.outputs[0], rtol=1e-11)
+        np.testing.assert_allclose(found.solve(value, 0.1)[number], one.solve(value[number], 0.1), rtol=1e-9)
+    part = curvature.kfac_factors(lambda layers, x: separate([layers[0], layers[1]], x))(layers, x)
+    assert part is None  # its entries are indexed one by one, and not all of them
+
+
+def test_a_shared_matrix_sums_its_uses() -> None:
+    w, x = draw(4, 4), draw(5, 4)
+    found = curvature.kfac_factors(lambda w, x: fnp.sum(fnp.tanh(fnp.tanh(x @ w) @ w)))(w, x)
+    hidden = np.tanh(x @ w)
+    last = 1.0 - np.tanh(hidden @ w) ** 2
+    first = (last @ w.T) * (1.0 - hidden ** 2)
+    np.testing.assert_allclose(found.inputs[0], (x.T @ x + hidden.T @ hidden) / 10, rtol=1e-11)
+    np.testing.assert_allclose(found.outputs[0], (last.T @ last + first.T @ first) / 5, rtol=1e-11)
+
+
+def test_parameters_without_factors() -> None:
+    params = {"table": draw(9, 3), "twice": draw(3, 3), "unused": draw(2), "w": draw(3, 2)}
+
+    def loss(params: Any, token: Any) -> Any:
+        x = params["table"][token]
+        return fnp.sum(x @ params["w"]) + fnp.sum(params["twice"] @ params["twice"])
+
+    found = curvature.kfac_factors(loss)(params, np.array([1, 2]))
+    assert [name for name, factors in found.items() if factors is not None] == ["w"]
+
+
+def test_solve_equals_the_dense_inverse() -> None:
+    w, x = draw(3, 4), draw(20, 3)
+    factors = curvature.kfac_factors(lambda w, x: fnp.sum(fnp.tanh(x @ w)))(w, x)
+    a, g, damping = factors.inputs[0], factors.outputs[0], 0.3
+    ratio = np.sqrt((np.trace(a) / 3) / (np.trace(g) / 4))
+    dense = np.kron(a + ratio * np.sqrt(damping) * np.eye(3), g + np.sqrt(damping) / ratio * np.eye(4))
+    value = draw(3, 4)
+    np.testing.assert_allclose(np.ravel(factors.solve(value, damping)), np.linalg.solve(dense, np.ravel(value)),
+                               rtol=1e-9)
+    np.testing.assert_allclose(np.ravel(factors.product(value)), np.kron(a, g) @ np.ravel(value), rtol=1e-9)
+    still = curvature.kfac_factors(lambda w, x: fnp.sum(0.0 * (x @ w)))(w, x)
+    np.testing.assert_allclose(still.solve(value, 1.0), np.linalg.solve(x.T @ x / 20 + np.eye(3), value), rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_under_transformations() -> None:
+    x, y = draw(5, 3), draw(5, 2)
+    found = curvature.kfac_factors(network)(PARAMS, x, y)
+    jitted = fxgrad.jit(curvature.kfac_factors(network))(PARAMS, x, y)
+    np.testing.assert_allclose(jitted["w"].outputs, found["w"].outputs, rtol=1e-10)
+    assert jitted["w"].placement == found["w"].placement
+    stacked = fxgrad.tree.map(lambda leaf: np.stack([leaf, leaf]), PARAMS)
+    batched = fxgrad.vmap(curvature.kfac_factors(network), (0, None, None))(stacked, x, y)
+    np.testing.assert_allclose(batched["w"].outputs[1], found["w"].outputs, rtol=1e-10)
+
+    def trace(scale: Any) -> Any:
+        own = fxgrad.tree.map(lambda leaf: scale * leaf, PARAMS)
+        return fnp.trace(curvature.kfac_factors(network)(own, x, y)["w"].outputs[0])
+
+    step = 1e-6
+    np.testing.assert_allclose(fxgrad.grad(trace)(1.0), (trace(1.0 + step) - trace(1.0 - step)) / (2 * step), rtol=1e-6)
+
+
+def test_dtypes_and_kinds_of_arrays() -> None:
+    params, x, y = fxgrad.tree.map(np.float32, (PARAMS, draw(5, 3), draw(5, 2)))
+    found = curvature.kfac_factors(network)(params, x, y)["w"]
+    assert (found.inputs.dtype, found.outputs.dtype) == (np.float32, np.float32)
+    assert isinstance(found.inputs, np.ndarray)
+    assert isinstance(curvature.kfac_factors(network)(
+        fxgrad.tree.map(jnp.asarray, params), jnp.asarray(x), jnp.asarray(y))["w"].inputs, jax.Array)
+    empty = curvature.kfac_factors(network)(PARAMS, np.zeros((0, 3)), np.zeros((0, 2)))["w"]
+    np.testing.assert_array_equal(empty.inputs, np.zeros((1, 3, 3)))
+
+
+def test_errors() -> None:
+    with pytest.raises(ArgumentError) as error:
+        curvature.kfac_factors(network, sharing="both")
+    assert str(error.value).split("\n")[0] == "kfac_factors: sharing is 'both', where 'expand' or 'reduce' is needed"
+    factors = curvature.kfac_factors(network)(PARAMS, draw(5, 3), draw(5, 2))["w"]
+    with pytest.raises(ShapeError) as shapes:
+        factors.solve(np.ones((4, 3)), 0.1)
+    assert str(shapes.value).split("\n")[0] == (
+        "KroneckerFactors.solve: the parameter has the shape (3, 4), and the value (4, 3); they must be the same")
+    with pytest.raises(ArgumentError, match="kfac_factors: no batch was given"):
+        curvature.kfac_factors(network)(PARAMS)
