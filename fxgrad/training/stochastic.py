@@ -1,4 +1,4 @@
-"""Gradient estimators where there is no derivative: through rounding, choices, and expectations of random draws."""
+"""Estimators: of gradients through rounding, choices and random draws, and of traces from random directions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from fxgrad.engine.tracing.tape import innermost_for
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError
 from fxgrad.nn.exponentials import one_hot, softmax
+from fxgrad.training.trace_estimators import Estimate, divergence, hessian_diag, laplacian
 
-__all__ = ["gumbel_softmax", "score_function", "straight_through"]
+__all__ = ["Estimate", "divergence", "gumbel_softmax", "hessian_diag", "laplacian", "score_function",
+           "straight_through"]
 
 
 # --- straight through -----------------------------------------------------------------------------------------------

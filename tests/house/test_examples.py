@@ -123,9 +123,57 @@ def test_flops_by_line() -> None:
     assert sum(module.flops_by_line(branches).values()) >= 3 * 2 * size
 
 
+def test_pde_control_solves_for_a_hundred_thousand_unknowns() -> None:
+    """At the solution each optimality condition holds, written by hand; Newton's method converges quadratically."""
+    module = example("pde_control")
+    found, steps = module.solve(1667, 20)
+    assert found.size > 100_000
+    assert len(steps) <= 6
+    y, u, multipliers = np.moveaxis(found, 2, 0)
+    rate, diffusion = 1667 / module.DURATION, module.DIFFUSION * 21 ** 2
+
+    def second(v: Any) -> Any:
+        around = np.pad(v, ((0, 0), (1, 1)))
+        return diffusion * (around[:, :-2] - 2.0 * v + around[:, 2:])
+
+    forward = rate * np.diff(y, axis=0, prepend=np.zeros((1, 20))) - second(y) + y ** 3 - u
+    backward = (-rate * np.diff(multipliers, axis=0, append=np.zeros((1, 20))) - second(multipliers)
+                + 3.0 * y ** 2 * multipliers + y - module.target(1667, 20))
+    for condition in (forward, backward, module.COST * u - multipliers):
+        assert np.abs(condition).max() < 1e-8
+    assert np.abs(y - module.target(1667, 20)).mean() < 0.02
+
+
+def test_pde_control_is_a_minimum() -> None:
+    """The matrix is the dense Hessian, and other sources are worse, with temperatures by steps of dense matrices."""
+    module = example("pde_control")
+    wanted = module.target(6, 4)
+    unknowns = np.random.default_rng(0).normal(size=72)
+    sparse = fxgrad.hessian(module.lagrangian, sparse=True)(unknowns, wanted)
+    np.testing.assert_allclose(sparse.toarray(), fxgrad.hessian(module.lagrangian)(unknowns, wanted), rtol=1e-12)
+    found, _ = module.solve(6, 4)
+
+    rate = 6 / module.DURATION
+    matrix = rate * np.eye(4) + module.DIFFUSION * 25 * (2.0 * np.eye(4) - np.eye(4, k=1) - np.eye(4, k=-1))
+
+    def objective(u: Any) -> Any:
+        y, total = np.zeros(4), 0.0
+        for source, aim in zip(u, wanted, strict=True):
+            before = y
+            for _ in range(20):  # Newton's method for one step of implicit Euler
+                y = y - np.linalg.solve(matrix + np.diag(3.0 * y ** 2), matrix @ y + y ** 3 - rate * before - source)
+            total += 0.5 * np.sum((y - aim) ** 2) + 0.5 * module.COST * np.sum(source ** 2)
+        return total
+
+    best = objective(found[..., 1])
+    for seed in range(5):
+        change = np.random.default_rng(seed).normal(size=(6, 4)) * 0.05
+        assert objective(found[..., 1] + change) > best
+
+
 @pytest.mark.parametrize(("name", "arguments"), [
     ("optax_training", ()), ("equinox_model", (10,)), ("flax_model", (1,)), ("scipy_minimize", ()),
-    ("diffrax_solve", (5,)), ("flops_by_line", ())])
+    ("diffrax_solve", (5,)), ("flops_by_line", ()), ("pde_control", (30, 8))])
 def test_examples_run(name: str, arguments: tuple[int, ...], capsys: pytest.CaptureFixture[str]) -> None:
     example(name).main(*arguments)
     assert capsys.readouterr().out

@@ -17,10 +17,14 @@ Indices = Any
 
 _PERIODS = 4
 """How many periods beyond the least are tried before colors are chosen one by one."""
+_FILLED = 16
+"""The fullest row has at most so many times the entries of the mean where periods are tried."""
 _REVERSE = 1.5
 """The cost of a reverse pass, in forward passes."""
 
 
+_HUB = 4
+"""A vertex with so many times the neighbors of the median is colored before others."""
 _SMALL = 64
 """The size up to which dense symmetric matrices are colored by stars too."""
 _FEW = 6
@@ -59,24 +63,27 @@ def transposed(starts: Indices, indices: Indices, width: int) -> tuple[Indices, 
     return np.r_[0, np.cumsum(np.bincount(indices, minlength=width))], rows[order]
 
 
-def color_columns(starts: Indices, indices: Indices, width: int) -> Coloring:
+def color_columns(starts: Indices, indices: Indices, width: int, rows: Indices | None = None) -> Coloring:
     """Color columns such that no two of a color have an entry in the same row.
 
     The matrix has entries at `indices[starts[i]:starts[i + 1]]` of row i. Colors that repeat with a period are tried
     first, then one column after the other gets the first color that is free, in their order and by decreasing degree.
+    `rows` is the row of each entry, if the caller has it.
     """
     counts = np.diff(starts)
     least = int(counts.max()) if counts.size else 0
     used = np.zeros(width, bool)
     used[indices] = True
+    if rows is None:
+        rows = np.repeat(np.arange(counts.size), counts)
     if least <= 1:
         return Coloring(np.where(used, 0, -1).astype(np.int32), min(least, 1))
-    rows = np.repeat(np.arange(counts.size), counts)
-    for period in range(least, min(least + _PERIODS, width) + 1):
-        if _is_free(rows, indices, period, counts.size):
-            return Coloring(np.where(used, np.arange(width) % period, -1).astype(np.int32), period)
     if least == width:
         return Coloring(np.arange(width, dtype=np.int32), width)
+    if least * counts.size <= _FILLED * indices.size:
+        for period in range(least, min(least + _PERIODS, width) + 1):
+            if _is_free(rows, indices, period, counts.size):
+                return Coloring(np.where(used, np.arange(width) % period, -1).astype(np.int32), period)
     of_column, members = transposed(starts, indices, width)
     found = _greedy(of_column, members, counts.size, range(width))
     if found.number > least:
@@ -120,16 +127,20 @@ def star_coloring(starts: Indices, indices: Indices) -> Coloring:
     """Color a symmetric matrix such that neighbours differ, and each path of four has three colors.
 
     One vertex after the other gets the first color that is free (Gebremedhin, Manne and Pothen, algorithm 4.1), with
-    the colors around each vertex as bits.
+    the colors around each vertex as bits; in their order, those with many more neighbors than most before the others,
+    whose colors must differ as long as a common neighbor has none.
     """
     size = starts.size - 1
+    degrees = np.diff(starts)
+    hubs = degrees > _HUB * np.median(degrees)
+    order = np.concatenate([np.flatnonzero(hubs), np.flatnonzero(~hubs)]).tolist()
     begins, neighbors = starts.tolist(), indices.tolist()
     colors = [-1] * size
     around = [0] * size  # colors of the neighbors
     blocked = [0] * size  # colors of neighbors that have two neighbors of this vertex's color
     number: list[dict[int, int]] = [{} for _ in range(size)]  # how many neighbors have each color
     most = 0
-    for vertex in range(size):
+    for vertex in order:
         mine = [other for other in neighbors[begins[vertex]:begins[vertex + 1]] if other != vertex]
         own, forbidden = number[vertex], 0
         for other in mine:
@@ -167,24 +178,28 @@ def compress(starts: Indices, indices: Indices, width: int, mode: str) -> Compre
     """Return the cheapest products for a matrix: forward passes, reverse passes, or both ("auto")."""
     height = starts.size - 1
     forward = reverse = None
-    of_column, members = transposed(starts, indices, width) if mode != "forward" else (starts, indices)
-    least_forward = int(np.diff(starts).max(initial=0))
-    least_reverse = int(np.diff(of_column).max(initial=0))
+    by_column = np.bincount(indices, minlength=width)
+    least_forward, least_reverse = int(np.diff(starts).max(initial=0)), int(by_column.max(initial=0))
+    if mode == "auto" and min(least_forward, least_reverse) * min(width, height) > _FILLED * indices.size:
+        mixed = _mixed(starts, indices, by_column, None)  # rows and columns have hubs, which ask for as many colors
+        if mixed is not None and mixed.cost <= min(least_forward, _REVERSE * least_reverse):
+            return mixed
     if mode == "forward" or (mode == "auto" and least_forward <= _REVERSE * least_reverse * 2):
         forward = _by_columns(starts, indices, width, height)
         if mode == "forward" or forward.cost <= _FEW:
             return forward
     if forward is None or forward.cost > _REVERSE * least_reverse:
+        of_column, members = transposed(starts, indices, width)
         reverse = _by_rows(starts, indices, color_columns(of_column, members, height), height, width)
         if mode == "reverse":
             return reverse
     best = min([each for each in (forward, reverse) if each is not None], key=lambda each: each.cost)
-    return _mixed(starts, indices, of_column, best)
+    return _mixed(starts, indices, by_column, best) or best
 
 
 def _by_columns(starts: Indices, indices: Indices, width: int, height: int) -> Compression:
-    colors = color_columns(starts, indices, width)
     rows = np.repeat(np.arange(height), np.diff(starts))
+    colors = color_columns(starts, indices, width, rows)
     return Compression(colors, NOTHING, colors.colors[indices].astype(np.int64) * height + rows)
 
 
@@ -193,10 +208,10 @@ def _by_rows(starts: Indices, indices: Indices, colors: Coloring, height: int, w
     return Compression(NOTHING, colors, colors.colors[rows].astype(np.int64) * width + indices)
 
 
-def _mixed(starts: Indices, indices: Indices, of_column: Indices, best: Compression) -> Compression:
-    """Take the densest rows by reverse passes, or the densest columns by forward passes, where that is cheaper."""
-    height, width = starts.size - 1, of_column.size - 1
-    by_row, by_column = np.diff(starts), np.diff(of_column)
+def _mixed(starts: Indices, indices: Indices, by_column: Indices, best: Compression | None) -> Compression | None:
+    """Return the cheapest of `best` and those that take the densest rows by reverse passes, or columns by forward."""
+    height, width = starts.size - 1, by_column.size
+    by_row = np.diff(starts)
     rows = np.repeat(np.arange(height), by_row)
     for counts, is_row in ((by_row, True), (by_column, False)):
         ordered = np.sort(counts)[::-1]
@@ -206,8 +221,10 @@ def _mixed(starts: Indices, indices: Indices, of_column: Indices, best: Compress
             chosen = np.argsort(-counts, kind="stable")[:dense]
             reversed_rows = np.isin(rows, chosen) if is_row else ~np.isin(indices, chosen)
             found = _split(rows, indices, reversed_rows, height, width)
-            if found.cost < best.cost:
+            if best is None or found.cost < best.cost:
                 best = found
+            if best.cost <= _FEW:
+                return best
     return best
 
 
@@ -229,13 +246,20 @@ def _split(rows: Indices, indices: Indices, is_reverse: Indices, height: int, wi
 def compress_symmetric(starts: Indices, indices: Indices) -> Compression:
     """Return the cheapest forward passes for a symmetric matrix: columns apart, or a star coloring."""
     size = starts.size - 1
-    best = _by_columns(starts, indices, size, size)
     least = int(np.diff(starts).max(initial=0))
+    star = star_coloring(starts, indices) if least * size > _FILLED * indices.size else None  # there are hubs
+    if star is not None and star.number <= least:
+        return _by_star(starts, indices, star)
+    best = _by_columns(starts, indices, size, size)
     if best.columns.number <= max(3, min(least, 8)) or (size > _SMALL and indices.size * 4 > size * size):
         return best
-    star = star_coloring(starts, indices)
-    if star.number >= best.columns.number:
-        return best
+    star = star or star_coloring(starts, indices)
+    return best if star.number >= best.columns.number else _by_star(starts, indices, star)
+
+
+def _by_star(starts: Indices, indices: Indices, star: Coloring) -> Compression:
+    """Find each entry in the column of its color, or in that of its mirror image where it is not alone there."""
+    size = starts.size - 1
     rows = np.repeat(np.arange(size), np.diff(starts))
     colors = star.colors.astype(np.int64)
     keys = rows * star.number + colors[indices]

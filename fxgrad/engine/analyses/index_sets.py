@@ -54,6 +54,11 @@ class Dependence:
         return not self.terms and self.rest is None
 
     @property
+    def is_narrow(self) -> bool:
+        """Whether each term has one index for each element, and nothing is a matrix."""
+        return self.rest is None and all(term.shape[-1] == 1 for term in self.terms)
+
+    @property
     def most(self) -> int:
         """An upper bound for the input elements that one element depends on."""
         found = sum(term.shape[-1] for term in self.terms)
@@ -388,6 +393,8 @@ def _joined_last(array: Indices, count: int) -> Indices:
 def _sorted_rows(size: int, terms: Sequence[Indices]) -> tuple[Indices, Indices]:
     """Return all indices by row, sorted, and a mask of those that are none and no repetition."""
     flat = [term.reshape(size, term.shape[-1]) for term in terms]
+    if size and all(term.shape[1] for term in flat):  # in this order bands need no sorting
+        flat.sort(key=lambda term: int(term[size // 2, 0]))
     table = np.concatenate(flat, 1) if len(flat) != 1 else flat[0]
     keeps = np.empty(table.shape, bool)
     if table.shape[1] > 1:

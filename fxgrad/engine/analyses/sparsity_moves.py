@@ -122,8 +122,11 @@ def _tile(_: Walk, equation: Equation, values: list[Value]) -> list[Value]:
 
 @sparsity_rules.register(shaping.pad_p)
 def _pad(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
-    ids, = shaping.pad_p.numpy(_places(equation.inputs[0].aval), np.int64(-1), **equation.params)
     operand, value = values
+    if type(operand) is Dependence and type(value) is not Dependence and operand.is_narrow:
+        config = (*equation.params["padding_config"], (0, 0, 0))
+        return [operand.viewed(lambda index: shaping.pad_p.numpy(index, np.int32(-1), padding_config=config)[0])]
+    ids, = shaping.pad_p.numpy(_places(equation.inputs[0].aval), np.int64(-1), **equation.params)
     found = [operand.take(ids)] if type(operand) is Dependence else []
     if type(value) is Dependence:
         found.append(value.broadcast(ids.shape).masked(ids < 0))

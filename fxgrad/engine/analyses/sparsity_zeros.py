@@ -105,10 +105,10 @@ zero_rules.enter(_counted, structural.reduce_sum_p, products.dot_general_p, stro
 
 def factor_outputs(equation: Equation) -> list[Any] | None:
     """Return what is known of the zeros of triangular factors; None for other operations."""
+    if equation.primitive not in (factorizations.cholesky_p, factorizations.qr_p):
+        return None
     shapes = [var.aval.shape for var in equation.outputs]
     if equation.primitive is factorizations.cholesky_p:
         return [Masked(np.broadcast_to(np.tri(shapes[0][-1], dtype=bool), shapes[0]))]
-    if equation.primitive is factorizations.qr_p:
-        upper = Masked(np.broadcast_to(~np.tri(shapes[1][-2], shapes[1][-1], -1, dtype=bool), shapes[1]))
-        return [None, upper, *[None] * (len(shapes) - 2)]
-    return None
+    upper = Masked(np.broadcast_to(~np.tri(shapes[1][-2], shapes[1][-1], -1, dtype=bool), shapes[1]))
+    return [None, upper, *[None] * (len(shapes) - 2)]

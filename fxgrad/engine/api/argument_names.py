@@ -43,6 +43,11 @@ def by_names(what: str, transform: Callable[..., Any], fun: Callable[..., Any], 
         bound.arguments.update((name, value) for name, value in zip(names, values, strict=True) if name not in unknown)
         return fun(*bound.args, **{**bound.kwargs, **further})
 
+    # Messages name the function, and arguments by the names of its parameters.
+    of_values.__name__ = of_values.__qualname__ = getattr(fun, "__name__", type(fun).__name__)
+    others = [name for name in ("args", "kwargs", "args_", "kwargs_") if name not in names][:2]
+    of_values.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in (*names, *others)])
     transformed = transform(of_values, 0 if single else tuple(range(len(names))), **options)
 
     @transformation(what, fun)

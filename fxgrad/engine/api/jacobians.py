@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
+from fxgrad.engine.api.argument_names import Argnames, by_names
 from fxgrad.engine.api.arguments import (
     Argnums,
     Aux,
@@ -41,11 +42,12 @@ Mode = Literal["auto", "forward", "reverse"]
 
 
 def jacfwd(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-           chunk_size: int | None = None) -> Callable[..., Any]:
+           chunk_size: int | None = None, *, argnames: Argnames | None = None) -> Callable[..., Any]:
     """Return the function that computes the Jacobian of `fun`, one column at a time by forward mode.
 
     The result has the structure of the output; each leaf of it is a container with the structure of the arguments at
-    `argnums`, with leaves of shape `output.shape + argument.shape`. With `has_aux` it is a pair (Jacobian, aux).
+    `argnums`, or named by `argnames` as for `grad`, with leaves of shape `output.shape + argument.shape`. With
+    `has_aux` it is a pair (Jacobian, aux).
     `chunk_size` bounds how many columns are computed at once, and so the memory. Use it where there are fewer inputs
     than outputs. Raises as `grad` does.
 
@@ -54,11 +56,15 @@ def jacfwd(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False,
     array([[2., 0.],
            [0., 4.]])
     """
+    if argnames is not None:
+        return by_names("jacfwd", jacfwd, fun, argnames, argnums, has_aux=has_aux, holomorphic=holomorphic,
+                        chunk_size=chunk_size)
     return _jacobian_of("jacfwd", fun, argnums, has_aux, holomorphic, chunk_size, "forward", with_value=False)
 
 
 def jacrev(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-           allow_int: bool = False, *, chunk_size: int | None = None) -> Callable[..., Any]:
+           allow_int: bool = False, *, chunk_size: int | None = None, argnames: Argnames | None = None,
+           ) -> Callable[..., Any]:
     """Return the function that computes the Jacobian of `fun`, one row at a time by reverse mode; else as `jacfwd`.
 
     Use it where there are fewer outputs than inputs. With `allow_int` blocks of integer arguments are zeros of dtype
@@ -68,13 +74,16 @@ def jacrev(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False,
     >>> fxgrad.jacrev(lambda x: np.sum(x ** 2))(np.array([1.0, 2.0]))
     array([2., 4.])
     """
+    if argnames is not None:
+        return by_names("jacrev", jacrev, fun, argnames, argnums, has_aux=has_aux, holomorphic=holomorphic,
+                        allow_int=allow_int, chunk_size=chunk_size)
     return _jacobian_of("jacrev", fun, argnums, has_aux, holomorphic, chunk_size, "reverse", with_value=False,
                         allow_int=allow_int)
 
 
 def jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
              chunk_size: int | None = None, mode: Mode = "auto", *, allow_int: bool = False, sparse: Any = False,
-             wrt: Any = None) -> Callable[..., Any]:
+             argnames: Argnames | None = None, wrt: Any = None) -> Callable[..., Any]:
     """Return the function that computes the Jacobian of `fun`; mode "auto" takes the side with fewer elements.
 
     Otherwise as `jacfwd`; `allow_int` is as in `jacrev`. With `sparse=True` each leaf is a sparse matrix with a row for
@@ -93,13 +102,16 @@ def jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = Fals
     if wrt is not None:
         return with_respect_to("jacobian", fun, wrt, argnums, lambda function, zeros: jacobian(
             function, 0, has_aux, holomorphic, chunk_size, mode, allow_int=allow_int, sparse=sparse)(zeros))
+    if argnames is not None:
+        return by_names("jacobian", jacobian, fun, argnames, argnums, has_aux=has_aux, holomorphic=holomorphic,
+                        chunk_size=chunk_size, mode=mode, allow_int=allow_int, sparse=sparse)
     return _jacobian_of("jacobian", fun, argnums, has_aux, holomorphic, chunk_size, mode, with_value=False,
                         allow_int=allow_int, sparse=sparse)
 
 
 def value_and_jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False,
                        holomorphic: bool = False, chunk_size: int | None = None, mode: Mode = "auto", *,
-                       sparse: Any = False) -> Callable[..., Any]:
+                       sparse: Any = False, argnames: Argnames | None = None) -> Callable[..., Any]:
     """Return the function that computes `(fun(...), Jacobian)` together; with `has_aux`, `((value, aux), Jacobian)`.
 
     The arguments are those of `jacobian`.
@@ -109,12 +121,16 @@ def value_and_jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: b
     >>> value, matrix.shape
     (array([1., 9.]), (2, 2))
     """
+    if argnames is not None:
+        return by_names("value_and_jacobian", value_and_jacobian, fun, argnames, argnums, has_aux=has_aux,
+                        holomorphic=holomorphic, chunk_size=chunk_size, mode=mode, sparse=sparse)
     return _jacobian_of("value_and_jacobian", fun, argnums, has_aux, holomorphic, chunk_size, mode, with_value=True,
                         sparse=sparse)
 
 
 def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
-            chunk_size: int | None = None, *, sparse: Any = False, wrt: Any = None) -> Callable[..., Any]:
+            chunk_size: int | None = None, *, sparse: Any = False, argnames: Argnames | None = None,
+            wrt: Any = None) -> Callable[..., Any]:
     """Return the function that computes the second derivatives of `fun`: `jacfwd` of `jacrev`.
 
     For a scalar function of an array of shape `s` the result has shape `s + s`; containers nest as in `jacfwd`. With
@@ -133,6 +149,9 @@ def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
     if wrt is not None:
         return with_respect_to("hessian", fun, wrt, argnums, lambda function, zeros: hessian(
             function, 0, has_aux, holomorphic, chunk_size, sparse=sparse)(zeros))
+    if argnames is not None:
+        return by_names("hessian", hessian, fun, argnames, argnums, has_aux=has_aux, holomorphic=holomorphic,
+                        chunk_size=chunk_size, sparse=sparse)
     if not _is_dense(sparse):
         return _jacobian_of("hessian", grad(fun, argnums, has_aux), argnums, has_aux, holomorphic, chunk_size, "auto",
                             with_value=False, sparse=sparse, of=fun)
@@ -142,7 +161,8 @@ def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
 
 
 def value_and_hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False,
-                      chunk_size: int | None = None, *, sparse: Any = False) -> Callable[..., Any]:
+                      chunk_size: int | None = None, *, sparse: Any = False, argnames: Argnames | None = None,
+                      ) -> Callable[..., Any]:
     """Return the function that computes `(fun(...), Hessian)` of a scalar function together.
 
     With `has_aux` the result is `((value, aux), Hessian)`. The arguments are those of `hessian`.
@@ -153,6 +173,10 @@ def value_and_hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bo
     (9.0, array([[ 6.,  0.],
            [ 0., 12.]]))
     """
+    if argnames is not None:
+        return by_names("value_and_hessian", value_and_hessian, fun, argnames, argnums, has_aux=has_aux,
+                        chunk_size=chunk_size, sparse=sparse)
+
     def value_aside(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         output = fun(*args, **kwargs)
         return (output[0], output) if has_aux else (output, output)

@@ -11,12 +11,16 @@ import numpy as np
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.analyses.coloring import color_columns
+from fxgrad.engine.api.argument_names import Argnames, by_names
 from fxgrad.engine.api.arguments import (
+    Argnums,
+    Aux,
     Selected,
     check_chunk_size,
     check_differentiable,
     leaf_avals,
     select_arguments,
+    split_aux,
     transformation,
 )
 from fxgrad.engine.api.batching import vmap
@@ -51,12 +55,14 @@ class _SumOfDirections:
         return psum(value, DIRECTIONS, self.count)
 
 
-def laplacian(fun: Callable[..., Any], argnums: int = 0, with_value: bool = False, *, sparse: bool = False,
-              ) -> Callable[..., Any]:
+def laplacian(fun: Callable[..., Any], argnums: Argnums = 0, with_value: bool = False, has_aux: bool = False, *,
+              sparse: bool = False, argnames: Argnames | None = None) -> Callable[..., Any]:
     """Return the function that computes the Laplacian of `fun`: the sum of its second derivatives by each entry of `x`.
 
-    `x`, the argument at `argnums`, is a real array or a container of them. The result is like the output, whose arrays
-    may have any shape; with `with_value` it is a pair (value, Laplacian). The second derivatives are summed as they
+    `x`, the argument at `argnums`, or named by `argnames` as for `grad`, is a real array or a container of them; the
+    sum is over all arguments where there are several. The result is like the output, whose arrays may have any shape;
+    with `with_value` it is a pair (value, Laplacian), with `has_aux` (Laplacian, aux), with both ((value, aux),
+    Laplacian). The second derivatives are summed as they
     arise (the forward Laplacian, Li et al. 2023): n entries cost about n + 2 evaluations at once, in place of the 2n
     of products with the Hessian. With `sparse`, entries whose mixed second derivatives are zero by the pattern of the
     Hessian (`fxgrad.sparsity`) share a direction: for particles that do not meet, as many as one of them has entries.
@@ -66,25 +72,29 @@ def laplacian(fun: Callable[..., Any], argnums: int = 0, with_value: bool = Fals
     >>> float(fxgrad.laplacian(lambda x: np.sum(x ** 3))(np.array([1.0, 2.0])))
     18.0
     """
+    if argnames is not None:
+        return by_names("laplacian", laplacian, fun, argnames, argnums, with_value=with_value, has_aux=has_aux,
+                        sparse=sparse)
+
     @transformation("laplacian", fun, argnums)
     @hide_frames
     def laplacian_function(*args: Any, **kwargs: Any) -> Any:
-        selected, avals, traced = _trace("laplacian", fun, argnums, args, kwargs)
+        selected, avals, traced, aux = _trace("laplacian", fun, argnums, has_aux, args, kwargs)
         inputs = [*traced.captured, *selected.leaves]
-        basis = _shared_directions(fun, argnums, args, kwargs, avals) if sparse else _basis(avals)
+        basis = _shared_directions(fun, argnums, has_aux, args, kwargs, avals) if sparse else _basis(avals)
         count = aval_of(basis[0]).shape[0] if basis else 0
-        main = len(traced.program.outputs)
+        number, main = len(traced.program.outputs), traced.out_tree.num_leaves
 
         def along(*directions: Any, sum_directions: Any = None) -> tuple[list[Any], list[Any]]:
             counts = (*[0] * traced.program.captured, *[1] * len(avals))
-            derived = series_program(traced.program, counts, 2, (True,) * main, scaled=True,
-                                     sum_directions=sum_directions)
+            derived = series_program(traced.program, counts, 2, tuple(place < main for place in range(number)),
+                                     scaled=True, sum_directions=sum_directions)
             results = without_literals(derived([*inputs, *directions]))
-            return results[:main], results[main + 1::2]
+            return results[:number], results[number + 1::2]
 
         if not count:
             values = without_literals(series_program(traced.program, (0,) * len(inputs), 0)(inputs))
-            found = without_literals([zeros(aval.strong()) for aval in traced.program.out_avals])
+            found = without_literals([zeros(aval.strong()) for aval in traced.program.out_avals[:main]])
         else:
             try:
                 values, found = vmap(functools.partial(along, sum_directions=_SumOfDirections(count)),
@@ -93,16 +103,21 @@ def laplacian(fun: Callable[..., Any], argnums: int = 0, with_value: bool = Fals
                 values, found = vmap(along, out_axes=(None, 0))(*basis)
                 found = [reduce_sum(value, (0,)) for value in found]
         value, result = (tree.unflatten(traced.out_tree, [np.asarray(each)[()] if type(each) is Array else each
-                                                          for each in leaves]) for leaves in (values, found))
-        return (value, result) if with_value else result
+                                                          for each in leaves]) for leaves in (values[:main], found))
+        if aux is None:
+            return (value, result) if with_value else result
+        further = aux.restore(values[main:])
+        return ((value, further), result) if with_value else (result, further)
     return laplacian_function
 
 
-def hessian_diag(fun: Callable[..., Any], argnums: int = 0, chunk_size: int | None = None) -> Callable[..., Any]:
+def hessian_diag(fun: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None = None, has_aux: bool = False,
+                 *, argnames: Argnames | None = None) -> Callable[..., Any]:
     """Return the function that computes the diagonal of the Hessian of a scalar function, without the Hessian.
 
-    The result is like the argument at `argnums`, a real array or a container of them. `chunk_size` bounds how many
-    entries are computed at once, and so the memory. Raises `DTypeError` for integer and complex arguments,
+    The result is like the arguments at `argnums`, or named by `argnames` as for `grad`: real arrays or containers of
+    them. With `has_aux` it is a pair (diagonal, aux). `chunk_size` bounds how many entries are computed at once, and so
+    the memory. Raises `DTypeError` for integer and complex arguments,
     `ArgumentError` where the output is no scalar.
 
     >>> import numpy as np, fxgrad
@@ -110,66 +125,73 @@ def hessian_diag(fun: Callable[..., Any], argnums: int = 0, chunk_size: int | No
     array([ 6., 12.])
     """
     check_chunk_size("hessian_diag", chunk_size)
+    if argnames is not None:
+        return by_names("hessian_diag", hessian_diag, fun, argnames, argnums, chunk_size=chunk_size, has_aux=has_aux)
 
     @transformation("hessian_diag", fun, argnums)
     @hide_frames
     def diagonal(*args: Any, **kwargs: Any) -> Any:
-        selected, avals, traced = _trace("hessian_diag", fun, argnums, args, kwargs)
-        shapes = [aval.shape for aval in traced.program.out_avals]
-        if shapes != [()]:
+        selected, avals, traced, aux = _trace("hessian_diag", fun, argnums, has_aux, args, kwargs)
+        number, main = len(traced.program.outputs), traced.out_tree.num_leaves
+        avals_out = traced.program.out_avals[:main]
+        if [aval.shape for aval in avals_out] != [()]:
             raise ArgumentError(at_user_line(
                 f"hessian_diag needs a function with a scalar output, and {function_name(fun)} returned "
-                f"{', '.join(map(str, traced.program.out_avals)) or 'nothing'}. Take fxgrad.hessian, or the sum"))
+                f"{', '.join(map(str, avals_out)) or 'nothing'}. Take fxgrad.hessian, or the sum"))
 
-        def second(*directions: Any) -> Any:
+        def second(*directions: Any) -> tuple[Any, list[Any]]:
             counts = (*[0] * traced.program.captured, *[1] * len(avals))
-            return without_literals(series_program(traced.program, counts, 2, (True,), scaled=True)(
-                [*traced.captured, *selected.leaves, *directions]))[2]
-        return _cut(vmap(second, chunk_size=chunk_size)(*_basis(avals)), selected, avals)
+            results = without_literals(series_program(
+                traced.program, counts, 2, tuple(place < main for place in range(number)), scaled=True)(
+                    [*traced.captured, *selected.leaves, *directions]))
+            return results[number + 1], results[main:number]
+        found, further = vmap(second, out_axes=(0, None), chunk_size=chunk_size)(*_basis(avals))
+        result = _cut(found, selected, avals)
+        return result if aux is None else (result, aux.restore(further))
     return diagonal
 
 
-def divergence(fun: Callable[..., Any], argnums: int = 0, chunk_size: int | None = None) -> Callable[..., Any]:
+def divergence(fun: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | None = None, has_aux: bool = False,
+               *, argnames: Argnames | None = None) -> Callable[..., Any]:
     """Return the function that computes the divergence of a vector field: the trace of its Jacobian, a scalar.
 
-    `fun` returns a container like its argument at `argnums`, a real array or a container of them. `chunk_size` bounds
-    how many columns are computed at once, and so the memory. Raises `TreeError` or `ArgumentError` where the output is
-    not like the argument, `DTypeError` for integer and complex arguments.
+    `fun` returns a container like its argument at `argnums`, or named by `argnames` as for `grad`: a real array or a
+    container of them; a tuple like the arguments where there are several. With `has_aux` it returns a pair (field,
+    aux), and the result is a pair (divergence, aux). `chunk_size` bounds how many columns are computed at once, and so
+    the memory. Raises `TreeError` or `ArgumentError` where the output is not like the argument, `DTypeError` for
+    integer and complex arguments.
 
     >>> import numpy as np, fxgrad
     >>> float(fxgrad.divergence(lambda x: x ** 2)(np.array([1.0, 2.0])))
     6.0
     """
     check_chunk_size("divergence", chunk_size)
+    if argnames is not None:
+        return by_names("divergence", divergence, fun, argnames, argnums, chunk_size=chunk_size, has_aux=has_aux)
 
     @transformation("divergence", fun, argnums)
     @hide_frames
     def divergence_function(*args: Any, **kwargs: Any) -> Any:
         selected = select_arguments("divergence", fun, argnums, args)
         avals = leaf_avals("divergence", selected)
-        _check_real("divergence", fun, selected, avals)
-        given = (*args[:argnums], None, *args[argnums + 1:]) if argnums >= 0 else args
+        check_real("divergence", fun, selected, avals)
 
-        def field(x: Any) -> Any:
-            return fun(*given[:argnums], x, *given[argnums + 1:], **kwargs)
+        def field(*values: Any) -> Any:
+            given = [*args]
+            for position, value in zip(selected.positions, values, strict=True):
+                given[position] = value
+            output = fun(*given, **kwargs)
+            return split_aux("divergence", fun, output) if has_aux else output
 
-        value, push = linearize(field, args[argnums])
-        leaves, structure = tree.flatten((value,))
-        if structure != selected.structure:
-            raise TreeError(at_user_line(
-                f"divergence needs a function whose output is like its argument: {function_name(fun)} takes "
-                f"{selected.structure} and returned {structure}"))
-        shapes = [aval_of(leaf).shape for leaf in leaves]
-        if shapes != [aval.shape for aval in avals]:
-            raise ArgumentError(at_user_line(
-                f"divergence needs a function whose output is like its argument: {function_name(fun)} takes arrays of "
-                f"the shapes {[aval.shape for aval in avals]} and returned {shapes}"))
+        value, push, *aux = linearize(field, *(args[position] for position in selected.positions), has_aux=has_aux)
+        check_field("divergence", fun, selected, value)
 
         def entry(*direction: Any) -> Any:
-            moved = tree.leaves(push(tree.unflatten(selected.structure, direction)[0]))
+            moved = tree.leaves(push(*tree.unflatten(selected.structure, direction)))
             return _total([reduce_sum(one * other, tuple(range(aval_of(one).ndim)))
                            for one, other in zip(moved, direction, strict=True)])
-        return reduce_sum(vmap(entry, chunk_size=chunk_size)(*_basis(avals)), (0,))
+        result = reduce_sum(vmap(entry, chunk_size=chunk_size)(*_basis(avals)), (0,))
+        return (result, *aux) if has_aux else result
     return divergence_function
 
 
@@ -180,21 +202,22 @@ def _total(values: Sequence[Any]) -> Any:
     return result
 
 
-def _trace(what: str, fun: Callable[..., Any], argnums: int, args: tuple[Any, ...], kwargs: dict[str, Any],
-           ) -> tuple[Selected, list[Aval], TracedCall]:
+def _trace(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, args: tuple[Any, ...],
+           kwargs: dict[str, Any]) -> tuple[Selected, list[Aval], TracedCall, Aux | None]:
     selected = select_arguments(what, fun, argnums, args)
     avals = leaf_avals(what, selected)
-    _check_real(what, fun, selected, avals)
-    traced, _ = trace_differentiated(what, fun, False, args, kwargs, selected, avals)
-    for aval in traced.program.out_avals:
+    check_real(what, fun, selected, avals)
+    traced, aux = trace_differentiated(what, fun, has_aux, args, kwargs, selected, avals)
+    for aval in traced.program.out_avals[:traced.out_tree.num_leaves]:
         if not dtypes.is_inexact(aval.dtype):
             raise DTypeError(at_user_line(
                 f"{what} needs floating-point outputs, and {function_name(fun)} returned {aval.strong()}, which has no "
                 "derivative. Return floating-point arrays alone"))
-    return selected, avals, traced
+    return selected, avals, traced, aux
 
 
-def _check_real(what: str, fun: Callable[..., Any], selected: Selected, avals: Sequence[Aval]) -> None:
+def check_real(what: str, fun: Callable[..., Any], selected: Selected, avals: Sequence[Aval]) -> None:
+    """Raise `DTypeError` for arguments that are not real floating-point arrays."""
     check_differentiable(what, selected, avals)
     for name, aval in zip(selected.names(), avals, strict=True):
         if dtypes.is_complex(aval.dtype):
@@ -203,17 +226,32 @@ def _check_real(what: str, fun: Callable[..., Any], selected: Selected, avals: S
                 "imaginary parts as two arguments"))
 
 
+def check_field(what: str, fun: Callable[..., Any], selected: Selected, value: Any) -> None:
+    """Raise `TreeError` or `ArgumentError` unless the output of `fun` is like the selected arguments."""
+    leaves, structure = tree.flatten((value,) if selected.single else value)
+    if structure != selected.structure:
+        raise TreeError(at_user_line(
+            f"{what} needs a function whose output is like its argument: {function_name(fun)} takes "
+            f"{selected.structure} and returned {structure}"))
+    shapes, needed = ([aval_of(leaf).shape for leaf in each] for each in (leaves, selected.leaves))
+    if shapes != needed:
+        raise ArgumentError(at_user_line(
+            f"{what} needs a function whose output is like its argument: {function_name(fun)} takes arrays of "
+            f"the shapes {needed} and returned {shapes}"))
+
+
 def _basis(avals: Sequence[Aval]) -> list[Any]:
     """Return the rows of the identity over all elements of the arguments, as one stack for each."""
     return basis_of(avals, 0, sum(aval.size for aval in avals))
 
 
-def _shared_directions(fun: Callable[..., Any], argnums: int, args: tuple[Any, ...], kwargs: dict[str, Any],
-                       avals: Sequence[Aval]) -> list[Any]:
+def _shared_directions(fun: Callable[..., Any], argnums: Argnums, has_aux: bool, args: tuple[Any, ...],
+                       kwargs: dict[str, Any], avals: Sequence[Aval]) -> list[Any]:
     """Return directions in which no two entries with a mixed second derivative move, as one stack for each argument."""
     def total(*args: Any, **kwargs: Any) -> Any:
+        output = fun(*args, **kwargs)
         return _total([reduce_sum(leaf, tuple(range(aval_of(leaf).ndim)))
-                       for leaf in tree.leaves(fun(*args, **kwargs))])
+                       for leaf in tree.leaves(output[0] if has_aux else output)])
 
     pattern = sparsity(total, argnums)(*args, **kwargs).hessian
     meets = pattern.rows < pattern.columns
@@ -231,4 +269,4 @@ def _cut(diagonal: Any, selected: Selected, avals: Sequence[Aval]) -> Any:
     for aval in avals:
         pieces.append(diagonal[start:start + aval.size].reshape(aval.shape))
         start += aval.size
-    return tree.unflatten(selected.structure, pieces)[0]
+    return selected.rebuild(pieces)

@@ -14,6 +14,7 @@ from fxgrad.engine.analyses.index_sets import Dependence, identity
 from fxgrad.engine.analyses.index_sets import joined as join_dependences
 from fxgrad.engine.analyses.sparsity import dependences
 from fxgrad.engine.analyses.sparsity_values import Walk, known_values
+from fxgrad.engine.api.argument_names import Argnames, by_names
 from fxgrad.engine.api.arguments import (
     Argnums,
     check_differentiable,
@@ -28,7 +29,7 @@ from fxgrad.engine.api.reverse import grad, trace_differentiated
 from fxgrad.engine.api.sparse_patterns import Pattern, pattern_of_matrix
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.program_properties import memoize
+from fxgrad.engine.core.program_properties import memoize, used_axes
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.guards import drop_derived
 from fxgrad.engine.executors.xla import is_jax
@@ -79,6 +80,7 @@ def find_pattern(traced: TracedCall, main: int, moving: Sequence[bool]) -> Found
     residuals = values[len(values) - half.linear.captured:] if half.linear.captured else []
     found = _analyze(traced, main, half, residuals)
     found = found._replace(pattern=kept.unique(program, found.pattern))
+    del kept.found[:1 - _PATTERNS]
     kept.found.append(((wrt, main), captured, found))
     return found
 
@@ -185,11 +187,13 @@ def sparse_values(what: str, traced: TracedCall, main: int, moving: Sequence[boo
     pattern = found.pattern
     if sparse is not True:
         pattern = _kept(traced.program).unique(traced.program, given_pattern(what, sparse, pattern.shape))
-    if mode == "symmetric":
-        if found.reverse_only:
-            mode = "reverse"
-        else:
-            pattern = _symmetric(traced, pattern)
+    if used_axes(traced.program) and mode in ("auto", "symmetric"):
+        # A pass adds up the derivatives in all entries of a mapped axis, forward and reverse ones differently: such a
+        # matrix is not symmetric, and is not taken by both. The side is that of dense matrices.
+        height, width = pattern.shape
+        mode = "forward" if mode == "symmetric" or width <= height else "reverse"
+    if mode == "symmetric" and not found.reverse_only:
+        pattern = _symmetric(traced, pattern)
     plan = plan_of(traced, main, moving, pattern, "reverse" if found.reverse_only else mode)
     inputs = [*traced.captured, *leaves]
     is_bcoo = any(type(value) is Tracer or is_jax(value) for value in inputs)
@@ -232,14 +236,15 @@ class Sparsity:
         return f"Sparsity({height} x {width}, {self.jacobian.nnz} entries in the Jacobian)"
 
 
-def sparsity(fun: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Sparsity]:
+def sparsity(fun: Callable[..., Any], argnums: Argnums = 0, *, argnames: Argnames | None = None,
+             ) -> Callable[..., Sparsity]:
     """Return the function that finds the patterns of the derivatives of `fun` at its arguments: a `Sparsity`.
 
     `jacobian` and `hessian` of it are `Pattern`s, of matrices with a row for each element of the output (of the
     arguments, for the Hessian) and a column for each element of the arguments at `argnums`. They hold all places that
     can be other than zero, for any values of the arguments at `argnums`; what the function captures, and other
-    arguments, such as indices and masks, count with their values. Nothing is differentiated numerically. Raises as
-    `grad` does.
+    arguments, such as indices and masks, count with their values. Nothing is differentiated numerically. `argnames` is
+    as for `grad`, and errors are.
 
     >>> import numpy as np, fxgrad
     >>> found = fxgrad.sparsity(lambda x: np.sum(x[1:] * x[:-1] ** 2))(np.ones(4))
@@ -252,6 +257,9 @@ def sparsity(fun: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Spa
     · ● ● ●
     · · ● ·
     """
+    if argnames is not None:
+        return by_names("sparsity", sparsity, fun, argnames, argnums)
+
     def of_call(what: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pattern:
         selected = select_arguments(what, function, argnums, args)
         avals = leaf_avals(what, selected)

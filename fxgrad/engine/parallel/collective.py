@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.analyses.sparsity_moves import in_place, sparsity_rules
 from fxgrad.engine.analyses.traffic import collective_kinds
 from fxgrad.engine.analyses.variation import Communication, communications
 from fxgrad.engine.core.avals import Aval
@@ -65,8 +66,10 @@ def _sizes_of(axis_size: Sizes) -> tuple[int, ...]:
     return axis_size if isinstance(axis_size, tuple) else (axis_size,)
 
 
-def _num_entries(axis_size: Sizes) -> int:
-    """Return the number of entries that communicate."""
+def num_entries(axis_size: Sizes, groups: Groups = ()) -> int:
+    """Return the number of entries that communicate, with `groups` of equal size those of one group."""
+    if groups:
+        return len(groups[0])
     return math.prod(axis_size) if isinstance(axis_size, tuple) else axis_size
 
 
@@ -85,7 +88,7 @@ def _check_axes(name: str, axis_name: Names, axis_size: Sizes, several: bool = F
         raise ArgumentError(f"{name}: axis_name={axis_name!r} and axis_size={axis_size!r}, where a string and a "
                             "non-negative int are needed" + several * ", or tuples of two or more of them")
     if not groups:
-        return _num_entries(axis_size)
+        return num_entries(axis_size)
     if are_tuples:
         raise UnsupportedError(f"{name}: axis_index_groups over the axes {axis_name}; over one axis alone there are "
                                "groups. Map over one axis of all the entries instead")
@@ -96,7 +99,7 @@ def _single_entry_rule(name: str, compute: Callable[..., Any]) -> Callable[..., 
     """Return the rule of executors: there is no other entry to communicate with."""
     def rule(*values: Any, axis_name: Names, axis_size: Sizes, axis_index_groups: Groups = (),
              **params: Any) -> Any:
-        if _num_entries(axis_size) != 1:
+        if num_entries(axis_size) != 1:
             shown = ", ".join(map(repr, axis_names_of(axis_name)))
             size = axis_size if isinstance(axis_size, int) else " x ".join(map(str, axis_size))
             raise UnsupportedError(at_user_line(
@@ -205,9 +208,9 @@ psum_p = linear_collective("psum", accepts="numeric", shape=lambda aval, count: 
                             transpose=lambda cotangent, aval, **over: psum(cotangent, **over))
 """The sum over all entries, returned to each of them. It is its own transpose: a cotangent came from every entry."""
 
-
 communications.enter(EQUAL, psum_p)
 collective_kinds.enter("all-reduce", psum_p)
+sparsity_rules.enter(in_place, psum_p)  # of other entries the same elements: all entries push the same unit vectors
 
 
 def psum(x: Any, axis_name: Names, axis_size: Sizes, axis_index_groups: Groups = ()) -> Any:

@@ -6,10 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fxgrad.engine.analyses.index_sets import Dependence
+from fxgrad.engine.analyses.sparsity_moves import in_place, sparsity_rules
+from fxgrad.engine.analyses.sparsity_values import Value, Walk
 from fxgrad.engine.analyses.traffic import collective_kinds
 from fxgrad.engine.analyses.variation import Communication, communications
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.program import Equation
 from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.dynamic import dynamic_slice
 from fxgrad.engine.ops.families import check_axes
@@ -21,6 +25,7 @@ from fxgrad.engine.parallel.collective import (
     axis_names_of,
     axis_params_without,
     linear_collective,
+    num_entries,
     sum_batch,
 )
 from fxgrad.engine.parallel.index_groups import take_sources
@@ -148,6 +153,34 @@ all_to_all_p = linear_collective("all_to_all", shape=_exchanged_shape, meet=_exc
 collective_kinds.enter("all-to-all", all_to_all_p)
 
 
+def _repeated(found: Dependence, axis: int, count: int) -> Dependence:
+    """Return the dependence of `count` copies of an array along an axis."""
+    shape = (*found.shape[:axis], count, *found.shape[axis:])
+    apart = found.reshaped((*found.shape[:axis], 1, *found.shape[axis:])).broadcast(shape)
+    return apart.reshaped((*found.shape[:axis], count * found.shape[axis], *found.shape[axis + 1:]))
+
+
+def _any_piece(found: Dependence, axis: int, count: int) -> Dependence:
+    """Return the dependence of one of `count` pieces along an axis; which one is not known."""
+    piece = found.shape[axis] // count if count else 0
+    return found.reshaped((*found.shape[:axis], count, piece, *found.shape[axis + 1:])).merged((axis,))
+
+
+@sparsity_rules.register(all_gather_p, psum_scatter_p, all_to_all_p)
+def _sparsity(_: Walk, equation: Equation, values: list[Value]) -> list[Value]:
+    """Pieces of other entries depend on elements with the same indices: all entries push the same unit vectors."""
+    found, params = values[0], equation.params
+    before, after = equation.inputs[0].aval.shape, equation.outputs[0].aval.shape
+    split = params.get("split_axis", params.get("axis")) if equation.primitive is not all_gather_p else None
+    concat = params.get("concat_axis", params.get("axis")) if equation.primitive is not psum_scatter_p else None
+    count = num_entries(params["axis_size"], params.get("axis_index_groups", ()))
+    if 0 in before or 0 in after:
+        return [Dependence(after, found.width, [])]
+    if split is not None:
+        found = _any_piece(found, split, count)
+    return [found if concat is None else _repeated(found, concat, count)]
+
+
 # --- permutations -----------------------------------------------------------------------------------------------
 
 Pairs = tuple[tuple[int, int], ...]
@@ -202,3 +235,11 @@ ppermute_p = linear_collective("ppermute", shape=_permuted_shape, meet=_permute,
 """Each entry receives the array of the entry that `perm` pairs it with, or zeros."""
 communications.enter(Communication("different", "mesh"), ppermute_p)
 collective_kinds.enter("permute", ppermute_p)
+
+
+@sparsity_rules.register(ppermute_p)
+def _permuted_sparsity(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
+    """Each element depends on the element in its place, of another entry; on none, if nobody sends."""
+    if not equation.params["perm"]:
+        return [Dependence(equation.outputs[0].aval.shape, walk.width, [])]
+    return in_place(walk, equation, values)

@@ -12,7 +12,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
+
 from fxgrad.engine.analyses.cost import total_cost
+from fxgrad.engine.analyses.sparsity_moves import sparsity_rules
+from fxgrad.engine.analyses.sparsity_values import Value, Walk
 from fxgrad.engine.analyses.traffic import collective_kinds
 from fxgrad.engine.analyses.variation import Communication, communications
 from fxgrad.engine.core.avals import INVARIANT, Aval, Literal
@@ -292,6 +296,14 @@ def _rewrite(_: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) 
         fewer = simplify(remove_inputs(program, instead))
     return bind_shard_map(fewer, [], remaining_operands(inputs, instead),
                           layout._replace(in_specs=tuple(remaining_operands([*layout.in_specs], instead))))
+
+
+@sparsity_rules.register(shard_map_p)
+def _sparsity(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
+    """Look at the computation of all devices on whole arrays."""
+    derived = whole_array_program(equation.params["program"], _layout(equation.params))
+    captured = [each if isinstance(each, np.ndarray) else None for each in derived.captured]
+    return walk.run(derived.program, [*captured, *values])
 
 
 @partial_use.register(shard_map_p)

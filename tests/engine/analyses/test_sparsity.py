@@ -35,8 +35,7 @@ def test_every_linear_operation_has_a_rule_of_its_own() -> None:
         is_linear = not isinstance(primitive.transpose, MissingRule)
         if is_linear and primitive.regions is None and sparsity_rules.of(primitive) is conservative:
             conservatives.append(name)
-    # Collectives combine what other devices have; the others run code of jax's or users'.
-    assert conservatives == ["all_gather", "all_to_all", "jax_call", "jax_effect", "ppermute", "psum", "psum_scatter"]
+    assert conservatives == ["jax_call", "jax_effect"]  # which run code of jax's or users'
 
 
 def test_what_acts_on_each_element_needs_no_entry() -> None:
@@ -153,6 +152,6 @@ def test_patterns_hold_all_nonzeros_of_all_samples_and_most_are_exact() -> None:
                 exact += 1
             elif found is False:
                 wide.append(primitive.name)
-    # The others are not finite, combine devices, or lose to zeros of values that are not known (qr, linear_recurrence).
-    assert exact / (exact + len(wide)) >= 0.93, f"{exact} are exact; more than that: " + " ".join(
+    # The others are not finite, or lose to terms that cancel (qr, lu) and to zeros of values that are not known.
+    assert exact / (exact + len(wide)) >= 0.95, f"{exact} are exact; more than that: " + " ".join(
         f"{name}:{wide.count(name)}" for name in sorted(set(wide)))

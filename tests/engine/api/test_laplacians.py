@@ -186,3 +186,48 @@ def of_pair(x):
 
 def of_sum(x):
     return fnp.sum(x)
+
+
+@pytest.mark.parametrize("transformed", [lambda f: f, fxgrad.jit], ids=["un-jitted", "jitted"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_auxiliary_output_comes_along(transformed, sparse):
+    def potential(x):
+        return fnp.sum(x ** 3), {"square": x ** 2}
+
+    found, aux = transformed(laplacian(potential, has_aux=True, sparse=sparse))(X)
+    assert found == 6 * X.sum()
+    np.testing.assert_array_equal(aux["square"], X ** 2)
+    (value, aux), found = transformed(laplacian(potential, has_aux=True, with_value=True, sparse=sparse))(X)
+    assert (float(value), float(found)) == ((X ** 3).sum(), 6 * X.sum())
+    np.testing.assert_array_equal(aux["square"], X ** 2)
+
+
+@pytest.mark.parametrize("transformed", [lambda f: f, fxgrad.jit], ids=["un-jitted", "jitted"])
+def test_auxiliary_output_of_diagonals_and_divergences(transformed):
+    diagonal, aux = transformed(hessian_diag(lambda x: (fnp.sum(x ** 3), x[0] * x[1]), has_aux=True, chunk_size=2))(X)
+    np.testing.assert_array_equal(diagonal, 6 * X)
+    assert aux == X[0] * X[1]
+    total, aux = transformed(divergence(lambda x: (x ** 2, {"sum": fnp.sum(x)}), has_aux=True))(X)
+    assert (float(total), float(aux["sum"])) == (2 * X.sum(), X.sum())
+
+
+def test_auxiliary_output_need_not_be_arrays_and_is_kept_where_there_are_no_entries():
+    assert laplacian(lambda x: (fnp.sum(x ** 2), "text"), has_aux=True)(X) == (6.0, "text")
+    found, aux = laplacian(lambda x: (fnp.sum(x ** 2), fnp.sum(x) + 1.0), has_aux=True)(np.zeros(0))
+    assert (found, aux) == (0.0, 1.0)
+    with pytest.raises(ArgumentError, match="divergence with has_aux=True needs function to return a pair"):
+        divergence(lambda x: x, has_aux=True)(X)
+
+
+def test_several_arguments_are_one_argument():
+    def product(x, y):
+        return fnp.sum(x ** 2 * y ** 3)
+
+    x, y = X, X + 1.0
+    assert laplacian(product, (0, 1))(x, y) == np.sum(2 * y ** 3 + 6 * x ** 2 * y)
+    first, second = hessian_diag(product, (1, 0))(x, y)
+    np.testing.assert_allclose(first, 6 * x ** 2 * y)
+    np.testing.assert_allclose(second, 2 * y ** 3)
+    assert divergence(lambda x, y: (x * y, x * y ** 2), (0, 1))(x, y) == np.sum(y + 2 * x * y)
+    with pytest.raises(TreeError, match="divergence needs a function whose output is like its argument"):
+        divergence(lambda x, y: x * y, (0, 1))(x, y)

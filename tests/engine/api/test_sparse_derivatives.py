@@ -16,7 +16,7 @@ from scipy import optimize, sparse
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.engine.api.sparse_derivatives import SparsePlan
+from fxgrad.engine.api.sparse_derivatives import SparsePlan, _Kept
 from fxgrad.errors import ArgumentError, DTypeError, FxgradError
 
 N = 12
@@ -196,6 +196,9 @@ def test_arrowheads_take_few_passes() -> None:
     x = np.ones(50)
     assert passes(fxgrad.sparsity(lambda x: FIELDS["arrowhead"](np, x))(x).jacobian) == (2, 1)
     assert passes(fxgrad.sparsity(lambda x: ENERGIES["arrowhead"](np, x))(x).hessian, "symmetric") == (2, 0)
+    x = np.ones(20_000)  # the hub stands last
+    assert passes(fxgrad.sparsity(lambda x: FIELDS["arrowhead"](np, x))(x).jacobian) == (2, 1)
+    assert passes(fxgrad.sparsity(lambda x: np.sum((x[:-1] ** 2 + x[-1] ** 2) ** 2))(x).hessian, "symmetric") == (2, 0)
 
 
 @pytest.mark.parametrize("mode", ["forward", "reverse"])
@@ -284,6 +287,54 @@ def test_arguments_may_lie_on_several_devices() -> None:
                                    atol=1e-13)
 
 
+COLLECTIVES = {
+    "psum": (lambda x: fxgrad.lax.psum(x ** 2, "i") * x, 6),
+    "pmean": (lambda x: fxgrad.lax.pmean(x ** 2, "i")[1:] * x[:-1], 10),
+    "pmax": (lambda x: fxgrad.lax.pmax(x ** 2, "i"), 6),
+    "groups": (lambda x: x * fxgrad.lax.psum(x ** 2, "i", axis_index_groups=[[0, 2], [1]]), 6),
+    "all_gather": (lambda x: fxgrad.lax.all_gather(x ** 2, "i", tiled=True), 18),
+    "psum_scatter": (lambda x: fxgrad.lax.psum_scatter(x ** 2, "i", tiled=True), 6),
+    "all_to_all": (lambda x: fxgrad.lax.all_to_all(x ** 2, "i", 0, 0, tiled=True), 18),
+    "arrow": (lambda x: (x * fxgrad.lax.psum(x ** 2, "i")[0]).at[0].add(fnp.sum(x ** 2)), 16),
+    "ppermute": (lambda x: x * fxgrad.lax.ppermute(x ** 2, "i", [(0, 1), (1, 2)]), 6),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_collectives_connect_elements_in_the_same_places(name: str) -> None:
+    function, entries = COLLECTIVES[name]
+    batch = X[:6] + np.arange(3.0)[:, None]
+    for mode in ("auto", "forward", "reverse"):
+        found = fxgrad.vmap(fxgrad.jacobian(function, sparse=True, mode=mode), axis_name="i")(batch)
+        dense = fxgrad.vmap(fxgrad.jacobian(function, mode=mode), axis_name="i")(batch)
+        assert found.nse == entries
+        np.testing.assert_allclose(found.todense(), dense, rtol=1e-12)
+
+
+def test_hessians_with_collectives_are_not_taken_to_be_symmetric() -> None:
+    def function(x: Any) -> Any:
+        return fnp.sum(fxgrad.lax.psum(x ** 2, "i")[0] * x[1:] ** 2)
+
+    batch = X + np.arange(3.0)[:, None]
+    found = fxgrad.vmap(fxgrad.hessian(function, sparse=True), axis_name="i")(batch).todense()
+    dense = fxgrad.vmap(fxgrad.hessian(function), axis_name="i")(batch)
+    np.testing.assert_allclose(found, dense, rtol=1e-12)
+    assert not np.allclose(dense, np.swapaxes(dense, 1, 2))
+
+
+def test_patterns_of_sharded_functions_are_those_of_whole_arrays() -> None:
+    spec = jax.sharding.PartitionSpec("i")
+    function = fxgrad.shard_map(lambda x: x * fxgrad.lax.psum(x, "i"), mesh=jax.make_mesh((2,), ("i",)),
+                                in_specs=spec, out_specs=spec)
+    x = X[:6]
+    eye = np.eye(3)
+    expected = np.tile(eye, (2, 2)) * x[:, None] + np.diag(np.tile(x[:3] + x[3:], 2))
+    found = fxgrad.jacobian(function, sparse=True)(x)
+    assert found.nnz == 12
+    np.testing.assert_allclose(found.todense(), expected, rtol=1e-14)
+
+
 def test_patterns_follow_the_values_that_a_function_captures() -> None:
     def pick(places: Any) -> Any:
         return fxgrad.jacobian(lambda x: x[places] * 2.0, sparse=True)(X).nonzero()[1].tolist()
@@ -303,6 +354,17 @@ def test_a_program_keeps_few_patterns() -> None:
     gc.collect()
     plans = [each for each in gc.get_objects() if isinstance(each, SparsePlan) and each.pattern.shape == (2, N)]
     assert 0 < len(plans) <= 8
+
+
+def test_a_program_forgets_captured_values_of_long_ago() -> None:
+    gc.collect()
+    before = {id(each) for each in gc.get_objects() if isinstance(each, _Kept)}
+    for number in range(20):
+        weight = 1.5 + number
+        found = fxgrad.hessian(lambda x, weight=weight: np.sum(weight * x ** 3), sparse=True)(X)
+        np.testing.assert_allclose(found.diagonal(), 6.0 * weight * X)
+    kept = [each for each in gc.get_objects() if isinstance(each, _Kept) and id(each) not in before]
+    assert max(len(each.found) for each in kept) == 8
 
 
 def test_patterns_follow_custom_rules_that_change() -> None:

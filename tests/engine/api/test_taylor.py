@@ -194,3 +194,65 @@ def test_wrong_arguments_are_refused():
         with pytest.raises(kind) as caught:
             call()
         assert str(caught.value).split("\n")[0] == text
+
+
+# --- operators of partial differential equations ---------------------------------------------------------------------
+
+WEIGHTS = np.random.default_rng(5).normal(size=(2, 3, 3)) * 0.5
+OPERANDS: dict[str, Callable[[Any], Any]] = {
+    "network": lambda x: fnp.sum(fnp.tanh(WEIGHTS[1] @ fnp.tanh(WEIGHTS[0] @ x + 0.2))),
+    "waves": lambda x: fnp.sin(x[0]) * fnp.exp(2.0 * x[1]) * fnp.cos(0.5 * x[2]),
+    "quotient": lambda x: x[0] * x[1] / (1.0 + fnp.sum(x * x)),
+}
+
+
+def along(function: Any, order: int, x: Any, directions: Any) -> Any:
+    return fxgrad.vmap(lambda v: derivatives(function, order)(x, direction=v)[order])(directions)
+
+
+def biharmonic(function: Any, x: Any) -> Any:
+    """The sum of fourth derivatives along axes, and along sums and differences of two axes, with their weights."""
+    axes, count = np.eye(x.shape[0]), x.shape[0]
+    pairs = np.array([axes[i] + sign * axes[j] for i in range(count) for j in range(i) for sign in (1, -1)])
+    return (fnp.sum(along(function, 4, x, pairs)) / 6
+            + (4 - count) / 3 * fnp.sum(along(function, 4, x, axes)))
+
+
+def partial(function: Any, *axes: int) -> Any:
+    if not axes:
+        return function
+    return lambda x: fxgrad.grad(partial(function, *axes[1:]))(x)[axes[0]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERANDS)
+def test_the_biharmonic_operator_is_a_sum_of_fourth_derivatives(name: str) -> None:
+    function = OPERANDS[name]
+    nested = sum(partial(function, i, i, j, j)(VECTOR) for i in range(3) for j in range(3))
+    np.testing.assert_allclose(biharmonic(function, VECTOR), nested, rtol=1e-11)
+    np.testing.assert_allclose(fxgrad.jit(lambda x: biharmonic(function, x))(VECTOR), nested, rtol=1e-11)
+    np.testing.assert_allclose(fxgrad.laplacian(fxgrad.laplacian(function))(VECTOR), nested, rtol=1e-11)
+    if name == "waves":  # its Laplacian is -1 + 4 - 1/4 times it
+        np.testing.assert_allclose(nested, 2.75 ** 2 * function(VECTOR), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_mixed_third_derivatives_are_differences(name: str) -> None:
+    function, e = OPERANDS[name], np.eye(3)
+    third = along(function, 3, VECTOR, np.array([e[0] + e[1], e[0] - e[1], e[1]]))
+    expected = partial(function, 0, 0, 1)(VECTOR)
+    np.testing.assert_allclose(third @ np.array([1.0, -1.0, -2.0]) / 6.0, expected, rtol=1e-11)
+    by_jvp = fxgrad.jvp(lambda x: derivatives(function, 2)(x, direction=e[0])[2], (VECTOR,), (e[1],))[1]
+    np.testing.assert_allclose(by_jvp, expected, rtol=1e-11)
+    signs = np.array([[1.0, one, other] for one in (1.0, -1.0) for other in (1.0, -1.0)])
+    found = along(function, 3, VECTOR, signs) @ (signs[:, 1] * signs[:, 2]) / 24.0
+    np.testing.assert_allclose(found, partial(function, 0, 1, 2)(VECTOR), rtol=1e-11)
+
+
+def test_losses_of_fourth_derivatives_are_differentiated() -> None:
+    def loss(scale: Any) -> Any:
+        return biharmonic(lambda x: fnp.sum(scale * x ** 5) + x[0] ** 2 * x[1] ** 2, VECTOR) ** 2
+
+    total = 120.0 * VECTOR.sum()
+    np.testing.assert_allclose(loss(2.0), (2.0 * total + 8.0) ** 2, rtol=1e-12)
+    np.testing.assert_allclose(fxgrad.grad(loss)(2.0), 2.0 * (2.0 * total + 8.0) * total, rtol=1e-12)
