@@ -101,7 +101,8 @@ def jacobian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = Fals
     """
     if wrt is not None:
         return with_respect_to("jacobian", fun, wrt, argnums, lambda function, zeros: jacobian(
-            function, 0, has_aux, holomorphic, chunk_size, mode, allow_int=allow_int, sparse=sparse)(zeros))
+            function, 0, has_aux, holomorphic, chunk_size, mode, allow_int=allow_int, sparse=sparse)(zeros),
+            argnames=argnames)
     if argnames is not None:
         return by_names("jacobian", jacobian, fun, argnames, argnums, has_aux=has_aux, holomorphic=holomorphic,
                         chunk_size=chunk_size, mode=mode, allow_int=allow_int, sparse=sparse)
@@ -148,7 +149,7 @@ def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
     """
     if wrt is not None:
         return with_respect_to("hessian", fun, wrt, argnums, lambda function, zeros: hessian(
-            function, 0, has_aux, holomorphic, chunk_size, sparse=sparse)(zeros))
+            function, 0, has_aux, holomorphic, chunk_size, sparse=sparse)(zeros), argnames=argnames)
     if argnames is not None:
         return by_names("hessian", hessian, fun, argnames, argnums, has_aux=has_aux, holomorphic=holomorphic,
                         chunk_size=chunk_size, sparse=sparse)

@@ -108,7 +108,7 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
     """
     if wrt is not None:
         return with_respect_to("grad", fun, wrt, argnums, lambda function, zeros: grad(
-            function, 0, has_aux, holomorphic, allow_int, memory_budget)(zeros))
+            function, 0, has_aux, holomorphic, allow_int, memory_budget)(zeros), argnames=argnames)
     if argnames is not None:
         return by_names("grad", grad, fun, argnames, argnums, has_aux=has_aux, holomorphic=holomorphic,
                         allow_int=allow_int, memory_budget=memory_budget)
@@ -145,7 +145,7 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
     """
     if wrt is not None:
         return with_respect_to("value_and_grad", fun, wrt, argnums, lambda function, zeros: value_and_grad(
-            function, 0, has_aux, holomorphic, allow_int, memory_budget)(zeros))
+            function, 0, has_aux, holomorphic, allow_int, memory_budget)(zeros), argnames=argnames)
     if argnames is not None:
         return by_names("value_and_grad", value_and_grad, fun, argnames, argnums, has_aux=has_aux,
                         holomorphic=holomorphic, allow_int=allow_int, memory_budget=memory_budget)

@@ -629,6 +629,8 @@ def test_every_listed_path_captures_its_value() -> None:
      "replace: 'block0.h' and 'h#0' are the same value. Leave one out"),
     (lambda: fxgrad.grad(model, 1, wrt="block0.h"),
      "grad takes argnums or wrt, and got argnums=1 and wrt='block0.h'. Leave one out"),
+    (lambda: fxgrad.hessian(model, argnames="x", wrt="block0.h"),
+     "hessian takes argnames or wrt, and got argnames='x' and wrt='block0.h'. Leave one out"),
     (lambda: fxgrad.grad(model, wrt="block0.z")([W, W], X),
      "grad: model has no value 'block0.z'. Did you mean 'block0.x', 'block1.x', 'block0.block.y'?"),
     (lambda: fxgrad.split(model, "block*.h")[0]([W, W], X),
